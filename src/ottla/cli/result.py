@@ -1,7 +1,7 @@
-"""What a command answers: an object for programs, and the same as lines for people.
+"""Results of commands: an object for programs, and lines for people.
 
-Invariant: with JSON or YAML stdout carries the object and nothing else. A table holds nothing that
-a terminal acts on, and cuts nothing off. What failed is told on stderr, and in the object.
+Invariant: with JSON or YAML, stdout carries only the object. A table has no characters that a
+terminal acts on, and truncates nothing. Failures are on stderr and in the object.
 """
 
 import os
@@ -19,13 +19,13 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class Table(NamedTuple):
-    """Rows under headings; numbers stand at the right."""
+    """Rows under headings; numbers are right-aligned."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
     def lines(self, *, colored: bool = False) -> Iterator[str]:
-        """The lines, headings first."""
+        """Return the lines, headings first."""
         texts = [[_text(cell) for cell in row] for row in self.rows]
         widths = [
             max(len(head), *(len(row[at]) for row in texts)) if texts else len(head)
@@ -66,40 +66,40 @@ def _line(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 
 def facts(values: Mapping[str, Cell]) -> Sequence[str]:
-    """Names with their values, one a line."""
+    """Return names and values, one per line."""
     width = max(map(len, values), default=0)
     return [f"{name.replace('_', ' '):{width}}  {_text(cell)}" for name, cell in values.items()]
 
 
 class Failure(NamedTuple):
-    """Something that was asked for and not done."""
+    """Something that was requested and failed."""
 
     message: str
     code: str = "FAILED"
     about: str | None = None
 
     def object(self) -> dict[str, Json]:
-        """As programs get it."""
+        """Return it as an object."""
         found: dict[str, Json] = {"code": self.code, "message": self.message}
         return found if self.about is None else {"about": self.about, **found}
 
 
 class Result(NamedTuple):
-    """What a command found or did; with failures it ends with 1."""
+    """What a command found or did; with failures the exit code is 1."""
 
     value: Mapping[str, Json]
     shown: Sequence[Table | str]
     failures: Sequence[Failure] = ()
 
     def object(self) -> dict[str, Json]:
-        """As programs get it: `errors` is there when something failed."""
+        """Return it as an object, with `errors` if something failed."""
         if not self.failures:
             return dict(self.value)
         return {**self.value, "errors": [one.object() for one in self.failures]}
 
 
 def show(answer: Result, output: Output) -> int:
-    """Print an answer; the exit code."""
+    """Print a result and return the exit code."""
     if output is Output.TABLE:
         for line in _lines(answer.shown):
             sys.stdout.write(line + "\n")
@@ -111,7 +111,7 @@ def show(answer: Result, output: Output) -> int:
 
 
 def show_failure(failure: Failure, output: Output) -> None:
-    """Print why nothing came of it: on stderr, or as the object on stdout."""
+    """Print a failure: on stderr, or as the object on stdout."""
     if output is Output.TABLE:
         complain(failure.message)
     else:
@@ -119,13 +119,13 @@ def show_failure(failure: Failure, output: Output) -> None:
 
 
 def complain(message: str) -> None:
-    """Say on stderr what is wrong, in one line."""
+    """Print one line on stderr."""
     sys.stdout.flush()
     sys.stderr.write(f"ottla: {printable(' '.join(message.split()))}\n")
 
 
 def write_object(value: Mapping[str, Json], output: Output) -> None:
-    """Write one object to stdout; of a stream one after the other."""
+    """Write one object to stdout; in a stream, one after the other."""
     if output is Output.JSON:
         from json import dumps
 
@@ -138,7 +138,7 @@ def write_object(value: Mapping[str, Json], output: Output) -> None:
 
 
 def _plain(value: Json) -> Json:
-    """With lists and dictionaries alone: YAML has a notation of its own for other kinds."""
+    """Convert to lists and dictionaries only: YAML would tag other types."""
     match value:
         case str():
             return str(value)
@@ -160,5 +160,5 @@ def _lines(shown: Iterable[Table | str]) -> Iterator[str]:
 
 
 def is_colored() -> bool:
-    """Whether stdout takes colours."""
+    """Whether stdout supports colours."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

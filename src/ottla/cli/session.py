@@ -1,8 +1,8 @@
-"""A command that asks a cluster: with whom it speaks, and what becomes of its outcome.
+"""A command that talks to a cluster: its target and its result.
 
-Invariant: a command ends with 0 when all was done, 1 when something was not, 2 for a wrong use and
-130 when it was interrupted; why is one line on stderr, or one object on stdout. How a command is
-declared for Typer is elsewhere: one whose arguments are plain does without.
+Invariant: exit code 0 is complete success, 1 a failure, 2 wrong usage, 130 an interrupt; the reason
+is one line on stderr or one object on stdout. Commands are declared for Typer elsewhere: one with
+plain arguments works without it.
 """
 
 import signal
@@ -31,20 +31,20 @@ class Session(NamedTuple):
     output: Output
 
     async def opened(self, kind: type[A]) -> A:
-        """An administrator with the calls that a command needs, when a broker can be reached."""
+        """Return an administrator with the calls that a command needs, if a broker responds."""
         admin = kind(self.target.settings_of("admin"))
         await self.probe()
         return admin
 
     async def probe(self) -> None:
-        """Fail at once where nobody listens, and not after the client's patience."""
+        """Fail at once if nothing listens, instead of after the client's timeout."""
         from ottla.cli.probe import probe
 
         if why := await probe(self.target.settings):
             raise Failed(why, "NETWORK_EXCEPTION")
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Go on if that is what is wanted."""
+        """Ask for confirmation."""
         if yes:
             return
         if not sys.stdin.isatty() or self.output is not Output.TABLE:
@@ -53,7 +53,7 @@ class Session(NamedTuple):
 
         from ottla.cli.prompt import confirmed
 
-        # While an event loop runs, it has Ctrl-C to itself, and a question would not hear of it.
+        # A running event loop owns Ctrl-C, so a prompt would not get it.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             is_wanted = confirmed(question)
@@ -66,7 +66,7 @@ class Session(NamedTuple):
 
 
 def conducted(act: Callable[[], Result | None], output: Output) -> int:
-    """Do what asks nobody and print its outcome; the exit code."""
+    """Run a function without a cluster and print its result; returns the exit code."""
 
     def begun() -> Result | None:
         begin()
@@ -76,13 +76,13 @@ def conducted(act: Callable[[], Result | None], output: Output) -> int:
 
 
 def carried_out(act: Callable[[], Result | None], output: Output) -> int:
-    """Do it, which begins with hearing of Ctrl-C, and print its outcome; the exit code."""
+    """Run a function with Ctrl-C handling and print its result; returns the exit code."""
     try:
         answer = act()
     except KeyboardInterrupt:
         from ottla.cli.output_errors import is_heard
 
-        # With a reader that does not read the object would wait for it.
+        # Writing the object could block on a reader that does not read.
         show_failure(Failure("interrupted", "INTERRUPTED"), output if is_heard() else Output.TABLE)
         return INTERRUPTED
     except Stopped as error:
@@ -92,7 +92,7 @@ def carried_out(act: Callable[[], Result | None], output: Output) -> int:
         return end_by(error.number)
     except (OttlaError, InvalidSettings) as error:
         return tell(error, output)
-    except Exception as error:  # the edge of a command
+    except Exception as error:  # the outermost handler of a command
         show_failure(Failure(own_mistake(error), "INTERNAL"), output)
         return FAILED
     return 0 if answer is None else show(answer, output)

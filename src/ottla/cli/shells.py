@@ -1,7 +1,7 @@
-"""The shells that complete the command line: the script that each loads, and its questions.
+"""Shell completion: the script of each shell, and answers to its queries.
 
-Invariant: the shell that is named is the one whose script it is. Bash is asked with the whole line,
-which it would cut at every `:` and `=`, and offers no file where names of a cluster belong.
+Invariant: the script is for the named shell. Bash passes the whole line, because it would cut it at
+every `:` and `=`, and offers no files where names of a cluster belong.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ QUESTION: Final = "_OTTLA_COMPLETE"
 _LINE, _BREAKS = "_OTTLA_COMPLETE_LINE", "_OTTLA_COMPLETE_BREAKS"
 _SHOW, _INSTALL = "--show-completion", "--install-completion"
 
-# The first line of the answer says if names of files may be offered when nothing else is.
+# The first line of the answer says whether file names may be offered.
 BASH: Final = f"""\
 _ottla_completion() {{
     local one
@@ -94,7 +94,7 @@ InstallOption = Annotated[
 
 
 def with_shell(arguments: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Arguments; where a script is asked for and no shell is named, with the one that runs this."""
+    """Return the arguments, with the current shell where a script is requested without one."""
     if arguments[-1:] not in ([_SHOW], [_INSTALL]):
         return [*arguments]
     import shellingham
@@ -107,7 +107,7 @@ def with_shell(arguments: Sequence[str], environ: Mapping[str, str]) -> list[str
 
 
 def answer_shell(app: Callable[..., object]) -> None:
-    """Answer the question of a shell that completes, which stands in the environment."""
+    """Answer the query of a completing shell, which is in the environment."""
     from typer.completion import (
         completion_init,  # pyright: ignore[reportPrivateImportUsage]
     )

@@ -1,9 +1,9 @@
-"""A signal that asks a command to end with what it has read.
+"""A signal that stops a command after what it has read.
 
-Invariant: what was read before SIGINT, SIGTERM or SIGHUP came is not let go: reading stops, and who
-reads writes what it has. The next signal ends the command at once, as one would that nobody hears;
-when all is written it ends anyway, and Ctrl-C is ignored. A signal that was ignored before stays
-so, as SIGHUP under `nohup`.
+Invariant: what was read before SIGINT, SIGTERM or SIGHUP is not lost: reading stops, and the reader
+writes what it has. The next signal ends the command at once, like an unhandled one. When everything
+is written the command ends anyway, and Ctrl-C is ignored. A signal that was ignored stays ignored,
+such as SIGHUP under `nohup`.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from typing import Any, Final, Self
 HEARD: Final = tuple(
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""The last is no signal of Windows."""
+"""The last one does not exist on Windows."""
 
 
 class StopRequest:
-    """Hears of the first signal for as long as the `with` lasts."""
+    """Handles the first signal during the `with` block."""
 
     def __init__(self) -> None:
         self.number: int | None = None
-        """The signal that came."""
+        """The signal that arrived."""
 
-        # A thread may wait for it to the end of the process, and so it is never closed.
+        # A thread may wait on it until the process ends, so it is never closed.
         self._woken, self._wake = os.pipe()
         self._before: dict[int, Any] = {}
 
@@ -43,13 +43,13 @@ class StopRequest:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._give_back()
         if self.number is not None and kind is None:
-            # An event loop that is about to end would be left half ended.
+            # An event loop that is about to close would be left half closed.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def read(self, descriptor: int, size: int) -> bytes:
-        """What comes from a file, for which it waits; nothing at its end, or after the signal."""
-        if sys.platform != "win32":  # one cannot wait for files there
-            waiting = select.poll()  # `select.select` takes descriptors up to 1023 alone
+        """Read from a file, waiting for data; empty at its end or after the signal."""
+        if sys.platform != "win32":  # waiting for files is not supported there
+            waiting = select.poll()  # `select.select` accepts descriptors only up to 1023
             for one in (descriptor, self._woken):
                 waiting.register(one, select.POLLIN)
             if any(one == self._woken for one, _ in waiting.poll()):
@@ -57,12 +57,14 @@ class StopRequest:
         return os.read(descriptor, size)
 
     async def may_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it to its end, or until the signal comes, which cancels it."""
+        """Run a coroutine to its end, or cancel it on the signal."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
 
         def end() -> None:
-            loop.remove_reader(self._woken)  # nothing takes the byte out: it would come again
+            loop.remove_reader(
+                self._woken
+            )  # nothing reads the byte: the reader would be called again
             task.cancel()
 
         loop.add_reader(self._woken, end)
@@ -80,20 +82,20 @@ class StopRequest:
         self._give_back()
         if is_first:
             os.write(self._wake, b"\0")
-        else:  # it came while this was at work on the first
+        else:  # it arrived while the first one was being handled
             signal.raise_signal(number)
 
     def _give_back(self) -> None:
-        """Let signals do what they did before."""
+        """Restore the previous handlers."""
         for number, before in self._before.items():
             signal.signal(number, before)
 
 
 def end_by(number: int) -> int:
-    """End as the signal ends a process that does not hear it; of SIGINT the exit code, 130."""
+    """End like an unhandled signal; returns the exit code for SIGINT, 130."""
     if number == signal.SIGINT:
         return 128 + number
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os.kill(os.getpid(), number)
-    return 128 + number  # where that is not its end
+    return 128 + number  # if the signal does not end the process

@@ -1,7 +1,8 @@
-"""Whom a command asks: the settings of the client, out of what was said in several places.
+"""The target of a command: client settings from several sources.
 
-Invariant: what was said nearer counts: -X and --bootstrap-server, then the profile of --profile or
-OTTLA_PROFILE, then the one in use, then a broker on this machine. What is said twice is said alike.
+Invariant: the order of precedence is -X and --bootstrap-server, the profile of --profile or
+OTTLA_PROFILE, the default profile, a broker on this machine. A setting given twice must have one
+value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,31 +18,32 @@ BOOTSTRAP: Final = "bootstrap.servers"
 HERE: Final = "127.0.0.1:9092"
 DEFAULTS: Final[Mapping[str, str]] = {
     BOOTSTRAP: HERE,
-    # A person waits: for a program it is a minute.
+    # A person waits; programs have a minute.
     "default.api.timeout.ms": "20000",
     "request.timeout.ms": "20000",
 }
 
 
 class Target(NamedTuple):
-    """The settings that count, for whichever client."""
+    """The effective settings, for any client."""
 
     settings: Mapping[str, str]
     said: frozenset[str] = frozenset()
-    """Those of -X: a command whose clients do not take one says so. A profile is for all."""
+    """Those of -X: a command refuses one that its clients do not accept. A profile is for all
+    clients."""
 
     @property
     def servers(self) -> str:
-        """Where the cluster is."""
+        """The bootstrap servers."""
         return self.settings[BOOTSTRAP]
 
     def settings_of(
         self, client: "Client", *others: "Client", but: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """The settings for a client; InvalidSettings for those that nobody here takes.
+        """Return the settings for a client; raises InvalidSettings for those that none accepts.
 
-        `others` are the other clients of the command, and `but` says why it does not take a
-        setting that its client would take.
+        `others` are the other clients of the command; `but` says why it does not accept a setting
+        that its client would accept.
         """
         from ottla.cli.client_settings import taken
 
@@ -55,7 +57,7 @@ def target_of(
     profile: str | None = None,
     settings: Sequence[str] = (),
 ) -> Target:
-    """Whom to ask, and how."""
+    """Return the target."""
     said = parsed(settings)
     known = profiles.read(profiles.place(environment))
     name = profile or environment.get(profiles.PROFILE_VARIABLE) or known.used
@@ -68,7 +70,7 @@ def target_of(
 
 
 def parsed(settings: Sequence[str]) -> dict[str, str]:
-    """Settings out of key=value."""
+    """Parse key=value settings."""
     found: dict[str, str] = {}
     for one in settings:
         key, equals, value = one.partition("=")

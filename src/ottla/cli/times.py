@@ -1,4 +1,4 @@
-"""Times in what commands answer.
+"""Times in results.
 
 Invariant: a time is UTC, as 2026-11-01T00:00:00.000Z.
 """
@@ -10,7 +10,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(time_ms: int | None) -> str | None:
-    """A time as text; None for none, and for one that no calendar has."""
+    """Format a time; None for none and for one outside the calendar."""
     if time_ms is None:
         return None
     try:

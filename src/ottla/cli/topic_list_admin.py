@@ -1,4 +1,4 @@
-"""The administrator that lists topics, and no more: what people ask for most starts soonest."""
+"""The administrator that only lists topics, for a fast start."""
 
 from ottla.client.admin.administration import Administration
 from ottla.client.admin.topic_list import TopicListCalls

@@ -1,7 +1,7 @@
-"""`ottla version`: what runs here, and whether its kernel is compiled.
+"""`ottla version`: the versions, and whether the kernel is compiled.
 
-Without a terminal's help or a wrong use to explain it is answered before the command line is
-imported, which takes longer than the answer.
+With plain arguments it runs before the command line is imported, which takes longer than the
+command.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ PLAIN: Final[dict[tuple[str, ...], Output]] = {
     ("version", "-o", "json"): Output.JSON,
     ("version", "-o", "yaml"): Output.YAML,
 }
-"""The arguments that need nobody to explain them."""
+"""The plain arguments."""
 
 
 def answer() -> Result:
@@ -27,7 +27,7 @@ def answer() -> Result:
 
 
 def answered(arguments: list[str]) -> bool:
-    """Answer if the arguments are as plain as can be."""
+    """Answer if the arguments are plain."""
     output = PLAIN.get(tuple(arguments))
     if output is None:
         return False

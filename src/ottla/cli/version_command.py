@@ -1,4 +1,4 @@
-"""The command `ottla version`, as it stands beside the others."""
+"""The declaration of `ottla version`."""
 
 from ottla.cli.declaration import answers
 from ottla.cli.version import answer

@@ -1,6 +1,6 @@
-"""`ottla produce`: records out of lines, into a topic.
+"""`ottla produce`: writes records from lines.
 
-Invariant: what does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""Reading records and showing them: the work of `ottla consume`.
+"""Reads and prints records for `ottla consume`.
 
-Invariant: what was shown has left before the group hears that it was read. While nothing more is
-there, all that came has been written.
+Invariant: records are printed before the group commits them. While there is nothing more to read,
+everything received is printed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +25,14 @@ Show: TypeAlias = Callable[[Cells], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is to be read."""
+    """What to read."""
 
     topic: str
     partitions: Sequence[int]
     position: Position
     count: int | None
     stops: bool
-    """Whether it ends at the end."""
+    """Whether to stop at the end."""
 
     group: str | None
 
@@ -46,7 +46,7 @@ def text_shown(
     *,
     null: str,
 ) -> Show:
-    """What prints records by a format; BadFormat or ValueError when it is not right."""
+    """Return the printer for a format; raises BadFormat or ValueError."""
     parts = parse(format_)
     looks = Looks(
         to_bytes(key, key_schema),
@@ -63,7 +63,7 @@ def objects_shown(
     key_schema: SchemaFile | None,
     value_schema: SchemaFile | None,
 ) -> Show:
-    """What prints records as objects; ValueError when a schema is not right."""
+    """Return the printer for objects; raises ValueError for a bad schema."""
     objects = Objects(key, value, key_schema, value_schema)
     return lambda cells: written(objects.made(cells), output)
 
@@ -71,7 +71,7 @@ def objects_shown(
 async def read_to(
     settings: Mapping[str, str], reading: ReadOptions, show: Show, output: RecordOutput
 ) -> int:
-    """Read what is wanted, and show it; how many records that were."""
+    """Read and print records; returns their number."""
     limits = Limits(reading.count)
     async with ColumnConsumer(_settings(settings, reading)) as consumer:
         if reading.group is not None:
@@ -101,7 +101,7 @@ async def show_all(
     is_group: bool,
     idle_s: float | None = None,
 ) -> int:
-    """Show what comes until the limits are reached; how many records that were."""
+    """Print what arrives until the limits are reached; returns the number of records."""
     count = 0
     async for found in taken(consumer, limits, idle_s=idle_s):
         if found is None:
@@ -123,5 +123,5 @@ def _settings(settings: Mapping[str, str], reading: ReadOptions) -> dict[str, st
         reset = "latest" if reading.position.kind is PositionKind.END else "earliest"
         found |= {"group.id": reading.group, "auto.offset.reset": reset}
     else:
-        found["auto.offset.reset"] = "earliest"  # what was there and is gone begins later
+        found["auto.offset.reset"] = "earliest"  # deleted records are skipped
     return found

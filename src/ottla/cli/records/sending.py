@@ -1,8 +1,8 @@
-"""Sending records that come as lines: the work of `ottla produce`.
+"""Sends records from lines for `ottla produce`.
 
-Invariant: lines are sent in their order, one record each. When one cannot be sent none behind it
-is, those before it are waited for, and how many were written is told. So it is after a signal that
-asks to stop; only a second one ends it without.
+Invariant: lines are sent in order, one record each. If one cannot be sent, none after it is, those
+before it are awaited, and the number of written records is reported. The same after a signal; only
+a second one stops without waiting.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -19,41 +19,41 @@ from ottla.errors import ErrorCode, OttlaError, RequestError
 
 BLOCK_BYTES: Final = 1 << 18
 LINE_BYTES_MAX: Final = 64 << 20
-"""Longer than any record that a broker takes by default; what has no lines is no text."""
+"""Longer than any record that a broker accepts by default; input without lines is not text."""
 
 MEET_S: Final = 20.0
 _NO_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Lines(Protocol):
-    """What makes records of lines."""
+    """Makes records of lines."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether a line is a value and nothing else."""
+        """Whether a line is only a value."""
         ...
 
     @property
     def key(self) -> bytes | None:
-        """The key of plain ones."""
+        """The key of plain lines."""
         ...
 
     @property
     def partition(self) -> int | None:
-        """The partition of plain ones."""
+        """The partition of plain lines."""
         ...
 
     def draft(self, line: bytes) -> Draft:
-        """The record that a line says; BadLine if none."""
+        """Return the record of a line; raises BadLine."""
         ...
 
 
 class LineTooLong(BadLine):
-    """What comes has no lines."""
+    """A line is longer than the limit."""
 
 
 class NotAllSent(OttlaError):
-    """A record could not be sent or written; how many were."""
+    """A record could not be sent or written; has the number of written ones."""
 
     def __init__(self, why: str, code: str, written: int) -> None:
         super().__init__(why)
@@ -70,17 +70,17 @@ class Sent:
 
 
 class MetProducer(Producer[bytes, bytes]):
-    """A producer that says at its beginning whether a broker answers, and what it can take."""
+    """A producer that reports at its start whether a broker responds, and checks sizes."""
 
     hear_failed: Callable[[RequestError, int], object] | None = None
-    """Hears, as it happens, why records were not written, and how many; `flush` raises it not."""
+    """Called at once for records that failed, with their number; `flush` then does not raise."""
 
     async def meet(self) -> None:
-        """Wait for a broker's first answer; RequestError when none comes."""
+        """Wait for the first response of a broker; raises RequestError."""
         await self._started().metadata.refreshed(MEET_S)
 
     def check_size(self, size: int) -> None:
-        """RequestError for values of so many bytes, which would be refused, before one is made."""
+        """Raise RequestError for a value size that would be refused."""
         whole = RECORD_OVERHEAD_BYTES + size
         if whole > self._record_bytes_max:
             raise self._too_large(whole)
@@ -98,12 +98,12 @@ async def send_lines(
     blocks: AsyncGenerator[list[bytes]],
     form: Lines,
 ) -> Sent:
-    """Send all lines, and wait until they are written."""
+    """Send all lines and wait until they are written."""
     line = 0
     try:
         async for lines in blocks:
             if producer.metrics().record_error_total:
-                break  # which `flush` raises
+                break  # `flush` raises it
             if form.is_plain:
                 await producer.send_many(topic, lines, key=form.key, partition=form.partition)
                 line += len(lines)
@@ -116,11 +116,11 @@ async def send_lines(
                 except RequestError as error:
                     if draft.partition == form.partition or error.code is not _NO_PARTITION:
                         raise
-                    # That partition is the line's own, so what is wrong is the line.
+                    # The partition is from the line itself, so the line is wrong.
                     raise BadLine(_bare(error)) from error
         await producer.flush()
-    except (BadLine, RequestError, OSError) as error:  # a file that cannot be read any more, too
-        line += isinstance(error, LineTooLong)  # the one that was never ended
+    except (BadLine, RequestError, OSError) as error:  # also a file that cannot be read any more
+        line += isinstance(error, LineTooLong)  # the line without an end
         with suppress(RequestError):
             await producer.flush()
         written = producer.metrics().record_send_total
@@ -131,7 +131,7 @@ async def send_lines(
 
 
 def _reason(error: BadLine | RequestError | OSError, line: int) -> tuple[str, str]:
-    """Why not all was sent, and its code."""
+    """Return why not everything was sent, and the code."""
     if isinstance(error, BadLine):
         refused = error.__cause__
         code = refused.code.name if isinstance(refused, RequestError) else "BAD_RECORD"
@@ -142,12 +142,12 @@ def _reason(error: BadLine | RequestError | OSError, line: int) -> tuple[str, st
 
 
 def _bare(error: RequestError) -> str:
-    """What is wrong, for who tells himself how much was written."""
+    """Return the message without the number of written records."""
     return (error.message or error.code.text).removeprefix("nothing was sent: ")
 
 
 async def send_draft(producer: Producer[bytes, bytes], topic: str, draft: Draft) -> Ack:
-    """Send one record; what is returned tells what becomes of it."""
+    """Send one record and return its result."""
     return await producer.send(
         topic,
         draft.value,
@@ -164,14 +164,14 @@ async def lines_of(
     stop: StopRequest,
     read: Callable[[int], object] = lambda size: None,
 ) -> AsyncGenerator[list[bytes]]:
-    """The lines of files, one file after the other, as they come; `read` hears how much came.
+    """Yield the lines of files, one file after the other; `read` is called with the bytes read.
 
-    `split` gives the whole lines of what came, and the rest. When it is to stop, all that was read
-    has been given, but for a line that has not ended.
+    `split` returns the complete lines and the rest. On a stop, everything read was yielded except a
+    line without an end.
     """
     calls = BlockingCalls()
     for descriptor in descriptors:
-        parts: list[bytes] = []  # of the line that has not ended
+        parts: list[bytes] = []  # of the line without an end
         while block := await calls.begin(lambda at=descriptor: stop.read(at, BLOCK_BYTES)):
             may_end = b"\n" in block or b"\r" in block or (parts and parts[-1].endswith(b"\r"))
             parts.append(block)
@@ -191,6 +191,6 @@ async def lines_of(
 
 
 def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
-    """The lines that have ended, and the rest."""
+    """Return the complete lines and the rest."""
     lines = data.split(b"\n")
     return lines, lines.pop()

@@ -1,9 +1,9 @@
-"""Where lines come from: stdin, or files, with how far they are read.
+"""Opens the input: stdin or files, with progress.
 
-Invariant: each file was opened before the first line is read, so that one that is missing is told
-before anything is done. Then one at a time is open, for there may be more than a process may have
-open; what is no regular file, as a pipe, cannot be opened again and stays so. All are closed at the
-end. The bar is on stderr, when that is a terminal and there are files, and leaves no trace.
+Invariant: every file is opened once before the first line is read, so that a missing one is
+reported at once. Then one is open at a time, because there may be more than a process may open;
+pipes cannot be reopened and stay open. All are closed at the end. The progress bar is on stderr,
+only on a terminal and with files.
 """
 
 import os
@@ -21,7 +21,7 @@ from ottla.cli.progress import progress
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Open files, each until the next is asked for, and who hears how much was read."""
+    """Open files, each until the next, and a callback for the bytes read."""
 
     descriptors: Iterable[int]
     read: Callable[[int], object]
@@ -29,7 +29,7 @@ class Sources:
 
 @contextmanager
 def opened(paths: Sequence[Path]) -> Generator[Sources]:
-    """Files for as long as the `with` lasts; stdin when none is named."""
+    """Open files for the `with` block; stdin if none is named."""
     if not paths:
         if sys.stdin is None:
             raise Failed("nothing to read: stdin is closed")
@@ -54,7 +54,7 @@ def opened(paths: Sequence[Path]) -> Generator[Sources]:
 
 
 def _one_by_one(files: Sequence[Path | FileIO]) -> Generator[int]:
-    """The descriptors of files; those that are closed are open until the next is asked for."""
+    """Yield the descriptors of files; closed ones are open until the next."""
     for file in files:
         if isinstance(file, Path):
             with file.open("rb", buffering=0) as again:

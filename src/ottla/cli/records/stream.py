@@ -1,7 +1,7 @@
-"""The records of a topic as they come, for commands that read them.
+"""Streams the records of a topic for commands that read.
 
-Invariant: what is handed on is in the order of each partition and without a gap, and no more than
-was asked for. For a group what was handed on and nothing else counts as read.
+Invariant: records are in order per partition and without a gap, not more than requested. For a
+group, only what was yielded is committed.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from ottla.ids import TopicPartition
 
 WAIT_S: Final = 1.0
 GIVEN_S: Final = 10.0
-"""So long a member without partitions waits: others may be about to give it theirs, which they
-hear with a heartbeat, every 3 or 5 s."""
+"""How long a member without partitions waits: others may be about to revoke some, which takes a
+heartbeat of 3 or 5 s."""
 
 GONE_S: Final = 5.0
-"""So long brokers say that a topic is not there before that is believed: one may have restarted."""
+"""How long a topic must be missing before it counts as deleted: a broker may have restarted."""
 
 
 class ColumnConsumer(Consumer[bytes, bytes]):
@@ -63,7 +63,7 @@ async def begin_at(
     *,
     stops: bool,
 ) -> dict[TopicPartition, int] | None:
-    """Read partitions, all of a topic unless some are named; the ends if it is to stop there."""
+    """Assign partitions, all of a topic unless some are named; returns the ends to stop at."""
     chosen = await _chosen(consumer, topic, partitions)
     starts = await consumer.beginning_offsets(*chosen)
     ends = await consumer.end_offsets(*chosen)
@@ -101,10 +101,10 @@ async def _chosen(
 async def taken(
     consumer: ColumnConsumer, limits: Limits, *, idle_s: float | None = None
 ) -> AsyncGenerator[tuple[Taken, int] | None]:
-    """What comes, with how many of its records are wanted; None when nothing is there just now.
+    """Yield what arrives with the number of wanted records; None when nothing is there now.
 
-    It ends when the limits are reached, or after so long without a record. Records that are deleted
-    before they come count as read; Failed when their topic is.
+    It ends at the limits, or after `idle_s` without a record. Records deleted before they arrive
+    count as read; raises Failed if their topic is deleted.
     """
     loop = asyncio.get_running_loop()
     since_s = loop.time()
@@ -127,13 +127,13 @@ async def taken(
             since_s = loop.time()
             yield found, rows
         if rows < found.rows and found.partition in consumer.assignment:
-            # What is not handed on is not read, and nothing more of it is wanted.
+            # Records that are not yielded are not read, and no more of the partition is wanted.
             consumer.seek(found.partition, found.offset_of(rows))
             consumer.pause(found.partition)
 
 
 def _without_lost(consumer: ColumnConsumer, limits: Limits, gone_s: float | None) -> float | None:
-    """Wait no longer for what cannot come; since when a topic is gone, if one is."""
+    """Drop ends that cannot be reached; returns since when a topic is missing."""
     if limits.ends is None:
         return None
     for where in consumer.partition_reader.finished(limits.ends):
@@ -150,9 +150,9 @@ def _without_lost(consumer: ColumnConsumer, limits: Limits, gone_s: float | None
 
 
 async def join(consumer: ColumnConsumer, topic: str, limits: Limits, *, stops: bool) -> bool:
-    """Read what a group gives; the limits learn where that ends if it is to stop there.
+    """Read as a member of a group; sets the ends to stop at.
 
-    False if the others have all, and it is to stop.
+    Returns False if other members own all partitions and it should stop.
     """
     given = asyncio.Event()
 
@@ -177,7 +177,7 @@ async def join(consumer: ColumnConsumer, topic: str, limits: Limits, *, stops: b
 
 
 async def _is_given(consumer: ColumnConsumer, given: asyncio.Event) -> bool:
-    """Wait for partitions; False when the group is at rest and has none for this member."""
+    """Wait for partitions; False if the group is stable and has none for this member."""
     loop = asyncio.get_running_loop()
     rests_s: float | None = None
     while True:

@@ -1,1 +1,1 @@
-"""Topics: what `ottla topic` does."""
+"""`ottla topic`: topics."""

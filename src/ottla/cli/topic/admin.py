@@ -1,7 +1,7 @@
-"""The administrator of commands on topics.
+"""The administrator for commands about topics.
 
-Invariant: it has the calls that every command on topics needs, and no more: to list topics is to
-start quickly. Those that look into topics have one with more calls, in a module of its own.
+It has only the calls that every command about topics needs, so that they start fast. Describing has
+its own administrator.
 """
 
 from ottla.client.admin.administration import Administration
@@ -9,4 +9,4 @@ from ottla.client.admin.topics import TopicCalls
 
 
 class TopicAdmin(Administration, TopicCalls):
-    """Asks and changes topics."""
+    """Describes and changes topics."""

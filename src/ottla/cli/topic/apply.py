@@ -1,7 +1,7 @@
-"""`ottla topic apply`: a file's topics compared with the cluster's, and what is missing done.
+"""`ottla topic apply`: compares the topics of a file with the cluster and applies the difference.
 
-Invariant: nothing is changed before the cluster said of everything that it could be, and before
-somebody agreed. Topics are made first, then changed, and deleted last.
+Invariant: nothing is changed before the cluster has accepted every change and the user has agreed.
+Topics are created first, then changed, and deleted last.
 """
 
 import sys
@@ -27,11 +27,11 @@ from ottla.errors import RequestError
 _COLORS = {"+": "\x1b[32m", "~": "\x1b[33m", "-": "\x1b[31m", "!": "\x1b[31m"}
 _PLAIN = "\x1b[0m"
 _AT_ONCE: Final = 50
-"""Topics in a request: a cluster has answered it long before a client's patience ends."""
+"""Topics per request, so that a cluster responds well before the client's timeout."""
 
 
 def topics_of(path: Path) -> list[WantedTopic]:
-    """The topics that a file wants; `-` is what comes in."""
+    """Return the topics of a file; `-` is stdin."""
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     except OSError as error:
@@ -50,7 +50,7 @@ async def apply(
     dry_run: bool,
     yes: bool,
 ) -> Result:
-    """Show what is to be done, ask, and do it."""
+    """Show the plan, ask, and apply it."""
     async with await session.opened(TopicSettingsAdmin) as admin:
         listed = await admin.list_topics(include_internal=True)
         steps = plan(
@@ -91,14 +91,14 @@ async def _present(
 
 
 async def _tried(admin: TopicSettingsAdmin, steps: Iterable[Step]) -> dict[str, str]:
-    """What the cluster says against steps that look possible, by topic."""
+    """Return the cluster's objections to possible steps, by topic."""
     work = [one for one in steps if one.is_possible and one.action is not Action.KEEP]
     refused = await _done(admin, work, validate_only=True)
     return {name: _why(name, error) for name, error in refused.items()}
 
 
 def _why(name: str, error: RequestError) -> str:
-    """What the cluster says, without the name that stands before it."""
+    """Return the cluster's message without the topic name in front."""
     message = failure_of(error).message
     return message.removeprefix("topic ").removeprefix(f"{name}: ")
 
@@ -106,7 +106,7 @@ def _why(name: str, error: RequestError) -> str:
 async def _done(
     admin: TopicSettingsAdmin, steps: Sequence[Step], *, validate_only: bool = False
 ) -> dict[str, RequestError]:
-    """Do steps, or only ask whether they could be; what failed, by topic."""
+    """Apply steps, or only validate them; returns the failures by topic."""
     failed: dict[str, RequestError] = {}
     if not steps:
         return failed
@@ -144,7 +144,7 @@ async def _changed(
 async def _deleted(
     admin: TopicSettingsAdmin, steps: Sequence[Step], validate_only: bool
 ) -> Mapping[str, RequestError]:
-    if validate_only:  # no cluster can be asked
+    if validate_only:  # deletion cannot be validated
         return {}
     told = await admin.delete_topics([one.topic for one in steps])
     return {str(name): error for name, error in told.failed.items()}

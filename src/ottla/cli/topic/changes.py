@@ -1,7 +1,7 @@
-"""Topics made, changed and deleted as commands ask for it, and what is told of that.
+"""Creates, changes and deletes topics, and reports it.
 
-Invariant: what concerns several topics is asked of the cluster for all of them before it is done
-to any, where the cluster can be asked. Each topic that failed is named.
+Invariant: a change of several topics is validated for all of them before any is changed, where the
+cluster supports it. Each failed topic is named.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 async def created(
     admin: TopicAdmin, wanted: Sequence[NewTopic], *, if_not_exists: bool, dry_run: bool
 ) -> Result:
-    """Make topics."""
+    """Create topics."""
     told = await admin.create_topics(wanted, validate_only=dry_run)
     failed = told.failed
     refused = {
@@ -68,7 +68,7 @@ def _object(one: CreatedTopic) -> dict[str, Json]:
 
 
 def _size(one: CreatedTopic) -> str:
-    if one.partitions is None:  # an older broker does not tell
+    if one.partitions is None:  # an older broker does not return it
         return ""
     word = "partition" if one.partitions == 1 else "partitions"
     return f" with {one.partitions} {word}, replication factor {one.replication_factor}"
@@ -82,7 +82,7 @@ async def altered(
     *,
     dry_run: bool,
 ) -> Result:
-    """Give topics more partitions and other settings; all of them, or none is touched."""
+    """Add partitions to topics and change settings; all of them or none."""
     names = [*dict.fromkeys(topics)]
     unset = [name for name, value in configs.items() if value is None]
     for name in names:
@@ -115,7 +115,7 @@ async def _alter(
     *,
     validate_only: bool,
 ) -> dict[str, RequestError]:
-    """What failed, by topic."""
+    """Return the failures by topic."""
     failed: dict[str, RequestError] = {}
     if partitions is not None:
         grown = await admin.create_partitions(
@@ -134,7 +134,7 @@ async def _alter(
 async def deleted(
     session: Session, admin: TopicAdmin, topics: Sequence[str], *, if_exists: bool, yes: bool
 ) -> Result:
-    """Delete topics, when somebody agrees; with one that is not there none is deleted."""
+    """Delete topics after confirmation; none if one does not exist."""
     told = await admin.describe_topics(topics)
     absent = [str(name) for name, error in told.failed.items() if error.code in _UNKNOWN]
     failures = [

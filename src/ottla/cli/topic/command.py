@@ -1,6 +1,6 @@
-"""`ottla topic`: what topics there are, and what becomes of them.
+"""`ottla topic`: manages topics.
 
-What does the work is imported when it is used: other commands start without it.
+Modules are imported on use, so that other commands start fast.
 """
 
 from pathlib import Path

@@ -1,8 +1,7 @@
-"""`ottla topic describe`: what there is to know of topics, from several questions.
+"""`ottla topic describe`: combines several requests about topics.
 
-Invariant: a rate is the records that came between two looks at the ends of partitions, divided by
-the time between them; nobody reads a record for it. What may not be seen is left out with a
-warning, and hides nothing else.
+Invariant: a rate is the growth of the end offsets between two reads divided by the time; no record
+is read. What the user may not see is left out with a warning and hides nothing else.
 """
 
 import asyncio
@@ -27,12 +26,12 @@ _TICK_S: Final = 0.2
 
 
 class DescribingAdmin(TopicSettingsAdmin, RecordCalls, LogDirCalls):
-    """Asks all there is to know of topics."""
+    """Describes everything about topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopic:
-    """A topic with what its partitions carry."""
+    """A topic with the load of its partitions."""
 
     topic: TopicDescription
     configs: Mapping[str, str | None]
@@ -43,9 +42,9 @@ class DescribedTopic:
 async def describe(
     admin: DescribingAdmin, names: Sequence[str], seconds: float
 ) -> tuple[Result, Sequence[str]]:
-    """Topics by name, or all that are not internal, and what there is to warn of.
+    """Return topics by name, or all that are not internal, with warnings.
 
-    Rates are from two looks so many seconds apart.
+    Rates are measured over this many seconds.
     """
     wanted = [*names] or sorted(await admin.list_topics())
     told = await admin.describe_topics(wanted)
@@ -94,7 +93,7 @@ async def _waited(seconds: float) -> None:
 async def _sizes(
     admin: DescribingAdmin, leaders: Mapping[Partition, int], warnings: list[str]
 ) -> dict[Partition, int]:
-    """What partitions take on their leaders."""
+    """Return the sizes of partitions on their leaders."""
     if not leaders:
         return {}
     told = await admin.describe_log_dirs(sorted({*leaders.values()}), leaders)
@@ -117,14 +116,14 @@ async def _offsets(
 
 
 def _warn(warnings: list[str], what: str, errors: Iterable[RequestError]) -> None:
-    """Add one warning, however many errors there are."""
+    """Add one warning for any number of errors."""
     for error in errors:
         warnings.append(f"{what}: {failure_of(error).message}")
         return
 
 
 def _of(topic: TopicDescription, values: Mapping[Partition, int]) -> dict[int, int]:
-    """What belongs to a topic, by partition."""
+    """Select the values of a topic, by partition."""
     return {
         one.index: values[topic.name, one.index]
         for one in topic.partitions
@@ -152,13 +151,13 @@ def _described(
     return DescribedTopic(topic, configs, loads, skewed(sizes, look if rates else None))
 
 
-# What is printed.
+# Output.
 
 
 def answer(
     topics: Sequence[DescribedTopic], failures: Sequence[Failure], warnings: Sequence[str]
 ) -> Result:
-    """Topics for programs and for people."""
+    """Return topics as a result."""
     shown: list[Table | str] = []
     for one in topics:
         if shown:

@@ -1,7 +1,7 @@
-"""A file that says what topics there are to be.
+"""Parses a YAML file of topics.
 
-Invariant: what is read is wholly understood: a key that is not known, a value of the wrong kind
-and a topic that comes twice are told with their line, and nothing is made of the file then.
+Invariant: the file is understood completely: an unknown key, a value of the wrong type and a
+duplicate topic raise an error with the line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,24 +20,24 @@ _COUNT_MAX: Final = {"partitions": (1 << 31) - 1, "replication_factor": (1 << 15
 
 
 class BadTopicFile(Misused):
-    """The file does not say what topics there are to be."""
+    """The file is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """A topic that there is to be; what is None is the cluster's choice."""
+    """A topic as it should be; None is the cluster's default."""
 
     name: str
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
-    """None for a setting that the topic is to have no value of its own for."""
+    """None for a setting that should not be set on the topic."""
 
     line: int = 0
 
 
 def read_topics(text: str, file: str) -> list[WantedTopic]:
-    """The topics of a file; `file` is its name in messages."""
+    """Parse the topics of a file; `file` is its name in messages."""
     try:
         return _Reader(file).topics(text)
     except yaml.MarkedYAMLError as error:
@@ -115,7 +115,7 @@ class _Reader:
         return {name: self._value(name, one) for name, one in self._fields(node).items()}
 
     def _value(self, name: str, node: Node) -> str | None:
-        """The text of a setting's value, as a broker reads it."""
+        """Return the text of a setting's value, as a broker expects it."""
         if isinstance(node, SequenceNode):
             return ",".join(self._word(name, one) for one in node.value)
         return None if node.tag == f"{_TAG}null" else self._word(name, node)
@@ -133,7 +133,7 @@ class _Reader:
     def _fields(
         self, node: MappingNode, known: tuple[str, ...] | None = None, of: str = "a topic"
     ) -> dict[str, Node]:
-        """What stands under each key, each key once."""
+        """Return the values by key; each key once."""
         found: dict[str, Node] = {}
         for key, value in _pairs(node):
             if not isinstance(key, ScalarNode):
@@ -160,11 +160,11 @@ def _line(node: Node) -> int:
 
 
 def _integer(node: Node) -> int | None:
-    """A whole number, in whichever way YAML writes one; None for what is none."""
+    """Parse an integer in any YAML notation; None if it is not one."""
     if not isinstance(node, ScalarNode) or node.tag != f"{_TAG}int":
         return None
     text = str(node.value).replace("_", "")
     try:
         return int(text, 8 if text.lstrip("+-").startswith("0") and text.isdecimal() else 0)
-    except ValueError:  # YAML also has numbers to the base of 60, which nobody means
+    except ValueError:  # YAML also has base 60 numbers, which nobody means
         return None

@@ -1,8 +1,8 @@
-"""`ottla topic list`: the topics that there are.
+"""`ottla topic list`: lists topics.
 
-Invariant: with plain arguments it is answered before the command line is imported, which takes
-longer than the answer; whatever else is said, help and wrong uses too, is left to the command line,
-and the answer is the same.
+With plain arguments it runs before the command line is imported, which takes longer than the
+request. Anything else, help and wrong usage included, is left to the command line, with the same
+result.
 """
 
 import os
@@ -28,7 +28,7 @@ _INTERNAL: Final = "--internal"
 
 
 async def topics(session: "Session", *, internal: bool) -> Result:
-    """Ask for the list."""
+    """Request the list."""
     from ottla.cli.topic_list_admin import ListAdmin
 
     async with await session.opened(ListAdmin) as admin:
@@ -47,7 +47,7 @@ async def topics(session: "Session", *, internal: bool) -> Result:
 
 
 def plain(arguments: Sequence[str]) -> Callable[[], NoReturn] | None:
-    """What answers arguments that need nobody to explain them; None for others."""
+    """Return the function for plain arguments; None for others."""
     said: dict[str, list[str]] = {}
     words = iter(arguments)
     for word in words:

@@ -1,8 +1,8 @@
-"""What the partitions of a topic carry, and which of them carries too much.
+"""The load of a topic's partitions, and which of them are skewed.
 
-Invariant: a partition is marked when it has more than twice the mean of its topic, of bytes or of
-new records. Of two partitions none can have that. New records count once there are enough of them
-that chance alone does not double a share.
+Invariant: a partition is marked if it has more than twice the mean of its topic, in bytes or in new
+records. With two partitions none can. New records count only if there are enough that chance does
+not double a share.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from typing import Final
 
 SKEW: Final = 2.0
 NEW_RECORDS_MEAN_MIN: Final = 10
-"""For each partition, on average: of a share of ten, chance makes more than twenty in 1 of 600."""
+"""Per partition on average: with a mean of ten, chance exceeds twenty in 1 of 600 cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A partition's size on its leader, and where its records begin and end; None: not known."""
+    """A partition's size on its leader and its first and end offsets; None if unknown."""
 
     size_bytes: int | None = None
     first_offset: int | None = None
@@ -26,14 +26,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Two looks at the ends of partitions, so many seconds apart."""
+    """Two reads of end offsets, some seconds apart."""
 
     before: Mapping[int, int]
     after: Mapping[int, int]
     seconds: float
 
     def new_records(self) -> dict[int, int]:
-        """How many came to each; what ends earlier than before was cut or made anew: none."""
+        """Return the new records per partition; none if the end offset decreased."""
         return {
             index: max(0, end - self.before[index])
             for index, end in self.after.items()
@@ -41,14 +41,14 @@ class Look:
         }
 
     def rates(self) -> dict[int, float]:
-        """Records a second."""
+        """Return the records per second."""
         if self.seconds <= 0:
             return {}
         return {index: new / self.seconds for index, new in self.new_records().items()}
 
 
 def skewed(sizes: Mapping[int, int], look: Look | None) -> dict[int, dict[str, float]]:
-    """The partitions above twice the mean: by what, "size" or "rate", and how often the mean."""
+    """Return the partitions above twice the mean: "size" or "rate", and the factor."""
     found: dict[int, dict[str, float]] = {}
     for what, values in (("size", sizes), ("rate", look.new_records() if look else {})):
         mean = sum(values.values()) / len(values) if values else 0.0
@@ -61,7 +61,7 @@ def skewed(sizes: Mapping[int, int], look: Look | None) -> dict[int, dict[str, f
 
 
 def bytes_shown(count: int | None) -> str:
-    """A size for people."""
+    """Format a size."""
     if count is None:
         return "-"
     size = float(count)
@@ -73,7 +73,7 @@ def bytes_shown(count: int | None) -> str:
 
 
 def rate_shown(rate: float | None) -> str:
-    """A rate for people."""
+    """Format a rate."""
     if rate is None:
         return "-"
     return f"{rate:.0f}" if rate >= 10 or not rate else f"{rate:.1f}"

@@ -1,8 +1,7 @@
-"""The way from the topics that there are to those that there are to be.
+"""Plans the changes from present topics to wanted ones.
 
-Invariant: a plan takes nothing away unless it was told to: a setting that is not named stays, a
-topic that is not named stays, partitions never become fewer. What cannot be done is in the plan,
-with the reason.
+Invariant: a plan removes nothing unless told to: settings and topics that are not named stay, and
+partition counts never decrease. What is not possible is in the plan with the reason.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,11 +13,11 @@ from ottla.cli.topic.file import WantedTopic
 from ottla.ids import topic_names_collide
 
 CONFIG = "configs."
-"""Before the name of a setting, where it stands among other facts of a topic."""
+"""Prefix of setting names among other properties of a topic."""
 
 
 class Action(StrEnum):
-    """What becomes of a topic."""
+    """What happens to a topic."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -28,7 +27,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PresentTopic:
-    """A topic as it is, with the settings that are its own."""
+    """A present topic with its own settings."""
 
     name: str
     partitions: int
@@ -38,16 +37,16 @@ class PresentTopic:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A fact of a topic that changes; None stands for none of its own."""
+    """A property that changes; None for not set."""
 
     what: str
     before: str | int | None
     after: str | int | None
     obstacle: str | None = None
-    """Why it cannot be."""
+    """Why it is not possible."""
 
     def object(self) -> dict[str, Json]:
-        """As programs get it."""
+        """Return it as an object."""
         return {
             "what": self.what,
             "before": self.before,
@@ -58,39 +57,39 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What becomes of one topic."""
+    """What happens to one topic."""
 
     topic: str
     action: Action
     changes: tuple[Change, ...] = ()
     obstacle: str | None = None
-    """Why nothing can become of it."""
+    """Why the step is not possible."""
 
     @property
     def is_possible(self) -> bool:
-        """Whether nothing is in the way."""
+        """Whether there is no obstacle."""
         return self.obstacle is None and all(one.obstacle is None for one in self.changes)
 
     def obstacles(self) -> Iterable[str]:
-        """What is in the way."""
+        """The obstacles."""
         for one in (self.obstacle, *(one.obstacle for one in self.changes)):
             if one is not None:
                 yield one
 
     @property
     def partitions(self) -> int | None:
-        """How many there are to be, if that changes."""
+        """The new partition count, if it changes."""
         found = [one.after for one in self.changes if one.what == "partitions"]
         return int(found[0]) if found and found[0] is not None else None
 
     @property
     def replication_factor(self) -> int | None:
-        """How many replicas there are to be, if that changes."""
+        """The new replication factor, if it changes."""
         found = [one.after for one in self.changes if one.what == "replication_factor"]
         return int(found[0]) if found and found[0] is not None else None
 
     def configs(self) -> dict[str, str | None]:
-        """The settings that change; None unsets."""
+        """The settings that change; None removes one."""
         return {
             one.what.removeprefix(CONFIG): None if one.after is None else str(one.after)
             for one in self.changes
@@ -98,7 +97,7 @@ class Step:
         }
 
     def object(self) -> dict[str, Json]:
-        """As programs get it."""
+        """Return it as an object."""
         return {
             "topic": self.topic,
             "action": self.action.value,
@@ -114,7 +113,7 @@ def plan(
     unset_others: bool = False,
     delete_others: bool = False,
 ) -> list[Step]:
-    """A step for each topic that is wanted, in their order; then those that go."""
+    """Return a step per wanted topic, in order, then the deletions."""
     topics = [*wanted]
     steps = [_step(one, present.get(one.name), unset_others=unset_others) for one in topics]
     if delete_others:
@@ -184,7 +183,7 @@ def _other_configs(
 
 
 def obstructed(steps: Iterable[Step], obstacles: Mapping[str, str]) -> list[Step]:
-    """The steps, with what a cluster says against those of some topics."""
+    """Return the steps with the cluster's objections."""
     return [
         replace(one, obstacle=obstacles[one.topic]) if one.topic in obstacles else one
         for one in steps
@@ -192,10 +191,10 @@ def obstructed(steps: Iterable[Step], obstacles: Mapping[str, str]) -> list[Step
 
 
 def collisions(steps: Iterable[Step], there: Iterable[str]) -> dict[str, str]:
-    """What is against making some topics: a cluster has no two whose names differ in . and _ alone.
+    """Return the topics that cannot be created because their names collide in . and _.
 
-    `there` are all topics that there are. Of two that are to be made it is the later one that
-    cannot be. A cluster that is asked about each alone does not know of the other.
+    `there` are all existing topics. Of two new topics the later one is refused: the cluster, asked
+    about each alone, would not notice.
     """
     taken = {_in_metrics(name): name for name in there}
     found: dict[str, str] = {}
@@ -208,12 +207,12 @@ def collisions(steps: Iterable[Step], there: Iterable[str]) -> dict[str, str]:
 
 
 def _in_metrics(name: str) -> str:
-    """A name as metrics have it, where such topics could not be told apart."""
+    """Return a name as in metrics, where . and _ are the same."""
     return name.replace(".", "_")
 
 
 def lines(steps: Iterable[Step]) -> list[str]:
-    """The plan for people: `+` is made, `~` changed, `-` deleted, and `!` cannot be."""
+    """Return the plan as lines: `+` create, `~` change, `-` delete, `!` not possible."""
     found: list[str] = []
     kept = 0
     for step in steps:

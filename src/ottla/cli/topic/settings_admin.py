@@ -1,14 +1,14 @@
-"""The administrator of commands on topics and their settings."""
+"""The administrator for commands about topics and their settings."""
 
 from ottla.cli.topic.admin import TopicAdmin
 from ottla.client.admin.configs import ConfigCalls, ConfigResource, ConfigSource
 
 
 class TopicSettingsAdmin(TopicAdmin, ConfigCalls):
-    """Asks and changes topics with their settings."""
+    """Describes and changes topics and their settings."""
 
     async def own_configs(self, names: list[str]) -> dict[str, dict[str, str | None]]:
-        """The settings that topics have themselves; of one that may not be seen there are none."""
+        """Return the settings of topics themselves; none for a topic that the user may not see."""
         told = await self.describe_configs([ConfigResource.topic(name) for name in names])
         return {
             resource.name: {

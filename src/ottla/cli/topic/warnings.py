@@ -1,6 +1,6 @@
-"""What people should know before they make or grow a topic, and what Kafka's tool says of it.
+"""Warnings about creating or growing a topic, as Kafka's tool prints them.
 
-Invariant: a warning hinders nothing.
+A warning prevents nothing.
 """
 
 from typing import Final
@@ -12,12 +12,12 @@ KEYS_MOVE: Final = (
 
 
 def can_collide(name: str) -> bool:
-    """Whether metrics may mistake the topic for another: they take `.` and `_` for the same."""
+    """Whether metrics may confuse the topic with another: they do not distinguish `.` and `_`."""
     return "." in name or "_" in name
 
 
 def name_warning(name: str) -> str | None:
-    """What there is to say about a name."""
+    """Return the warning about a name."""
     if not can_collide(name):
         return None
     return (
