@@ -78,7 +78,7 @@ def test_what_is_not_done_is_one_line_and_2(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(NotDone):
         USAGE.read(["--members"])
     assert conducted(USAGE, _nothing, ["--members"]) == 2
-    assert capsys.readouterr().err == "kafka-things: --members is not done here yet\n"
+    assert capsys.readouterr().err == "kafka-things: --members is not supported yet\n"
 
 
 def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:

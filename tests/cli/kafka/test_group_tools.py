@@ -93,7 +93,7 @@ def test_what_is_not_done_yet_is_one_line_and_2() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "kafka-consumer-groups: --validate-regex is not done here yet\n"
+    assert done.stderr == "kafka-consumer-groups: --validate-regex is not supported yet\n"
 
 
 def test_what_a_terminal_would_act_on_is_escaped_there_alone(

@@ -435,7 +435,7 @@ def test_without_a_broker_it_fails_at_once(tool: str, words: tuple[str, ...]) ->
 def test_what_is_not_done_is_one_line_and_2() -> None:
     said = run("kafka-configs", "--describe", "--topic", "a", "--bootstrap-controller", "a:1")
     assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr == "kafka-configs: --bootstrap-controller is not done here yet\n"
+    assert said.stderr == "kafka-configs: --bootstrap-controller is not supported yet\n"
 
 
 @pytest.mark.parametrize("tool", ["kafka-topics", "kafka-configs"])

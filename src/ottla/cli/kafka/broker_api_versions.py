@@ -19,8 +19,8 @@ USAGE = Usage(
     "kafka-broker-api-versions",
     "Show which versions of each API the brokers serve.",
     [
-        Flag("bootstrap-server", "host:port", "Brokers to ask first. Required."),
-        Flag("command-config", "file", "Settings of the client."),
+        Flag("bootstrap-server", "host:port", "Bootstrap servers. Required."),
+        Flag("command-config", "file", "Client properties file."),
     ],
 )
 

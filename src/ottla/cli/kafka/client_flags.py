@@ -40,7 +40,7 @@ def known(client: "Client", settings: Mapping[str, str]) -> dict[str, str]:
     found, strange = known_to(client, settings)
     if strange:
         names = printable(", ".join(strange))
-        print(f"warning: no client has a use for these settings: {names}", file=sys.stderr)
+        print(f"warning: unknown client settings: {names}", file=sys.stderr)
     return found
 
 

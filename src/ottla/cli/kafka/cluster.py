@@ -16,13 +16,13 @@ _FIRST_OF_LIST = 10  # what Kafka's tool takes where no broker has a rack
 
 USAGE = Usage(
     "kafka-cluster",
-    "Show the id of a cluster (cluster-id), or where its brokers are (list-endpoints).",
+    "Show the id of a cluster (cluster-id) or its brokers (list-endpoints).",
     [
-        Flag("bootstrap-server", "host:port", "Brokers to ask first.", short="b"),
-        Flag("bootstrap-controller", "host:port", "Controllers to ask.", short="C", done=False),
-        Flag("command-config", "file", "Settings of the client.", short="c"),
-        Flag("config", "file", "The former name of --command-config."),
-        Flag("include-fenced-brokers", help="List brokers that do not serve, too."),
+        Flag("bootstrap-server", "host:port", "Bootstrap servers.", short="b"),
+        Flag("bootstrap-controller", "host:port", "Bootstrap controllers.", short="C", done=False),
+        Flag("command-config", "file", "Client properties file.", short="c"),
+        Flag("config", "file", "Deprecated name of --command-config."),
+        Flag("include-fenced-brokers", help="Include fenced brokers."),
         Flag("id", "broker", "The broker to unregister.", short="i", done=False),
     ],
     takes_short_names=True,
@@ -35,10 +35,10 @@ async def act(given: Given) -> int:
     """Do what was asked for."""
     if len(given.rest) != 1 or given.rest[0] not in COMMANDS:
         found = " ".join(given.rest) or "nothing"
-        raise BadFlags(f"kafka-cluster: one of {', '.join(COMMANDS)} is wanted, found {found}")
+        raise BadFlags(f"kafka-cluster: expected one of {', '.join(COMMANDS)}, found {found}")
     command = given.rest[0]
     if command == "unregister":
-        raise NotDone("kafka-cluster: unregister is not done here yet")
+        raise NotDone("kafka-cluster: unregister is not supported yet")
     if "config" in given:
         if "command-config" in given:
             raise BadFlags("--config and --command-config cannot be specified together.")

@@ -17,9 +17,9 @@ _VERSION: Final = 1
 
 USAGE: Final = Usage(
     "kafka-delete-records",
-    "Delete the records of partitions that are before an offset.",
+    "Delete the records of partitions before an offset.",
     [
-        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
+        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
         Flag(
             "offset-json-file",
             "file",
@@ -27,7 +27,7 @@ USAGE: Final = Usage(
             '{"partitions": [{"topic": "t", "partition": 0, "offset": 10}], "version": 1}. '
             "Required.",
         ),
-        Flag("command-config", "file", "A properties file with settings of the client."),
+        Flag("command-config", "file", "Client properties file."),
     ],
 )
 
@@ -96,7 +96,7 @@ def parse_offsets(text: str) -> dict[tuple[str, int], int]:
     if "partitions" not in whole:
         raise BadOffsets("Missing partitions field")
     if not isinstance(whole["partitions"], list):
-        raise BadOffsets("The partitions field is no list")
+        raise BadOffsets("The partitions field is not a list")
     before: dict[tuple[str, int], int] = {}
     twice: list[str] = []
     for one in cast("list[Any]", whole["partitions"]):

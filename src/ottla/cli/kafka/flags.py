@@ -97,9 +97,9 @@ class Usage:
     _shorts: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        standard = [Flag(HELP, help="Show this.")]
+        standard = [Flag(HELP, help="Print this help.")]
         if self.has_version:
-            standard.append(Flag(VERSION, help="Show the version."))
+            standard.append(Flag(VERSION, help="Print the version."))
         named = {one.name: one for one in (*standard, *self.flags)}
         object.__setattr__(self, "by_name", named)
         shorts = {f"-{one.short}": one.name for one in self.flags if one.short is not None}
@@ -131,7 +131,7 @@ class Usage:
             raise AskedForVersion
         for name in values:
             if not self.by_name[name].done:
-                raise NotDone(f"{self.tool}: --{name} is not done here yet")
+                raise NotDone(f"{self.tool}: --{name} is not supported yet")
         for name, found in values.items():
             if len(found) > 1 and not self.by_name[name].many:
                 raise GivenTwice(
@@ -167,7 +167,7 @@ class Usage:
         lines = [self.purpose, ""]
         width = max(len(_form(flag)) for flag in self.by_name.values())
         for flag in sorted(self.by_name.values(), key=lambda one: one.name):
-            what = flag.help if flag.done else f"{flag.help} Not done here yet.".strip()
+            what = flag.help if flag.done else f"{flag.help} Not supported yet.".strip()
             lines.append(f"  {_form(flag):{width}}  {what}".rstrip())
         return "\n".join(lines)
 

@@ -66,7 +66,7 @@ def translated(java: str) -> str:
             continue
         one = java[at]
         if in_class and (one == "[" or java.startswith("&&", at)):
-            raise BadPattern(f"{java}: classes within classes are not done here")
+            raise BadPattern(f"{java}: nested character classes are not supported")
         if one in "[]":
             in_class = one == "["
             if java.startswith(("[]", "[^]"), at):  # the first is a character
@@ -88,18 +88,18 @@ def _escape(java: str, found: re.Match[str], *, in_class: bool) -> str:
     if kind is not None:
         inside = _CLASSES.get(name or letter)
         if inside is None:
-            raise BadPattern(f"{java}: the class {found[0]} is not known here")
+            raise BadPattern(f"{java}: character class {found[0]} is not supported")
         if not in_class:
             return f"[{'^' if kind == 'P' else ''}{inside}]"
         if kind == "P":
-            raise BadPattern(f"{java}: {found[0]} within a class is not done here")
+            raise BadPattern(f"{java}: {found[0]} within a character class is not supported")
         return inside
     if group is not None:
         return f"(?P={group})"
     if quoted is not None:
         return re.escape(quoted)
     if other in _NOT_HERE:
-        raise BadPattern(f"{java}: {found[0]} is not done here")
+        raise BadPattern(f"{java}: {found[0]} is not supported")
     if other == "h":
         return r" \t" if in_class else r"[ \t]"
     return found[0] if in_class else _ESCAPES.get(other, found[0])

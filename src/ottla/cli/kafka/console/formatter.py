@@ -57,7 +57,7 @@ def formatter_of(
     if short == _SILENT:
         return Formatter((), Looks())
     if short not in _LIKE_DEFAULT:
-        raise NotDone(f"kafka-console-consumer: the formatter {name} is not done here yet")
+        raise NotDone(f"kafka-console-consumer: formatter {name} is not supported yet")
 
     def printer(part: str, *, is_key: bool) -> ToBytes | None:
         if (known := properties.get(f"{part}.deserializer")) is None:

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 USAGE: Final = Usage(
     "kafka-console-producer",
-    "Write a record for each line of stdin.",
+    "Write one record per line of stdin.",
     [
-        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
-        Flag("topic", "topic", "Where to write to. Required."),
-        Flag("sync", help="Send one record after the other, each when the one before is written."),
-        Flag("compression-codec", "codec", "none, gzip, snappy, lz4 or zstd; gzip without a name.",
+        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
+        Flag("topic", "topic", "Topic to write to. Required."),
+        Flag("sync", help="Send records synchronously, one at a time."),
+        Flag("compression-codec", "codec", (
+            "none, gzip, snappy, lz4 or zstd; default without a name: gzip."
+        ),
              optional=True),
         Flag("batch-size", "bytes", "batch.size."),
         Flag("message-send-max-retries", "count", "retries."),
@@ -43,16 +45,16 @@ USAGE: Final = Usage(
         Flag("metadata-expiry-ms", "ms", "metadata.max.age.ms."),
         Flag("max-block-ms", "ms", "max.block.ms."),
         Flag("max-memory-bytes", "bytes", "buffer.memory."),
-        Flag("max-partition-memory-bytes", "bytes", "batch.size, before --batch-size."),
+        Flag("max-partition-memory-bytes", "bytes", "batch.size; --batch-size takes precedence."),
         Flag("socket-buffer-size", "bytes", "send.buffer.bytes."),
-        Flag("line-reader", "class", "What makes records of lines: Java's default one."),
-        Flag("reader-property", "key=value", "parse.key=true and the like.", many=True),
-        Flag("reader-config", "file", "A file of those."),
-        Flag("property", "key=value", "The old name of --reader-property.", many=True),
-        Flag("command-property", "key=value", "A setting of the producer.", many=True),
-        Flag("command-config", "file", "A file of settings of the producer."),
-        Flag("producer-property", "key=value", "The old name of --command-property.", many=True),
-        Flag("producer.config", "file", "The old name of --command-config."),
+        Flag("line-reader", "class", "Line reader class: Java's default one."),
+        Flag("reader-property", "key=value", "Line reader property, as parse.key=true.", many=True),
+        Flag("reader-config", "file", "File of line reader properties."),
+        Flag("property", "key=value", "Deprecated name of --reader-property.", many=True),
+        Flag("command-property", "key=value", "Producer property.", many=True),
+        Flag("command-config", "file", "Producer properties file."),
+        Flag("producer-property", "key=value", "Deprecated name of --command-property.", many=True),
+        Flag("producer.config", "file", "Deprecated name of --command-config."),
     ],
 )  # fmt: skip
 
@@ -97,7 +99,7 @@ async def act(given: Given) -> int:
     from ottla.cli.stop_request import StopRequest, end_by
 
     if (name := given.one("line-reader") or DEFAULT_READER) != DEFAULT_READER:
-        raise NotDone(f"kafka-console-producer: the line reader {name} is not done here yet")
+        raise NotDone(f"kafka-console-producer: line reader {name} is not supported yet")
     flag = renamed(given, "property", "reader-property", _OLD)
     properties = file_properties(given.one("reader-config"))
     reader = reader_of({**properties, **properties_of([*given.all(flag)])})

@@ -29,23 +29,27 @@ from ottla.protocol.coordinator_records import CoordinatorRecordTypes
 
 USAGE = Usage(
     "kafka-dump-log",
-    "Show what is in the files of a log.",
+    "Print the contents of log files.",
     [
-        Flag("files", "file,…", "The files: .log, .index, .timeindex, .txnindex, .snapshot."),
-        Flag("print-data-log", help="Show records with their keys and values."),
-        Flag("deep-iteration", help="Show records, not only their batches."),
-        Flag("skip-record-metadata", help="Show of records their keys and values alone."),
-        Flag("verify-index-only", help="Compare indexes with the records; show no entries."),
-        Flag("index-sanity-check", help="Look whether a broker would take the indexes."),
-        Flag("max-bytes", "bytes", "Read so much of each .log."),
-        Flag("max-message-size", "bytes", "Taken and not needed: batches have the size they have."),
-        Flag("key-decoder-class", "class", "How keys are shown.", optional=True),
-        Flag("value-decoder-class", "class", "How values are shown.", optional=True),
-        Flag("offsets-decoder", help="Records are those of __consumer_offsets."),
-        Flag("transaction-log-decoder", help="Records are those of __transaction_state."),
-        Flag("cluster-metadata-decoder", help="Records are those of KRaft.", done=False),
-        Flag("remote-log-metadata-decoder", help="Records are of tiered storage.", done=False),
-        Flag("share-group-state-decoder", help="Records are of share groups.", done=False),
+        Flag("files", "file,…", "Files to print: .log, .index, .timeindex, .txnindex, .snapshot."),
+        Flag("print-data-log", help="Print records with keys and values."),
+        Flag("deep-iteration", help="Print records, not only batches."),
+        Flag("skip-record-metadata", help="Print only keys and values of records."),
+        Flag("verify-index-only", help="Verify indexes against the records; print no entries."),
+        Flag("index-sanity-check", help="Check whether a broker would accept the indexes."),
+        Flag("max-bytes", "bytes", "Maximum bytes to read of each .log."),
+        Flag(
+            "max-message-size",
+            "bytes",
+            ("Accepted for compatibility; batches of any size are read."),
+        ),
+        Flag("key-decoder-class", "class", "Key decoder.", optional=True),
+        Flag("value-decoder-class", "class", "Value decoder.", optional=True),
+        Flag("offsets-decoder", help="Decode records of __consumer_offsets."),
+        Flag("transaction-log-decoder", help="Decode records of __transaction_state."),
+        Flag("cluster-metadata-decoder", help="Decode records of KRaft metadata.", done=False),
+        Flag("remote-log-metadata-decoder", help="Decode records of tiered storage.", done=False),
+        Flag("share-group-state-decoder", help="Decode records of share groups.", done=False),
     ],
 )
 DECODERS: Final = ("StringDecoder", "IntegerDecoder", "LongDecoder")
@@ -69,7 +73,7 @@ class Dump:
         name = os.path.basename(named)
         stem, dot, _ = name.partition(".")
         if not dot:
-            raise OttlaError(f"{named}: the name has no suffix that says what it is")
+            raise OttlaError(f"{named}: unknown file type: the name has no suffix")
         match "." + name.rpartition(".")[2]:
             case ".log":
                 yield f"Log starting offset: {_base(stem, named)}"
@@ -99,7 +103,7 @@ class Dump:
                         raise OttlaError(f"{named}: {one.problem}")
                     yield aborted_line(one)
             case ".checkpoint":
-                raise NotDone(f"kafka-dump-log: {named}: snapshots of KRaft are not done here yet")
+                raise NotDone(f"kafka-dump-log: {named}: KRaft snapshots are not supported yet")
             case _:
                 print(f"Ignoring unknown file {named}", file=sys.stderr)
 
@@ -120,12 +124,12 @@ class Dump:
         try:
             return self.disk.open(path)
         except FileNotFoundError:
-            raise OttlaError(f"{path}: there is no such file") from None
+            raise OttlaError(f"{path}: no such file") from None
 
 
 def _base(stem: str, named: str) -> int:
     if not stem.isascii() or not stem.isdigit():
-        raise OttlaError(f"{named}: the name does not begin with an offset")
+        raise OttlaError(f"{named}: the name does not start with an offset")
     return int(stem)
 
 
@@ -201,7 +205,7 @@ def _decoded(types: CoordinatorRecordTypes) -> Contents:
 def _decoder(given: Given, flag: str) -> str:
     name = (given.one(flag) or DECODERS[0]).rpartition(".")[2]
     if name not in DECODERS:
-        raise NotDone(f"kafka-dump-log: --{flag}: only {', '.join(DECODERS)} are done here")
+        raise NotDone(f"kafka-dump-log: --{flag}: only {', '.join(DECODERS)} are supported")
     return name
 
 
@@ -211,7 +215,7 @@ def _text(data: bytes | None, decoder: str) -> str | None:
         return None
     if (width := _NUMBER_BYTES.get(decoder)) is not None:
         if len(data) != width:
-            raise OttlaError(f"{decoder}: {len(data)} bytes are no number of {width} bytes")
+            raise OttlaError(f"{decoder}: {len(data)} bytes are not a number of {width} bytes")
         return str(int.from_bytes(data, "big", signed=True))
     text = data.decode("utf-8", "replace")
     return escaped(text) if sys.stdout.isatty() else text

@@ -98,7 +98,7 @@ def read_rows(text: str, groups: Iterable[str]) -> dict[str, dict[Partition, int
             where = partition(topic, _number(number, PARTITION_MAX))
             plan.setdefault(group, {})[where] = _offset(offset)
         except ValueError:
-            raise BadReset(f"the plan has a line that is none: {','.join(row)}") from None
+            raise BadReset(f"the plan has an invalid line: {','.join(row)}") from None
     return plan
 
 

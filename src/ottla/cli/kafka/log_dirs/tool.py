@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 USAGE: Final = Usage(
     "kafka-log-dirs",
-    "Show what is in the data directories of brokers.",
+    "Describe the log directories of brokers.",
     [
-        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
-        Flag("command-config", "file", "A properties file with settings of the client."),
-        Flag("describe", help="Show it. Required."),
-        Flag("topic-list", "topic,…", "Only these topics."),
-        Flag("broker-list", "0,1", "Only these brokers."),
+        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
+        Flag("command-config", "file", "Client properties file."),
+        Flag("describe", help="Describe log directories. Required."),
+        Flag("topic-list", "topic,…", "Topics to describe."),
+        Flag("broker-list", "0,1", "Brokers to describe."),
     ],
 )
 

@@ -14,17 +14,17 @@ from ottla.settings.invalid_settings import InvalidSettings
 
 USAGE: Final = Usage(
     "kafka-get-offsets",
-    "Show offsets of partitions: topic:partition:offset.",
+    "Print offsets of partitions as topic:partition:offset.",
     [
-        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
-        Flag("command-config", "file", "A properties file with settings of the client."),
-        Flag("topic", "topic", "Topics by an expression; all unless told."),
-        Flag("partitions", "0,1", "Only these partitions of each."),
+        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
+        Flag("command-config", "file", "Client properties file."),
+        Flag("topic", "topic", "Regular expression of topics; default: all."),
+        Flag("partitions", "0,1", "Partitions of each topic."),
         Flag(
             "topic-partitions",
             "topic:0,topic:0-3,…",
-            "Instead of both: expressions with partitions, as t:1, t:0-3, t:5- and t:-3, where "
-            "the end of a range is not meant.",
+            "Instead of both: expressions with partitions, as t:1, t:0-3, t:5- and t:-3; the end "
+            "of a range is exclusive.",
         ),
         Flag(
             "time",
@@ -32,7 +32,7 @@ USAGE: Final = Usage(
             "Milliseconds since 1970, latest (the default), earliest, max-timestamp, "
             "earliest-local, latest-tiered or earliest-pending-upload; -1 to -6 mean the same.",
         ),
-        Flag("exclude-internal-topics", help="Leave the cluster's own topics out."),
+        Flag("exclude-internal-topics", help="Exclude internal topics."),
     ],
 )
 

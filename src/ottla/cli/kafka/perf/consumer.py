@@ -24,26 +24,26 @@ from ottla.cli.kafka.tool import run_tool
 
 USAGE: Final = Usage(
     "kafka-consumer-perf-test",
-    "Measure how fast records are read.",
+    "Measure the read throughput.",
     [
-        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
-        Flag("topic", "topic", "What to read."),
-        Flag("include", "pattern", "Or all topics whose names fit."),
-        Flag("group", "group", "The group to read as."),
+        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
+        Flag("topic", "topic", "Topic to read."),
+        Flag("include", "pattern", "Regular expression of topics to read."),
+        Flag("group", "group", "Group to read as."),
         Flag("fetch-size", "bytes", "max.partition.fetch.bytes."),
-        Flag("from-latest", help="Begin at the end where the group has no place yet."),
+        Flag("from-latest", help="Start at the end if the group has no committed offset."),
         Flag("socket-buffer-size", "bytes", "receive.buffer.bytes."),
-        Flag("command-property", "key=value", "A setting of the consumer.", many=True),
-        Flag("command-config", "file", "A file of settings of the consumer."),
-        Flag("consumer.config", "file", "The old name of --command-config."),
-        Flag("print-metrics", help="Print what the client counts.", done=False),
-        Flag("show-detailed-stats", help="Tell how it goes, and not how it went."),
-        Flag("timeout", "ms", "End when no record comes for so long."),
-        Flag("num-records", "count", "How many records. Required."),
-        Flag("messages", "count", "The old name of --num-records."),
-        Flag("reporting-interval", "ms", "How often to tell how it goes."),
-        Flag("date-format", "pattern", "How times are printed, as by Java's SimpleDateFormat."),
-        Flag("hide-header", help="Print no headings."),
+        Flag("command-property", "key=value", "Consumer property.", many=True),
+        Flag("command-config", "file", "Consumer properties file."),
+        Flag("consumer.config", "file", "Deprecated name of --command-config."),
+        Flag("print-metrics", help="Print client metrics.", done=False),
+        Flag("show-detailed-stats", help="Print interval results only."),
+        Flag("timeout", "ms", "Exit if no record arrives for this many milliseconds."),
+        Flag("num-records", "count", "Number of records. Required."),
+        Flag("messages", "count", "Deprecated name of --num-records."),
+        Flag("reporting-interval", "ms", "Reporting interval in milliseconds."),
+        Flag("date-format", "pattern", "Date format, as in Java's SimpleDateFormat."),
+        Flag("hide-header", help="Print no header."),
     ],
 )
 _OLD: Final = "Warning: --{old} is deprecated. Use --{new} instead."
@@ -203,7 +203,7 @@ class DateFormat:
                 self._parts.append(None)
             else:
                 raise NotDone(
-                    f"kafka-consumer-perf-test: {text} in a --date-format is not done here yet"
+                    f"kafka-consumer-perf-test: {text} in --date-format is not supported yet"
                 )
 
     def text(self, ms: int) -> str:

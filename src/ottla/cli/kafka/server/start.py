@@ -26,7 +26,7 @@ LINE: Final = "USAGE: kafka-server-start [-daemon] server.properties [--override
 USAGE = Usage(
     "kafka-server-start",
     "Run a broker: kafka-server-start [-daemon] server.properties [--override name=value]…",
-    [Flag("override", "name=value", "A setting that wins over the file.", many=True)],
+    [Flag("override", "name=value", "Override a setting of the properties file.", many=True)],
     takes_one_dash=False,  # -daemon is no flag: it comes first
 )
 

@@ -17,10 +17,10 @@ ROLES = ("broker", "controller")
 
 USAGE = Usage(
     "kafka-server-stop",
-    "Ask the brokers that Ottla runs on this machine to stop.",
+    "Stop the Ottla brokers of this machine.",
     [
         Flag("node-id", "id", "Only the broker with this id."),
-        Flag("process-role", "role", "Only those with this role: broker, or controller."),
+        Flag("process-role", "role", "Only processes with this role: broker or controller."),
     ],
     # Kafka's script stops every broker when it is asked for help.
     help_code=0,

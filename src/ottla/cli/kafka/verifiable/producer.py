@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 USAGE: Final = ArgumentUsage(
     "kafka-verifiable-producer",
-    "Write numbers that grow, and tell what became of each.",
+    "Write increasing numbers and print the result of each as JSON.",
     [
-        Flag("bootstrap-server", "host:port,…", "Brokers to ask first. Required."),
-        Flag("topic", "topic", "Where to write to. Required."),
-        Flag("max-messages", "count", "How many; -1 for no end."),
-        Flag("throughput", "rate", "Records a second at most; -1 for no limit."),
+        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
+        Flag("topic", "topic", "Topic to write to. Required."),
+        Flag("max-messages", "count", "Number of records; -1 for unlimited."),
+        Flag("throughput", "rate", "Maximum records per second; -1 for unlimited."),
         Flag("acks", "acks", "0, 1 or -1."),
-        Flag("message-create-time", "ms", "The time of the first record."),
-        Flag("value-prefix", "number", "A number before each value, and a dot."),
-        Flag("repeating-keys", "count", "Keys from 0 up to it, again and again."),
-        Flag("command-config", "file", "A file of settings of the producer."),
-        Flag("producer.config", "file", "The old name of --command-config."),
+        Flag("message-create-time", "ms", "Timestamp of the first record."),
+        Flag("value-prefix", "number", "Number to put before each value, followed by a dot."),
+        Flag("repeating-keys", "count", "Cycle through keys from 0 to this number."),
+        Flag("command-config", "file", "Producer properties file."),
+        Flag("producer.config", "file", "Deprecated name of --command-config."),
     ],
     spoken="verifiable-producer",
 )
