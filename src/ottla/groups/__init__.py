@@ -1,1 +1,1 @@
-"""Consumer groups: who belongs to a group, what each member consumes, how far it has come."""
+"""Consumer groups: membership, assignments and committed offsets."""

@@ -1,7 +1,7 @@
-"""Which requests come before a group at all, and how the others are refused.
+"""Checks requests before they reach a group, and builds refusals.
 
-Invariant: a refusal has the form that Kafka gives it: per partition, per group, per member or for
-the whole, whatever the API has.
+Invariant: a refusal has Kafka's form for the API: per partition, per group, per member or for the
+whole request.
 """
 
 from collections.abc import Mapping
@@ -35,10 +35,10 @@ _TEXT_BYTES_MAX: Final = 0x7FFF
 
 
 def problem_of(request: Request, rules: GroupConfig) -> ErrorCode:
-    """Why a request is wrong whatever the state of its group, or NONE."""
+    """Return why a request is invalid in any state of its group, or NONE."""
     if isinstance(request, DeleteGroups):
         return ErrorCode.NONE
-    # Once there were offsets of the group without a name, so they can still be committed.
+    # Early Kafka had committed offsets of a group without a name, so they can still be committed.
     nameless = isinstance(request, Commit) and request.transaction is None
     if not _is_short(request.group_id) or not (request.group_id or nameless):
         return ErrorCode.INVALID_GROUP_ID
@@ -61,19 +61,19 @@ def _join_problem(request: Join, rules: GroupConfig) -> ErrorCode:
 
 
 def _is_short(text: str) -> bool:
-    """True when a record can hold it: its texts are as long as two bytes can say."""
+    """Whether a record can hold the text: its length fields have two bytes."""
     return 4 * len(text) <= _TEXT_BYTES_MAX or len(text.encode()) <= _TEXT_BYTES_MAX
 
 
 def refusal(request: Request, error: ErrorCode) -> Response:
-    """What a request gets that does not come before its group."""
+    """Return the result of a refused request."""
     match request:
         case Join():
             return JoinResult(error, request.member_id)
         case Sync():
             return SyncResult(error)
         case Heartbeat():
-            # While the group is loaded, a member that asks is as well as it was.
+            # While the group is being loaded, its members are considered alive.
             loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return HeartbeatResult(ErrorCode.NONE if loading else error)
         case Leave():
@@ -105,5 +105,5 @@ _OF_APPENDS: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 
 
 def told_of_append(error: ErrorCode) -> ErrorCode:
-    """What a client of a group is told when the coordinator could not write."""
+    """Return what a client gets when the coordinator could not write."""
     return _OF_APPENDS.get(error, error)

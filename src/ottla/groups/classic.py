@@ -1,7 +1,7 @@
-"""The classic protocol: what each event does to one group.
+"""The classic protocol: applies events to one group.
 
-Invariant: every request that is handed in is answered, at once or by a later event; every member
-and every handed-out id of a group has a session timer or waits for an answer.
+Invariant: every request gets a response, at once or by a later event. Every member and every
+assigned member id has a session timer or a pending request.
 """
 
 from ottla.errors import ErrorCode
@@ -30,7 +30,7 @@ from ottla.groups.types import AssignmentStored, Timer, TimerKind
 
 
 def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, turn: StepContext) -> None:
-    """Do what a member's request asks for."""
+    """Handle a member's request."""
     assert group.state is not State.DEAD
     match event:
         case Join():
@@ -44,7 +44,7 @@ def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, turn: Step
 
 
 def timer_fired(group: ClassicGroup, timer: Timer, turn: StepContext) -> None:
-    """A time is over that the group had set."""
+    """Handle an expired timer."""
     match timer.kind:
         case TimerKind.JOIN:
             join_time_over(group, turn)
@@ -59,7 +59,7 @@ def timer_fired(group: ClassicGroup, timer: Timer, turn: StepContext) -> None:
 def stored(
     group: ClassicGroup, then: AssignmentStored | StaticMemberStored, turn: StepContext
 ) -> None:
-    """The log has what the group wrote."""
+    """Continue after a successful append."""
     if isinstance(then, AssignmentStored):
         assignments_stored(group, then, turn)
     else:
@@ -72,7 +72,7 @@ def not_stored(
     error: ErrorCode,
     turn: StepContext,
 ) -> None:
-    """The log does not have it."""
+    """Continue after a failed append."""
     if isinstance(then, AssignmentStored):
         assignments_not_stored(group, then, error, turn)
     else:
@@ -80,15 +80,15 @@ def not_stored(
 
 
 def loaded(group: ClassicGroup, turn: StepContext) -> None:
-    """Give every member of a group that was read from the log a full session (rule F6)."""
+    """Start a full session for every member of a loaded group (rule F6)."""
     for member in group.roster:
         restart_session(group, member, turn)
     if len(group.roster) > turn.rules.members_max:
-        prepare(group, turn)  # the limit was lowered: those who join last are sent away
+        prepare(group, turn)  # the limit was lowered: the last to join are removed
 
 
 def unload(group: ClassicGroup, turn: StepContext) -> None:
-    """The group is another broker's: send those who wait there (rule F1)."""
+    """Answer pending requests with NOT_COORDINATOR: the group has moved (rule F1)."""
     for member in group.roster:
         answer_waiting(member, ErrorCode.NOT_COORDINATOR, turn)
     cancel_timers(group, turn)
@@ -96,7 +96,7 @@ def unload(group: ClassicGroup, turn: StepContext) -> None:
 
 
 def cancel_timers(group: ClassicGroup, turn: StepContext) -> None:
-    """Let no timer of the group fire."""
+    """Cancel all timers of the group."""
     turn.cancel_timer(group.join_timer)
     turn.cancel_timer(group.sync_timer)
     for member in group.roster:
@@ -106,7 +106,7 @@ def cancel_timers(group: ClassicGroup, turn: StepContext) -> None:
 
 
 def committed(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
-    """A member that commits is alive."""
+    """Restart the session of a member that commits."""
     member = group.roster.get(member_id)
     if member is not None and group.state in (State.STABLE, State.PREPARING):
         restart_session(group, member, turn)
@@ -132,7 +132,7 @@ def _leave(group: ClassicGroup, event: Leave, turn: StepContext) -> tuple[Leaver
     if len(group.roster) < members_before:
         rebalance(group, turn)
     else:
-        complete_if_all_joined(group, turn)  # an id that was handed out may have been given up
+        complete_if_all_joined(group, turn)  # an assigned member id may have been given up
     return answers
 
 

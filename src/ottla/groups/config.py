@@ -1,6 +1,6 @@
-"""What the coordinators of groups need to know of the broker's settings.
+"""The group settings of a broker.
 
-Invariant: a set of rules never changes, and its defaults are Kafka's.
+Invariant: a config is immutable; its defaults are Kafka's.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from ottla.settings.config_types import INT_MAX
 _MINUTE_MS: Final = 60_000
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * _MINUTE_MS
-"""How long a new member may wait for its first JoinGroup answer. It cannot send heartbeats before,
-and one whose connection is gone must not hold up the group for ever."""
+"""How long a new member may wait for its first JoinGroup response. It cannot send heartbeats
+before, and a disconnected one must not block the group forever."""
 
 PENDING_MEMBERS_MAX: Final = 10_000
-"""Member ids handed out in one group that nobody has come back with yet (rule F4). Beyond it the
-oldest is forgotten: refusing the newest would let a flood of half joins keep everybody out."""
+"""Assigned member ids in one group that have not joined yet (rule F4). Above it the oldest is
+dropped: refusing the newest would let a flood of half joins keep everybody out."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """The settings of a broker, as its groups use them."""
+    """The settings of a broker that groups use."""
 
     session_timeout_ms_min: int = 6_000
     session_timeout_ms_max: int = 1_800_000
@@ -39,7 +39,7 @@ class GroupConfig:
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """The rules of a broker's configuration."""
+        """Return the group settings of a broker's config."""
         assert config.table is broker.BROKER
         return cls(
             session_timeout_ms_min=config[broker.GROUP_MIN_SESSION_TIMEOUT_MS],

@@ -1,8 +1,8 @@
-"""The coordinator of the groups of one partition of __consumer_offsets.
+"""The coordinator of the groups in one partition of __consumer_offsets.
 
 Invariant: it has state only as leader of the partition in one leader epoch, and all of it comes
-from that partition's log (rule F1): with a newer epoch everything is forgotten and read anew, and
-nothing that an older epoch has begun changes anything.
+from the partition's log (rule F1). A newer epoch drops everything and loads again; nothing that an
+older epoch started has an effect.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -68,20 +68,20 @@ _EXPIRY: Final = Timer(TimerKind.EXPIRY)
 
 
 def partition_for(group_id: str, partition_count: int) -> PartitionIndex:
-    """The partition of __consumer_offsets that has a group: Java's hash of the id."""
+    """Return the partition of __consumer_offsets for a group: Java's hash of the id."""
     units = memoryview(group_id.encode("utf-16-be", "surrogatepass"))
     hashed = 0
     for i in range(0, len(units), 2):
         hashed = (31 * hashed + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
     if hashed == 0x80000000:
-        hashed = 0  # the one number of 32 bits without an absolute value; Kafka takes 0
+        hashed = 0  # the 32-bit number without an absolute value; Kafka uses 0
     elif hashed > 0x7FFFFFFF:
         hashed = 0x100000000 - hashed
     return PartitionIndex(hashed % partition_count)
 
 
 class Phase(Enum):
-    """Whether a coordinator may be asked, and what it says if not."""
+    """Whether a coordinator serves requests, and its error if not."""
 
     RESIGNED = ErrorCode.NOT_COORDINATOR
     LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -89,7 +89,7 @@ class Phase(Enum):
 
 
 class Coordinator:
-    """Takes events, keeps the groups, gives effects; whoever runs it does the rest."""
+    """Takes events and returns effects; its owner carries them out."""
 
     __slots__ = ("_gone", "_ledger", "_timers", "leader_epoch", "phase", "rules")
 
@@ -99,16 +99,16 @@ class Coordinator:
         self.leader_epoch = NO_LEADER_EPOCH
         self._ledger = Ledger()
         self._timers = Timers()
-        self._gone: set[TopicPartition] = set()  # partitions deleted while the log is read
+        self._gone: set[TopicPartition] = set()  # partitions deleted while the log is being loaded
 
     @property
     def ledger(self) -> Ledger:
-        """The groups and their offsets, to be looked at."""
+        """The groups and their offsets, read-only."""
         return self._ledger
 
     @property
     def timers(self) -> frozenset[Timer]:
-        """The timers that are set."""
+        """The active timers."""
         return self._timers.live()
 
     def _turn(self, now_ms: int) -> StepContext:
@@ -117,7 +117,7 @@ class Coordinator:
     # Leadership (rule F1).
 
     def lead(self, leader_epoch: LeaderEpoch, now_ms: int) -> list[Effect]:
-        """The broker leads the partition from this epoch on: forget all, and wait to be loaded."""
+        """Become leader in this epoch: drop all state and wait for the load."""
         if leader_epoch <= self.leader_epoch:
             return []
         effects = self._unload(now_ms)
@@ -126,7 +126,7 @@ class Coordinator:
         return effects
 
     def resign(self, leader_epoch: LeaderEpoch | None, now_ms: int) -> list[Effect]:
-        """Another broker leads it from this epoch on; None: the partition is no longer here."""
+        """Resign in favour of another broker's epoch; None: the partition was deleted."""
         if leader_epoch is not None:
             if leader_epoch <= self.leader_epoch:
                 return []
@@ -151,7 +151,7 @@ class Coordinator:
         value: Buffer | None,
         producer_id: ProducerId = NO_PRODUCER_ID,
     ) -> bool:
-        """Take in a record of the log; False when it is no longer this epoch that loads."""
+        """Apply a record of the log; False if another epoch is loading by now."""
         if not self._loads(leader_epoch):
             return False
         self._ledger.replay(record_offset, key, value, producer_id)
@@ -160,14 +160,14 @@ class Coordinator:
     def replay_marker(
         self, leader_epoch: LeaderEpoch, producer_id: ProducerId, *, committed: bool
     ) -> bool:
-        """Take in the end of a transaction; False when it is no longer this epoch that loads."""
+        """Apply a transaction marker; False if another epoch is loading by now."""
         if not self._loads(leader_epoch):
             return False
         self._ledger.end_transaction(producer_id, committed=committed)
         return True
 
     def finish_loading(self, leader_epoch: LeaderEpoch, now_ms: int) -> list[Effect]:
-        """The log was read to its end: begin to answer."""
+        """Finish the load and serve requests."""
         if not self._loads(leader_epoch):
             return []
         self.phase = Phase.ACTIVE
@@ -186,7 +186,7 @@ class Coordinator:
     # Events.
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Decide what an event does."""
+        """Apply an event and return its effects."""
         turn = self._turn(now_ms)
         match event:
             case Appended() | AppendFailed():
@@ -230,7 +230,7 @@ class Coordinator:
                 self._gone |= event.partitions
             else:
                 forget_partitions(self._ledger, event.partitions, turn)
-        elif self.phase is Phase.ACTIVE:  # what is marked while the log is read stands in it
+        elif self.phase is Phase.ACTIVE:  # markers written during the load are in the log
             self._ledger.end_transaction(event.producer_id, committed=event.committed)
 
     def _timer_fired(self, event: TimerFired, turn: StepContext) -> None:
@@ -246,7 +246,7 @@ class Coordinator:
     def _set_expiry(self, turn: StepContext) -> None:
         turn.set_timer(_EXPIRY, self.rules.offsets_retention_check_interval_ms)
 
-    # Results of appends.
+    # Append results.
 
     def _outcome(self, event: Appended | AppendFailed, turn: StepContext) -> None:
         then = event.append.then
@@ -261,7 +261,7 @@ class Coordinator:
             self._failed(then, error, turn)
 
     def _answer_late(self, then: Then, error: ErrorCode | None, turn: StepContext) -> None:
-        """The state is gone, a client still waits: say what became of its request."""
+        """Answer a client whose state is gone."""
         if isinstance(then, OffsetsStored):
             answer = then.answer if error is None else not_stored_answer(then, error)
             turn.respond(then.token, answer)
@@ -294,7 +294,7 @@ class Coordinator:
                 if (group := self._ledger.groups.get(then.group_id)) is not None:
                     not_stored(group, then, error, turn)
 
-    # Questions.
+    # Queries.
 
     def fetch_offsets(
         self,
@@ -304,7 +304,7 @@ class Coordinator:
         require_stable: bool = False,
         topic_ids: Mapping[str, Uuid] = MappingProxyType({}),
     ) -> FetchResult:
-        """What a group has committed for these partitions, or for all (OffsetFetch)."""
+        """Return the committed offsets of a group for some or all partitions (OffsetFetch)."""
         if self.phase is not Phase.ACTIVE:
             return FetchResult(self.phase.value, {})
         offsets = self._ledger.offsets.fetch(
@@ -313,13 +313,13 @@ class Coordinator:
         return FetchResult(ErrorCode.NONE, offsets)
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A group and its members (DescribeGroups)."""
+        """Return a group and its members (DescribeGroups)."""
         if self.phase is not Phase.ACTIVE:
             return GroupDescription(group_id, self.phase.value)
         return describe(self._ledger, group_id)
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> GroupList:
-        """The groups that pass the filters (ListGroups); where nothing is led there are none."""
+        """Return the groups that match the filters (ListGroups); none if not leading."""
         if self.phase is Phase.LOADING:
             return GroupList(self.phase.value, ())
         return GroupList(ErrorCode.NONE, list_groups(self._ledger, states, types))

@@ -1,8 +1,7 @@
-"""How groups and offsets go: on request, with their topic, or when their time has come.
+"""Deletes groups and offsets: on request, with their topic, or when they expire.
 
-Invariant: what goes has tombstones in the log for everything that the log may hold of it, and a
-commit that is sent after them survives them. Nothing expires while a commit for it is pending
-(rule F7).
+Invariant: a deletion writes tombstones for everything that the log may hold, and a later commit
+survives them. Nothing expires while a commit for it is pending (rule F7).
 """
 
 from ottla.errors import ErrorCode
@@ -18,7 +17,7 @@ from ottla.ids import Offset, TopicPartition
 
 
 def delete_groups(ledger: Ledger, event: DeleteGroups, turn: StepContext) -> None:
-    """Delete groups without members, each with all its offsets."""
+    """Delete groups without members, with all their offsets."""
     errors: list[tuple[str, ErrorCode]] = []
     offsets: list[tuple[str, TopicPartition]] = []
     buried: list[ClassicGroup] = []
@@ -66,14 +65,14 @@ def delete_offsets(ledger: Ledger, event: DeleteOffsets, turn: StepContext) -> N
 def forget_partitions(
     ledger: Ledger, partitions: frozenset[TopicPartition], turn: StepContext
 ) -> None:
-    """Delete the offsets of partitions that are no more."""
+    """Delete the offsets of deleted partitions."""
     going = ledger.offsets.committed_for(partitions)
     if going:
         _append(OffsetsDeleted(tuple(going)), turn)
 
 
 def expire(ledger: Ledger, turn: StepContext) -> None:
-    """Delete offsets that nobody has needed for long, and groups that have nothing left."""
+    """Delete expired offsets, and groups that have nothing left."""
     for group in list(ledger.groups.values()):
         going = _expired(ledger, group, turn)
         buried: list[ClassicGroup] = []
@@ -102,7 +101,7 @@ def _expired(ledger: Ledger, group: ClassicGroup, turn: StepContext) -> list[Top
 
 
 def _bury(ledger: Ledger, group: ClassicGroup, turn: StepContext) -> ClassicGroup:
-    """Take a group out at once: whoever joins from now on makes a new one behind the tombstone."""
+    """Remove a group at once: a later join creates a new one after the tombstone."""
     cancel_timers(group, turn)
     group.roster.pending.clear()
     return ledger.groups.pop(group.group_id)
@@ -119,7 +118,7 @@ def _append(then: OffsetsDeleted, turn: StepContext) -> None:
 def offsets_deleted(
     ledger: Ledger, then: OffsetsDeleted, base_offset: Offset, turn: StepContext
 ) -> None:
-    """The log has the tombstones."""
+    """Continue after the tombstones were appended."""
     for group_id, partition in then.offsets:
         ledger.delete(group_id, partition, base_offset)
     if then.token is not None and then.answer is not None:
@@ -129,7 +128,7 @@ def offsets_deleted(
 def offsets_not_deleted(
     ledger: Ledger, then: OffsetsDeleted, error: ErrorCode, turn: StepContext
 ) -> None:
-    """The log does not have them: what was is still."""
+    """Continue after the append failed: nothing is deleted."""
     for group in then.groups:
         successor = ledger.groups.get(group.group_id)
         if successor is None or successor.is_trace:
@@ -139,7 +138,7 @@ def offsets_not_deleted(
 
 
 def not_deleted_answer(then: OffsetsDeleted, error: ErrorCode) -> PartitionErrors | GroupErrors:
-    """What the client is told."""
+    """Return the result for the client."""
     if isinstance(then.answer, GroupErrors):
         return GroupErrors(tuple((group_id, error) for group_id, _ in then.answer.groups))
     return PartitionErrors(error)

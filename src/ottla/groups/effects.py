@@ -1,11 +1,11 @@
-"""What a decision about groups wants done: answers, appends, timers.
+"""Effects of a decision about groups: responses, appends, timers.
 
-Invariant: effects are values and are carried out in their order. Appends reach the log in the
-order of the effects, and their outcomes come back as events in the order of the log, each exactly
-once, even when the coordinator was unloaded in between.
+Invariant: effects are values, carried out in order. Appends reach the log in the order of the
+effects, and their results return as events in log order, each exactly once, also if the coordinator
+was unloaded in between.
 
-An append that takes long is not one that failed: when a client's patience ends first, whoever
-holds its connection answers it, and drops the answer that still comes.
+A slow append has not failed: if a client's timeout ends first, the owner of its connection responds
+and drops the later response.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from ottla.ids import LeaderEpoch, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Respond:
-    """Answer the request of this token; every token is answered once."""
+    """Respond to the request of this token; once per token."""
 
     token: RequestToken
     answer: Response
@@ -29,7 +29,7 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Tell when this time has come, with the version; an earlier timer of the name is void."""
+    """Fire the timer at this time, with the version; replaces an earlier timer of this name."""
 
     timer: Timer
     version: int
@@ -38,36 +38,36 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """The timer is void."""
+    """Cancel the timer."""
 
     timer: Timer
 
 
 class TopicRecord(NamedTuple):
-    """A record of __consumer_offsets; without a value it deletes what the key had."""
+    """A record of __consumer_offsets; without a value it is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
-# What goes on when an append has its outcome.
+# Continuations after an append.
 
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberStored:
-    """A static member has come back under another id while its group went on (rule F5)."""
+    """A static member has returned with a new member id in a stable group (rule F5)."""
 
     group_id: str
     token: RequestToken
     member_id: str
-    before: Member  # as it was, should the append fail
+    before: Member  # restored if the append fails
     leader_before: str
     skips_assignment: bool
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyGenerationStored:
-    """A group has lost its last member; if the log does not know, sessions end after a load."""
+    """A group has lost its last member; without the record, sessions expire after a load."""
 
     group_id: str
 
@@ -85,7 +85,7 @@ class OffsetsStored:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsDeleted:
-    """Offsets are deleted, and groups, on somebody's request or because their time has come."""
+    """Offsets and groups are deleted, on request or expired."""
 
     offsets: tuple[tuple[str, TopicPartition], ...]
     groups: tuple[ClassicGroup, ...] = ()
@@ -100,10 +100,10 @@ Then: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append to the coordinator's partition as its leader in this epoch, and hand it back.
+    """Append to the coordinator's partition as its leader in this epoch, then continue.
 
-    Records with a transaction go into a transactional batch. What need not be atomic may be
-    written as several batches; it can be longer than one may be.
+    Records with a transaction go into a transactional batch. If not atomic, they may be split into
+    several batches.
     """
 
     leader_epoch: LeaderEpoch

@@ -1,8 +1,8 @@
-"""What happens to the groups of a coordinator: requests, timers, outcomes of appends.
+"""Events for the groups of a coordinator: requests, timers, append results.
 
-Invariant: an event is a value that says everything its decision needs beside the state and the
-time, chance included (`new_member_id`), and nothing of versions of APIs: what a version means
-stands in the event by name.
+Invariant: an event contains everything its decision needs besides the state and the time,
+randomness included (`new_member_id`). It has no API versions: what a version means is a named
+field.
 """
 
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from ottla.groups.types import OffsetToCommit, Protocol, RequestToken, Timer, Tr
 from ottla.ids import Offset, ProducerId, TopicPartition
 
 UNKNOWN_MEMBER: Final = ""
-"""The member id of whoever has none yet."""
+"""The member id of a client without one."""
 
 NO_GENERATION: Final = -1
-"""The generation of whoever commits without being a member."""
+"""The generation of a commit without membership."""
 
 DEFAULT_RETENTION_MS: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """JoinGroup: somebody wants to be in the next generation."""
+    """JoinGroup: join the next generation."""
 
     token: RequestToken
     group_id: str
@@ -34,17 +34,17 @@ class Join:
     client_id: str
     client_host: str
     session_timeout_ms: int
-    rebalance_timeout_ms: int  # below 0, as version 0 has none: the session timeout
+    rebalance_timeout_ms: int  # below 0 in version 0: the session timeout
     protocol_type: str
     protocols: tuple[Protocol, ...]
-    new_member_id: str  # random, for whoever comes with none
+    new_member_id: str  # random, for a client without one
     member_id_required: bool = True  # from version 4 on (KIP-394)
-    skips_assignment: bool = True  # from version 9 on a static leader may be told to (KIP-814)
+    skips_assignment: bool = True  # from version 9 on for a static leader (KIP-814)
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """SyncGroup: a member asks for its assignment; the leader brings all of them."""
+    """SyncGroup: request the assignment; the leader sends all assignments."""
 
     token: RequestToken
     group_id: str
@@ -58,7 +58,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Heartbeat: a member says that it is alive."""
+    """Heartbeat: keep the session alive."""
 
     token: RequestToken
     group_id: str
@@ -68,7 +68,7 @@ class Heartbeat:
 
 
 class Leaver(NamedTuple):
-    """A member that leaves; an administrator gives the instance id alone."""
+    """A leaving member; an administrator gives only the instance id."""
 
     member_id: str
     instance_id: str | None = None
@@ -76,7 +76,7 @@ class Leaver(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """LeaveGroup: members go, or are sent away."""
+    """LeaveGroup: members leave or are removed."""
 
     token: RequestToken
     group_id: str
@@ -85,7 +85,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """OffsetCommit, and with a transaction TxnOffsetCommit."""
+    """OffsetCommit, or TxnOffsetCommit with a transaction."""
 
     token: RequestToken
     group_id: str
@@ -93,14 +93,14 @@ class Commit:
     instance_id: str | None
     generation: int
     offsets: tuple[OffsetToCommit, ...]
-    retention_ms: int = DEFAULT_RETENTION_MS  # versions 2 to 4 may say how long
+    retention_ms: int = DEFAULT_RETENTION_MS  # in versions 2 to 4
     transaction: Transaction | None = None
     knows_group_id_not_found: bool = True  # from version 9 of OffsetCommit on
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroups:
-    """DeleteGroups: groups without members and all their offsets are to go."""
+    """DeleteGroups: delete groups without members, with their offsets."""
 
     token: RequestToken
     group_ids: tuple[str, ...]
@@ -108,7 +108,7 @@ class DeleteGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """OffsetDelete: offsets of a group are to go."""
+    """OffsetDelete: delete offsets of a group."""
 
     token: RequestToken
     group_id: str
@@ -117,14 +117,14 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsDeleted:
-    """Partitions are gone from the cluster, and with them what was committed for them."""
+    """Partitions were deleted; their committed offsets follow."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded:
-    """A marker in the partition's log is committed: a transaction's offsets count, or are void."""
+    """A transaction marker was committed in the partition: its offsets count or are dropped."""
 
     producer_id: ProducerId
     committed: bool
@@ -132,7 +132,7 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer is due. One that was set anew or cancelled since has another version."""
+    """A timer fired. A timer that was reset or cancelled has another version."""
 
     timer: Timer
     version: int
@@ -155,7 +155,7 @@ class AppendFailed:
 
 
 GroupRequest: TypeAlias = Join | Sync | Heartbeat | Leave | Commit | DeleteOffsets
-"""What a client asks of one group."""
+"""A client's request to one group."""
 
 Request: TypeAlias = GroupRequest | DeleteGroups
 Event: TypeAlias = (

@@ -1,7 +1,7 @@
-"""One classic group: its state, and the questions that its requests ask of it.
+"""One classic group: its state and checks.
 
-Invariant: a generation never decreases, and a group in Empty has no members while one in another
-state but PreparingRebalance has some. What a group writes into the log is enough to have it again.
+Invariant: the generation never decreases. A group in Empty has no members; in other states but
+PreparingRebalance it has some. What a group writes to the log is enough to restore it.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, decod
 from ottla.protocol.offsets_topic import GroupMetadataValue, MemberMetadata
 
 CONSUMER: Final = "consumer"
-"""The protocol type of consumers; others, as of connectors, are opaque to the coordinator."""
+"""The protocol type of consumers; others, such as connectors', are opaque."""
 
 
 @dataclass(slots=True)
 class InitialDelay:
-    """How an empty group waits for its first members: in steps, while more of them come."""
+    """The initial rebalance delay of an empty group, extended while members join."""
 
     delay_ms: int
     remaining_ms: int
@@ -36,19 +36,19 @@ class ClassicGroup:
 
     group_id: str
     state: State = State.EMPTY
-    state_since_ms: int | None = None  # None: the log of an old release does not say
+    state_since_ms: int | None = None  # None: written by an old release
     generation: int = 0
-    protocol_type: str | None = None  # None: a simple group, which only has offsets
+    protocol_type: str | None = None  # None: a simple group with offsets only
     protocol_name: str | None = None
-    subscribed: frozenset[str] | None = None  # None: not known
+    subscribed: frozenset[str] | None = None  # None: unknown
     roster: Roster = field(default_factory=Roster)
-    unsynced: set[str] = field(default_factory=set[str])  # have not asked for their assignment
-    initial_delay: InitialDelay | None = None  # in PreparingRebalance that began in Empty
-    in_flight: AssignmentStored | None = None  # what the leader brought and the log has not yet
+    unsynced: set[str] = field(default_factory=set[str])  # members without a SyncGroup request
+    initial_delay: InitialDelay | None = None  # while a rebalance that started in Empty is prepared
+    in_flight: AssignmentStored | None = None  # sent by the leader and not in the log yet
     stored: bool = False  # a record of it was sent to the log
 
     def move_to(self, state: State, now_ms: int) -> None:
-        """Take a move of the table."""
+        """Change the state, if the table allows it."""
         check_move(self.group_id, self.state, state)
         self.state = state
         self.state_since_ms = now_ms
@@ -58,34 +58,34 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """True when it has no members."""
+        """Whether it has no members."""
         return self.state is State.EMPTY
 
     @property
     def is_trace(self) -> bool:
-        """True when nothing of the group is worth keeping, offsets aside."""
+        """Whether nothing but offsets is worth keeping."""
         return self.is_empty and not self.stored and not self.roster.pending
 
-    # Names of timers.
+    # Timers.
 
     def session_timer(self, member_id: str) -> Timer:
-        """The timer that ends a member's session."""
+        """The session timer of a member."""
         return Timer(TimerKind.SESSION, self.group_id, member_id)
 
     @property
     def join_timer(self) -> Timer:
-        """The timer that ends the time for joining."""
+        """The timer of the join phase."""
         return Timer(TimerKind.JOIN, self.group_id)
 
     @property
     def sync_timer(self) -> Timer:
-        """The timer that ends the time for asking for the assignment."""
+        """The timer of the sync phase."""
         return Timer(TimerKind.SYNC, self.group_id)
 
-    # Questions.
+    # Checks.
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """True when somebody with these protocols can be a member."""
+        """Whether a client with these protocols can be a member."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and self.roster.knows_any(
@@ -93,10 +93,10 @@ class ClassicGroup:
         )
 
     def has_room_for(self, member_id: str, members_max: int) -> bool:
-        """True when a member may join, given the limit.
+        """Whether a member may join within the limit.
 
-        While the group rebalances, those that have joined count, because the limit may have been
-        lowered: then the last to come are sent away. Otherwise members count, who may all stay.
+        During a rebalance the joined members count, because the limit may have been lowered: the
+        last to join are removed. Otherwise all members count and may stay.
         """
         if self.is_empty:
             return True
@@ -109,9 +109,9 @@ class ClassicGroup:
     def commit_problem(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
     ) -> ErrorCode:
-        """Why offsets cannot be committed, or NONE (rules F2 and E9)."""
+        """Return why offsets cannot be committed, or NONE (rules F2 and E9)."""
         if generation < 0 and self.is_empty:
-            return ErrorCode.NONE  # a consumer that assigns itself, or an administrator
+            return ErrorCode.NONE  # a consumer with manual assignment, or an administrator
         if generation >= 0 or member_id or instance_id is not None:
             if problem := self.roster.problem(member_id, instance_id):
                 return problem
@@ -125,39 +125,39 @@ class ClassicGroup:
 
     @property
     def offset_delete_problem(self) -> ErrorCode:
-        """Why offsets cannot be deleted, or NONE; of consumers it is known what they still read."""
+        """Return why offsets cannot be deleted, or NONE; the subscription of consumers is known."""
         if self.is_empty or self.protocol_type == CONSUMER:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP
 
     def is_subscribed(self, topic: str) -> bool:
-        """True when a member reads the topic, or may do so for all that is known."""
+        """Whether a member reads the topic, or may do so."""
         if self.subscribed is not None:
             return topic in self.subscribed
         return self.protocol_type == CONSUMER
 
     @property
     def offsets_may_expire(self) -> bool:
-        """True when offsets of topics without a subscriber are not needed for ever (KIP-211)."""
+        """Whether offsets of topics without subscribers can expire (KIP-211)."""
         if self.protocol_type is None or self.is_empty:
             return True
         return self.subscribed is not None and self.state is State.STABLE
 
     def idle_since_ms(self, committed_ms: int) -> int:
-        """From when on the retention of an offset counts (KIP-211)."""
+        """Return since when the retention of an offset counts (KIP-211)."""
         if self.protocol_type is not None and self.is_empty and self.state_since_ms is not None:
             return self.state_since_ms
         return committed_ms
 
-    # The generation.
+    # Generations.
 
     def choose_protocol(self) -> None:
-        """Settle how the members assign, and what they read."""
+        """Choose the members' protocol and their subscriptions."""
         self.protocol_name = self.roster.choose_protocol() if len(self.roster) else None
         self.learn_subscriptions()
 
     def learn_subscriptions(self) -> None:
-        """Read the topics of the members, where the protocol is that of consumers."""
+        """Read the members' subscriptions, if they are consumers."""
         self.subscribed = None
         if self.protocol_type != CONSUMER:
             return
@@ -168,12 +168,12 @@ class ClassicGroup:
             try:
                 read = decode_embedded(ConsumerProtocolSubscription, metadata, version_max=0)
             except ProtocolViolation:
-                return  # the metadata are the members' affair
+                return  # opaque metadata
             topics.update(read.topics)
         self.subscribed = frozenset(topics)
 
     def join_answer(self, member_id: str) -> JoinResult:
-        """What a member learns of the generation it is in."""
+        """Return what a member learns of its generation."""
         leads = self.roster.leader == member_id
         return JoinResult(
             member_id=member_id,
@@ -196,7 +196,7 @@ class ClassicGroup:
 def value_of(
     group: ClassicGroup, assignments: Mapping[str, bytes] | None = None
 ) -> GroupMetadataValue:
-    """What the log keeps of a group, with the assignments that its members have or will have."""
+    """Return the log record of a group with its present or coming assignments."""
     name = group.protocol_name
     return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -225,10 +225,10 @@ def value_of(
 
 
 def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that the log speaks of."""
+    """Return the group of a log record."""
     name = value.protocol
     if value.members and name is None:
-        name = ""  # no release writes it; the members are there nevertheless
+        name = ""  # no release writes it, but the members exist
     members = {
         kept.member_id: Member(
             member_id=kept.member_id,

@@ -1,7 +1,7 @@
-"""What becomes of a JoinGroup request.
+"""Handles JoinGroup.
 
-Invariant: a refused request changes no member; whoever comes without an id gets a new one, and
-nobody is a member before it has come back with it, static members and old clients excepted.
+Invariant: a refused request changes no member. A client without a member id gets a new one and
+becomes a member when it returns with it, except for static members and old clients.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ from ottla.groups.step_context import StepContext
 
 
 def join(group: ClassicGroup, event: Join, turn: StepContext) -> None:
-    """Take a member into the next generation, or say why not."""
+    """Add a member to the next generation, or refuse it."""
     known = group.roster.static_id(event.instance_id) or event.member_id
     if not group.has_room_for(known, turn.rules.members_max):
         _send_away(group, event, turn)
@@ -68,7 +68,7 @@ def _join_without_id(group: ClassicGroup, event: Join, turn: StepContext) -> Non
 
 
 def _hand_out_id(group: ClassicGroup, event: Join, turn: StepContext) -> None:
-    """Have it come back with an id: a client that retries is then no second member (KIP-394)."""
+    """Assign a member id to return with, so that a retry is not a second member (KIP-394)."""
     if len(group.roster.pending) >= PENDING_MEMBERS_MAX:
         drop_pending(group, next(iter(group.roster.pending)), turn)
     group.roster.pending[event.new_member_id] = None
@@ -108,10 +108,10 @@ def _rebalance_timeout_ms(event: Join) -> int:
 
 
 def _join_again(group: ClassicGroup, event: Join, member: Member, turn: StepContext) -> None:
-    """A member joins once more: it may only want to hear again what it missed."""
+    """Handle a repeated join, which may only ask for a missed response."""
     same = member.protocols == event.protocols
     leads = group.roster.leader == member.member_id
-    # The leader of a stable group joins when something changed that only it knows of.
+    # The leader of a stable group rejoins if something changed that only it knows.
     if same and (group.state is State.COMPLETING or (group.state is State.STABLE and not leads)):
         turn.respond(event.token, group.join_answer(member.member_id))
         return
@@ -126,11 +126,11 @@ def _join_again(group: ClassicGroup, event: Join, member: Member, turn: StepCont
 
 
 def _replace_static_member(group: ClassicGroup, event: Join, known: str, turn: StepContext) -> None:
-    """A static member is back under a new id; who has the old one is fenced (rule F5)."""
+    """Replace a returning static member; the old member id is fenced (rule F5)."""
     leader_before = group.roster.leader or ""
     before = _exchange(group, event, known, turn)
     if group.state is not State.STABLE:
-        # While the leader assigns, it does so for the old id: that generation is of no use.
+        # The leader is assigning for the old id, so that generation is useless.
         rebalance(group, turn)
     elif group.roster.choose_protocol() != group.protocol_name:
         rebalance(group, turn)
@@ -149,7 +149,7 @@ def _replace_static_member(group: ClassicGroup, event: Join, known: str, turn: S
 
 
 def _exchange(group: ClassicGroup, event: Join, known: str, turn: StepContext) -> Member:
-    """Put the member that came back in the place of what it was, which is returned."""
+    """Replace the member and return the old one."""
     old = group.roster[known]
     new = _member_of(event, event.new_member_id)
     new.assignment = old.assignment
@@ -165,18 +165,18 @@ def _exchange(group: ClassicGroup, event: Join, known: str, turn: StepContext) -
 
 
 def _static_answer(group: ClassicGroup, stored: StaticMemberStored) -> JoinResult:
-    """What it learns: a leader must not assign again what everybody has (KIP-814)."""
+    """Return its response: a leader must not assign again (KIP-814)."""
     answer = group.join_answer(stored.member_id)
     if stored.skips_assignment:
         return replace(answer, skip_assignment=group.roster.leader == stored.member_id)
-    # Older clients are told that the leader is who it was, so that they do not assign.
+    # Older clients get the previous leader, so that they do not assign.
     return replace(answer, leader=stored.leader_before, members=())
 
 
 def static_member_stored(
     group: ClassicGroup, stored: StaticMemberStored, turn: StepContext
 ) -> None:
-    """The log knows the new id: the member may go on with its assignment."""
+    """Continue after the append: the member keeps its assignment."""
     member = _still_waiting(group, stored)
     if member is not None:
         group.roster.set_join_token(member, None)
@@ -187,7 +187,7 @@ def static_member_stored(
 def static_member_not_stored(
     group: ClassicGroup, lost: StaticMemberStored, error: ErrorCode, turn: StepContext
 ) -> None:
-    """The log does not know the new id: the member is again who it was."""
+    """Restore the old member after a failed append."""
     member = _still_waiting(group, lost)
     if member is not None:
         group.roster.exchange(member.member_id, replace(lost.before))
@@ -202,7 +202,7 @@ def static_member_not_stored(
 
 
 def _still_waiting(group: ClassicGroup, stored: StaticMemberStored) -> Member | None:
-    """The member, unless a rebalance came in between: then it gets its answer from there."""
+    """Return the member, unless a rebalance answers it."""
     member = group.roster.get(stored.member_id)
     if member is None or member.join_token != stored.token or group.state is not State.STABLE:
         return None

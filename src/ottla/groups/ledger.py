@@ -1,8 +1,8 @@
-"""All groups of one coordinator with their offsets, as the partition's log tells of them.
+"""All groups of a coordinator with their offsets, as in the partition's log.
 
-Invariant: whoever replays the same records and markers in their order has the same groups and
-offsets, sessions and requests aside. A group whose offsets are known is known itself; one that is
-known has members, offsets, a record in the log, or an id that was handed out.
+Invariant: replaying the same records and markers in order gives the same groups and offsets, apart
+from sessions and requests. A group with offsets is known; a known group has members, offsets, a
+record in the log, or an assigned member id.
 """
 
 from ottla.groups.group import ClassicGroup, group_of
@@ -19,7 +19,7 @@ from ottla.protocol.primitives import Buffer
 
 
 class Ledger:
-    """The groups by their ids, and what they have committed."""
+    """The groups by id, and their committed offsets."""
 
     __slots__ = ("groups", "offsets")
 
@@ -28,19 +28,19 @@ class Ledger:
         self.offsets = Offsets()
 
     def group(self, group_id: str) -> ClassicGroup:
-        """The group of an id, which is made if need be: a simple one until somebody joins."""
+        """Return a group; creates a simple one if necessary."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id)
         return group
 
     def sweep(self, group_id: str) -> None:
-        """Forget a group of which nothing is left."""
+        """Forget a group with nothing left."""
         group = self.groups.get(group_id)
         if group is not None and group.is_trace and not self.offsets.touches(group_id):
             del self.groups[group_id]
 
-    # What the log says.
+    # Log records.
 
     def replay(
         self,
@@ -49,10 +49,10 @@ class Ledger:
         value: Buffer | None,
         producer_id: ProducerId = NO_PRODUCER_ID,
     ) -> None:
-        """Take in a record; `producer_id` is that of a transactional batch.
+        """Apply a record; `producer_id` is that of a transactional batch.
 
-        Records of other kinds of groups, and of later releases, are left alone, unread. One that
-        cannot be read is ProtocolViolation, and changes nothing.
+        Records of other group types and of later releases are ignored. An unreadable record raises
+        ProtocolViolation and changes nothing.
         """
         known = None if key is None else TYPES.decode_key(key)
         if not isinstance(known, GroupMetadataKey | OffsetCommitKey):
@@ -85,7 +85,7 @@ class Ledger:
         offset: CommittedOffset,
         producer_id: ProducerId = NO_PRODUCER_ID,
     ) -> None:
-        """A record says how far a group has come, for good or for a transaction."""
+        """Apply a committed offset, final or of a transaction."""
         self.group(group_id)
         if producer_id == NO_PRODUCER_ID:
             self.offsets.commit(group_id, partition, offset)
@@ -93,11 +93,11 @@ class Ledger:
             self.offsets.commit_pending(producer_id, group_id, partition, offset)
 
     def delete(self, group_id: str, partition: TopicPartition, record_offset: Offset) -> None:
-        """A tombstone says that nothing is committed."""
+        """Apply a tombstone of an offset."""
         self.offsets.delete(group_id, partition, record_offset)
         self.sweep(group_id)
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
-        """A marker says what becomes of a transaction's offsets."""
+        """Apply a transaction marker."""
         for group_id in self.offsets.end_transaction(producer_id, committed=committed):
             self.sweep(group_id)

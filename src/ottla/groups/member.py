@@ -1,7 +1,7 @@
 """A member of a classic group.
 
-Invariant: a member that waits for an answer has the token of the request, and of two requests the
-later; one that is new has not had its first JoinGroup answer.
+Invariant: a member with a pending request has its token, the later one of two. A new member has not
+had its first JoinGroup response.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ottla.groups.types import Protocol, RequestToken
 
 @dataclass(slots=True)
 class Member:
-    """Who it is, what it can, what it has, and whether it waits."""
+    """Identity, protocols, assignment and pending requests of a member."""
 
     member_id: str
     instance_id: str | None
@@ -27,17 +27,17 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """True when it waits for an answer, which is as good as a heartbeat once it is known."""
+        """Whether a request is pending, which keeps the session alive once the member is known."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def protocol_names(self) -> frozenset[str]:
-        """The ways to assign that it knows."""
+        """The assignment protocols it supports."""
         return frozenset(protocol.name for protocol in self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it tells the leader when this protocol is chosen."""
+        """Return its metadata for a protocol."""
         return next(known.metadata for known in self.protocols if known.name == protocol_name)
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The protocol it likes best of those that everybody knows."""
+        """Return its preferred protocol among the candidates."""
         return next(known.name for known in self.protocols if known.name in candidates)

@@ -1,7 +1,7 @@
-"""What becomes of a commit of offsets.
+"""Handles offset commits.
 
-Invariant: an offset is committed, and the client told so, when the log has it (rule F7); one that
-may not be committed (rules F2 and E9) is never sent there.
+Invariant: an offset is committed, and the client told, when the log has it (rule F7); one that may
+not be committed (rules F2 and E9) is never appended.
 """
 
 from ottla.errors import ErrorCode
@@ -18,7 +18,7 @@ from ottla.ids import NO_PRODUCER_ID, TOPIC_NAME_LENGTH_MAX, Offset, TopicPartit
 
 
 def commit(ledger: Ledger, event: Commit, turn: StepContext) -> None:
-    """Send offsets to the log, or say why not."""
+    """Append offsets, or refuse them."""
     if problem := _problem(ledger, event):
         turn.respond(event.token, refusal(event, problem))
         return
@@ -47,7 +47,7 @@ def _problem(ledger: Ledger, event: Commit) -> ErrorCode:
             transactional=event.transaction is not None,
         )
     if event.generation < 0:
-        return ErrorCode.NONE  # a consumer that assigns itself makes a simple group
+        return ErrorCode.NONE  # a consumer with manual assignment creates a simple group
     if event.transaction is None and event.knows_group_id_not_found:
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.ILLEGAL_GENERATION
@@ -56,7 +56,7 @@ def _problem(ledger: Ledger, event: Commit) -> ErrorCode:
 def _sorted_out(
     event: Commit, turn: StepContext
 ) -> tuple[tuple[tuple[TopicPartition, CommittedOffset], ...], PartitionErrors]:
-    """What can be committed, and the answer once it is."""
+    """Return what can be committed, and the result."""
     retention_ms = None if event.retention_ms == DEFAULT_RETENTION_MS else event.retention_ms
     fitting: list[tuple[TopicPartition, CommittedOffset]] = []
     errors: list[tuple[TopicPartition, ErrorCode]] = []
@@ -75,7 +75,7 @@ def _sorted_out(
 def offsets_stored(
     ledger: Ledger, then: OffsetsStored, base_offset: Offset, turn: StepContext
 ) -> None:
-    """The log has the offsets: they count, or wait for the end of their transaction."""
+    """Continue after the append: the offsets count, or wait for their transaction."""
     ledger.offsets.settle(then.group_id, (partition for partition, _ in then.offsets))
     producer_id = then.transaction.producer_id if then.transaction else NO_PRODUCER_ID
     for record_offset, (partition, offset) in enumerate(then.offsets, base_offset):
@@ -87,13 +87,13 @@ def offsets_stored(
 def offsets_not_stored(
     ledger: Ledger, then: OffsetsStored, error: ErrorCode, turn: StepContext
 ) -> None:
-    """The log does not have them: nothing is committed."""
+    """Continue after a failed append: nothing is committed."""
     ledger.offsets.settle(then.group_id, (partition for partition, _ in then.offsets))
     ledger.sweep(then.group_id)
     turn.respond(then.token, not_stored_answer(then, error))
 
 
 def not_stored_answer(then: OffsetsStored, error: ErrorCode) -> PartitionErrors:
-    """What the client is told: no partition was committed."""
+    """Return the result for the client: nothing was committed."""
     partitions = tuple((partition, error) for partition, _ in then.answer.partitions)
     return PartitionErrors(partitions=partitions)

@@ -1,9 +1,9 @@
-"""The committed offsets of the groups of one coordinator.
+"""The committed offsets of a coordinator's groups.
 
-Invariant: what is committed for a partition is the latest record of the log, pending ones of open
-transactions aside (rule F7): of two commits that are carried out in another order the later record
-wins, and a deletion removes only what was committed before it. A partition is unstable while a
-commit for it is on its way to the log or waits for the end of its transaction.
+Invariant: the committed offset of a partition is that of the latest log record, apart from open
+transactions (rule F7). Of two commits the later record wins, and a deletion removes only what was
+committed before it. A partition is unstable while a commit is being appended or waits for its
+transaction.
 """
 
 from collections import Counter
@@ -23,21 +23,21 @@ _NOTHING: Mapping[TopicPartition, "CommittedOffset"] = MappingProxyType({})
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has come in a partition."""
+    """The committed offset of a partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     committed_ms: int
-    expires_ms: int | None = None  # None: the retention of the broker holds
+    expires_ms: int | None = None  # None: the broker's retention applies
     topic_id: Uuid = ZERO_UUID
-    record_offset: Offset = _NOT_YET  # of the record that says so
+    record_offset: Offset = _NOT_YET  # of the record in the log
 
     @classmethod
     def of_request(
         cls, asked: OffsetToCommit, now_ms: int, retention_ms: int | None
     ) -> "CommittedOffset":
-        """What a client commits now."""
+        """Return what a client commits now."""
         return cls(
             offset=asked.offset,
             leader_epoch=asked.leader_epoch,
@@ -49,7 +49,7 @@ class CommittedOffset(NamedTuple):
 
     @classmethod
     def of_record(cls, value: OffsetCommitValue, record_offset: Offset) -> "CommittedOffset":
-        """What the log says."""
+        """Return what a log record says."""
         expires_ms = value.expire_timestamp
         return cls(
             offset=value.offset,
@@ -62,59 +62,59 @@ class CommittedOffset(NamedTuple):
         )
 
     def expired(self, idle_since_ms: int, now_ms: int, retention_ms: int) -> bool:
-        """True when nobody needs it any more; a time that the client gave counts before all."""
+        """Whether it has expired; an expiry given by the client takes precedence."""
         if self.expires_ms is not None:
             return now_ms >= self.expires_ms
         return now_ms - idle_since_ms >= retention_ms
 
 
 def _in_time(time_ms: int) -> int:
-    """A time that a record can hold, whatever the client thinks of."""
+    """Clamp a time to what a record can hold."""
     return min(max(time_ms, 0), LONG_MAX)
 
 
 def metadata_fits(metadata: str | None, length_max: int) -> bool:
-    """True when a note is not too long; Kafka counts UTF-16 units, not bytes."""
+    """Whether the metadata is not too long; Kafka counts UTF-16 units."""
     if metadata is None:
         return True
     return len(metadata.encode("utf-16-le", "surrogatepass")) <= 2 * length_max
 
 
 class Offsets:
-    """What the groups of a coordinator have committed, and what is on its way."""
+    """Committed and pending offsets of a coordinator's groups."""
 
     __slots__ = ("_committed", "_in_flight", "_open", "_pending")
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        # Sent to the log, no outcome yet.
+        # Being appended.
         self._in_flight: dict[str, Counter[TopicPartition]] = {}
-        # Of open transactions: by producer, and which producers a partition waits for.
+        # Of open transactions: by producer, and the producers that a partition waits for.
         self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], CommittedOffset]] = {}
         self._open: dict[str, dict[TopicPartition, set[ProducerId]]] = {}
 
     def of(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """What a group has committed."""
+        """Return the committed offsets of a group."""
         return self._committed.get(group_id, _NOTHING)
 
     def touches(self, group_id: str) -> bool:
-        """True when a group has offsets, or will have."""
+        """Whether a group has offsets, or will have."""
         return group_id in self._committed or self.is_pending(group_id)
 
     def is_pending(self, group_id: str) -> bool:
-        """True when commits of a group have no outcome yet."""
+        """Whether commits of a group are pending."""
         return group_id in self._in_flight or group_id in self._open
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
-        """True when a commit for a partition has no outcome yet (rule E9)."""
+        """Whether a commit for a partition is pending (rule E9)."""
         return partition in self._in_flight.get(group_id, ()) or partition in self._open.get(
             group_id, ()
         )
 
     def known_partitions(self, group_id: str) -> list[TopicPartition]:
-        """The partitions whose records a deletion of the group has to delete.
+        """Return the partitions for which a group deletion writes tombstones.
 
-        Those on their way count: their records will stand before the tombstones.
+        Pending ones count: their records will be before the tombstones.
         """
         known = dict.fromkeys(self.of(group_id))
         known.update(dict.fromkeys(self._in_flight.get(group_id, ())))
@@ -124,11 +124,11 @@ class Offsets:
     def committed_for(
         self, partitions: frozenset[TopicPartition]
     ) -> list[tuple[str, TopicPartition]]:
-        """Where something is committed, or may be, for partitions that are gone."""
+        """Return where offsets are committed or pending for deleted partitions."""
         return [(group_id, one) for group_id, one in self._everywhere() if one in partitions]
 
     def of_topics(self, names: Collection[str]) -> frozenset[TopicPartition]:
-        """The partitions of some topics for which something is committed, or may be."""
+        """Return the partitions of topics with committed or pending offsets."""
         return frozenset(one for _, one in self._everywhere() if one.topic in names)
 
     def _everywhere(self) -> Iterator[tuple[str, TopicPartition]]:
@@ -144,7 +144,7 @@ class Offsets:
         require_stable: bool,
         topic_ids: Mapping[str, Uuid],
     ) -> dict[TopicPartition, FetchedOffset]:
-        """What is committed for these partitions, or for all; a topic made anew has nothing."""
+        """Return the offsets of some or all partitions; a recreated topic has none."""
         committed = self.of(group_id)
         if partitions is None:
             partitions = self.known_partitions(group_id) if require_stable else tuple(committed)
@@ -161,14 +161,14 @@ class Offsets:
                 )
         return answer
 
-    # Commits on their way.
+    # Pending commits.
 
     def send(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Note that records of these partitions are sent to the log."""
+        """Note that records of these partitions are being appended."""
         self._in_flight.setdefault(group_id, Counter()).update(partitions)
 
     def settle(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Note that they have their outcome."""
+        """Note that the append has a result."""
         flying = self._in_flight[group_id]
         for partition in partitions:
             flying[partition] -= 1
@@ -177,10 +177,10 @@ class Offsets:
         if not flying:
             del self._in_flight[group_id]
 
-    # What the log says.
+    # Log records.
 
     def commit(self, group_id: str, partition: TopicPartition, offset: CommittedOffset) -> None:
-        """A record says how far a group has come."""
+        """Apply a committed offset."""
         offsets = self._committed.setdefault(group_id, {})
         known = offsets.get(partition)
         if known is None or known.record_offset < offset.record_offset:
@@ -193,13 +193,13 @@ class Offsets:
         partition: TopicPartition,
         offset: CommittedOffset,
     ) -> None:
-        """A record of a transaction says it; the transaction's end decides."""
+        """Apply an offset of a transaction, decided by its end."""
         self._pending.setdefault(producer_id, {})[group_id, partition] = offset
         waiting = self._open.setdefault(group_id, {})
         waiting.setdefault(partition, set()).add(producer_id)
 
     def delete(self, group_id: str, partition: TopicPartition, record_offset: Offset) -> None:
-        """A tombstone at this offset says that nothing is committed, pending or not."""
+        """Apply a tombstone, also to pending offsets."""
         offsets = self._committed.get(group_id, {})
         known = offsets.get(partition)
         if known is not None and known.record_offset < record_offset:
@@ -211,7 +211,7 @@ class Offsets:
                 self._take_pending(producer_id, group_id, partition)
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> set[str]:
-        """A marker says what becomes of a transaction's offsets; these groups had some."""
+        """Apply a transaction marker; returns the affected groups."""
         ended = tuple(self._pending.get(producer_id, ()))
         for group_id, partition in ended:
             offset = self._take_pending(producer_id, group_id, partition)
@@ -236,7 +236,7 @@ class Offsets:
 
 
 def _of_another_topic(known: CommittedOffset, topic_id: Uuid | None) -> bool:
-    """True when the topic was deleted and made anew since the commit."""
+    """Whether the topic was recreated since the commit."""
     if topic_id is None or ZERO_UUID in (topic_id, known.topic_id):
         return False
     return known.topic_id != topic_id

@@ -1,6 +1,6 @@
-"""What there is to see of groups: their lists and descriptions.
+"""Queries about groups: lists and descriptions.
 
-Invariant: a question changes nothing.
+Invariant: a query changes nothing.
 """
 
 from collections.abc import Collection
@@ -13,11 +13,11 @@ from ottla.groups.responses import DescribedMember, GroupDescription, ListedGrou
 from ottla.groups.states import State
 
 CLASSIC: Final = "classic"
-"""The type of groups that form by this protocol, as ListGroups names it."""
+"""The group type of this protocol in ListGroups."""
 
 
 def describe(ledger: Ledger, group_id: str) -> GroupDescription:
-    """A group and its members; what they read is told when the group is stable."""
+    """Return a group and its members; assignments only if it is stable."""
     group = ledger.groups.get(group_id)
     if group is None:
         return GroupDescription(group_id, ErrorCode.GROUP_ID_NOT_FOUND, state=State.DEAD.value)
@@ -48,7 +48,7 @@ def _members(group: ClassicGroup, protocol_name: str | None) -> tuple[DescribedM
 def list_groups(
     ledger: Ledger, states: Collection[str] = (), types: Collection[str] = ()
 ) -> tuple[ListedGroup, ...]:
-    """The groups in one of these states and of one of these types; no filter lets all pass."""
+    """Return the groups that match states and types; without a filter all match."""
     states = {state.strip().lower() for state in states}
     types = {kind.strip().lower() for kind in types}
     if types and CLASSIC not in types:

@@ -1,8 +1,8 @@
-"""How a classic group comes to its next generation: members join, the leader assigns, all sync.
+"""Rebalances a classic group: members join, the leader assigns, all sync.
 
-Invariant: no member gets an assignment that the log does not have (rule F3), and no request that
-waits is forgotten: it is answered when its generation begins, ends or loses the member. A member
-has a session timer, or waits for an answer and gets a timer with it.
+Invariant: no member gets an assignment that the log does not have (rule F3). No pending request is
+forgotten: it is answered when its generation starts, ends or loses the member. A member has a
+session timer, or a pending request whose response starts one.
 """
 
 from ottla.errors import ErrorCode
@@ -18,12 +18,12 @@ from ottla.groups.types import AssignmentStored, RequestToken
 
 
 def restart_session(group: ClassicGroup, member: Member, turn: StepContext) -> None:
-    """Give a member a full session from now on."""
+    """Start a full session of a member."""
     turn.set_timer(group.session_timer(member.member_id), member.session_timeout_ms)
 
 
 def drop_member(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
-    """Take a member out of the group, and tell it if it waits: it may come back as a new one."""
+    """Remove a member and answer its pending requests: it may return as a new member."""
     member = group.roster.remove(member_id)
     group.unsynced.discard(member_id)
     turn.cancel_timer(group.session_timer(member_id))
@@ -31,13 +31,13 @@ def drop_member(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
 
 
 def drop_pending(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
-    """Forget an id that was handed out."""
+    """Forget an assigned member id."""
     del group.roster.pending[member_id]
     turn.cancel_timer(group.session_timer(member_id))
 
 
 def answer_waiting(member: Member, error: ErrorCode, turn: StepContext) -> None:
-    """Answer the requests of a member that is no longer in the group."""
+    """Answer the requests of a member that was removed."""
     if member.join_token is not None:
         lost = error is ErrorCode.UNKNOWN_MEMBER_ID
         member_id = "" if lost else member.member_id
@@ -49,18 +49,18 @@ def answer_waiting(member: Member, error: ErrorCode, turn: StepContext) -> None:
 def await_next_generation(
     group: ClassicGroup, member: Member, token: RequestToken, turn: StepContext
 ) -> None:
-    """Have a request wait for the next generation; of two the later gets the real answer."""
+    """Let a request wait for the next generation; of two the later gets the response."""
     before = group.roster.set_join_token(member, token)
     if before is not None:
         answer = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         turn.respond(before, answer)
 
 
-# Joining.
+# Join phase.
 
 
 def rebalance(group: ClassicGroup, turn: StepContext) -> None:
-    """Begin to form a generation, or see whether the one that forms is complete."""
+    """Start a rebalance, or complete the one in progress if all have joined."""
     if group.state is State.PREPARING:
         complete_if_all_joined(group, turn)
     else:
@@ -68,7 +68,7 @@ def rebalance(group: ClassicGroup, turn: StepContext) -> None:
 
 
 def prepare(group: ClassicGroup, turn: StepContext) -> None:
-    """Begin to form the next generation."""
+    """Prepare the next generation."""
     if group.state is State.COMPLETING:
         _withdraw_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, turn)
     group.unsynced.clear()
@@ -87,14 +87,14 @@ def prepare(group: ClassicGroup, turn: StepContext) -> None:
 
 
 def complete_if_all_joined(group: ClassicGroup, turn: StepContext) -> None:
-    """Begin the generation when it waits for nobody; an empty group always waits its delay."""
+    """Start the generation if all have joined; an empty group always waits for its delay."""
     forming = group.state is State.PREPARING and group.initial_delay is None
     if forming and group.roster.all_joined:
         _begin_generation(group, turn)
 
 
 def join_time_over(group: ClassicGroup, turn: StepContext) -> None:
-    """Begin the generation with those who have come; a first one waits on while more come."""
+    """Start the generation with those who joined; the initial delay is extended meanwhile."""
     initial = group.initial_delay
     if initial is not None and initial.member_added and initial.remaining_ms:
         delay_ms = min(turn.rules.initial_rebalance_delay_ms, initial.remaining_ms)
@@ -107,11 +107,11 @@ def join_time_over(group: ClassicGroup, turn: StepContext) -> None:
 
 def _begin_generation(group: ClassicGroup, turn: StepContext) -> None:
     turn.cancel_timer(group.join_timer)
-    # A static member may be away for as long as its session lasts; others have to come in time.
+    # A static member may be away until its session expires; others have to join in time.
     for member in [m for m in group.roster if m.join_token is None and m.instance_id is None]:
         drop_member(group, member.member_id, turn)
     if len(group.roster) and not group.roster.elect_joined():
-        # Nobody came, and those who are left may: their sessions decide.
+        # Nobody joined, and the remaining members may: their sessions decide.
         turn.set_timer(group.join_timer, group.roster.rebalance_timeout_ms)
         return
     group.generation += 1
@@ -136,11 +136,11 @@ def _answer_joined(group: ClassicGroup, turn: StepContext) -> None:
     turn.set_timer(group.sync_timer, group.roster.rebalance_timeout_ms)
 
 
-# Syncing.
+# Sync phase.
 
 
 def sync(group: ClassicGroup, event: Sync, turn: StepContext) -> None:
-    """A member asks for its assignment; with the leader's request all are stored."""
+    """Handle SyncGroup; the leader's request stores all assignments."""
     problem = _sync_problem(group, event)
     if problem:
         turn.respond(event.token, SyncResult(problem))
@@ -186,10 +186,10 @@ def _assignment_of(group: ClassicGroup, member: Member) -> SyncResult:
 
 
 def _store_assignments(group: ClassicGroup, event: Sync, turn: StepContext) -> None:
-    """Send the generation to the log. A repeat of the leader's request waits for this one.
+    """Append the generation. A repeated request of the leader waits for it.
 
-    A second, perhaps different, set of assignments behind the first would be what the next
-    coordinator reads, while the members have the first.
+    A second, different set of assignments in the log would be what the next coordinator loads,
+    while the members have the first.
     """
     assignments = {
         member.member_id: event.assignments.get(member.member_id, b"") for member in group.roster
@@ -200,9 +200,9 @@ def _store_assignments(group: ClassicGroup, event: Sync, turn: StepContext) -> N
 
 
 def assignments_stored(group: ClassicGroup, stored: AssignmentStored, turn: StepContext) -> None:
-    """The log has the generation: its members get their assignments (rule F3)."""
+    """Send the assignments after the append (rule F3)."""
     if group.in_flight is not stored:
-        return  # somebody has joined or left in between, or it is another group by now
+        return  # members have changed meanwhile, or it is another group
     for member in group.roster:
         member.assignment = stored.assignments[member.member_id]
     group.move_to(State.STABLE, turn.now_ms)
@@ -216,7 +216,7 @@ def assignments_stored(group: ClassicGroup, stored: AssignmentStored, turn: Step
 def assignments_not_stored(
     group: ClassicGroup, lost: AssignmentStored, error: ErrorCode, turn: StepContext
 ) -> None:
-    """The log does not have the generation: nobody gets anything, another one has to form."""
+    """Rebalance again after a failed append: nobody gets an assignment."""
     if group.in_flight is not lost:
         return
     _withdraw_assignments(group, error, turn)
@@ -233,7 +233,7 @@ def _withdraw_assignments(group: ClassicGroup, error: ErrorCode, turn: StepConte
 
 
 def sync_time_over(group: ClassicGroup, turn: StepContext) -> None:
-    """Members that have not asked for their assignment do not work: go on without them."""
+    """Remove members that have not synced in time."""
     if group.state in (State.COMPLETING, State.STABLE) and group.unsynced:
         for member_id in sorted(group.unsynced):
             drop_member(group, member_id, turn)

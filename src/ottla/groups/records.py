@@ -1,6 +1,6 @@
-"""The records that a coordinator of groups writes, in the versions that Kafka 4.3 writes.
+"""The records of a group coordinator, in the versions that Kafka 4.3 writes.
 
-Invariant: what these functions write, `TYPES` of `ottla.protocol.offsets_topic` reads back.
+Invariant: `TYPES` of `ottla.protocol.offsets_topic` reads what these functions write.
 """
 
 from collections.abc import Mapping
@@ -19,26 +19,26 @@ from ottla.protocol.offsets_topic import (
 
 _GROUP_VERSION: Final = 3
 _OFFSET_VERSION: Final = 4
-_OFFSET_VERSION_WITH_EXPIRY: Final = 1  # the only one with a time at which an offset expires
+_OFFSET_VERSION_WITH_EXPIRY: Final = 1  # the only version with an expiry
 
 
 def group_record(
     group: ClassicGroup, assignments: Mapping[str, bytes] | None = None
 ) -> TopicRecord:
-    """A generation of a group, with the assignments it is about to get."""
+    """Return the record of a generation with its coming assignments."""
     value = TYPES.encode_value(value_of(group, assignments), _GROUP_VERSION)
     return TopicRecord(_group_key(group.group_id), value)
 
 
 def group_tombstone(group_id: str) -> TopicRecord:
-    """A group is gone."""
+    """Return the tombstone of a group."""
     return TopicRecord(_group_key(group_id), None)
 
 
 def offset_record(
     group_id: str, partition: TopicPartition, committed: CommittedOffset
 ) -> TopicRecord:
-    """How far a group has come in a partition."""
+    """Return the record of a committed offset."""
     expires = committed.expires_ms is not None
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -53,7 +53,7 @@ def offset_record(
 
 
 def offset_tombstone(group_id: str, partition: TopicPartition) -> TopicRecord:
-    """What was committed for a partition is gone."""
+    """Return the tombstone of an offset."""
     return TopicRecord(_offset_key(group_id, partition), None)
 
 

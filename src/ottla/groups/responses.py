@@ -1,7 +1,7 @@
-"""What the coordinator of groups answers, whatever the version of the API.
+"""Results of group requests, for any API version.
 
-Invariant: an answer is a value with everything that any version of its response carries; an error
-leaves the rest at what Kafka sends with one.
+Invariant: a result has everything that any version of the response carries; with an error the rest
+is what Kafka sends.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NO_OFFSET: Final = -1
 
 
 class JoinedMember(NamedTuple):
-    """A member of the new generation, as its leader sees it."""
+    """A member of the new generation, as the leader sees it."""
 
     member_id: str
     instance_id: str | None
@@ -23,7 +23,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """Who one is in the next generation; the leader learns of all members."""
+    """A member's place in the next generation; the leader gets all members."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -37,7 +37,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """A member's share."""
+    """A member's assignment."""
 
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
@@ -47,13 +47,13 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """Whether all is well with the member and its generation."""
+    """Whether the member and its generation are valid."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
 class LeaverResult(NamedTuple):
-    """What became of one who leaves."""
+    """The result of one leaving member."""
 
     member_id: str
     instance_id: str | None
@@ -62,7 +62,7 @@ class LeaverResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveResult:
-    """What became of each; the first versions have one leaver and take its error for the whole."""
+    """The results of leaving members; early versions have one and use its error for the whole."""
 
     error: ErrorCode = ErrorCode.NONE
     leavers: tuple[LeaverResult, ...] = ()
@@ -70,15 +70,15 @@ class LeaveResult:
 
 @dataclass(frozen=True, slots=True)
 class PartitionErrors:
-    """An outcome per partition as the request names them, for OffsetCommit and OffsetDelete."""
+    """A result per partition, for OffsetCommit and OffsetDelete."""
 
-    error: ErrorCode = ErrorCode.NONE  # of the whole; OffsetCommit has it in every partition
+    error: ErrorCode = ErrorCode.NONE  # of the whole; OffsetCommit repeats it per partition
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupErrors:
-    """An outcome per group in the order of the request; answers DeleteGroups."""
+    """A result per group in request order, for DeleteGroups."""
 
     groups: tuple[tuple[str, ErrorCode], ...]
 
@@ -88,11 +88,11 @@ Response: TypeAlias = (
 )
 
 
-# Answers to questions, which change nothing and are given at once.
+# Results of queries, which are available at once.
 
 
 class FetchedOffset(NamedTuple):
-    """What is committed for a partition; without it, offset -1."""
+    """A committed offset; -1 if there is none."""
 
     offset: int = NO_OFFSET
     leader_epoch: int = -1
@@ -110,7 +110,7 @@ class FetchResult:
 
 
 class DescribedMember(NamedTuple):
-    """A member and its share."""
+    """A member and its assignment."""
 
     member_id: str
     instance_id: str | None
@@ -122,9 +122,9 @@ class DescribedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group's state; one that is not here is Dead with GROUP_ID_NOT_FOUND.
+    """A group's state; a missing one is Dead with GROUP_ID_NOT_FOUND.
 
-    DescribeGroups has that error from version 6 on; before, the state alone says it.
+    DescribeGroups has that error from version 6 on; before, only the state says it.
     """
 
     group_id: str

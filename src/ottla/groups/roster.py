@@ -1,8 +1,7 @@
-"""The members of one classic group, and the ids that were handed out.
+"""The members of one classic group and its assigned member ids.
 
-Invariant: a static instance id leads to a member; the leader is a member; the counts of joined
-members and of supporters of a protocol are those of the members. An id is a member's or pending,
-never both.
+Invariant: an instance id maps to a member; the leader is a member; the counts of joined members and
+of protocol supporters match the members. An id belongs to a member or is pending, never both.
 """
 
 from collections import Counter
@@ -14,7 +13,7 @@ from ottla.groups.types import Protocol, RequestToken
 
 
 class Roster:
-    """Who belongs to a group."""
+    """The members of a group."""
 
     __slots__ = ("_joined", "_members", "_static", "_supporters", "leader", "pending")
 
@@ -22,8 +21,8 @@ class Roster:
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
-        self._joined = 0  # members that wait for the answer to JoinGroup
-        # Ids handed out and not yet used, the oldest first; a dict because sets have no order.
+        self._joined = 0  # members with a pending JoinGroup
+        # Assigned ids that have not joined, oldest first; a dict, because sets have no order.
         self.pending: dict[str, None] = {}
         self.leader = leader
         for member in members:
@@ -42,30 +41,30 @@ class Roster:
         return self._members[member_id]
 
     def get(self, member_id: str) -> Member | None:
-        """The member of an id."""
+        """Return a member by id."""
         return self._members.get(member_id)
 
     def static_id(self, instance_id: str | None) -> str | None:
-        """The member id of a static member."""
+        """Return the member id of a static member."""
         return None if instance_id is None else self._static.get(instance_id)
 
     @property
     def joined(self) -> int:
-        """How many members wait for the next generation."""
+        """The number of joined members."""
         return self._joined
 
     @property
     def all_joined(self) -> bool:
-        """True when the next generation need not wait for anybody."""
+        """Whether all members have joined."""
         return self._joined == len(self._members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """As long as the most patient member allows."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def problem(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Why a request of this member is refused, or NONE (rules F2 and F5)."""
+        """Return why a request of this member is refused, or NONE (rules F2 and F5)."""
         if instance_id is not None:
             known = self._static.get(instance_id)
             if known is None:
@@ -77,7 +76,7 @@ class Roster:
     # Changes.
 
     def add(self, member: Member) -> None:
-        """Take a member in; the first one leads."""
+        """Add a member; the first one leads."""
         assert member.member_id not in self._members
         assert member.instance_id not in self._static
         self._members[member.member_id] = member
@@ -89,7 +88,7 @@ class Roster:
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member:
-        """Let a member go; if it led, another does."""
+        """Remove a member; if it led, elect another."""
         member = self._members.pop(member_id)
         if member.instance_id is not None:
             del self._static[member.instance_id]
@@ -100,7 +99,7 @@ class Roster:
         return member
 
     def exchange(self, member_id: str, new: Member) -> None:
-        """Put a static member in the place of what it was, as leader too."""
+        """Replace a static member, also as leader."""
         led = self.leader == member_id
         self.remove(member_id)
         self.add(new)
@@ -114,7 +113,7 @@ class Roster:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        """Note what a member says of itself when it joins again."""
+        """Update a member that joins again."""
         self._forget_support(member)
         member.protocols = protocols
         member.session_timeout_ms = session_timeout_ms
@@ -128,13 +127,13 @@ class Roster:
                 del self._supporters[name]
 
     def set_join_token(self, member: Member, token: RequestToken | None) -> RequestToken | None:
-        """Note which request waits for the next generation, and give the one that did before."""
+        """Set the pending JoinGroup and return the previous one."""
         before, member.join_token = member.join_token, token
         self._joined += (token is not None) - (before is not None)
         return before
 
     def elect_joined(self) -> bool:
-        """See to it that the leader is one who has joined; False when nobody has."""
+        """Make sure that the leader has joined; False if nobody has."""
         if self.leader is not None and self[self.leader].join_token is not None:
             return True
         joined = next((member for member in self if member.join_token is not None), None)
@@ -145,11 +144,11 @@ class Roster:
     # Protocols.
 
     def knows_any(self, names: Iterable[str]) -> bool:
-        """True when all members know one of these protocols."""
+        """Whether all members support one of these protocols."""
         return any(self._supporters[name] == len(self) for name in names)
 
     def choose_protocol(self) -> str:
-        """The protocol with the most votes among those that all members know."""
+        """Return the protocol with the most votes among those that all members support."""
         candidates = frozenset(
             name for name, supporters in self._supporters.items() if supporters == len(self)
         )
