@@ -27,8 +27,8 @@ class Profiles(NamedTuple):
         """Return the settings of a profile."""
         if name not in self.settings:
             names = ", ".join(sorted(self.settings))
-            known = f"use one of {names}" if names else "there are no profiles"
-            raise BadProfile(f"profile {name!r} does not exist: {known}")
+            known = f"known profiles: {names}" if names else "there are no profiles"
+            raise BadProfile(f"profile {name!r} does not exist; {known}")
         return self.settings[name]
 
     def with_settings(self, name: str, changes: Mapping[str, str]) -> "Profiles":

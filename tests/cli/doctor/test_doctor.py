@@ -214,7 +214,7 @@ def test_who_answers_is_told_apart() -> None:
         assert not asyncio.run(addresses.is_broker(rubbish.port))
         assert not asyncio.run(addresses.is_metrics_page(rubbish.port))
         assert mute.port != rubbish.port
-    assert asyncio.run(addresses.unreached(f"127.0.0.1:{rubbish.port}")) == "nobody listens"
+    assert asyncio.run(addresses.unreached(f"127.0.0.1:{rubbish.port}")) == "connection refused"
     assert asyncio.run(addresses.unreached("no.such.host.invalid:1"))
 
 

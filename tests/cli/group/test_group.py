@@ -282,8 +282,8 @@ def test_offsets_are_those_of_all_topics_unless_some_are_named(cluster: str) -> 
 WRONG = {
     "seek idle": "no target: use --to POSITION or --from-group GROUP",
     "seek idle --to start --from-group busy": "--to and --from-group exclude each other",
-    "seek idle --to begin": "'begin' is no position",
-    "seek idle --to @soon": "'@soon' is no time",
+    "seek idle --to begin": "'begin' is not a position",
+    "seek idle --to @soon": "'@soon' is not a time",
     "seek idle --to start --topic orders:x": "'x' is not a partition number",
     "seek idle --to start --nonsense": "No such option: --nonsense",
     "seek": "Missing argument 'GROUP'",
@@ -291,7 +291,7 @@ WRONG = {
     "delete idle": "use --yes",
     "delete idle -o json": "use --yes",
     "list --nonsense": "No such option: --nonsense",
-    "offsets orders --at 5": "'5' is no time",
+    "offsets orders --at 5": "'5' is not a time",
     "offsets orders: ": "names no partitions",
 }
 

@@ -81,7 +81,7 @@ def test_what_is_skipped_and_read_again(
 
 
 def test_a_shift_needs_to_know_where_the_group_is() -> None:
-    with pytest.raises(NothingCommitted, match="nothing in orders-0"):
+    with pytest.raises(NothingCommitted, match="no committed offset for orders-0"):
         move(shift(-1), None)
 
 

@@ -365,7 +365,7 @@ def test_output_that_cannot_be_written_is_one_line_and_74(data: Path, arguments:
             timeout=60,
         )
     assert done.returncode == 74
-    assert done.stderr == b"ottla: the output cannot be written: No space left on device\n"
+    assert done.stderr == b"ottla: cannot write the output: No space left on device\n"
 
 
 @each_case("arguments", ["version", "log dump {}", "log dump --verify {}"])

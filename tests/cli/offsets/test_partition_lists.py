@@ -36,5 +36,5 @@ def test_what_is_no_number_is_named(number: str) -> None:
 
 
 def test_partitions_that_are_not_there_are_named() -> None:
-    with pytest.raises(NoSuchPartitions, match="no such partitions: orders-7, orders-9"):
+    with pytest.raises(NoSuchPartitions, match="partitions orders-7, orders-9 do not exist"):
         chosen([Choice("orders", (9, 0, 7))], {"orders": range(3)})

@@ -131,13 +131,13 @@ def test_an_unknown_setting_is_kept_with_the_name_that_was_meant(home: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("show", "none"), "profile 'none' does not exist: use one of dev, prod"),
+        (("show", "none"), "profile 'none' does not exist; known profiles: dev, prod"),
         (("show",), "no current profile: select one with `ottla profile use NAME`"),
         (("use", "none"), "profile 'none' does not exist"),
         (("use",), "name a profile or use --none, one of the two"),
         (("use", "dev", "--none"), "name a profile or use --none, one of the two"),
         (("delete", "none", "--yes"), "profile 'none' does not exist"),
-        (("set", "dev", "retries"), "'retries' is no setting"),
+        (("set", "dev", "retries"), "'retries' is not a setting: use key=value"),
         (("set", "dev", "retries=many"), 'retries: invalid value "many"'),
         (("set", " ", "retries=1"), "the profile name must not be empty"),
         (("set", "dev"), "Missing argument"),

@@ -33,8 +33,8 @@ class NoSuchPartitions(OttlaError):
 
     def __init__(self, missing: Sequence[Partition]) -> None:
         names = [str(partition(*one)) for one in missing]
-        verb = "does not exist" if len(names) == 1 else "do not exist"
-        super().__init__(f"there {verb}: {', '.join(names)}")
+        subject, verb = ("partition", "does") if len(names) == 1 else ("partitions", "do")
+        super().__init__(f"{subject} {', '.join(names)} {verb} not exist")
         self.missing = missing
 
 
