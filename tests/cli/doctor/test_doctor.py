@@ -102,7 +102,7 @@ def test_where_files_have_no_room_at_all_none_is_missing() -> None:
 
 
 def test_open_files() -> None:
-    grade(judgements.open_files(LimitFacts(None, None)), OK, "no limit")
+    grade(judgements.open_files(LimitFacts(None, None)), OK, "unlimited")
     grade(judgements.open_files(LimitFacts(256, 65_536)), OK)  # a broker takes the upper one
     grade(judgements.open_files(LimitFacts(1024, 4096)), WARNING, "LimitNOFILE")
     grade(judgements.open_files(LimitFacts(256, 256)), PROBLEM, "256")
@@ -240,7 +240,7 @@ def test_a_broker_that_is_reached(broker: OttlaBroker, tmp_path: Path) -> None:
         "found": f"reachable at {broker.bootstrap}",
         "advice": None,
     }
-    assert checks[f"port {broker.port}"]["found"].endswith("serves a broker there")
+    assert checks[f"port {broker.port}"]["found"].endswith(", which serves a broker")
     problems = [one for one in told["checks"] if one["grade"] == "problem"]
     assert done.returncode == (1 if problems else 0)
     assert told["ok"] is not bool(problems)

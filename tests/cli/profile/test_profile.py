@@ -220,8 +220,8 @@ def test_what_was_said_to_a_command_it_takes_or_refuses() -> None:
     assert "linger.ms" not in taken(FOR_ALL, (), ["producer"], why)
     both: tuple[Client, Client] = ("consumer", "producer")
     cases: list[tuple[str, Sequence[Client], str]] = [
-        ("acks", ["admin"], "acks: only commands that produce take it"),
-        ("retries", ["consumer"], "retries: only commands that administrate or produce take it"),
+        ("acks", ["admin"], "acks: only commands that produce accept it"),
+        ("retries", ["consumer"], "retries: only commands that administrate or produce accept it"),
         ("linger.ms", both, "linger.ms: use --linger"),
     ]
     for said, clients, text in cases:
@@ -264,7 +264,7 @@ def test_a_profile_is_for_all_commands(tmp_path: Path) -> None:
             assert (done.returncode, done.stderr) == (0, ""), words
         assert not admin.list_groups().found
         for words, says in (
-            ("topic list -X linger.ms=1", "linger.ms: only commands that produce take it"),
+            ("topic list -X linger.ms=1", "linger.ms: only commands that produce accept it"),
             ("topic list -X liner.ms=1", "liner.ms: unknown setting, did you mean"),
             ("consume t -X group.id=g", "group.id: use --group"),
             ("perf produce t -X linger.ms=9", "linger.ms: use --linger"),
