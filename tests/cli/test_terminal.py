@@ -73,7 +73,7 @@ def test_who_says_no_keeps_what_there_is(tmp_path: Path) -> None:
         session.wait_for(b"Delete profile dev? [y/N]: ")
         session.type(b"n\n")
         assert session.end() == 1
-        assert b"nothing was done" in session.shown
+        assert b"nothing was changed" in session.shown
     assert "dev" in profiles.read(path).settings
 
 

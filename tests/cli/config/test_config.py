@@ -97,7 +97,7 @@ def test_settings_of_brokers(broker: OttlaBroker) -> None:
     ("words", "why"),
     [
         (("describe", "--topic", "absent"), "topic absent: "),
-        (("describe", "--topic", "orders", "no.such"), "topic orders has no no.such"),
+        (("describe", "--topic", "orders", "no.such"), "topic orders has no setting no.such"),
         (("set", "--topic", "absent", "retention.ms=5"), "topic absent: "),
         (("set", "--topic", "orders", "retention.ms=soon"), "topic orders: "),
         (("set", "--topic", "orders", "no.such=5"), "topic orders: "),

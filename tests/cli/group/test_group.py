@@ -202,7 +202,9 @@ def test_a_group_is_made_where_another_one_is(cluster: str) -> None:
 def test_a_group_with_members_stays_where_it_is(cluster: str, execute: list[str]) -> None:
     refused = ottla(cluster, "group", "seek", "busy", "--to", "start", *execute)
     assert refused.status == 1
-    assert refused.line.startswith("ottla: group busy has a member (it is Stable): stop them first")
+    assert refused.line.startswith(
+        "ottla: group busy has a member (state Stable): stop all members first"
+    )
     assert refused.out == ""
     assert committed(cluster, "busy") == {(ORDERS, 0): 3}
 
@@ -232,7 +234,7 @@ def test_a_deletion_is_confirmed_on_a_terminal(cluster: str, group: str) -> None
     status, said = on_a_terminal([OTTLA, "group", "delete", group, "-b", cluster], b"n\n")
     assert status == 1
     assert f"Delete {group} with all committed offsets? [y/N]" in said
-    assert "nothing was done" in said
+    assert "nothing was changed" in said
     assert committed(cluster, group) == IDLE
     status, said = on_a_terminal([OTTLA, "group", "delete", group, "-b", cluster], b"y\n")
     assert status == 0
@@ -292,7 +294,7 @@ WRONG = {
     "delete idle -o json": "use --yes",
     "list --nonsense": "No such option: --nonsense",
     "offsets orders --at 5": "'5' is not a time",
-    "offsets orders: ": "names no partitions",
+    "offsets orders: ": "does not name partitions",
 }
 
 

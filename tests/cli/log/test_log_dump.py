@@ -375,7 +375,7 @@ def test_no_output_at_all_is_a_failure_to_write(data: Path, arguments: str, clos
     command = f"{run} {arguments.format(data)} {closed}"
     done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
     assert done.returncode == 74
-    told = b"ottla: the output cannot be written: Bad file descriptor\n"
+    told = b"ottla: cannot write the output: Bad file descriptor\n"
     assert done.stderr == (told if "2>" not in closed else b"")
 
 

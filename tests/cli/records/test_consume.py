@@ -157,7 +157,7 @@ def test_a_member_without_partitions_ends_and_says_why(broker: OttlaBroker) -> N
             return await other
 
     done = asyncio.run(beside_another())
-    said = b"ottla: nothing was read: other members of full have all partitions of empty\n"
+    said = b"ottla: nothing was read: other members of full own all partitions of empty\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", said)
 
 

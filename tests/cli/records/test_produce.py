@@ -262,7 +262,10 @@ async def _create_one(servers: str, name: str) -> None:
     [
         (["consume", "none"], "topic none does not exist"),
         (["latency", "none"], "topic none does not exist"),
-        (["consume", "few", "-n", "99", "--timeout", "3"], "2 of 99 records came"),
+        (
+            ["consume", "few", "-n", "99", "--timeout", "3"],
+            "received 2 of 99 records, and none for 3 s",
+        ),
         (["produce", "none", "-X", "max.block.ms=500"], "there is no such topic"),
     ],
 )

@@ -36,7 +36,7 @@ async def described(
     told = await admin.describe_configs(target, names=names or None)
     entries = sorted(told[target].values(), key=lambda one: one.name)
     if missing := {*names} - {one.name for one in entries}:
-        raise Failed(f"{target} does not have {', '.join(sorted(missing))}", "INVALID_CONFIG")
+        raise Failed(f"{target} has no setting {', '.join(sorted(missing))}", "INVALID_CONFIG")
     own = _OWN.get(target.kind, set())
     return configs_answer(
         target, [one for one in entries if everything or names or one.source in own]
@@ -121,7 +121,7 @@ async def check_unset(admin: ConfigCalls, target: ConfigResource, names: Sequenc
         target, names
     )  # for a resource that is not returned, the change itself reports the error
     if missing := [name for name in names if name not in there]:
-        raise Failed(f"{target} does not have {', '.join(missing)}", "INVALID_CONFIG")
+        raise Failed(f"{target} has no setting {', '.join(missing)}", "INVALID_CONFIG")
 
 
 async def changed(

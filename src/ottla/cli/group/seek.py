@@ -24,8 +24,8 @@ class HasMembers(OttlaError):
     def __init__(self, group: str, state: str, members: int) -> None:
         whom = "a member" if members == 1 else f"{members} members"
         super().__init__(
-            f"group {group} has {whom} (state {state}): stop them first, or they continue at "
-            "their positions and commit those"
+            f"group {group} has {whom} (state {state}): stop all members first, or they "
+            "continue at their positions and commit those"
         )
         self.group = group
         self.state = state
