@@ -137,8 +137,8 @@ def test_an_address_that_means_whoever_asks(host: str, servers: str, expected: G
 
 
 def test_an_address_that_nobody_reaches() -> None:
-    refused = replace(THERE, why_not="nobody listens")
-    grade(judgements.listener(refused, "a:1"), PROBLEM, "nobody listens", "advertised.listeners")
+    refused = replace(THERE, why_not="connection refused")
+    grade(judgements.listener(refused, "a:1"), PROBLEM, "connection refused", "advertised.listeners")
     grade(judgements.listener(replace(THERE, is_other=True), "a:1"), PROBLEM, "another cluster")
 
 
@@ -290,7 +290,7 @@ def test_what_is_printed() -> None:
         GOOD,
         limits=LimitFacts(256, 256),
         kernel=KernelFacts(False, "kernel.py"),
-        cluster=replace(GOOD.cluster, addresses=[replace(THERE, why_not="nobody listens")]),
+        cluster=replace(GOOD.cluster, addresses=[replace(THERE, why_not="connection refused")]),
     )
     from ottla.cli.result import Table
 

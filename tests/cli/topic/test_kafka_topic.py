@@ -59,7 +59,7 @@ def as_bob(kafka: KafkaBroker, *arguments: str) -> subprocess.CompletedProcess[s
 def test_a_topic_from_its_beginning_to_its_end(kafka: KafkaBroker) -> None:
     made = run(kafka, "topic", "create", "orders", "-p", "3", "-r", "1", "-c", "retention.ms=5")
     assert (made.returncode, made.stderr) == (0, "")
-    assert made.stdout == "Made orders with 3 partitions, replication factor 1.\n"
+    assert made.stdout == "Created orders with 3 partitions, replication factor 1.\n"
     with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         for _ in range(100):
             producer.send("orders", b"x" * 1000, partition=1)
