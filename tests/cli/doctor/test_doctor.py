@@ -138,7 +138,9 @@ def test_an_address_that_means_whoever_asks(host: str, servers: str, expected: G
 
 def test_an_address_that_nobody_reaches() -> None:
     refused = replace(THERE, why_not="connection refused")
-    grade(judgements.listener(refused, "a:1"), PROBLEM, "connection refused", "advertised.listeners")
+    grade(
+        judgements.listener(refused, "a:1"), PROBLEM, "connection refused", "advertised.listeners"
+    )
     grade(judgements.listener(replace(THERE, is_other=True), "a:1"), PROBLEM, "another cluster")
 
 
