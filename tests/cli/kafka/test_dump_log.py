@@ -245,7 +245,7 @@ def test_numbers_are_decoded_where_they_are(tmp_path: Path) -> None:
     assert "key: 7 payload: -9\n" in told.out
     told = ours("--key-decoder-class", "LongDecoder", "--files", str(path))
     assert told.code == 1
-    assert "4 bytes are no number of 8 bytes" in told.err
+    assert "4 bytes are not a number of 8 bytes" in told.err
 
 
 def test_lines_without_files() -> None:

@@ -11,7 +11,7 @@ import pytest
 from cases import each_case
 from cli.group.commands import PATIENCE_S, environment
 from cli.group.test_group import server, wait_until_connected
-from ottla.cli.kafka.groups.tool import show
+from ottla.cli.kafka.tool import print_lines
 
 BIN = Path(sys.executable).parent
 TOOLS = {
@@ -99,8 +99,8 @@ def test_what_is_not_done_yet_is_one_line_and_2() -> None:
 def test_what_a_terminal_would_act_on_is_escaped_there_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show(["a\x1b[31m\\"])
+    print_lines(["a\x1b[31m\\"])
     assert capsys.readouterr().out == "a\x1b[31m\\\n"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    show(["a\x1b[31m\\"])
+    print_lines(["a\x1b[31m\\"])
     assert capsys.readouterr().out == "a\\x1b[31m\\\\\n"
