@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-KERNEL := src/ottla/records/kernel.py
+KERNEL := src/ottla/records/_kernel
 
 # Builds run with the pinned setuptools. pip compiles nothing: Python compiles what it imports.
 PIP_INSTALL := DIST_EXTRA_CONFIG="$(CURDIR)/requirements/build.cfg" $(BIN)/python -m pip install \
@@ -91,7 +91,7 @@ $(VENV)/.dev-installed: requirements/dev.lock $(VENV)/.run-installed
 	@touch $@
 
 # Without a C compiler this step still succeeds: the kernel then runs as plain Python.
-$(VENV)/.built: $(VENV)/.run-installed pyproject.toml setup.py $(KERNEL) $(KERNEL:.py=.pxd)
+$(VENV)/.built: $(VENV)/.run-installed pyproject.toml setup.py $(wildcard $(KERNEL)/*.py $(KERNEL)/*.pxd)
 	$(PIP_INSTALL) --no-deps --editable .
 	@$(BIN)/python -m compileall -q src examples  # Spark starts many Python processes at once
 	@touch $@
@@ -107,4 +107,4 @@ lock: ## Resolve the pinned versions again (needs uv)
 
 clean: ## Remove .venv and everything that builds and tests leave behind
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis src/ottla.egg-info
-	rm -f src/ottla/records/kernel.*.so
+	rm -f $(KERNEL)/*.so

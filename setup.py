@@ -1,32 +1,50 @@
 """Builds the compiled kernel where that is possible, and installs without it where it is not.
 
-Invariant: a missing compiler, missing headers or a missing Cython never fails an install. The
-kernel's source is plain Python and is always installed; the extension only shadows it.
+A missing compiler, missing headers or a missing Cython never fails an install: the source of the
+kernel is plain Python and is always installed. The modules of the kernel call each other's C
+functions, so either all of them are compiled or none is.
 """
 
+from pathlib import Path
 from typing import cast
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+KERNEL = Path("src/ottla/records/_kernel")
+NOT_COMPILED = {"__init__", "constants", "cython_stub", "integers"}
 
 
 def extensions() -> list[Extension]:
-    """The kernel as an optional extension; empty when there is no Cython to translate it."""
+    """Return the modules of the kernel as optional extensions; none if Cython is not installed."""
     try:
         from Cython.Build import cythonize  # pyright: ignore[reportUnknownVariableType]
     except ImportError:
         return []
-    kernel = Extension(
-        "ottla.records.kernel",
-        ["src/ottla/records/kernel.py"],
-        extra_compile_args=["-O3"],
-    )
+    modules = [
+        Extension(f"ottla.records._kernel.{source.stem}", [str(source)], extra_compile_args=["-O3"])
+        for source in sorted(KERNEL.glob("*.py"))
+        if source.stem not in NOT_COMPILED
+    ]
     translated = cast(
         "list[Extension]",
-        cythonize([kernel], build_dir="build/cython", language_level=3),
+        cythonize(modules, build_dir="build/cython", language_level=3),
     )
     for extension in translated:
-        extension.optional = True  # said afterwards: cythonize forgets it
+        extension.optional = True  # cythonize does not copy it
     return translated
 
 
-setup(ext_modules=extensions())
+class BuildAllOrNone(build_ext):
+    """Removes the compiled modules if one of them could not be compiled."""
+
+    def build_extensions(self) -> None:
+        """Build all extensions."""
+        super().build_extensions()
+        built = [Path(self.get_ext_fullpath(extension.name)) for extension in self.extensions]
+        if not all(path.exists() for path in built):
+            for path in built:
+                path.unlink(missing_ok=True)
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAllOrNone})

@@ -302,7 +302,7 @@ def _cpu_model() -> str:
 
 def kernel_compiled() -> bool:
     """Whether the records kernel would be imported as compiled code."""
-    spec = importlib.util.find_spec("ottla.records.kernel")
+    spec = importlib.util.find_spec("ottla.records._kernel.parser")
     return spec is not None and spec.origin is not None and not spec.origin.endswith(".py")
 
 

@@ -8,8 +8,6 @@ takes longer to fill than all of them to run. Those named test_spark_… are run
 together, for they share one Spark.
 """
 
-import importlib.machinery
-import importlib.util
 import os
 import signal
 import sys
@@ -20,27 +18,11 @@ import pytest
 from hypothesis import settings
 
 import sampling
-
-KERNEL = "ottla.records.kernel"
-
-
-class _SourceKernel:
-    """A finder that answers for the kernel alone, with its .py file."""
-
-    @staticmethod
-    def find_spec(
-        name: str, path: object = None, target: object = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != KERNEL:
-            return None
-        source = Path(__file__).parents[1] / "src/ottla/records/kernel.py"
-        loader = importlib.machinery.SourceFileLoader(KERNEL, str(source))
-        return importlib.util.spec_from_loader(KERNEL, loader)
-
+from kernel_loading import KERNEL, SourceFinder
 
 if os.environ.get("OTTLA_TEST_KERNEL") == "python":
     assert KERNEL not in sys.modules
-    sys.meta_path.insert(0, _SourceKernel())
+    sys.meta_path.insert(0, SourceFinder)
 
 # Every process of a run takes the same samples, also when a commit is made meanwhile.
 os.environ["OTTLA_SEED"] = sampling.seed()

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 WITHOUT_CYTHON = """
 import sys
 sys.modules["cython"] = sys.modules["Cython"] = None
-from ottla.records import Batch, BatchBuilder, kernel
+from ottla.records import Batch, BatchBuilder
 builder = BatchBuilder()
 assert builder.append(timestamp=1, key=b"k", value=b"v")
 batch = Batch(builder.build())
@@ -50,7 +50,7 @@ def build_wheel(folder: Path, environment: Mapping[str, str]) -> Path:
 
 def kernels_in(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
-        return [name for name in archive.namelist() if "/records/kernel." in name]
+        return [name for name in archive.namelist() if "/records/_kernel/" in name]
 
 
 def test_without_a_compiler_the_kernel_runs_as_python(tmp_path: Path) -> None:
@@ -79,8 +79,15 @@ def test_with_a_compiler_the_kernel_is_compiled(tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no C compiler ({compiler}) on this machine")
     names = kernels_in(build_wheel(tmp_path, {}))
-    assert any(name.endswith(sysconfig.get_config_var("EXT_SUFFIX")) for name in names)
-    assert {"ottla/records/kernel.py", "ottla/records/kernel.pyi"} <= set(names)
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    compiled = {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
+    declared = {name.removesuffix(".pxd") for name in names if name.endswith(".pxd")}
+    sources = {name.removesuffix(".py") for name in names if name.endswith(".py")}
+    folder = "ottla/records/_kernel"
+    inlined = {f"{folder}/constants", f"{folder}/integers"}
+    assert compiled == declared - inlined != set()
+    assert sources - compiled == inlined | {f"{folder}/__init__", f"{folder}/cython_stub"}
+    assert f"{folder}/__init__.pyi" in names
 
 
 def pins(lock: str) -> dict[str, set[str]]:

@@ -12,7 +12,7 @@ import yaml
 
 from cli.golden import check_golden
 from ottla.cli.main import app
-from ottla.records import kernel
+from ottla.records import COMPILED
 
 RUN = "from ottla.cli.entry import run; run()"
 
@@ -53,8 +53,8 @@ def test_the_table_names_the_kernel_that_runs(capsys: pytest.CaptureFixture[str]
         app(["version"])(["version"])
     assert ended.value.code == 0
     words = capsys.readouterr().out.split()
-    assert ("compiled" in words) is kernel.COMPILED
-    assert ("python" in words[words.index("kernel") :]) is not kernel.COMPILED
+    assert ("compiled" in words) is COMPILED
+    assert ("python" in words[words.index("kernel") :]) is not COMPILED
 
 
 def test_a_wrong_use_ends_with_2() -> None:

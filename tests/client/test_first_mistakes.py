@@ -188,7 +188,7 @@ def test_a_value_that_is_not_bytes(value: Any) -> None:
                     await many("t", [value])
                 with pytest.raises(TypeError, match=told):
                     await send("t", b"v", headers=[("name", value)])
-                with pytest.raises(TypeError, match="headers are pairs"):
+                with pytest.raises(TypeError, match="headers must be pairs"):
                     await send("t", b"v", headers={"name": b"v"})
                 await producer.flush()
                 await (await producer.send("t", b"v", key=b"k"))

@@ -13,6 +13,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from cases import each_case
 from fuzz_mutants import bounded_memory, explained, mutant, scaled, seeded
 from ottla.errors import ErrorCode
+from ottla.records._kernel import COMPILED, HEADER_SIZE, Record
 from ottla.records.batch import Batch, batches, seal
 from ottla.records.builder import BatchBuilder
 from ottla.records.columns import Columns, decode
@@ -25,7 +26,6 @@ from ottla.records.errors import (
     DecompressionLimitExceeded,
     InvalidRecords,
 )
-from ottla.records.kernel import COMPILED, HEADER_SIZE, Record
 from ottla.records.validation import TopicRules, validate
 
 NOW_MS: Final = 1_700_000_000_000

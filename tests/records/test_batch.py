@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence
+from ottla.records._kernel import count_records
 from ottla.records.batch import (
     CONTROL,
     DELETE_HORIZON,
@@ -28,7 +29,6 @@ from ottla.records.batch import (
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.errors import CorruptRecords, DecompressionLimitExceeded, UnsupportedMagic
-from ottla.records.kernel import count_records
 from records.drawing import Drawn, build, drawn_batches
 
 ONE = build([Drawn(5, b"k", b"v", ())])

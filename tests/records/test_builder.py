@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from ottla.records._kernel import Record
 from ottla.records.batch import HEADER_SIZE, Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
-from ottla.records.kernel import Record
 
 
 def test_a_batch_is_what_was_appended() -> None:
@@ -78,7 +78,7 @@ def test_a_run_of_values_is_what_they_would_be_one_by_one() -> None:
                 assert run.extend(7, key, values, at) == 0
                 run, single = BatchBuilder(3000), BatchBuilder(3000)
         assert run.extend(7, key, values, len(values)) == 0
-        with pytest.raises(ValueError, match="from 0"):
+        with pytest.raises(ValueError, match="index of a value"):
             run.extend(7, key, values, -1)
         with pytest.raises(OverflowError):
             run.extend(1 << 63, key, values)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.protocol.primitives import Buffer
-from ottla.records import kernel
+from ottla.records import _kernel as kernel
+from ottla.records._kernel import RECORD_OVERHEAD_MAX
 from ottla.records.batch import (
     HEADER_SIZE,
     Batch,
@@ -24,7 +25,6 @@ from ottla.records.columns import Column, Columns, Headers, Rows, decode, encode
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker, marker_batch
 from ottla.records.errors import CorruptRecords, DecompressionLimitExceeded
-from ottla.records.kernel import RECORD_OVERHEAD_MAX
 from records.drawing import Drawn, build, drawn_batches, drawn_records
 
 UNLIMITED = 2**31 - 1
@@ -164,7 +164,7 @@ def test_a_batch_that_was_let_go_has_its_numbers_and_no_room() -> None:
     builder = BatchBuilder()
     assert builder.append(5, b"k", b"v")
     size = builder.size
-    builder.let_go()
+    builder.release()
     assert (builder.count, builder.size) == (1, size)
     assert not builder.append(5, b"k", b"v")
 
@@ -227,9 +227,9 @@ def test_columns_that_are_too_short_are_refused() -> None:
     with pytest.raises(ValueError, match="timestamps"):
         encode(Columns(2, bytes(15), None, None), limit=UNLIMITED)
     short = Column(bytes(8), b"", None, 1)
-    with pytest.raises(ValueError, match="fewer rows"):
+    with pytest.raises(ValueError, match="are needed"):
         encode(Columns(2, bytes(16), short, None), limit=UNLIMITED)
-    with pytest.raises(ValueError, match="fewer rows"):
+    with pytest.raises(ValueError, match="are needed"):
         encode(Columns(1, bytes(8), short, None), limit=UNLIMITED, stop=2)
 
 

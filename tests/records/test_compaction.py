@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.records._kernel import OffsetMap, Record, copy_retained, mark_retained
 from ottla.records.batch import (
     CONTROL,
     DELETE_HORIZON,
@@ -26,7 +27,6 @@ from ottla.records.compaction import (
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker, marker_batch, read_control, read_end_txn_marker
 from ottla.records.errors import CorruptRecords
-from ottla.records.kernel import KeyMap, Record, copy_kept, mark_kept
 
 SECRET = bytes(range(16))
 NOW_MS = 1_700_000_000_000
@@ -55,16 +55,16 @@ def batch_of(
     return Batch(data)
 
 
-def noted(*batches: Batch, size: int = 24_000, from_offset: int = 0) -> KeyMap:
-    keys = KeyMap(size, 0.9, SECRET)
+def noted(*batches: Batch, size: int = 24_000, from_offset: int = 0) -> OffsetMap:
+    keys = OffsetMap(size, 0.9, SECRET)
     for batch in batches:
         note(keys, batch, from_offset)
     return keys
 
 
-def note(keys: KeyMap, batch: Batch, from_offset: int = 0) -> int:
+def note(keys: OffsetMap, batch: Batch, from_offset: int = 0) -> int:
     header = batch.header
-    return keys.add(
+    return keys.add_batch(
         batch.section(),
         header.record_count,
         header.last_offset_delta,
@@ -73,7 +73,7 @@ def note(keys: KeyMap, batch: Batch, from_offset: int = 0) -> int:
     )
 
 
-def passing(keys: KeyMap, *, until: int = 1000, now_ms: int = NOW_MS) -> Pass:
+def passing(keys: OffsetMap, *, until: int = 1000, now_ms: int = NOW_MS) -> Pass:
     return Pass(keys, until, now_ms, DAY_MS, 1 << 20)
 
 
@@ -104,12 +104,12 @@ def records(batch: Batch) -> list[Record]:
 )
 def test_the_hash_is_siphash_with_128_bits(size: int, expected: str) -> None:
     """The vectors of its authors."""
-    assert KeyMap(2400, 0.9, SECRET).hash(bytes(range(size))).hex() == expected
+    assert OffsetMap(2400, 0.9, SECRET).hash(bytes(range(size))).hex() == expected
 
 
 def test_the_hash_depends_on_the_secret_and_on_every_byte() -> None:
-    keys = KeyMap(2400, 0.9, SECRET)
-    other = KeyMap(2400, 0.9, bytes(16))
+    keys = OffsetMap(2400, 0.9, SECRET)
+    other = OffsetMap(2400, 0.9, bytes(16))
     assert keys.hash(b"k") != other.hash(b"k")
     found = {keys.hash(b"")}
     for size in range(1, 40):
@@ -121,7 +121,7 @@ def test_the_hash_depends_on_the_secret_and_on_every_byte() -> None:
 @given(st.lists(st.sampled_from([None, b"", *(b"key-%d" % n for n in range(20))]), min_size=1))
 def test_the_map_knows_the_last_offset_of_each_key(drawn: list[bytes | None]) -> None:
     batch = batch_of(*((key, b"v") for key in drawn), base_offset=100)
-    keys = KeyMap(24_000, 0.9, SECRET)
+    keys = OffsetMap(24_000, 0.9, SECRET)
     assert note(keys, batch, 102) == 100 + len(drawn)
     expected = {key: 100 + n for n, key in enumerate(drawn) if key is not None and n >= 2}
     assert keys.count == len(expected)
@@ -130,7 +130,7 @@ def test_the_map_knows_the_last_offset_of_each_key(drawn: list[bytes | None]) ->
 
 
 def test_a_full_map_says_how_far_it_came() -> None:
-    keys = KeyMap(24 * 10, 0.5, SECRET)
+    keys = OffsetMap(24 * 10, 0.5, SECRET)
     assert (keys.slots, keys.limit) == (10, 5)
     first = [(b"%d" % n, b"") for n in range(4)]
     assert note(keys, batch_of(*first)) == 4
@@ -142,7 +142,7 @@ def test_a_full_map_says_how_far_it_came() -> None:
 
 
 def test_a_map_that_is_as_full_as_it_gets_finds_everything() -> None:
-    keys = KeyMap(24 * 50, 1.0, SECRET)
+    keys = OffsetMap(24 * 50, 1.0, SECRET)
     assert keys.limit == 49  # one slot stays free, so that a search ends
     names = [b"%d" % n for n in range(60)]
     assert note(keys, batch_of(*((name, b"") for name in names))) == 49
@@ -155,7 +155,7 @@ def test_a_map_that_is_as_full_as_it_gets_finds_everything() -> None:
 )
 def test_a_map_without_room_or_secret_is_refused(size: int, factor: float, secret: bytes) -> None:
     with pytest.raises(ValueError, match=r"room|secret"):
-        KeyMap(size, factor, secret)
+        OffsetMap(size, factor, secret)
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ def test_a_map_without_room_or_secret_is_refused(size: int, factor: float, secre
     ],
 )
 def test_what_is_no_batch_is_refused(section: bytes, count: int, last: int) -> None:
-    keys = KeyMap(2400, 0.9, SECRET)
+    keys = OffsetMap(2400, 0.9, SECRET)
     sound = b"\x0c\x00\x00\x00\x01\x01\x00"
-    assert keys.add(sound, 1, 0, 0, 0) == 1
+    assert keys.add_batch(sound, 1, 0, 0, 0) == 1
     with pytest.raises(CorruptRecords):
-        keys.add(section, count, last, 0, 0)
+        keys.add_batch(section, count, last, 0, 0)
     with pytest.raises(CorruptRecords):
-        mark_kept(keys, section, count, last, 0, 0, None, 10, True)
+        mark_retained(keys, section, count, last, 0, 0, None, 10, True)
 
 
 # Batches of records.
@@ -213,8 +213,8 @@ def test_what_is_outdated_goes_and_offsets_stay(compression: Compression) -> Non
 
 def test_records_behind_the_map_stay_whatever_they_are() -> None:
     batch = batch_of((b"a", b"1"), (b"a", b"2"), (b"a", b"3"), (None, b"4"))
-    keys = KeyMap(2400, 0.9, SECRET)
-    keys.add(batch.section(), 4, 3, 0, 0)
+    keys = OffsetMap(2400, 0.9, SECRET)
+    keys.add_batch(batch.section(), 4, 3, 0, 0)
     found = result(compact_records(batch, passing(keys, until=2), Emptied.GOES))
     assert [offset for offset, _, _ in pairs(found)] == [2, 3]
 
@@ -290,7 +290,7 @@ def marker() -> Batch:
 
 
 def test_a_marker_goes_a_while_after_its_transaction() -> None:
-    batch, keys = marker(), KeyMap(2400, 0.9, SECRET)
+    batch, keys = marker(), OffsetMap(2400, 0.9, SECRET)
     kept = compact_marker(batch, passing(keys), Emptied.GOES, deletable=False)
     assert bytes(kept.data) == bytes(batch.data)
     seen = result(compact_marker(batch, passing(keys), Emptied.GOES, deletable=True))
@@ -327,7 +327,7 @@ def test_what_stays_of_any_batch_is_what_a_dict_says(
     ]
     times = [random.choice([0, -1, NOW_MS, 2**40, 2**62]) for _ in drawn]
     batch = batch_of(*drawn, compression=compression, timestamps=times)
-    keys = KeyMap(24_000, 0.9, SECRET)
+    keys = OffsetMap(24_000, 0.9, SECRET)
     latest: dict[bytes, int] = {}
     for offset, (key, _) in enumerate(drawn):
         if key is not None and offset < until:
@@ -353,4 +353,4 @@ def test_what_stays_of_any_batch_is_what_a_dict_says(
 def test_copying_needs_marks_for_no_more_than_there_is() -> None:
     batch = batch_of((b"a", b"1"))
     with pytest.raises(CorruptRecords):
-        copy_kept(batch.section(), bytearray(2), 0, None, 0)
+        copy_retained(batch.section(), bytearray(2), 0, None, 0)

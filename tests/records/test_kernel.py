@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.protocol.primitives import Buffer
-from ottla.records import kernel
+from ottla.records import _kernel as kernel
 from ottla.records.batch import HEADER_SIZE, BatchHeader, batches
 from ottla.records.errors import ColumnsTooLarge, CorruptRecords
 from records.drawing import INT64, Drawn, build, drawn_batches
@@ -36,7 +36,7 @@ def plain_record(index: int = 0, timestamp: int = 0, key: bytes | None = b"k") -
 
 
 def reason_of(data: Buffer, count: int = 1) -> tuple[int, int]:
-    return kernel.check(data, count, 0, *ANY_TIME)[:2]
+    return kernel.check_records(data, count, 0, *ANY_TIME)[:2]
 
 
 # Numbers
@@ -173,7 +173,7 @@ def test_a_count_is_held_against_the_bytes(count: int) -> None:
     with pytest.raises(CorruptRecords):
         kernel.RecordReader(plain_record(), count, 0, 0, 0)
     with pytest.raises(CorruptRecords):
-        kernel.ColumnWriter().add(plain_record(), count, 0, 0, 0)
+        kernel.ColumnBuilder().append_batch(plain_record(), count, 0, 0, 0)
 
 
 def test_the_record_at_fault_is_named() -> None:
@@ -186,7 +186,7 @@ def test_the_attributes_of_a_record_are_ignored() -> None:
 
 
 def test_no_records_are_sound() -> None:
-    assert kernel.check(b"", 0, 0, 0, 0) == (0, -1, -1, -1, -1, -1)
+    assert kernel.check_records(b"", 0, 0, 0, 0) == (0, -1, -1, -1, -1, -1)
 
 
 def test_check_finds_timestamps_and_missing_keys() -> None:
@@ -200,15 +200,19 @@ def test_check_finds_timestamps_and_missing_keys() -> None:
             plain_record(5, 91, key=None),
         ]
     )
-    assert kernel.check(data, 6, 1000, 0, 1050) == (0, -1, 1091, 5, 2, 3)
-    assert kernel.offenders(data, 6, 1000, 0, 1050, False, 9) == [(3, 1090), (5, 1091)]
-    assert kernel.offenders(data, 6, 1000, 0, 1050, True, 9) == [(2, None), (3, 1090), (5, None)]
-    assert kernel.offenders(data, 6, 1000, 0, 1050, True, 2) == [(2, None), (3, 1090)]
+    assert kernel.check_records(data, 6, 1000, 0, 1050) == (0, -1, 1091, 5, 2, 3)
+    assert kernel.find_invalid_records(data, 6, 1000, 0, 1050, False, 9) == [(3, 1090), (5, 1091)]
+    assert kernel.find_invalid_records(data, 6, 1000, 0, 1050, True, 9) == [
+        (2, None),
+        (3, 1090),
+        (5, None),
+    ]
+    assert kernel.find_invalid_records(data, 6, 1000, 0, 1050, True, 2) == [(2, None), (3, 1090)]
 
 
 def test_the_first_of_equal_maxima_counts() -> None:
     data = plain_record(0, 5) + plain_record(1, 7) + plain_record(2, 7)
-    assert kernel.check(data, 3, 0, *ANY_TIME)[2:4] == (7, 1)
+    assert kernel.check_records(data, 3, 0, *ANY_TIME)[2:4] == (7, 1)
 
 
 @given(INT64, INT64)
@@ -223,7 +227,7 @@ def test_what_is_appended_is_sound(drawn: list[Drawn]) -> None:
     for each in drawn:
         assert appender.append(*each)
     section = appender.encoded()[HEADER_SIZE:]
-    checked = kernel.check(section, len(drawn), drawn[0].timestamp, *ANY_TIME)
+    checked = kernel.check_records(section, len(drawn), drawn[0].timestamp, *ANY_TIME)
     times = [each.timestamp for each in drawn]
     without_key = next((i for i, each in enumerate(drawn) if each.key is None), -1)
     known = max(times) > -1
@@ -300,7 +304,7 @@ def test_offsets_rise_within_the_batch(deltas: tuple[int, int]) -> None:
     with pytest.raises(CorruptRecords, match="offset"):
         kernel.RecordReader(data, 2, 9, 0, 0).read_all()
     with pytest.raises(CorruptRecords, match="offset"):
-        kernel.ColumnWriter().add(data, 2, 9, 0, 0)
+        kernel.ColumnBuilder().append_batch(data, 2, 9, 0, 0)
 
 
 def test_an_iterator_that_failed_is_finished() -> None:
@@ -335,8 +339,8 @@ def test_a_header_key_that_is_not_utf8_does_not_stop_a_reader(raw: bytes) -> Non
     assert reason_of(data) == (0, -1), "Kafka does not check it on produce"
     (read,) = kernel.RecordReader(data, 1, 0, 0, 0)
     assert read.headers == ((key, None), ("k", b"v"))
-    writer = kernel.ColumnWriter()
-    writer.add(data, 1, 0, 0, 0)
+    writer = kernel.ColumnBuilder()
+    writer.append_batch(data, 1, 0, 0, 0)
     writer.finish()
     assert (writer.rows, writer.headers) == (1, 2)
     mended = key.encode()
@@ -422,20 +426,20 @@ def test_a_refused_batch_leaves_the_columns_as_they_were() -> None:
     good = build([Drawn(1, b"k", b"v", (("h", b"x"),)), Drawn(2, None, None, (("n", None),))])
     section = good[HEADER_SIZE:]
     bad = bytes(section) + record(b"\0", 0, 2, -2, -1, 1, 1, b"h", -1)
-    once, twice = kernel.ColumnWriter(), kernel.ColumnWriter()
-    once.add(section, 2, 1, 0, 1)
-    once.add(section, 2, 1, 2, 1)
-    twice.add(section, 2, 1, 0, 1)
+    once, twice = kernel.ColumnBuilder(), kernel.ColumnBuilder()
+    once.append_batch(section, 2, 1, 0, 1)
+    once.append_batch(section, 2, 1, 2, 1)
+    twice.append_batch(section, 2, 1, 0, 1)
     for data, count in ((bad, 3), (bad, 2), (bad[:-3], 3)):
         with pytest.raises(CorruptRecords):
-            twice.add(data, count, 2, 2, 1)
-    twice.add(section, 2, 1, 2, 1)
+            twice.append_batch(data, count, 2, 2, 1)
+    twice.append_batch(section, 2, 1, 2, 1)
     once.finish()
     twice.finish()
     assert contents(once) == contents(twice)
 
 
-def contents(writer: kernel.ColumnWriter) -> list[int | bytearray]:
+def contents(writer: kernel.ColumnBuilder) -> list[int | bytearray]:
     fields = [getattr(writer, name) for name in dir(writer) if not name.startswith("_")]
     found = [field for field in fields if isinstance(field, int | bytearray)]
     assert len(found) >= 19
@@ -444,11 +448,11 @@ def contents(writer: kernel.ColumnWriter) -> list[int | bytearray]:
 
 def test_columns_of_2_gib_are_refused_before_they_are_made() -> None:
     section = build([Drawn(1, None, bytes(1000), ())])[HEADER_SIZE:]
-    writer = kernel.ColumnWriter()
-    writer.add(section, 1, 0, 0, 1)
+    writer = kernel.ColumnBuilder()
+    writer.append_batch(section, 1, 0, 0, 1)
     with mmap.mmap(-1, 2**31 - 1) as huge, memoryview(huge) as batch:  # never touched
         with pytest.raises(ColumnsTooLarge, match="2 GiB"):
-            writer.add(batch, 0, 0, 0, 1)
+            writer.append_batch(batch, 0, 0, 0, 1)
         batch.release()
     assert writer.rows == 1
 
@@ -514,7 +518,7 @@ def test_a_topic_has_partitions(count: int) -> None:
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_column_needs_an_offset_more_than_rows(length: int, start: int, wide: bool) -> None:
     offsets = bytes(16 if wide else 8)
-    with pytest.raises(ValueError, match="fewer offsets"):
+    with pytest.raises(ValueError, match="bytes of offsets"):
         kernel.BinaryColumn(offsets, b"", None, length, start, wide)
 
 
@@ -560,27 +564,27 @@ def test_a_header_key_that_is_null_or_not_utf8_is_refused(
 
 @pytest.mark.parametrize(("start", "stop", "limit"), [(-1, 1, 9), (2, 1, 9), (0, 1, 2**31)])
 def test_rows_and_limit_are_in_range(start: int, stop: int, limit: int) -> None:
-    with pytest.raises(ValueError, match="range"):
+    with pytest.raises(ValueError, match=r"range|limit"):
         kernel.encode_rows(None, None, None, None, 0, start, stop, limit)
 
 
 def test_a_column_has_the_rows_that_are_encoded() -> None:
     column = kernel.BinaryColumn(bytes(8), b"", None, 1)
-    with pytest.raises(ValueError, match="fewer rows"):
+    with pytest.raises(ValueError, match="are needed"):
         kernel.encode_rows(None, column, None, None, 0, 0, 2, 100)
 
 
 # Batches
 
 
-def test_right_batches_are_those_that_need_no_second_look() -> None:
+def test_scan_batch_headers_are_those_that_need_no_second_look() -> None:
     one, two = Drawn(5, b"k", b"v", ()), Drawn(-7, None, None, ())
     whole = build([one], base_offset=10) + build([one, two], base_offset=11, transactional=True)
     data = b"xx" + whole + build([two], base_offset=15)  # behind a gap
     expected = [batch.header for batch in batches(whole)]
 
     def found(data: bytes, expected: int = 10, limit: int = 2**63 - 1) -> tuple[list[Any], int]:
-        return kernel.right_batches(data, 2, expected, limit, BatchHeader, crc32c)
+        return kernel.scan_batch_headers(data, 2, expected, limit, BatchHeader, crc32c)
 
     assert found(data) == (expected, 2 + len(whole))
     assert all(type(header) is BatchHeader for header in found(data)[0])

@@ -1,51 +1,24 @@
 """The compiled kernel and its source: the same input, the same outcome."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
-import sys
 from array import array
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from fastcrc.crc32 import iscsi as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ottla.records
+from kernel_loading import CompiledFinder, SourceFinder, is_compiled, load_kernel
 from ottla.records.batch import HEADER_SIZE, BatchHeader
 from ottla.records.errors import CorruptRecords
 from records.drawing import INT64, Drawn, build, damaged, drawn_batches
 
-FOLDER = Path(ottla.records.__file__).parent
-COMPILED = [p for s in importlib.machinery.EXTENSION_SUFFIXES for p in FOLDER.glob(f"kernel*{s}")]
+pytestmark = pytest.mark.skipif(not is_compiled(), reason="there is no compiled kernel here")
 
-pytestmark = pytest.mark.skipif(not COMPILED, reason="there is no compiled kernel here")
-
-
-def load(path: Path, loader: Any) -> Any:
-    name = "ottla.records.kernel"
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader(name, str(path)))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    kept = sys.modules.get(name)
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        if kept is not None:
-            sys.modules[name] = kept
-    return module
-
-
-SOURCE = load(FOLDER / "kernel.py", importlib.machinery.SourceFileLoader)
-MACHINE = cast(
-    "Any",
-    load(COMPILED[0], importlib.machinery.ExtensionFileLoader) if COMPILED else ModuleType("none"),
-)
+SOURCE = load_kernel(SourceFinder)
+MACHINE = load_kernel(CompiledFinder)
 
 
 def outcome(work: Callable[[Any], object], kernel: Any) -> object:
@@ -78,10 +51,10 @@ counts = st.integers(0, 30) | st.integers(-(2**31), 2**31 - 1)
 @settings(max_examples=400)
 @given(sections, counts, INT64, INT64, INT64)
 def test_check(section: bytes, count: int, base: int, earliest: int, latest: int) -> None:
-    same(lambda kernel: kernel.check(section, count, base, earliest, latest))
+    same(lambda kernel: kernel.check_records(section, count, base, earliest, latest))
     for key_required in (False, True):
         same(
-            lambda kernel, required=key_required: kernel.offenders(
+            lambda kernel, required=key_required: kernel.find_invalid_records(
                 section, count, base, earliest, latest, required, 10
             )
         )
@@ -125,10 +98,10 @@ def test_reading(
         return [told(record) for record in reader.read_all()]
 
     def columns(kernel: Any) -> object:
-        writer = kernel.ColumnWriter(min(abs(count), 100), len(section))
+        writer = kernel.ColumnBuilder(min(abs(count), 100), len(section))
         for _ in range(2):
             with contextlib.suppress(CorruptRecords):
-                writer.add(section, count, last, base, time, append, first, first + 20)
+                writer.append_batch(section, count, last, base, time, append, first, first + 20)
         writer.finish()
         return buffers(writer)
 
@@ -138,7 +111,7 @@ def test_reading(
         same(columns)
 
 
-BUFFERS = [name for name in dir(MACHINE.ColumnWriter) if name[0] != "_"] if COMPILED else []
+BUFFERS = [name for name in dir(MACHINE.ColumnBuilder) if name[0] != "_"]
 
 
 def buffers(writer: Any) -> list[object]:
@@ -170,11 +143,13 @@ def test_compacting(
     time, append, new_time = times
 
     def compact(kernel: Any) -> object:
-        keys = kernel.KeyMap(size, 0.8, bytes(range(16)))
-        add = [outcome(lambda _: keys.add(section, count, last, base, until), 0) for _ in "ab"]
+        keys = kernel.OffsetMap(size, 0.8, bytes(range(16)))
+        add = [
+            outcome(lambda _: keys.add_batch(section, count, last, base, until), 0) for _ in "ab"
+        ]
         found = keys.limit, keys.count, add
-        kept = kernel.mark_kept(keys, section, count, last, base, time, append, until, keeps)
-        copied = kernel.copy_kept(section, kept[0], time, append, new_time)
+        kept = kernel.mark_retained(keys, section, count, last, base, time, append, until, keeps)
+        copied = kernel.copy_retained(section, kept[0], time, append, new_time)
         return found, kept, bytes(copied[HEADER_SIZE:])
 
     same(compact)
@@ -182,7 +157,7 @@ def test_compacting(
 
 @given(st.binary(max_size=70), st.binary(min_size=15, max_size=17))
 def test_hashing_keys(data: bytes, secret: bytes) -> None:
-    same(lambda kernel: kernel.KeyMap(480, 0.9, secret).hash(data))
+    same(lambda kernel: kernel.OffsetMap(480, 0.9, secret).hash(data))
 
 
 @given(drawn_batches, st.integers(0, 3000))
@@ -258,7 +233,7 @@ def test_columns_that_may_lie(keys: Any, values: Any, stop: int, limit: int, tim
     same(encode)
     same(header_lists)
     same(
-        lambda kernel: kernel.larger_row(
+        lambda kernel: kernel.find_oversized_row(
             column_of(kernel, keys), column_of(kernel, values), None, 0, stop, 95
         )
     )
@@ -304,10 +279,10 @@ runs = st.lists(st.binary(max_size=9), max_size=4).map(run_of_batches)
 
 @settings(max_examples=300)
 @given(runs | runs.flatmap(damaged), INT64, st.integers(0, 3) | INT64, st.integers(0, 9) | INT64)
-def test_right_batches(data: bytes, at: int, expected: int, limit: int) -> None:
+def test_scan_batch_headers(data: bytes, at: int, expected: int, limit: int) -> None:
     for start in (0, at):
         same(
-            lambda kernel, at=start: kernel.right_batches(
+            lambda kernel, at=start: kernel.scan_batch_headers(
                 data, at, expected, limit, BatchHeader, crc32c
             )
         )
@@ -317,7 +292,7 @@ def test_right_batches(data: bytes, at: int, expected: int, limit: int) -> None:
 def test_what_is_no_buffer(wrong: object) -> None:
     def kind_of_error(kernel: Any) -> object:
         try:
-            return kernel.check(wrong, 0, 0, 0, 0)
+            return kernel.check_records(wrong, 0, 0, 0, 0)
         except (TypeError, BufferError) as error:
             return type(error).__name__
 

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
+from ottla.records._kernel import OffsetMap
 from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
 from ottla.records.compaction import Emptied, Pass, compact_records
 from ottla.records.control import EndTxnMarker, marker_batch
-from ottla.records.kernel import KeyMap
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "record-batch.md"
 
@@ -30,7 +30,7 @@ def test_the_worked_bytes_are_ours() -> None:
     tombstone = BatchBuilder()
     tombstone.append(1_700_000_000_750, b"user-1", None)
     seen = Batch(tombstone.build(base_offset=45, leader_epoch=3))
-    keys = KeyMap(2400, 0.9, bytes(16))
+    keys = OffsetMap(2400, 0.9, bytes(16))
     this = Pass(keys, 46, 1_700_000_001_000, 86_400_000, 1 << 20)
     with_horizon = bytes(compact_records(seen, this, Emptied.GOES).data)
     blocks = re.findall(r"^```\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)

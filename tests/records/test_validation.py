@@ -326,16 +326,16 @@ def test_stream_that_does_not_decompress(compression: Compression, section: byte
 SOUND = PRODUCED[HEADER_SIZE:]
 LONGER = build([Drawn(NOW, b"k", b"a longer value", ())] * 3)[HEADER_SIZE:]
 UNSOUND: Sequence[tuple[bytes, int, str]] = [
-    (LONGER, 4, "record 3: its length"),
+    (LONGER, 4, "record 3: the record length"),
     (SOUND, 4, "declares more records"),
     (SOUND, 2, "bytes follow the last record"),
     (SOUND + b"\0", 3, "bytes follow the last record"),
-    (SOUND[:-1], 3, "record 2: its length"),
-    (SOUND[:9] * 3, 3, "record 1: its offset"),
-    (SOUND[9:] + SOUND[:9], 3, "record 0: its offset"),
+    (SOUND[:-1], 3, "record 2: the record length"),
+    (SOUND[:9] * 3, 3, "record 1: the offset"),
+    (SOUND[9:] + SOUND[:9], 3, "record 0: the offset"),
     (SOUND[:1], 1, "declares more records"),
     (SOUND, 2**30, "declares more records"),
-    (bytes([16, 0, 0, 0, 2, 107, 3, 0, 0]), 1, "record 0: its value"),
+    (bytes([16, 0, 0, 0, 2, 107, 3, 0, 0]), 1, "record 0: the value"),
 ]
 
 

@@ -105,12 +105,12 @@ class _Anything(int):
 def the_crc_counts_in_recovery(patch: pytest.MonkeyPatch) -> None:
     """Rule C3."""
 
-    def none_at_once(chunk: bytes, at: int, *rest: object) -> tuple[list[object], int]:
+    def none_at_once(chunk: bytes, at: int, **rest: object) -> tuple[list[object], int]:
         return [], at
 
     patch.setattr(batch_scan, "crc32c", answering(_Anything()))
     patch.setattr(batch_scan, "crc_of", answering(_Anything()))
-    patch.setattr(batch_scan, "right_batches", none_at_once)
+    patch.setattr(batch_scan, "scan_headers", none_at_once)
 
 
 def a_log_is_checked_after_an_unclean_stop(patch: pytest.MonkeyPatch) -> None:

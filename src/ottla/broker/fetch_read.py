@@ -18,7 +18,7 @@ from ottla.log.reading import NotCached, RecordSlice
 from ottla.log.segment.txn_index import AbortedTransaction
 from ottla.protocol.apis import FETCH
 from ottla.protocol.primitives import Buffer
-from ottla.records.kernel import count_records
+from ottla.records import count_records
 from ottla.replication.partition import Partition
 
 READ_COMMITTED: Final = 1

@@ -15,7 +15,7 @@ from ottla.groups.coordinator import Coordinator, Phase
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.metrics import ApiCounts, Family, TopicCounts, Value
 from ottla.protocol.apis import API_OF_KEY
-from ottla.records.kernel import COMPILED
+from ottla.records import COMPILED
 from ottla.transport.http_pages import Page, Pages
 from ottla.transport.listener import Listener
 from ottla.transport.log_rate_limit import CloseReason

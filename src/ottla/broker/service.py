@@ -29,7 +29,7 @@ from ottla.log.cleaner.processes import OsProcesses
 from ottla.log.cleaner.runners import ChildCleaner
 from ottla.log.directory import read_meta
 from ottla.log.files import OsDisk
-from ottla.records.kernel import COMPILED
+from ottla.records import COMPILED
 from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.derived import broker_id, log_dirs

@@ -12,7 +12,7 @@ import ottla
 
 def found() -> dict[str, str]:
     """Return the versions."""
-    loaded = sys.modules.get("ottla.records.kernel")
+    loaded = sys.modules.get("ottla.records._kernel.parser")
     spec = loaded.__spec__ if loaded is not None else _there()
     compiled = spec is not None and isinstance(spec.loader, ExtensionFileLoader)
     return {
@@ -24,7 +24,6 @@ def found() -> dict[str, str]:
 
 
 def _there() -> ModuleSpec | None:
-    """Return the kernel that would be imported."""
-    return PathFinder.find_spec(
-        "kernel", [os.path.join(os.path.dirname(ottla.__file__), "records")]
-    )
+    """Return the spec of the kernel's parser; all modules of the kernel are compiled or none is."""
+    folder = os.path.join(os.path.dirname(ottla.__file__), "records", "_kernel")
+    return PathFinder.find_spec("parser", [folder])

@@ -22,7 +22,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from ottla.errors import ErrorCode, RequestError
-from ottla.records.kernel import murmur2
+from ottla.records import murmur2
 
 _POSITIVE: Final = 0x7FFF_FFFF
 

@@ -38,7 +38,7 @@ from ottla.client.serializers.serde import (
 )
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
-from ottla.records.kernel import HEADER_SIZE, RECORD_OVERHEAD_MAX
+from ottla.records import HEADER_SIZE, RECORD_OVERHEAD_MAX
 from ottla.settings import producer
 from ottla.settings.config_parser import client_config
 from ottla.settings.producer import PRODUCER

@@ -30,10 +30,9 @@ from ottla.log.segment.segment import RELATIVE_MAX
 from ottla.records.batch import Batch
 from ottla.records.control import read_control, read_end_txn_marker
 from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded
-from ottla.records.kernel import REASONS, check
+from ottla.records.validation import find_corruption
 
 _RECORDS_MISSING: Final = "records are missing, unless the topic is or was compacted (--compacted)"
-_INT64_MIN: Final = -0x8000000000000000
 _INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
 
 
@@ -333,13 +332,7 @@ def records_problem(batch: Batch) -> str | None:
             read_end_txn_marker(record)
         return None
     if header.record_count == header.last_offset_delta + 1:
-        reason, record_number, *_ = check(
-            batch.section(), header.record_count, header.base_timestamp, _INT64_MIN, _INT64_MAX
-        )
-        if not reason:
-            return None
-        where = f"record {record_number}: " if record_number >= 0 else ""
-        return where + REASONS[reason]
+        return find_corruption(batch)
     for _ in batch.records():  # compaction has left gaps
         pass
     return None

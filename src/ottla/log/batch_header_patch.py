@@ -11,8 +11,7 @@ from typing import Final
 from fastcrc.crc32 import iscsi as crc32c
 
 from ottla.protocol.primitives import Buffer
-from ottla.records.batch import CRC_END, HEADER, LOG_APPEND_TIME, TimestampType
-from ottla.records.kernel import HEADER_SIZE
+from ottla.records.batch import CRC_END, HEADER, HEADER_SIZE, LOG_APPEND_TIME, TimestampType
 from ottla.records.validation import ValidBatch
 
 # Base offset, length and leader epoch: what stands before the magic, and outside of the CRC.

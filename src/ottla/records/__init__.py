@@ -3,6 +3,17 @@
 Invariant: functions and values only. No socket, file, clock or chance; bytes in, bytes out.
 """
 
+from ottla.records._kernel import (
+    COMPILED,
+    NOT_PAIRS,
+    RECORD_OVERHEAD_MAX,
+    Record,
+    RecordReader,
+    RecordRef,
+    count_records,
+    murmur2,
+    not_bytes_error,
+)
 from ottla.records.arrow import from_arrow
 from ottla.records.batch import (
     DECOMPRESSED_BYTES_MAX,
@@ -46,7 +57,6 @@ from ottla.records.errors import (
     InvalidRecords,
     UnsupportedMagic,
 )
-from ottla.records.kernel import COMPILED, Record, RecordReader, murmur2
 from ottla.records.validation import TopicRules, ValidBatch, validate
 
 __all__ = [
@@ -54,7 +64,9 @@ __all__ = [
     "DECOMPRESSED_BYTES_MAX",
     "HEADER_SIZE",
     "MAGIC",
+    "NOT_PAIRS",
     "NO_TIMESTAMP",
+    "RECORD_OVERHEAD_MAX",
     "Batch",
     "BatchBuilder",
     "BatchHeader",
@@ -73,6 +85,7 @@ __all__ = [
     "InvalidRecords",
     "Record",
     "RecordReader",
+    "RecordRef",
     "Rows",
     "TimestampType",
     "TopicRules",
@@ -82,6 +95,7 @@ __all__ = [
     "assign_timestamp",
     "batches",
     "compress",
+    "count_records",
     "decode",
     "decompress",
     "empty_batch",
@@ -89,6 +103,7 @@ __all__ = [
     "from_arrow",
     "marker_batch",
     "murmur2",
+    "not_bytes_error",
     "partitions",
     "read_control",
     "read_end_txn_marker",

@@ -24,9 +24,9 @@ from ottla.ids import (
     Sequence,
 )
 from ottla.protocol.primitives import Buffer
+from ottla.records._kernel import HEADER_SIZE, RecordReader, scan_batch_headers
 from ottla.records.compression import Compression, decompress
 from ottla.records.errors import CorruptRecords, UnsupportedMagic
-from ottla.records.kernel import HEADER_SIZE, RecordReader
 
 MAGIC: Final = 2
 NO_TIMESTAMP: Final = -1
@@ -275,6 +275,17 @@ def _may_go_on(view: memoryview, position: int) -> bool:
     if left >= LENGTH_END and _length(view, position) < HEADER_SIZE - LENGTH_END:
         return False
     return left <= _MAGIC_AT or _peek_magic(view, position) == MAGIC
+
+
+def scan_headers(
+    data: Buffer, position: int, *, expected: int, limit: int
+) -> tuple[list[BatchHeader], int]:
+    """Read the headers of consecutive valid batches, and return the position after them.
+
+    A batch is valid if it is complete, its CRC matches, its base offset follows the batch before it
+    (`expected` for the first), and its last offset is below `limit`.
+    """
+    return scan_batch_headers(data, position, expected, limit, BatchHeader, crc32c)
 
 
 def assign_offset(

@@ -8,9 +8,9 @@ may be built again, with other offsets.
 from typing import Final
 
 from ottla.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from ottla.records._kernel import HEADER_SIZE, RecordAppender
 from ottla.records.batch import CONTROL, TRANSACTIONAL, seal
 from ottla.records.compression import Compression, compress
-from ottla.records.kernel import HEADER_SIZE, RecordAppender
 
 MAX_MESSAGE_BYTES: Final = 1_048_588  # what a topic of Kafka takes unless told otherwise
 

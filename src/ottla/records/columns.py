@@ -11,6 +11,17 @@ from typing import Any, Final, cast
 
 from ottla.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.protocol.primitives import Buffer
+from ottla.records._kernel import (
+    HEADER_SIZE,
+    BinaryColumn,
+    ColumnBuilder,
+    HeaderColumn,
+    RecordAppender,
+    TimestampColumn,
+    encode_rows,
+    find_oversized_row,
+)
+from ottla.records._kernel import partitions as kernel_partitions
 from ottla.records.batch import (
     DECOMPRESSED_BYTES_MAX,
     TRANSACTIONAL,
@@ -21,17 +32,6 @@ from ottla.records.batch import (
 )
 from ottla.records.compression import Compression, compress
 from ottla.records.errors import CorruptRecords
-from ottla.records.kernel import (
-    HEADER_SIZE,
-    BinaryColumn,
-    ColumnWriter,
-    HeaderColumn,
-    RecordAppender,
-    TimestampColumn,
-    encode_rows,
-    larger_row,
-)
-from ottla.records.kernel import partitions as kernel_partitions
 
 _OFFSET_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -131,7 +131,7 @@ class Rows:
         ValueError when there is one that no batch can have, as with a header's key that is null.
         """
         parts = (self._keys, self._values, self._headers)
-        row, size = larger_row(*parts, start, stop, limit)
+        row, size = find_oversized_row(*parts, start, stop, limit)
         return (row, size) if row < stop else None
 
 
@@ -167,14 +167,14 @@ def decode(
         and batch.header.next_offset > from_offset
         and batch.header.base_offset < to_offset
     ]
-    writer = ColumnWriter(*_expected(wanted))
+    builder = ColumnBuilder(*_expected(wanted))
     types: list[tuple[TimestampType, int]] = []
     for batch in wanted:
-        before = writer.rows
+        before = builder.rows
         if check_crc and not batch.crc_ok:
             raise CorruptRecords(f"the CRC of the batch at {batch.header.base_offset} is wrong")
         header = batch.header
-        writer.add(
+        builder.append_batch(
             batch.section(decompressed_bytes_max),
             header.record_count,
             header.last_offset_delta,
@@ -184,12 +184,12 @@ def decode(
             from_offset,
             to_offset,
         )
-        rows = writer.rows - before
+        rows = builder.rows - before
         if types and types[-1][0] is header.timestamp_type:
             rows += types.pop()[1]
         types.append((header.timestamp_type, rows))
-    writer.finish()
-    return _columns(writer, types)
+    builder.finish()
+    return _columns(builder, types)
 
 
 def _expected(wanted: list[Batch]) -> tuple[int, int]:
@@ -203,36 +203,36 @@ def _expected(wanted: list[Batch]) -> tuple[int, int]:
     return rows, size
 
 
-def _columns(writer: ColumnWriter, types: Sequence[tuple[TimestampType, int]]) -> Columns:
-    rows, headers = writer.rows, writer.headers
+def _columns(builder: ColumnBuilder, types: Sequence[tuple[TimestampType, int]]) -> Columns:
+    rows, headers = builder.rows, builder.headers
     return Columns(
         rows,
-        writer.timestamps,
+        builder.timestamps,
         Column(
-            writer.key_offsets,
-            writer.key_data,
-            writer.key_validity if writer.key_nulls else None,
+            builder.key_offsets,
+            builder.key_data,
+            builder.key_validity if builder.key_nulls else None,
             rows,
         ),
         Column(
-            writer.value_offsets,
-            writer.value_data,
-            writer.value_validity if writer.value_nulls else None,
+            builder.value_offsets,
+            builder.value_data,
+            builder.value_validity if builder.value_nulls else None,
             rows,
         ),
         Headers(
-            writer.header_offsets,
+            builder.header_offsets,
             None,
-            Column(writer.header_key_offsets, writer.header_key_data, None, headers),
+            Column(builder.header_key_offsets, builder.header_key_data, None, headers),
             Column(
-                writer.header_value_offsets,
-                writer.header_value_data,
-                writer.header_value_validity if writer.header_value_nulls else None,
+                builder.header_value_offsets,
+                builder.header_value_data,
+                builder.header_value_validity if builder.header_value_nulls else None,
                 headers,
             ),
             rows,
         ),
-        writer.offsets,
+        builder.offsets,
         types,
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.protocol.primitives import Buffer
+from ottla.records._kernel import HEADER_SIZE, OffsetMap, copy_retained, mark_retained
 from ottla.records.batch import (
     COMPRESSION_MASK,
     CONTROL,
@@ -23,7 +24,6 @@ from ottla.records.batch import (
     seal,
 )
 from ottla.records.compression import Compression, compress
-from ottla.records.kernel import HEADER_SIZE, KeyMap, copy_kept, mark_kept
 
 _CARRIED = COMPRESSION_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 
@@ -39,8 +39,8 @@ class Emptied(Enum):
 class Pass:
     """One compaction: what was found out before, and when it takes place."""
 
-    keys: KeyMap
-    mapped_until: int  # from this offset on, records are not yet compacted
+    keys: OffsetMap
+    map_end: int  # from this offset on, records are not yet compacted
     now_ms: int
     delete_retention_ms: int
     decompressed_bytes_max: int
@@ -72,7 +72,7 @@ def compact_records(batch: Batch, this: Pass, emptied: Emptied) -> Compacted:
     header = batch.header
     section = batch.section(this.decompressed_bytes_max)
     appended = header.append_timestamp
-    marks, kept, tombstones, keyless, first, latest = mark_kept(
+    marks, kept, tombstones, keyless, first, latest = mark_retained(
         this.keys,
         section,
         header.record_count,
@@ -80,7 +80,7 @@ def compact_records(batch: Batch, this: Pass, emptied: Emptied) -> Compacted:
         header.base_offset,
         header.base_timestamp,
         appended,
-        this.mapped_until,
+        this.map_end,
         not this.is_over(header),
     )
     count = header.record_count
@@ -93,7 +93,7 @@ def compact_records(batch: Batch, this: Pass, emptied: Emptied) -> Compacted:
     if sets_horizon:
         horizon_ms = this.new_horizon_ms
     base = first if horizon_ms is None else horizon_ms
-    buffer = copy_kept(section, marks, header.base_timestamp, appended, base)
+    buffer = copy_retained(section, marks, header.base_timestamp, appended, base)
     largest = latest if appended is None else appended
     data = _sealed(header, buffer, kept, base, largest, horizon_ms is not None)
     return Compacted(data, largest, kept, count, keyless)
@@ -117,7 +117,7 @@ def compact_marker(batch: Batch, this: Pass, emptied: Emptied, *, deletable: boo
     section = batch.section(this.decompressed_bytes_max)
     marks = bytearray(b"\x01" * count)
     appended = header.append_timestamp
-    buffer = copy_kept(section, marks, header.base_timestamp, appended, base)
+    buffer = copy_retained(section, marks, header.base_timestamp, appended, base)
     data = _sealed(header, buffer, count, base, header.max_timestamp, True)
     return Compacted(data, header.max_timestamp, count, count)
 

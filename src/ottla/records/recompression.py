@@ -10,6 +10,7 @@ recompression makes of a batch may be larger than it was, so max.message.bytes i
 from ottla.errors import ErrorCode
 from ottla.records.batch import (
     COMPRESSION_MASK,
+    HEADER_SIZE,
     LOG_APPEND_TIME,
     TimestampType,
     seal,
@@ -17,7 +18,6 @@ from ottla.records.batch import (
 )
 from ottla.records.compression import compress
 from ottla.records.errors import InvalidRecords
-from ottla.records.kernel import HEADER_SIZE
 from ottla.records.validation import TopicRules, ValidBatch
 
 

@@ -43,6 +43,12 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from ottla.errors import ErrorCode
 from ottla.protocol.primitives import Buffer
+from ottla.records._kernel import (
+    HEADER_SIZE,
+    REASONS,
+    check_records,
+    find_invalid_records,
+)
 from ottla.records.batch import (
     COMPRESSION_MASK,
     CONTROL,
@@ -67,7 +73,6 @@ from ottla.records.errors import (
     TakesLong,
     UnsupportedMagic,
 )
-from ottla.records.kernel import HEADER_SIZE, REASONS, check, offenders
 
 ZSTD_PRODUCE_VERSION_MIN: Final = 7  # KIP-110
 
@@ -150,12 +155,11 @@ def validate(
     )
     latest = _INT64_MAX if append_time else min(now_ms + rules.timestamp_after_max_ms, _INT64_MAX)
     section = (_section_at_once if at_once else _section)(batch, rules)
-    reason, record, max_timestamp, max_delta, without_key, out_of_bounds = check(
+    reason, record, max_timestamp, max_delta, without_key, out_of_bounds = check_records(
         section, header.record_count, header.base_timestamp, earliest, latest
     )
     if reason:
-        where = f"record {record}: " if record >= 0 else ""
-        raise InvalidRecords(ErrorCode.INVALID_RECORD, where + REASONS[reason])
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, _describe(reason, record))
     if out_of_bounds >= 0 or (rules.compacted and without_key >= 0):
         raise _refused_records(section, header, earliest, latest, rules.compacted)
     if append_time:
@@ -168,6 +172,22 @@ def validate(
         patch=append_time or header.max_timestamp != max_timestamp,
         section=section,
     )
+
+
+def find_corruption(batch: Batch) -> str | None:
+    """Check the structure of every record; return what is wrong with the first corrupt one.
+
+    The batch must have all its records: offset deltas must be 0 to n - 1.
+    """
+    header = batch.header
+    reason, record, *_ = check_records(
+        batch.section(), header.record_count, header.base_timestamp, _INT64_MIN, _INT64_MAX
+    )
+    return _describe(reason, record) if reason else None
+
+
+def _describe(reason: int, record: int) -> str:
+    return f"record {record}: {REASONS[reason]}" if record >= 0 else REASONS[reason]
 
 
 def _plain(data: Buffer, rules: TopicRules, now_ms: int) -> ValidBatch | None:
@@ -200,7 +220,7 @@ def _plain(data: Buffer, rules: TopicRules, now_ms: int) -> ValidBatch | None:
         return None
     section = view[HEADER_SIZE:]
     earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
-    reason, _, timestamp, max_delta, without_key, out_of_bounds = check(
+    reason, _, timestamp, max_delta, without_key, out_of_bounds = check_records(
         section,
         count,
         header.base_timestamp,
@@ -315,7 +335,7 @@ def _refused_records(
     section: Buffer, header: BatchHeader, earliest: int, latest: int, compacted: bool
 ) -> InvalidRecords:
     """Rules key and clock: the records at fault, one by one; the first one gives the code."""
-    found = offenders(
+    found = find_invalid_records(
         section,
         header.record_count,
         header.base_timestamp,

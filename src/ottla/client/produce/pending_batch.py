@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 from ottla.client.produce.identity import NOBODY
 from ottla.errors import RequestError
 from ottla.ids import NO_SEQUENCE, TopicPartition
-from ottla.records import NO_TIMESTAMP, BatchBuilder
-from ottla.records.kernel import HEADER_SIZE, RecordOfBatch, RecordReader
+from ottla.records import HEADER_SIZE, NO_TIMESTAMP, BatchBuilder, RecordReader, RecordRef
 
 NO_OFFSET: Final = -1
 """The broker did not return an offset: acks=0, or a duplicate it does not remember."""
@@ -161,14 +160,14 @@ class PendingBatch:
     def _finish(self) -> None:
         assert not self.is_settled, "a batch is settled once"
         self.is_settled = True
-        self.builder.let_go()  # an Ack that is kept does not keep the bytes of the record
+        self.builder.release()  # an Ack that is kept does not keep the bytes of the record
         waiting, self._waiting = self._waiting, []
         for coming in waiting:
             if not coming.done():
                 coming.set_result(None)
 
 
-class Ack(RecordOfBatch):
+class Ack(RecordRef):
     """The result of a record: await it for its offset or its error."""
 
     __slots__ = ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar, final
 
 from ottla.errors import ErrorCode, RequestError
-from ottla.records.kernel import NOT_PAIRS, not_bytes
+from ottla.records import NOT_PAIRS, not_bytes_error
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ def check_parts(key: object, value: object, headers: Iterable[object]) -> None:
         parts.append(pair[1])  # pyright: ignore[reportUnknownArgumentType]
     for part in parts:
         if part is not None and not isinstance(part, bytes | bytearray | memoryview):
-            raise not_bytes(part)
+            raise not_bytes_error(part)
 
 
 def check_kind(value: object, kind: type) -> None:

@@ -33,13 +33,13 @@ from ottla.records.batch import (
 from ottla.records.compaction import (
     Compacted,
     Emptied,
+    OffsetMap,
     Pass,
     compact_marker,
     compact_records,
     discard_records,
 )
 from ottla.records.errors import CorruptRecords
-from ottla.records.kernel import KeyMap
 from ottla.settings import broker
 from ottla.settings.config import Config
 
@@ -158,7 +158,7 @@ class _Cleaning:
         self.clock = clock
         self.throttle = Throttle(job.limits.bytes_per_second, clock, sleep)
         self.producers = {one.producer_id: one for one in job.producers}
-        self.keys = KeyMap(_map_bytes(job), job.limits.load_factor, job.secret)
+        self.keys = OffsetMap(_map_bytes(job), job.limits.load_factor, job.secret)
         self.map_bytes_read = self.bytes_read = self.bytes_written = 0
         self.records_read = self.records_kept = self.keyless = 0
 
@@ -209,7 +209,7 @@ class _Cleaning:
                 header = batch.header
                 self.map_bytes_read += header.size
                 if not header.is_control and not transactions.is_aborted(header):
-                    reached = self.keys.add(
+                    reached = self.keys.add_batch(
                         batch.section(job.limits.decompressed_bytes_max),
                         header.record_count,
                         header.last_offset_delta,

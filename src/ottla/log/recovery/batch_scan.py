@@ -24,9 +24,15 @@ from ottla.log.recovery.resync import (
 )
 from ottla.log.segment.index import OffsetIndex
 from ottla.log.segment.segment import Segment
-from ottla.records.batch import CRC_END, LENGTH_END, BatchHeader, unpack_header
+from ottla.records.batch import (
+    CRC_END,
+    HEADER_SIZE,
+    LENGTH_END,
+    BatchHeader,
+    scan_headers,
+    unpack_header,
+)
 from ottla.records.errors import CorruptRecords
-from ottla.records.kernel import HEADER_SIZE, right_batches
 
 
 class ScanObserver(Protocol):
@@ -102,9 +108,7 @@ class BatchScan:
         if not chunk:
             raise CorruptRecords("the file was truncated")
         while True:
-            headers, end = right_batches(
-                chunk, at, result.next_offset, self._limit, BatchHeader, crc32c
-            )
+            headers, end = scan_headers(chunk, at, expected=result.next_offset, limit=self._limit)
             if headers:
                 self._observer.batches(start + at, headers)
                 result.size, result.next_offset = start + end, headers[-1].next_offset

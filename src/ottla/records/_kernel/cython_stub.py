@@ -1,7 +1,7 @@
-"""Stands in for Cython where the kernel runs uncompiled on a machine without it.
+"""Replaces the `cython` module where the kernel runs as plain Python and Cython is not installed.
 
-Invariant: every name does nothing, so that the kernel's source means the same with it as with
-Cython's own `cython` module. Types appear in annotations only, which are never evaluated.
+Every name does nothing, as Cython's own module does when the code is not compiled. Types occur only
+in annotations, which are never evaluated.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ no_gc = _unchanged
 
 
 def freelist(_: int) -> Callable[[T], T]:
-    """How many freed objects of a class C code keeps for reuse: no matter to Python."""
+    """Set how many freed objects of a class the compiled code keeps for reuse."""
     return _unchanged
 
 
 def exceptval(*_: Any, check: bool = True) -> Callable[[T], T]:
-    """How a C function reports an exception: no matter to Python."""
+    """Set how a C function reports an exception."""
     return _unchanged

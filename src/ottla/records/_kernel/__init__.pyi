@@ -1,4 +1,4 @@
-"""The kernel's types, for everybody who calls it; see kernel.py for what it does."""
+"""The types of the kernel, for its callers; the modules beside this file have the code."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self, TypeAlias, TypeVar, final
@@ -18,17 +18,17 @@ def read_varlong(data: Buffer, pos: int = 0) -> tuple[int, int]: ...
 def write_varint(value: int) -> bytes: ...
 def write_varlong(value: int) -> bytes: ...
 def count_records(data: Buffer) -> int: ...
-def check(
+def check_records(
     data: Buffer, count: int, base_timestamp: int, timestamp_min: int, timestamp_max: int
 ) -> tuple[int, int, int, int, int, int]: ...
-def offenders(
+def find_invalid_records(
     data: Buffer,
     count: int,
     base_timestamp: int,
     timestamp_min: int,
     timestamp_max: int,
     key_required: bool,
-    most: int,
+    limit: int,
 ) -> list[tuple[int, int | None]]: ...
 
 @final
@@ -71,9 +71,9 @@ class RecordReader:
     def read_all(self) -> list[Record]: ...
 
 @final
-class ColumnWriter:
+class ColumnBuilder:
     def __init__(self, rows_expected: int = 0, bytes_expected: int = 0) -> None: ...
-    def add(
+    def append_batch(
         self,
         data: Buffer,
         count: int,
@@ -133,7 +133,7 @@ class BinaryColumn:
         validity: Buffer | None,
         length: int,
         start: int = 0,
-        wide: bool = False,
+        large: bool = False,
     ) -> None: ...
     @property
     def length(self) -> int: ...
@@ -148,7 +148,7 @@ class HeaderColumn:
         values: BinaryColumn,
         length: int,
         start: int = 0,
-        wide: bool = False,
+        large: bool = False,
     ) -> None: ...
     @property
     def length(self) -> int: ...
@@ -169,7 +169,7 @@ def encode_rows(
     stop: int,
     limit: int,
 ) -> tuple[bytearray, int, int, int]: ...
-def larger_row(
+def find_oversized_row(
     keys: BinaryColumn | None,
     values: BinaryColumn | None,
     headers: HeaderColumn | None,
@@ -178,7 +178,7 @@ def larger_row(
     limit: int,
 ) -> tuple[int, int]: ...
 
-class RecordOfBatch:
+class RecordRef:
     __slots__ = ("_batch", "_index")
     _batch: Any
     _index: int
@@ -206,7 +206,7 @@ class RecordAppender:
         stop: int,
     ) -> int: ...
     def encoded(self) -> bytearray: ...
-    def let_go(self) -> None: ...
+    def release(self) -> None: ...
     @property
     def limit(self) -> int: ...
     @property
@@ -218,14 +218,14 @@ class RecordAppender:
     @property
     def max_timestamp(self) -> int: ...
 
-def not_bytes(part: object) -> TypeError: ...
+def not_bytes_error(part: object) -> TypeError: ...
 def murmur2(data: Buffer) -> int: ...
 def partitions(keys: BinaryColumn, count: int) -> bytearray: ...
 
 @final
-class KeyMap:
+class OffsetMap:
     def __init__(self, size: int, load_factor: float, secret: bytes) -> None: ...
-    def add(
+    def add_batch(
         self, data: Buffer, count: int, last_delta: int, base_offset: int, from_offset: int
     ) -> int: ...
     def get(self, key: Buffer) -> int | None: ...
@@ -237,18 +237,18 @@ class KeyMap:
     @property
     def count(self) -> int: ...
 
-def mark_kept(
-    keys: KeyMap,
+def mark_retained(
+    offsets: OffsetMap,
     data: Buffer,
     count: int,
     last_delta: int,
     base_offset: int,
     base_timestamp: int,
     append_timestamp: int | None,
-    mapped_until: int,
+    map_end: int,
     keep_tombstones: bool,
 ) -> tuple[bytearray, int, int, int, int, int]: ...
-def copy_kept(
+def copy_retained(
     data: Buffer,
     marks: bytearray,
     base_timestamp: int,
@@ -258,7 +258,7 @@ def copy_kept(
 
 _HeaderT = TypeVar("_HeaderT", bound=tuple[int, ...])
 
-def right_batches(
+def scan_batch_headers(
     data: Buffer,
     at: int,
     expected: int,

@@ -1,0 +1,111 @@
+"""Reads the headers of consecutive record batches."""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:
+    from ottla.records._kernel import cython_stub as cython
+
+if not cython.compiled:
+    from ottla.records._kernel.buffers import BufferView
+    from ottla.records._kernel.constants import HEADER_SIZE, LENGTH_END
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _big_endian(
+    p: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.int
+) -> cython.longlong:
+    """Load a signed big-endian integer of `size` bytes."""
+    value: cython.longlong = p[at] - 256 if p[at] & 0x80 else p[at]
+    index: cython.int
+    for index in range(1, size):
+        value = value * 256 + p[at + index]
+    return value
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _unsigned32(p: cython.p_const_uchar, at: cython.Py_ssize_t) -> cython.longlong:
+    """Load an unsigned big-endian integer of 32 bits."""
+    value: cython.longlong = p[at]
+    return value << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]
+
+
+def count_records(data):
+    """Sum the record counts in the headers of complete batches; nothing is checked."""
+    view: BufferView = BufferView(data)
+    pos: cython.Py_ssize_t = 0
+    length: cython.longlong
+    count: cython.longlong = 0
+    while pos + HEADER_SIZE <= view.size:
+        length = _unsigned32(view.at, pos + 8)
+        if length < HEADER_SIZE - LENGTH_END:
+            break
+        count += _unsigned32(view.at, pos + 57)
+        pos += LENGTH_END + length
+    return count
+
+
+def scan_batch_headers(
+    data,
+    at: cython.Py_ssize_t,
+    expected: cython.longlong,
+    limit: cython.longlong,
+    header,
+    crc32c,
+):
+    """Read the headers of consecutive valid batches from position `at` on.
+
+    Return the headers and the position after the last of these batches. A batch is valid if it is
+    complete, its CRC matches, its base offset follows the batch before it (`expected` for the
+    first), and its last offset is below `limit`. The scan stops at any other batch. `header` is the
+    tuple type to create.
+    """
+    view: BufferView = BufferView(data)
+    window = memoryview(data)
+    p: cython.p_const_uchar = view.at
+    length: cython.longlong
+    delta: cython.longlong
+    crc: cython.longlong
+    found: list = []
+    # So that neither the difference below nor the next offset overflows.
+    if expected < 0 or limit < expected:
+        return found, at
+    while 0 <= at <= view.size - HEADER_SIZE:
+        length = _big_endian(p, at + 8, 4)
+        delta = _big_endian(p, at + 23, 4)
+        if (
+            p[at + 16] != 2
+            or length < HEADER_SIZE - LENGTH_END
+            or length > view.size - at - LENGTH_END
+            or _big_endian(p, at, 8) != expected
+            or delta < 0
+            or delta >= limit - expected
+        ):
+            break
+        crc = _unsigned32(p, at + 17)
+        if crc32c(window[at + 21 : at + LENGTH_END + length]) != crc:
+            break
+        fields: tuple = (
+            expected,
+            length,
+            _big_endian(p, at + 12, 4),
+            2,
+            crc,
+            _big_endian(p, at + 21, 2),
+            delta,
+            _big_endian(p, at + 27, 8),
+            _big_endian(p, at + 35, 8),
+            _big_endian(p, at + 43, 8),
+            _big_endian(p, at + 51, 2),
+            _big_endian(p, at + 53, 4),
+            _big_endian(p, at + 57, 4),
+        )
+        found.append(tuple.__new__(header, fields))
+        at += LENGTH_END + length
+        expected += delta + 1
+    return found, at

@@ -1,0 +1,24 @@
+# The constants of constants.py, as C constants: the compiled modules compare with numbers, not
+# with Python objects. The two files must have the same values.
+
+cdef enum:
+    HEADER_SIZE = 61
+    LENGTH_END = 12
+    RECORD_SIZE_MIN = 7
+    RECORD_OVERHEAD_MAX = 26
+    HEADERS_MAX = 0xFFFF
+    INT32_MAX = 0x7FFFFFFF
+    NO_TIMESTAMP = -1
+
+cdef enum:
+    BAD_COUNT = 1
+    BAD_LENGTH = 2
+    BAD_TIMESTAMP = 3
+    BAD_OFFSET = 4
+    BAD_KEY = 5
+    BAD_VALUE = 6
+    BAD_HEADERS = 7
+    BAD_HEADER_KEY = 8
+    BAD_HEADER_VALUE = 9
+    BAD_END = 10
+    BAD_TAIL = 11
