@@ -178,7 +178,7 @@ def test_a_value_that_is_not_bytes(value: Any) -> None:
         async with Producer(bootstrap_servers=servers) as producer:
             send: Any = producer.send
             many: Any = producer.send_many
-            told = f"bytes, and not {type(value).__name__}: encode it, or give the producer a ser"
+            told = f"bytes, not {type(value).__name__}: encode it, or give the producer a ser"
             for _ in range(2):  # the first of a batch, and the next
                 with pytest.raises(TypeError, match=told):
                     await send("t", value)
