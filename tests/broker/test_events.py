@@ -140,7 +140,7 @@ def test_each_event_is_a_line_and_no_secret_is_in_any(
     events = [read(line) for line in lines]
     told = [(one["event"], one.get("topic") or one.get("group") or "") for one in events]
     expected = [
-        ("data directory open", ""),
+        ("data directory opened", ""),
         ("listener started", ""),
         ("broker started", ""),
         ("topic created", "orders"),

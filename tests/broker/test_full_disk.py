@@ -120,5 +120,5 @@ def test_a_first_start_without_room_says_where_and_what_to_do(
     )
     with pytest.raises(OttlaError) as told:
         service.run(config, lambda node: None, StopSignals())
-    assert f"{tmp_path}/data: make: No space left on device" in str(told.value)
+    assert f"{tmp_path}/data: mkdir: No space left on device" in str(told.value)
     assert "free some, or set log.dirs to a directory on another disk" in str(told.value)

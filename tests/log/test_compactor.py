@@ -17,7 +17,7 @@ from ottla.log.cleaner.cleaning import CleaningEvent, CleaningJob, CleaningLimit
 from ottla.log.cleaner.runners import Cleaner, CleaningFailed, LocalCleaner
 from ottla.log.disk import Disk, read_whole
 from ottla.log.loading import HostedLog
-from ottla.log.log_cleaner import ASIDE_SECONDS, LogCleaner, LogCleanerConfig
+from ottla.log.log_cleaner import SUSPEND_SECONDS, LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEANED_OFFSETS
 from ottla.log.partition_log import PartitionLog
@@ -158,7 +158,7 @@ def test_a_log_that_cannot_be_cleaned_is_put_aside_and_holds_up_no_other(
         await for_a_while(compactor(logs, cleaner), 100)
         assert cleaner.failures == 1
         assert [one.first_dirty_offset is None for one in logs] == [True, False, False]
-        await for_a_while(compactor(logs, cleaner), ASIDE_SECONDS + 100)
+        await for_a_while(compactor(logs, cleaner), SUSPEND_SECONDS + 100)
         assert cleaner.failures == 3
 
     simulated(program)
@@ -177,7 +177,7 @@ class Mistaken(LocalCleaner):
 
 def put_aside(caplog: pytest.LogCaptureFixture) -> str:
     """Why a log was put aside."""
-    told = [one.args for one in caplog.records if one.msg == "compaction put aside"]
+    told = [one.args for one in caplog.records if one.msg == "log cleaning suspended"]
     assert isinstance(told[0], Mapping)
     return str(told[0]["reason"])
 
@@ -372,11 +372,11 @@ def test_a_log_that_cannot_be_cleaned_for_want_of_room_is_put_aside() -> None:
         disk.capacity_bytes = room.total_bytes - room.usable_bytes
         work = compactor(logs)
         before = len(disk.calls)
-        await for_a_while(work, ASIDE_SECONDS / 2)
+        await for_a_while(work, SUSPEND_SECONDS / 2)
         assert len(disk.calls) - before < 100
         assert logs.online == logs.directories
         disk.capacity_bytes = None
-        await for_a_while(work, ASIDE_SECONDS)
+        await for_a_while(work, SUSPEND_SECONDS)
         assert hosted.first_dirty_offset
 
     simulated(program)

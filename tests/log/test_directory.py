@@ -117,7 +117,7 @@ def test_a_damaged_identity_is_left_to_a_person() -> None:
     disk = SimulatedDisk()
     disk.make_directory("/data")
     write_atomically(disk, f"/data/{META_PROPERTIES}", b"version=1\nnode.id=x\ncluster.id=c\n")
-    with pytest.raises(DirectoryRefused, match="mend the file"):
+    with pytest.raises(DirectoryRefused, match="repair the file"):
         claim(disk)
 
 
@@ -130,7 +130,7 @@ def test_a_checkpoint_is_read_back_and_a_damaged_one_says_nothing() -> None:
     assert directory.notes == []
     write_atomically(disk, f"/data/{RECOVERY_POINTS}", b"0\n2\nt 0 7\n")
     assert directory.read_offsets(RECOVERY_POINTS) == {}
-    assert "2 entries are announced" in directory.notes[0]
+    assert "expected 2 entries" in directory.notes[0]
 
 
 def test_c2_the_clean_mark_is_gone_before_anything_else() -> None:
@@ -158,7 +158,7 @@ def test_a_mark_that_cannot_be_read_is_not_believed() -> None:
     write_atomically(disk, f"/data/{CLEAN_SHUTDOWN}", b"{")
     directory.begin()
     assert not directory.stopped_cleanly
-    assert "not believed" in directory.notes[0]
+    assert "ignored" in directory.notes[0]
 
 
 def test_nothing_is_stored_in_a_directory_that_failed() -> None:
@@ -173,6 +173,6 @@ def test_nothing_is_stored_in_a_directory_that_failed() -> None:
 def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     disk = OsDisk()
-    with pytest.raises(StorageFailure, match="file/data: make"):
+    with pytest.raises(StorageFailure, match="file/data: mkdir"):
         claim(disk, f"{tmp_path}/file/data")
     disk.close()

@@ -33,18 +33,18 @@ def test_the_file_is_kafkas() -> None:
 @each_case(
     ("text", "message"),
     [
-        ("1\n0\n", "line 1: version 1 is not known, only 0"),
+        ("1\n0\n", "line 1: unknown version 1, expected 0"),
         ("zero\n0\n", "line 1: version: expected a number, found 'zero'"),
         ("0\n", "line 2: the number of entries is missing"),
-        ("0\n2\n0 0\n", "line 2: 2 entries are announced, 1 follow"),
-        ("0\n1\n0 0\n1 5\n", "line 2: 1 entries are announced, 2 follow"),
-        ("0\n1\n0\n", "line 3: expected 2 words, found '0'"),
-        ("0\n1\n0 0 0\n", "line 3: expected 2 words, found '0 0 0'"),
+        ("0\n2\n0 0\n", "line 2: expected 2 entries, found 1"),
+        ("0\n1\n0 0\n1 5\n", "line 2: expected 1 entries, found 2"),
+        ("0\n1\n0\n", "line 3: expected 2 columns, found '0'"),
+        ("0\n1\n0 0 0\n", "line 3: expected 2 columns, found '0 0 0'"),
         ("0\n2\n0 0\n1 x\n", "line 4: offset: expected a number, found 'x'"),
         ("0\n1\n-1 0\n", "line 3: epoch: -1 is not in 0 to 2147483647"),
         ("0\n1\n0 -5\n", "line 3: offset: -5 is not in 0 to 9223372036854775807"),
         ("0\n1\n2147483648 0\n", "line 3: epoch: 2147483648 is not in 0 to 2147483647"),
-        ("0\n1\n0 1234", "line 3: the end is missing"),  # it may have been 12345
+        ("0\n1\n0 1234", "line 3: the file is truncated"),  # it may have been 12345
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(text: str, message: str) -> None:

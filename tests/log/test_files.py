@@ -20,7 +20,7 @@ from log.logs import fill, opened
 from ottla.errors import DiskFull, StorageFailure
 from ottla.ids import LeaderEpoch
 from ottla.log.disk import read_whole, replace, write_atomically
-from ottla.log.fd_reserve import SPARES
+from ottla.log.fd_reserve import RESERVED
 from ottla.log.files import IOV_MAX, WORK_NICENESS, OsDisk, OsFile
 
 
@@ -264,7 +264,7 @@ def test_too_many_open_files_are_no_failure_of_the_disk(tmp_path: Path) -> None:
 
 def test_a_folder_is_synced_though_too_many_files_are_open(disk: OsDisk, tmp_path: Path) -> None:
     with too_many_open():
-        for _ in range(2 * SPARES):
+        for _ in range(2 * RESERVED):
             disk.sync_directory(str(tmp_path))
         with pytest.raises(StorageFailure, match="No such file"):
             disk.sync_directory(f"{tmp_path}/missing")
@@ -275,7 +275,7 @@ def test_a_folder_is_synced_though_too_many_files_are_open(disk: OsDisk, tmp_pat
 def test_many_threads_sync_folders_though_too_many_files_are_open(
     disk: OsDisk, tmp_path: Path
 ) -> None:
-    with ThreadPoolExecutor(SPARES // 2) as threads, too_many_open():
+    with ThreadPoolExecutor(RESERVED // 2) as threads, too_many_open():
         for done in [threads.submit(disk.sync_directory, str(tmp_path)) for _ in range(300)]:
             done.result()
         disk.sync_directory(str(tmp_path))
@@ -293,9 +293,9 @@ def test_a_spare_that_somebody_else_gets_is_one_of_several(
 
     with monkeypatch.context() as patched, too_many_open():
         patched.setattr(os, "close", taken_at_once)
-        lost = SPARES - 1
+        lost = RESERVED - 1
         disk.sync_directory(str(tmp_path))
-        lost = SPARES
+        lost = RESERVED
         with pytest.raises(DiskFull):
             disk.sync_directory(str(tmp_path))
     for descriptor in taken:
@@ -326,7 +326,7 @@ def test_spares_are_let_go_with_their_disk() -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     disk = OsDisk()
-    assert len(os.listdir("/proc/self/fd")) == before + SPARES
+    assert len(os.listdir("/proc/self/fd")) == before + RESERVED
     disk.close()
     disk.sync_directory("/tmp")
     assert len(os.listdir("/proc/self/fd")) == before

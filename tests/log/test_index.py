@@ -11,7 +11,7 @@ from cases import each_case
 from ottla.ids import Offset, Position
 from ottla.log.disk import File
 from ottla.log.errors import CorruptIndex
-from ottla.log.reading import NotCached, read_now, read_waiting
+from ottla.log.reading import NotCached, read_blocking, read_page_cache
 from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.log.segment.index import (
     BLOCK_ENTRIES,
@@ -67,16 +67,16 @@ def test_indexes_have_kafkas_bytes() -> None:
 )
 def test_an_offset_is_found_where_kafka_finds_it(asked: int, found: tuple[int, int]) -> None:
     for index in (offset_index(OFFSETS), OffsetIndex(BASE, KAFKA_INDEX)):
-        assert index.lookup(asked, read_waiting) == found
-        assert index.lookup(99_999, read_waiting) == (4000, 70000)
+        assert index.lookup(asked, read_blocking) == found
+        assert index.lookup(99_999, read_blocking) == (4000, 70000)
 
 
 def test_a_time_is_found_where_kafka_finds_it() -> None:
     for index in (time_index(TIMES), TimeIndex(BASE, KAFKA_TIME_INDEX)):
-        assert index.lookup(0, read_waiting) == (-1, 100)
-        assert index.lookup(1700000000000, read_waiting) == (1700000000000, 104)
-        assert index.lookup(1700000000499, read_waiting) == (1700000000000, 104)
-        assert index.lookup(2**63 - 1, read_waiting) == (1700000009999, 4000)
+        assert index.lookup(0, read_blocking) == (-1, 100)
+        assert index.lookup(1700000000000, read_blocking) == (1700000000000, 104)
+        assert index.lookup(1700000000499, read_blocking) == (1700000000000, 104)
+        assert index.lookup(2**63 - 1, read_blocking) == (1700000009999, 4000)
 
 
 @each_case(("offset", "left"), [(50, 0), (100, 0), (104, 0), (105, 1), (4000, 2), (5000, 3)])
@@ -113,10 +113,10 @@ def test_the_last_entry_follows_appends_and_truncations() -> None:
 
 def test_the_last_entry_until_a_position_is_where_to_walk_from() -> None:
     index = OffsetIndex(BASE, KAFKA_INDEX)
-    assert index.last_at_or_before(4199, read_waiting) == (100, 0)
-    assert index.last_at_or_before(4200, read_waiting) == (104, 4200)
-    assert index.last_at_or_before(69999, read_waiting) == (111, 8500)
-    assert index.last_at_or_before(2**31 - 1, read_waiting) == (4000, 70000)
+    assert index.last_at_or_before(4199, read_blocking) == (100, 0)
+    assert index.last_at_or_before(4200, read_blocking) == (104, 4200)
+    assert index.last_at_or_before(69999, read_blocking) == (111, 8500)
+    assert index.last_at_or_before(2**31 - 1, read_blocking) == (4000, 70000)
 
 
 def in_a_file(data: bytes) -> SimulatedFile:
@@ -129,7 +129,7 @@ def test_an_index_in_a_file_is_reopened_in_memory() -> None:
     index = OffsetIndex.in_file(BASE, in_a_file(KAFKA_INDEX))
     index.check(every_entry=True)
     assert (index.is_in_file, index.entries, index.last) == (True, 3, OFFSETS[2])
-    assert index.lookup(2000, read_waiting) == (111, 8500)
+    assert index.lookup(2000, read_blocking) == (111, 8500)
     with pytest.raises(AssertionError, match="not truncated"):
         index.truncate_to(4000)
     index.reopen()
@@ -152,11 +152,13 @@ def test_a_look_up_in_a_file_finds_what_one_in_memory_finds(entries: int) -> Non
         for more in (-1, 0, 1):
             asked = (100 + n * 7 + more, n * 4096 + more, 1000 + n * n + more)
             for one, other in ((offsets, far_offsets), (far_offsets, offsets)):
-                assert one.lookup(asked[0], read_waiting) == other.lookup(asked[0], read_waiting)
-                assert one.last_at_or_before(asked[1], read_waiting) == other.last_at_or_before(
-                    asked[1], read_waiting
+                assert one.lookup(asked[0], read_blocking) == other.lookup(asked[0], read_blocking)
+                assert one.last_at_or_before(asked[1], read_blocking) == other.last_at_or_before(
+                    asked[1], read_blocking
                 )
-            assert times.lookup(asked[2], read_waiting) == far_times.lookup(asked[2], read_waiting)
+            assert times.lookup(asked[2], read_blocking) == far_times.lookup(
+                asked[2], read_blocking
+            )
 
 
 def test_a_look_up_in_a_file_reads_few_small_blocks() -> None:
@@ -194,9 +196,9 @@ def test_a_look_up_in_a_cold_file_asks_for_patience() -> None:
     file.write([KAFKA_INDEX], 0)
     index = OffsetIndex.in_file(BASE, file)
     disk.cold = True
-    assert index.lookup(5000, read_now) == (4000, 70000)  # the last entry is remembered
+    assert index.lookup(5000, read_page_cache) == (4000, 70000)  # the last entry is remembered
     with pytest.raises(NotCached) as cold:
-        index.lookup(200, read_now)
+        index.lookup(200, read_page_cache)
     assert (cold.value.file, cold.value.position, cold.value.size) == (file, 0, 24)
 
 
@@ -205,7 +207,7 @@ def test_an_index_file_that_has_become_shorter_breaks_its_segment(left: int) -> 
     file = in_a_file(KAFKA_INDEX)
     index = OffsetIndex.in_file(BASE, file)
     file.truncate(left)
-    for look in (lambda: index.lookup(200, read_waiting), index.to_bytes):
+    for look in (lambda: index.lookup(200, read_blocking), index.to_bytes):
         with pytest.raises(BrokenSegment, match="truncated") as broken:
             look()
         assert broken.value.base_offset == BASE
@@ -244,7 +246,7 @@ def test_records_without_timestamps_leave_the_time_index_empty() -> None:
 def test_an_offset_must_fit_31_bits_from_the_base() -> None:
     index = OffsetIndex(BASE)
     index.append(Offset(100 + 2**31 - 1), Position(1))
-    assert index.lookup(2**40, read_waiting) == (100 + 2**31 - 1, 1)
+    assert index.lookup(2**40, read_blocking) == (100 + 2**31 - 1, 1)
     TimeIndex(BASE).append(1, Offset(100 + 2**31 - 1))
     for beyond in (Offset(99), Offset(100 + 2**31)):
         with pytest.raises(AssertionError):
@@ -320,9 +322,9 @@ def test_an_offset_index_is_a_sorted_list(
     for index in (growing, OffsetIndex(BASE, growing.to_bytes())):
         index.check(every_entry=True)
         at = bisect_right(entries, (asked, 2**31))
-        assert index.lookup(asked, read_waiting) == (entries[at - 1] if at else (BASE, 0))
+        assert index.lookup(asked, read_blocking) == (entries[at - 1] if at else (BASE, 0))
         earlier = [entry for entry in entries if entry[1] <= asked]
-        assert index.last_at_or_before(asked, read_waiting) == (
+        assert index.last_at_or_before(asked, read_blocking) == (
             earlier[-1] if earlier else (BASE, 0)
         )
         index.truncate_to(cut)
@@ -348,7 +350,7 @@ def test_a_time_index_is_a_sorted_list(steps: list[tuple[int, int]], asked: int,
     for index in (growing, TimeIndex(BASE, growing.to_bytes())):
         index.check(every_entry=True)
         at = bisect_right(entries, (asked, 2**40))
-        assert index.lookup(asked, read_waiting) == (entries[at - 1] if at else (-1, BASE))
+        assert index.lookup(asked, read_blocking) == (entries[at - 1] if at else (-1, BASE))
         index.truncate_to(cut)
         kept = [entry for entry in entries if entry[1] < cut]
         assert index.to_bytes() == time_index(kept).to_bytes()
@@ -359,5 +361,5 @@ def test_a_large_index_is_searched_right() -> None:
     index = OffsetIndex(BASE, offset_index(entries).to_bytes())
     drawn = random.Random(5)
     for offset in (drawn.randrange(107, 100 + 7 * 5000) for _ in range(300)):
-        found = index.lookup(offset, read_waiting)
+        found = index.lookup(offset, read_blocking)
         assert found.offset <= offset < found.offset + 7 or found == entries[-1]

@@ -145,7 +145,7 @@ def test_c1_recovery_points_are_stored_after_the_flush_and_lowered_before_the_ne
         assert b"t 0 5" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
         await logs.truncate(partition(0), 3)
         assert b"t 0 3" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
-        await logs.start_anew(partition(0), Offset(20))
+        await logs.truncate_fully(partition(0), Offset(20))
         assert b"t 0 20" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
         assert b"t 0 0" in read_whole(disk, f"/data/{HIGH_WATERMARKS}")
         assert read_whole(disk, f"/data/{LOG_START_OFFSETS}") == b"0\n0\n"
@@ -315,7 +315,7 @@ def test_a_partition_that_is_made_while_its_directory_fails_is_refused(remembere
             with pytest.raises(DiskFull):
                 await logs.delete([partition(2)])
             disk.capacity_bytes = None
-        assert directory.telling_of(partition(2)) == [RECOVERY_POINTS] * remembered
+        assert directory.checkpoints_with(partition(2)) == [RECOVERY_POINTS] * remembered
         disk.waits = asyncio.Event()
         making = asyncio.create_task(created(logs, 2))
         await clock.sleep(1)
@@ -438,8 +438,8 @@ def test_logs_are_opened_side_by_side_up_to_a_limit() -> None:
 
 def test_progress_is_told_in_percent_with_the_time_that_is_left() -> None:
     loading = Loading("/data", 4, bytes_to_check=4 * 2**30)
-    loading.note_checked(partition(0), 2**29)
-    loading.note_checked(partition(0), 2**30)
+    loading.add_checked(partition(0), 2**29)
+    loading.add_checked(partition(0), 2**30)
     assert loading.facts(10.0) == {
         "directory": "/data",
         "opened": 0,
@@ -474,11 +474,11 @@ def test_an_unclean_start_reports_while_it_checks(caplog: pytest.LogCaptureFixtu
             await opened(disk, clock)
 
     simulated(program)
-    progress = [one.args for one in caplog.records if one.msg == "opening data directory"]
+    progress = [one.args for one in caplog.records if one.msg == "data directory loading"]
     facts = [one for one in progress if isinstance(one, Mapping)]
     assert any(one["opened"] == 4 and one["partitions"] == 6 for one in facts)
     assert any("seconds_left" in one for one in facts)
-    (told,) = [one.args for one in caplog.records if one.msg == "data directory open"]
+    (told,) = [one.args for one in caplog.records if one.msg == "data directory opened"]
     assert isinstance(told, Mapping)
     assert (told["partitions"], told["clean"]) == (6, False)
 

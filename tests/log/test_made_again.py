@@ -30,7 +30,7 @@ async def with_checkpoints(disk: SimulatedDisk, clock: SimulatedClock) -> LogMan
     hosted.first_dirty_offset = Offset(18)
     hosted.high_watermark = Offset(20)
     await logs.store_checkpoints(hosted.directory)
-    assert len(hosted.directory.telling_of(partition(0))) == 4
+    assert len(hosted.directory.checkpoints_with(partition(0))) == 4
     return logs
 
 
@@ -109,7 +109,7 @@ def test_a_checkpoint_that_is_replaced_tells_of_both_until_it_is() -> None:
         with suppress(DiskFull):
             disk.capacity_bytes = 0
             await logs.store_checkpoints(directory)
-        told = directory.telling_of(partition(0)), directory.telling_of(partition(1))
+        told = directory.checkpoints_with(partition(0)), directory.checkpoints_with(partition(1))
         assert list(map(len, told)) == [4, 1]
 
     simulated(program)

@@ -338,7 +338,7 @@ def test_a_flush_has_its_turn_between_deleted_files_that_are_removed() -> None:
 def test_others_have_their_turns_between_many_logs(
     duty: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.log.maintenance.LOGS_AT_ONCE", 2)
+    monkeypatch.setattr("ottla.log.maintenance.LOGS_PER_SLICE", 2)
 
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock)

@@ -154,11 +154,11 @@ def test_batches_without_a_producer_leave_no_state() -> None:
 def test_a_refusal_says_what_was_expected() -> None:
     leader = Leader()
     leader.produce(header(producer_id=7, epoch=1, sequence=0, count=3))
-    with pytest.raises(RequestError, match="producer 7 in epoch 1: sequence 9, expected was 3"):
+    with pytest.raises(RequestError, match="producer 7 in epoch 1: sequence 9, expected 3"):
         leader.produce(header(producer_id=7, epoch=1, sequence=9))
-    with pytest.raises(RequestError, match="producer 7 in epoch 2: sequence 3, expected was 0"):
+    with pytest.raises(RequestError, match="producer 7 in epoch 2: sequence 3, expected 0"):
         leader.produce(header(producer_id=7, epoch=2, sequence=3))
-    with pytest.raises(RequestError, match="producer 7: epoch 0, seen was 1"):
+    with pytest.raises(RequestError, match="producer 7: epoch 0 is fenced by epoch 1"):
         leader.produce(header(producer_id=7, epoch=0, sequence=3))
 
 

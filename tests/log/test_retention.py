@@ -2,7 +2,7 @@
 
 from cases import each_case
 from ottla.log.log_config import LogConfig
-from ottla.log.retention import SegmentFacts, outlived
+from ottla.log.retention import SegmentFacts, deletable_segments
 
 # Four segments of 100 bytes; the last one is active.
 SEGMENTS = [
@@ -17,7 +17,9 @@ FOREVER = LogConfig(retention_ms=-1)
 def gone(
     rules: LogConfig = FOREVER, *, start: int = 0, high_watermark: int = 35, now_ms: int = 0
 ) -> int:
-    return outlived(SEGMENTS, rules, log_start=start, high_watermark=high_watermark, now_ms=now_ms)
+    return deletable_segments(
+        SEGMENTS, rules, log_start=start, high_watermark=high_watermark, now_ms=now_ms
+    )
 
 
 @each_case(
@@ -53,8 +55,10 @@ def test_nothing_at_the_high_watermark_or_above_goes() -> None:
 def test_an_empty_active_segment_stays() -> None:
     segments = [SegmentFacts(10, 100, 0), SegmentFacts(10, 0, 0)]
     rules = LogConfig(retention_ms=0, retention_bytes=0)
-    assert outlived(segments, rules, log_start=0, high_watermark=10, now_ms=10**6) == 1
-    assert outlived(segments[1:], rules, log_start=0, high_watermark=10, now_ms=10**6) == 0
+    assert deletable_segments(segments, rules, log_start=0, high_watermark=10, now_ms=10**6) == 1
+    assert (
+        deletable_segments(segments[1:], rules, log_start=0, high_watermark=10, now_ms=10**6) == 0
+    )
 
 
 def test_compacted_topics_keep_what_is_old() -> None:

@@ -10,7 +10,7 @@ from ottla.ids import LeaderEpoch, Offset, Position
 from ottla.log.appender import roll_due
 from ottla.log.log_config import LogConfig
 from ottla.log.names import Kind
-from ottla.log.reading import NotCached, read_now, read_waiting
+from ottla.log.reading import NotCached, read_blocking, read_page_cache
 from ottla.log.segment.index import OffsetIndex, TimeIndex
 from ottla.log.segment.segment import RECENT_BATCHES_MAX, Extent, LocatedHeader, Segment
 from ottla.log.segment.timestamps import SearchPending, TimeSearch, batches_from
@@ -73,10 +73,10 @@ SIZES = [1, 2, 10, RECENT_BATCHES_MAX, RECENT_BATCHES_MAX + 1, 200]
 def test_batches_are_walked_and_located(count: int) -> None:
     segment, heads = filled(count, seed=count)
     for one in (segment, reopened(segment)):
-        assert list(one.located_headers(0, one.size, read_waiting)) == heads
+        assert list(one.located_headers(0, one.size, read_blocking)) == heads
         for offset in range(BASE - 1, heads[-1].last_offset + 3):
             expected = next((h.position for h in heads if h.last_offset >= offset), None)
-            assert one.locate(offset, read_waiting) == expected
+            assert one.locate(offset, read_blocking) == expected
 
 
 @each_case("count", SIZES)
@@ -88,7 +88,7 @@ def test_an_extent_is_whole_batches(count: int) -> None:
             offset = random.randrange(BASE, heads[-1].last_offset + 3)
             upper = random.choice([None, random.randrange(BASE, heads[-1].last_offset + 3)])
             limit = random.choice([0, 1, 100, 1000, 10**6])
-            assert one.extent(offset, upper, limit, read_waiting) == expected_extent(
+            assert one.extent(offset, upper, limit, read_blocking) == expected_extent(
                 heads, offset, upper, limit
             )
 
@@ -113,7 +113,7 @@ def first_from(segment: Segment, timestamp: int) -> LocatedHeader | None:
     search = TimeSearch(0)
     while True:
         try:
-            return next(batches_from(segment, timestamp, 0, read_waiting, search), None)
+            return next(batches_from(segment, timestamp, 0, read_blocking, search), None)
         except SearchPending as unfinished:
             unfinished.work()
 
@@ -131,7 +131,7 @@ def test_batches_are_found_by_time(count: int) -> None:
 def test_a_segment_grows_again_as_it_was(count: int) -> None:
     segment, heads = filled(count, seed=count)
     again = reopened(segment)
-    assert again.reactivate(300, read_waiting) == heads[-1]
+    assert again.reactivate(300, read_blocking) == heads[-1]
     assert again.latest == segment.latest
     assert again.first_timestamp == heads[0].max_timestamp
     # The next batch gets an index entry, or none, in both alike.
@@ -149,10 +149,10 @@ def test_reading_is_given_up_where_nothing_is_in_memory() -> None:
     segment = Segment.create(disk, FOLDER, BASE, 0)
     segment.append_one([made([b"x"], base_offset=BASE)], BASE, 0, 300)
     disk.cold = True
-    assert segment.locate(BASE, read_now) == 0
+    assert segment.locate(BASE, read_page_cache) == 0
     closed = reopened(segment)
     with pytest.raises(NotCached) as cold:
-        closed.locate(BASE, read_now)
+        closed.locate(BASE, read_page_cache)
     assert (cold.value.file, cold.value.position) == (closed.file, 0)
 
 
@@ -160,9 +160,9 @@ def test_what_is_no_batch_is_corrupt() -> None:
     segment, heads = filled(3)
     for size in (heads[0].size - 1, heads[1].position + 20):
         with pytest.raises(CorruptRecords):
-            list(segment.located_headers(0, size, read_waiting))
+            list(segment.located_headers(0, size, read_blocking))
     with pytest.raises(CorruptRecords):
-        list(segment.located_headers(7, segment.size, read_waiting))
+        list(segment.located_headers(7, segment.size, read_blocking))
 
 
 def test_a_segment_rolls_before_an_offset_does_not_fit() -> None:

@@ -60,7 +60,7 @@ def test_starting_anew_is_whole_though_its_caller_gives_up() -> None:
         for _ in range(30):
             append(hosted, b"old", bytes(100))
         disk.slow = True
-        await given_up(asyncio.create_task(logs.start_anew(partition(0), Offset(1000))), 0.5)
+        await given_up(asyncio.create_task(logs.truncate_fully(partition(0), Offset(1000))), 0.5)
         disk.slow = False
         assert hosted.log.log_end_offset == 1000
         await lead(logs, 1)

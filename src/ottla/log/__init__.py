@@ -1,5 +1,5 @@
-"""The log of a partition: its files, what is in them, and what may be written to them.
+"""The log of a partition: its files, their formats, and the operations on them.
 
-Invariant: the records are the truth. Indexes, snapshots and checkpoints only save the reading of
-them again, and whatever is damaged is made anew from the records.
+Invariant: the records files are the truth. Indexes, snapshots and checkpoints only save time;
+damaged ones are rebuilt from the records.
 """

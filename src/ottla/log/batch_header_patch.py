@@ -1,8 +1,8 @@
-"""The buffers of a produced batch as the leader writes it, with its offset, epoch and time.
+"""The buffers of a produced batch as the leader writes it: with offset, leader epoch and time.
 
-Invariant: the records are the caller's bytes, not a copy of them, and the CRC of what is returned
-is right. The frame that brought the batch is not changed: the header's beginning is written anew,
-or all of it when the timestamps change, for the CRC is over those.
+Invariant: the records are the caller's bytes, not a copy, and the CRC of the result is right. The
+request frame is not changed. Only the start of the header is replaced, or the whole header if the
+timestamps change, because the CRC covers them.
 """
 
 from struct import Struct
@@ -14,7 +14,7 @@ from ottla.protocol.primitives import Buffer
 from ottla.records.batch import CRC_END, HEADER, HEADER_SIZE, LOG_APPEND_TIME, TimestampType
 from ottla.records.validation import ValidBatch
 
-# Base offset, length and leader epoch: what stands before the magic, and outside of the CRC.
+# Base offset, length and leader epoch: the fields before the magic, which no CRC covers.
 _PLACE: Final = Struct(">qii")
 _PLACE_END: Final = 16
 _CRC: Final = Struct(">I")
@@ -24,7 +24,7 @@ _CRC_AT: Final = 17
 def patched_batch(
     valid: ValidBatch, data: memoryview, base_offset: int, leader_epoch: int
 ) -> tuple[Buffer, ...]:
-    """What one `writev` puts into the log."""
+    """The buffers that one `writev` call appends to the log."""
     if valid.patch:
         return _patched(valid, data, base_offset, leader_epoch)
     return _PLACE.pack(base_offset, valid.header.length, leader_epoch), data[_PLACE_END:]
@@ -55,7 +55,7 @@ def _patched(
         )
     )
     records = data[HEADER_SIZE:]
-    # A CRC goes on where another one ended.
+    # The CRC of the records continues the CRC of the header.
     crc = crc32c(records, crc32c(bytes(written[CRC_END:])))
     _CRC.pack_into(written, _CRC_AT, crc)
     return written, records

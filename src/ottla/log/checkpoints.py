@@ -1,8 +1,8 @@
-"""The small texts of a data directory: checkpoints, identities, the mark of a clean stop.
+"""The small text files of a data directory: checkpoints, meta.properties, the clean shutdown mark.
 
-Invariant: a text is read whole or not at all, and a text that Kafka or this module wrote is read
-back to what it was made of. What is cut off, counted wrongly or out of range is CorruptText with
-its line. An empty checkpoint holds nothing: Kafka creates the file before it has content.
+Invariant: a file is parsed completely or not at all, and what Kafka or this module wrote is parsed
+back to the same values. A truncated file, a wrong count or a value out of range is CorruptText with
+its line. An empty checkpoint has no entries: Kafka creates the file before it has content.
 """
 
 import json
@@ -31,11 +31,11 @@ _BLANKS: Final = re.compile(r"\s+", re.ASCII)
 
 _META_PROPERTIES_VERSION: Final = 1
 _META_PROPERTIES_NAMES: Final = frozenset(("version", "cluster.id", "node.id", "directory.id"))
-_RESERVED_DIRECTORY_IDS: Final = 100  # the first ones stand for "unassigned", "lost" and the like
+_RESERVED_DIRECTORY_IDS: Final = 100  # the first ones mean "unassigned", "lost" and so on
 
 
 def number(text: str, maximum: int, what: str, line: int | None) -> int:
-    """A number from 0 to a maximum, in the digits that Java reads."""
+    """Parse a number from 0 to a maximum, with the digits that Java accepts."""
     if not _NUMBER.fullmatch(text):
         raise CorruptText(f"{what}: expected a number, found {text[:40]!a}", line)
     value = int(text)
@@ -45,15 +45,15 @@ def number(text: str, maximum: int, what: str, line: int | None) -> int:
 
 
 def read_checkpoint(text: str, columns: int) -> list[tuple[int, list[str]]]:
-    """The entries of a checkpoint, each with its line and cut into columns."""
+    """The entries of a checkpoint, each with its line number and its columns."""
     if not text:
         return []
     lines = text.replace("\r\n", "\n").split("\n")
     if lines.pop():
-        raise CorruptText("the end is missing", len(lines) + 1)
+        raise CorruptText("the file is truncated", len(lines) + 1)
     version = number(lines[0], _INT32_MAX, "version", 1)
     if version != _CHECKPOINT_VERSION:
-        raise CorruptText(f"version {version} is not known, only {_CHECKPOINT_VERSION}", 1)
+        raise CorruptText(f"unknown version {version}, expected {_CHECKPOINT_VERSION}", 1)
     if len(lines) < 2:
         raise CorruptText("the number of entries is missing", 2)
     expected = number(lines[1], _INT32_MAX, "number of entries", 2)
@@ -61,20 +61,20 @@ def read_checkpoint(text: str, columns: int) -> list[tuple[int, list[str]]]:
     for line, entry in enumerate(lines[2:], 3):
         cells = _BLANKS.split(entry)
         if len(cells) != columns or not all(cells):
-            raise CorruptText(f"expected {columns} words, found {entry[:80]!a}", line)
+            raise CorruptText(f"expected {columns} columns, found {entry[:80]!a}", line)
         entries.append((line, cells))
     if len(entries) != expected:
-        raise CorruptText(f"{expected} entries are announced, {len(entries)} follow", 2)
+        raise CorruptText(f"expected {expected} entries, found {len(entries)}", 2)
     return entries
 
 
 def write_checkpoint(entries: Collection[str]) -> str:
-    """The text of a checkpoint with a line for each entry."""
+    """The text of a checkpoint with one line per entry."""
     return "".join(f"{line}\n" for line in (_CHECKPOINT_VERSION, len(entries), *entries))
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, Offset]:
-    """What a checkpoint of offsets holds: recovery points, high watermarks, log starts."""
+    """The offsets of a checkpoint: recovery points, high watermarks, log start offsets."""
     offsets: dict[TopicPartition, Offset] = {}
     for line, (topic, partition, offset) in read_checkpoint(text, 3):
         if problem := topic_name_problem(topic):
@@ -82,18 +82,18 @@ def parse_offsets(text: str) -> dict[TopicPartition, Offset]:
         index = PartitionIndex(number(partition, _INT32_MAX, "partition", line))
         key = TopicPartition(topic, index)
         if key in offsets:
-            raise CorruptText(f"{key} is there twice", line)
+            raise CorruptText(f"duplicate entry for {key}", line)
         offsets[key] = Offset(number(offset, _INT64_MAX, "offset", line))
     return offsets
 
 
 def format_offsets(offsets: Mapping[TopicPartition, Offset]) -> str:
-    """The text of a checkpoint of offsets."""
+    """The text of an offset checkpoint."""
     return write_checkpoint([f"{p.topic} {p.partition} {offset}" for p, offset in offsets.items()])
 
 
 def parse_partition_metadata(text: str) -> Uuid:
-    """The topic's id in `partition.metadata`; lines of later versions are not looked at."""
+    """The topic id in `partition.metadata`; lines of later versions are ignored."""
     lines = text.replace("\r\n", "\n").split("\n")
     version, topic_id = _value(lines, 1, "version"), _value(lines, 2, "topic_id")
     number(version, _INT32_MAX, "version", 1)
@@ -102,7 +102,7 @@ def parse_partition_metadata(text: str) -> Uuid:
     except ValueError as error:
         raise CorruptText(str(error), 2) from None
     if uuid == ZERO_UUID:
-        raise CorruptText("the topic's id is zero, which stands for none", 2)
+        raise CorruptText("the topic id is zero", 2)
     return uuid
 
 
@@ -114,26 +114,27 @@ def _value(lines: list[str], line: int, name: str) -> str:
 
 
 def format_partition_metadata(topic_id: Uuid) -> str:
-    """The text of `partition.metadata`; as Kafka's, without a line end at the end."""
+    """The text of `partition.metadata`; as in Kafka, without a final line break."""
     assert topic_id != ZERO_UUID
     return f"version: 0\ntopic_id: {topic_id}"
 
 
 class MetaProperties(NamedTuple):
-    """Whose data directory it is: `meta.properties`.
+    """The content of `meta.properties`: the cluster and the broker of a data directory.
 
-    Version 0, of the ZooKeeper era, says broker.id instead of node.id and may lack any of them.
+    Version 0, of Kafka with ZooKeeper, has broker.id instead of node.id, and every property is
+    optional.
     """
 
     cluster_id: str | None
     node_id: BrokerId | None
     directory_id: Uuid | None = None
-    other: tuple[tuple[str, str], ...] = ()  # what later versions added; kept
+    other: tuple[tuple[str, str], ...] = ()  # properties of later versions; kept
     version: int = _META_PROPERTIES_VERSION
 
 
 def parse_meta_properties(text: str) -> MetaProperties:
-    """What `meta.properties` says, of either version."""
+    """Parse `meta.properties` of either version."""
     properties = read_properties(text, "meta.properties")
     for problem in properties.problems:
         raise CorruptText(problem.what, problem.origin.line if problem.origin else None)
@@ -143,7 +144,7 @@ def parse_meta_properties(text: str) -> MetaProperties:
         values.get("version", "0").strip(), _INT32_MAX, "version", lines.get("version")
     )
     if version > _META_PROPERTIES_VERSION:
-        raise CorruptText(f"version {version} is not known, only 0 and 1", lines["version"])
+        raise CorruptText(f"unknown version {version}, expected 0 or 1", lines["version"])
     id_name = "node.id" if version else "broker.id"
     if version:
         for name in ("cluster.id", "node.id"):
@@ -173,7 +174,7 @@ def _directory_id(text: str | None, line: int | None) -> Uuid | None:
 
 
 def format_meta_properties(meta: MetaProperties) -> str:
-    """The text of `meta.properties` in version 1, whatever was read."""
+    """The text of `meta.properties` in version 1."""
     assert meta.cluster_id is not None
     assert meta.node_id is not None
     pairs = [
@@ -188,7 +189,7 @@ def format_meta_properties(meta: MetaProperties) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A key or a value as java.util.Properties reads it, in ASCII."""
+    """Escape a key or a value for java.util.Properties, in ASCII."""
     return "".join(
         character
         if character.isascii() and (character.isalnum() or character in "._-+/")
@@ -203,7 +204,7 @@ def _utf16(character: str) -> tuple[int, ...]:
 
 
 def parse_clean_shutdown(text: str) -> BrokerEpoch | None:
-    """The broker epoch in `.kafka_cleanshutdown`; None in the empty file of earlier Kafkas."""
+    """The broker epoch in `.kafka_cleanshutdown`; None in the empty file of older Kafkas."""
     if not text:
         return None
     try:
@@ -211,7 +212,7 @@ def parse_clean_shutdown(text: str) -> BrokerEpoch | None:
     except (ValueError, RecursionError, LookupError, TypeError):
         raise CorruptText('expected {"version":0,"brokerEpoch":…}') from None
     if type(epoch) is not int or not -1 <= epoch <= _INT64_MAX:
-        raise CorruptText("the broker epoch is not a number from -1 on")
+        raise CorruptText("the broker epoch is not a number >= -1")
     return BrokerEpoch(epoch)
 
 

@@ -1,9 +1,8 @@
-"""What of a log is damaged: kept as it is, and never served (rule C4).
+"""The damaged ranges of a log: kept as they are, and never served (rule C4).
 
-Invariant: the damages of a segment lie in the order of their positions and do not touch each
-other's bytes. One of no bytes stands for records that the file does not have any more, and lies at
-the end of a segment that is never appended to. The file tells of them over restarts; one of its
-lines counts only as far as the segment it names has such bytes.
+Invariant: the ranges of a segment are in position order and do not overlap. A range of size 0
+stands for records that are missing at the end of a segment, which is never appended to. The damage
+file keeps the ranges over restarts; an entry counts only if its segment still has the bytes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,24 +19,24 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 
 class Damage(NamedTuple):
-    """Bytes that are not what was written, and the offsets that they held."""
+    """A range of damaged bytes, and the offsets that it held."""
 
     first_offset: Offset
-    end_offset: Offset  # behind the last one; the first one when no offset is missing
+    end_offset: Offset  # exclusive; equal to first_offset if no offset is missing
     position: int
     size: int
 
     @property
     def end(self) -> int:
-        """Where its bytes end."""
+        """The position after its last byte."""
         return self.position + self.size
 
     def covers(self, position: int) -> bool:
-        """Whether a batch said to be at a position is not to be had."""
+        """Whether the batch at a position is damaged."""
         return self.position <= position < self.end or position == self.position
 
     def is_within(self, file_size: int) -> bool:
-        """Whether a file still has these bytes; where some are missing, ends with them."""
+        """Whether a file still has these bytes; for missing records, whether it ends there."""
         return self.end <= file_size if self.size else self.position == file_size
 
 
@@ -47,42 +46,42 @@ def damage_at(damaged: Sequence[Damage], position: int) -> Damage | None:
 
 
 def damage_from(damaged: Sequence[Damage], position: int) -> list[Damage]:
-    """The damages that a walk from a position on meets, the one that covers it first."""
+    """The ranges that a walk from a position on meets, the covering one first."""
     return [one for one in damaged if one.position >= position or one.covers(position)]
 
 
 def check_undamaged(damaged: Sequence[Damage], position: int) -> None:
-    """Refuse to serve a batch that is damaged."""
+    """Raise CorruptRecords for a damaged batch."""
     if one := damage_at(damaged, position):
         raise CorruptRecords(f"offsets {one.first_offset} to {one.end_offset - 1} are damaged")
 
 
 def undamaged_end(damaged: Sequence[Damage], start: int, end: int) -> int:
-    """Where the batches between two positions end that can be served: the others stay readable."""
+    """The end of the batches between two positions that can be served."""
     return next((one.position for one in damaged if start < one.position < end), end)
 
 
 def records_missing(damaged: Sequence[Damage]) -> bool:
-    """Whether a segment is known to have had more than its file has: nothing else tells of it."""
+    """Whether a segment is known to have had more records than its file has."""
     return bool(damaged) and not damaged[-1].size
 
 
 class Damageable(Protocol):
-    """A segment, as far as it is seen here."""
+    """What this module needs of a segment."""
 
     @property
     def base_offset(self) -> Offset:
-        """Its name."""
+        """The base offset of the segment."""
         ...
 
     @property
     def damaged(self) -> Sequence[Damage]:
-        """What of it is damaged."""
+        """The damaged ranges of the segment."""
         ...
 
 
 def format_damage(segments: Iterable[Damageable], until: int = _OFFSET_MAX) -> str:
-    """The text of the file, a line for each damage below an offset; none without damage."""
+    """The text of the damage file with one line per range below an offset; empty if none."""
     lines = [
         f"{segment.base_offset} {one.position} {one.size} {one.first_offset} {one.end_offset}"
         for segment in segments
@@ -93,7 +92,7 @@ def format_damage(segments: Iterable[Damageable], until: int = _OFFSET_MAX) -> s
 
 
 def parse_damage(text: str) -> dict[Offset, tuple[Damage, ...]]:
-    """The damages by the base offsets of their segments, or CorruptText."""
+    """The ranges by the base offsets of their segments, or CorruptText."""
     found: dict[Offset, tuple[Damage, ...]] = {}
     for line, words in read_checkpoint(text, 5):
         names = ("base offset", "position", "size", "first offset", "end offset")
@@ -103,13 +102,13 @@ def parse_damage(text: str) -> dict[Offset, tuple[Damage, ...]]:
         before = found.get(Offset(base), ())
         behind = before[-1].end if before else 0
         if first > end or position < behind or (before and not before[-1].size):
-            raise CorruptText("damages that overlap or end before they begin", line)
+            raise CorruptText("overlapping or negative range", line)
         found[Offset(base)] = (*before, Damage(Offset(first), Offset(end), position, size))
     return found
 
 
 class DamageFile:
-    """The file of a partition's folder; there is none while nothing is damaged."""
+    """The damage file in a partition's directory; it exists only if there is damage."""
 
     __slots__ = ("_directory", "_disk", "_stored", "is_due")
 
@@ -117,15 +116,15 @@ class DamageFile:
         self._disk = disk
         self._directory = directory
         self._stored = ""
-        self.is_due = False  # it does not say yet what it was told to, for want of room
+        self.is_due = False  # a full disk had no space for the last change
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return f"{self._directory}/{DAMAGED_OFFSETS}"
 
     def load(self) -> dict[Offset, tuple[Damage, ...]]:
-        """What the file says, or CorruptText; waits for the device."""
+        """Read the file, or raise CorruptText; waits for the device."""
         try:
             self._stored = read_whole(self._disk, self.path).decode("ascii", "replace")
         except FileNotFoundError:
@@ -133,16 +132,16 @@ class DamageFile:
         return parse_damage(self._stored)
 
     def store(self, text: str) -> None:
-        """Let the file say what is damaged, on the device when this returns."""
+        """Replace the file; on the device when this returns."""
         self.is_due = text != self._stored
         if self.is_due:
             self.staged(text)()
             self._disk.sync_directory(self._directory)
 
     def staged(self, text: str) -> Callable[[], None]:
-        """Make room for what the file is to say; what is returned lets it say so, and needs none.
+        """Write the next content to a temporary file; the returned function renames it.
 
-        The folder has to be synced after it.
+        The rename needs no disk space. The caller syncs the directory afterwards.
         """
         disk, path = self._disk, self.path
         changes = text != self._stored

@@ -1,8 +1,8 @@
-"""Folders of partitions that were given up: renamed at once, removed when their delay is over.
+"""The directories of deleted partitions: renamed at once, removed after file.delete.delay.ms.
 
-Invariant: a folder that was given up has a name by which no log is opened, on the device when
-`rename` returns; all that are given up together wait for the device once. What is stray is never
-removed here: a person decides.
+Invariant: a renamed directory has a name that no log is opened by, on the device when `rename`
+returns. All directories that are renamed together share one sync. Stray directories are never
+removed: the operator decides.
 """
 
 import logging
@@ -20,32 +20,33 @@ _LOG = logging.getLogger(__name__)
 
 
 class DeletedDirectories:
-    """The folders that wait to be removed."""
+    """The directories that wait to be removed."""
 
     def __init__(self, disk: Disk, clock: Clock, new_id: Callable[[], Uuid]) -> None:
         self._disk = disk
         self._clock = clock
         self._new_id = new_id
-        self._waiting: list[tuple[int, str]] = []  # and when each is due
+        self._waiting: list[tuple[int, str]] = []  # with the time of removal
 
     def found(self, paths: Iterable[str]) -> None:
-        """These were left by an earlier start; nobody has them open."""
+        """Add directories that an earlier run of the broker left; nobody has them open."""
         self._waiting += [(0, path) for path in paths]
 
     async def rename(
-        self, directory: DataDirectory, given_up: Sequence[HostedLog], state: DirectoryState
+        self, directory: DataDirectory, partitions: Sequence[HostedLog], state: DirectoryState
     ) -> None:
-        """Let the folders of partitions, all in one directory, count no more.
+        """Rename the directories of partitions, all in one data directory.
 
-        Those for whose longer name a full disk has no room stay, which is told at the end.
+        If a full disk has no space for a longer name, that directory stays; DiskFull is raised at
+        the end.
         """
         now_ms, disk = self._clock.now_ms(), self._disk
-        names = [marked_directory(one.partition, state, self._new_id().hex()) for one in given_up]
+        names = [marked_directory(one.partition, state, self._new_id().hex()) for one in partitions]
         renamed: list[tuple[int, str]] = []
 
         def on_the_device() -> None:
             full: DiskFull | None = None
-            for one, name in zip(given_up, names, strict=True):
+            for one, name in zip(partitions, names, strict=True):
                 old, new = (
                     f"{directory.path}/{it}" for it in (partition_directory(one.partition), name)
                 )
@@ -66,7 +67,7 @@ class DeletedDirectories:
                 self._waiting += renamed
 
     async def purge(self) -> None:
-        """Remove the folders whose delay is over."""
+        """Remove the directories whose delay is over."""
         now_ms = self._clock.now_ms()
         due = [path for due_ms, path in self._waiting if due_ms <= now_ms]
         self._waiting = [one for one in self._waiting if one[0] > now_ms]
@@ -74,5 +75,7 @@ class DeletedDirectories:
             try:
                 await self._disk.blocking(lambda path=path: remove_tree(self._disk, path))
             except (StorageFailure, FileNotFoundError) as failure:
-                # It does not count any more, and the next start tries again.
-                _LOG.warning("folder not removed", {"folder": path, "reason": str(failure)})
+                # No log is opened by this name; the next start of the broker tries again.
+                _LOG.warning(
+                    "partition directory not removed", {"directory": path, "reason": str(failure)}
+                )

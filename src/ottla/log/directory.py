@@ -1,10 +1,9 @@
-"""A data directory: whose it is, the checkpoints of its partitions, whether it stopped cleanly.
+"""A data directory (log.dirs): its owner, its checkpoints, and the clean shutdown mark.
 
-Invariant: one process at a time holds a directory (rule C9). A checkpoint is the old one or the
-new one, whatever happens (rule C1). The mark of a clean stop is gone before the first log is
-opened, and is written as the last thing of all, on the device (rule C2). A directory that failed
-is not written to again: nobody knows what is on its device. Whom the checkpoints on the device may
-tell of is known at any time.
+Invariant: one process at a time holds a directory (rule C9). A checkpoint is the old one or the new
+one after a crash (rule C1). The clean shutdown mark is removed before the first log is opened, and
+written as the last file of a shutdown (rule C2). A directory that failed is not written to again.
+The partitions that checkpoints on the device may have entries for are known at any time.
 """
 
 import asyncio
@@ -29,15 +28,15 @@ from ottla.log.names import CLEAN_SHUTDOWN, DIRECTORY_LOCK, META_PROPERTIES
 
 
 class DirectoryRefused(OttlaError):
-    """The directory is somebody else's; a person has to decide what to do."""
+    """The directory belongs to another process or broker; the operator must decide."""
 
 
 class DataDirectory:
-    """A directory that this process holds."""
+    """A data directory that this process has locked."""
 
     __slots__ = (
         "_lock",
-        "_told",
+        "_stored_partitions",
         "_turn",
         "clean_epoch",
         "disk",
@@ -54,19 +53,19 @@ class DataDirectory:
         self.path = path
         self.id: Uuid | None = None
         self.failure: StorageFailure | None = None
-        self.is_full = False  # since the last checkpoint that was stored
-        self.notes: list[str] = []  # what a person should know
+        self.is_full = False  # since the last checkpoint write
+        self.notes: list[str] = []  # for the operator
         self.stopped_cleanly = False
-        self.clean_epoch: BrokerEpoch | None = None  # the broker's when it stopped cleanly
+        self.clean_epoch: BrokerEpoch | None = None  # the broker epoch at the last clean shutdown
         self._lock = lock
-        # Whom each checkpoint tells of, and while it is replaced also whom the next one does.
-        self._told: dict[str, Set[TopicPartition]] = {}
+        # The partitions of each checkpoint; during a write also those of the next one.
+        self._stored_partitions: dict[str, Set[TopicPartition]] = {}
         self._turn = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path})"
 
-    # Taking it. All of this waits for the device.
+    # Opening. All of this waits for the device.
 
     @classmethod
     def claim(
@@ -78,12 +77,12 @@ class DataDirectory:
         node_id: BrokerId,
         new_id: Callable[[], Uuid],
     ) -> Self:
-        """Hold a directory, made if it is missing, as a broker of a cluster."""
+        """Lock a directory for a broker of a cluster; create it if it is missing."""
         disk.make_directory(path)
         lock = disk.lock(f"{path}/{DIRECTORY_LOCK}")
         if lock is None:
             raise DirectoryRefused(
-                f"{path} is in use by another process: stop that broker, or let log.dirs name "
+                f"{path} is in use by another process: stop that broker, or set log.dirs to "
                 f"another directory"
             )
         directory = cls(disk, path, lock)
@@ -99,12 +98,12 @@ class DataDirectory:
         if meta.cluster_id not in (None, cluster_id):
             raise DirectoryRefused(
                 f"{self.path} belongs to cluster {meta.cluster_id}, this broker to {cluster_id}: "
-                f"let log.dirs name another directory, or connect to that cluster"
+                f"set log.dirs to another directory, or connect to that cluster"
             )
         if meta.node_id not in (None, node_id):
             raise DirectoryRefused(
                 f"{self.path} belongs to broker {meta.node_id}, this is broker {node_id}: set "
-                f"node.id to {meta.node_id}, or let log.dirs name another directory"
+                f"node.id to {meta.node_id}, or set log.dirs to another directory"
             )
         self.id = meta.directory_id or new_id()
         whole = MetaProperties(cluster_id, node_id, self.id, meta.other)
@@ -113,7 +112,7 @@ class DataDirectory:
             write_atomically(self.disk, path, format_meta_properties(whole).encode())
 
     def begin(self) -> None:
-        """Learn how the last stop was, and forget it, so that a crash from now on is one."""
+        """Read and remove the clean shutdown mark, so that a crash from now on is detected."""
         path = f"{self.path}/{CLEAN_SHUTDOWN}"
         try:
             text = read_whole(self.disk, path).decode("utf-8", "replace")
@@ -123,67 +122,69 @@ class DataDirectory:
             self.clean_epoch = parse_clean_shutdown(text)
             self.stopped_cleanly = True
         except CorruptText as error:
-            self.notes.append(f"{path}: not believed, all logs are checked: {error}")
+            self.notes.append(f"{path}: ignored, all logs are checked: {error}")
         self.disk.remove(path)
         self.disk.sync_directory(self.path)
 
     def read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
-        """What a checkpoint says; one that is missing or damaged says nothing."""
+        """Read an offset checkpoint; a missing or damaged one is empty."""
         path = f"{self.path}/{name}"
         try:
             found = parse_offsets(read_whole(self.disk, path).decode("utf-8", "replace"))
         except FileNotFoundError:
             return {}
         except CorruptText as error:
-            self.notes.append(f"{path}: done without: {error}")
+            self.notes.append(f"{path}: ignored: {error}")
             return {}
-        self._told[name] = found.keys()
+        self._stored_partitions[name] = found.keys()
         return found
 
-    # Keeping it.
+    # Use.
 
     def check_online(self) -> None:
-        """Raise if it has failed."""
+        """Raise StorageFailure if the directory has failed."""
         if self.failure is not None:
             raise StorageFailure(f"{self.path} is offline: {self.failure}")
 
-    def telling_of(self, partition: TopicPartition) -> list[str]:
-        """The checkpoints on the device that may tell of a partition."""
-        return [name for name, partitions in self._told.items() if partition in partitions]
+    def checkpoints_with(self, partition: TopicPartition) -> list[str]:
+        """The checkpoints on the device that may have an entry for a partition."""
+        return [
+            name for name, partitions in self._stored_partitions.items() if partition in partitions
+        ]
 
     async def store_offsets(
         self, name: str, offsets: Callable[[], Mapping[TopicPartition, Offset]]
     ) -> None:
-        """Replace a checkpoint, on the device when this returns.
+        """Replace a checkpoint; on the device when this returns.
 
-        Offsets are asked for when it is this one's turn, so that none is replaced by older ones.
+        `offsets` is called while the lock is held, so that older offsets never replace newer ones.
         """
         async with self._turn:
             self.check_online()
             found, path = offsets(), f"{self.path}/{name}"
-            self._told[name] = self._told.get(name, set()) | found.keys()
+            self._stored_partitions[name] = self._stored_partitions.get(name, set()) | found.keys()
             await self.disk.blocking(
                 lambda: write_atomically(self.disk, path, format_offsets(found).encode())
             )
-            self._told[name] = found.keys()
+            self._stored_partitions[name] = found.keys()
             self.is_full = False
 
-    # Leaving it.
+    # Closing.
 
     async def mark_clean(self, broker_epoch: BrokerEpoch) -> None:
-        """Let the next start trust the files: everything else is on the device (rule C2)."""
+        """Write the clean shutdown mark after everything else is on the device (rule C2)."""
         assert self.failure is None
         path, text = f"{self.path}/{CLEAN_SHUTDOWN}", format_clean_shutdown(broker_epoch)
         await self.disk.blocking(lambda: write_atomically(self.disk, path, text.encode()))
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         with suppress(StorageFailure):
             self._lock.release()
 
 
 def read_meta(disk: Disk, path: str) -> MetaProperties | None:
-    """Whose directory it is, without holding it; None when nobody has had it."""
+    """Read `meta.properties` without the lock; None if the directory was never used."""
     file = f"{path}/{META_PROPERTIES}"
     try:
         return parse_meta_properties(read_whole(disk, file).decode("utf-8", "replace"))
@@ -191,5 +192,5 @@ def read_meta(disk: Disk, path: str) -> MetaProperties | None:
         return None
     except CorruptText as error:
         raise DirectoryRefused(
-            f"{file}: {error}: mend the file, or let log.dirs name another directory"
+            f"{file}: {error}: repair the file, or set log.dirs to another directory"
         ) from error

@@ -1,9 +1,8 @@
-"""What the log asks of a file system: the interface, and how small files are replaced.
+"""The file system interface of the log, and the atomic replacement of small files.
 
-Invariant: whatever a disk is, a write is whole or it did not happen, every failure is a
-StorageFailure, DiskFull when it changed nothing for want of room, and looking at a file that is
-missing is a FileNotFoundError. `files.py` has the real one; tests put in its place a disk that
-forgets what was not synced, tears writes, fills up and fails.
+Invariant: a write is complete or did not happen. Every failure is a StorageFailure, and DiskFull if
+nothing was changed for lack of space. Reading a missing file is a FileNotFoundError. `files.py` has
+the real file system; tests use one that loses unsynced data, tears writes, fills up and fails.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,31 +19,31 @@ class File(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path of the file."""
         ...
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """The size in bytes."""
         ...
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Write all buffers at a position, the file's end; returns the position behind them."""
+        """Write all buffers at the end of the file; return the new end."""
         ...
 
     def read(self, position: int, size: int) -> bytes:
-        """So many bytes, fewer at the end of the file. May wait for the device."""
+        """Read bytes, fewer at the end of the file; may wait for the device."""
         ...
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        """The same without waiting; None when something is not in memory."""
+        """Read without waiting; None if some bytes are not in the page cache."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Truncate the file."""
         ...
 
     def renamed(self, path: str) -> None:
-        """Go by another name from now on: it was renamed while it was open."""
+        """Record the new path of a file that was renamed while it was open."""
         ...
 
     def sync(self) -> None:
@@ -52,64 +51,64 @@ class File(Protocol):
         ...
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile; -1 when there is none."""
+        """The file descriptor, for sendfile; -1 if there is none."""
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         ...
 
 
 class Room(NamedTuple):
-    """How large a file system is, and how much of it is free."""
+    """The size of a file system and its free space."""
 
     total_bytes: int
     usable_bytes: int
 
 
 class Disk(Protocol):
-    """The file system. Paths are whole.
+    """The file system; paths are absolute.
 
-    Looking at a file that is missing is a FileNotFoundError, changing one a StorageFailure.
+    Reading a missing file is a FileNotFoundError, changing one a StorageFailure.
     """
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> File:
-        """Open for reading and writing; `create` makes the file, which must not be there.
+        """Open for reading and writing; `create` creates the file, which must not exist.
 
-        What is `private` no other user of the machine may open from then on.
+        A `private` file is not accessible to other users.
         """
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Whether a file or directory exists."""
         ...
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a folder."""
+        """Whether a directory exists."""
         ...
 
     def names(self, directory: str) -> list[str]:
-        """What is in a folder, sorted."""
+        """The names in a directory, sorted."""
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When a file was last changed."""
+        """The modification time of a file."""
         ...
 
     def room(self, path: str) -> Room:
-        """How much fits where a folder is."""
+        """The space of the file system that holds a directory."""
         ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Say when it was: for a file that takes the place of others."""
+        """Set the modification time of a file that replaces others."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a folder, and those above it that are missing."""
+        """Create a directory and its missing parents."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename at once, replacing what has the new name."""
+        """Rename atomically; an existing file of the new name is replaced."""
         ...
 
     def remove(self, path: str) -> None:
@@ -117,49 +116,49 @@ class Disk(Protocol):
         ...
 
     def remove_directory(self, path: str) -> None:
-        """Delete an empty folder."""
+        """Delete an empty directory."""
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in a folder are on the device."""
+        """Return when the names in a directory are on the device."""
         ...
 
     def lock(self, path: str) -> "Lock | None":
-        """Hold a file so that no other process does; None when another one holds it."""
+        """Lock a file against other processes; None if another one holds the lock."""
         ...
 
     async def blocking(self, call: Callable[[], T]) -> T:
-        """Do what may wait for the device without stopping the event loop."""
+        """Run a call that may wait for the device without blocking the event loop."""
         ...
 
     async def working(self, call: Callable[[], T]) -> T:
-        """Do what keeps a core busy, so that neither the loop nor who wants the device waits."""
+        """Run a call that keeps a core busy, apart from the threads that wait for the device."""
         ...
 
 
 class Lock(Protocol):
-    """A file that this process holds."""
+    """A file that this process has locked."""
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock."""
         ...
 
 
 def write_atomically(disk: Disk, path: str, data: bytes, *, private: bool = False) -> None:
-    """Replace a file's content, on the device when this returns (C1)."""
+    """Replace the content of a file; on the device when this returns (rule C1)."""
     replace(disk, path, data, private=private)
     disk.sync_directory(path.rpartition("/")[0])
 
 
 def replace(disk: Disk, path: str, data: bytes, *, private: bool = False) -> None:
-    """Replace a file's content; after a crash there is the old or, once synced, the new one."""
+    """Replace the content of a file; after a crash it has the old or the new content."""
     disk.rename(staged(disk, path, data, private=private), path)
 
 
 def staged(disk: Disk, path: str, data: bytes, *, private: bool = False) -> str:
-    """Put a file's next content on the device under another name, which is returned.
+    """Write the next content of a file to a temporary file on the device; return its path.
 
-    What needs room is done then: to rename the file needs none.
+    Only this step needs disk space; the rename that follows does not.
     """
     temporary = path + TEMPORARY_SUFFIX
     if disk.exists(temporary):
@@ -174,7 +173,7 @@ def staged(disk: Disk, path: str, data: bytes, *, private: bool = False) -> str:
 
 
 def read_whole(disk: Disk, path: str) -> bytes:
-    """The content of a small file."""
+    """Read a small file."""
     file = disk.open(path)
     try:
         return file.read(0, file.size())

@@ -1,10 +1,10 @@
-"""Which leader wrote which part of a log: epochs and the offsets they begin at.
+"""The leader epochs of a log and their start offsets.
 
-Invariant: epochs and start offsets both rise from entry to entry. Replicas compare these
-histories to find where their logs part (rules A1 and A2, KIP-101, KIP-279), so an entry is on the
-disk before a record of its epoch is acknowledged, and the earliest one outlives its records.
+Invariant: epochs and start offsets both increase. Replicas compare these histories to find where
+their logs diverge (rules A1 and A2, KIP-101, KIP-279). So an entry is on the device before a record
+of its epoch is acknowledged, and the first entry outlives its records.
 
-`assign` and the truncations tell whether they changed anything, so that the file must be written.
+`assign` and the truncations return whether they changed anything, so that the file must be written.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,21 +19,21 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 
 class EpochStart(NamedTuple):
-    """An epoch and the first offset that was written in it."""
+    """An epoch and its first offset."""
 
     epoch: LeaderEpoch
     start_offset: Offset
 
 
 class EpochEnd(NamedTuple):
-    """An epoch and the offset behind the last that was written in it."""
+    """An epoch and the offset after its last record."""
 
     epoch: LeaderEpoch
     end_offset: Offset
 
 
 class EpochHistory:
-    """The leader epochs of one replica; in memory, and as `leader-epoch-checkpoint`."""
+    """The leader epochs of one replica, in memory and as `leader-epoch-checkpoint`."""
 
     __slots__ = ("_epochs", "_starts")
 
@@ -43,7 +43,7 @@ class EpochHistory:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the file, or raise CorruptText; entries that conflict give way as in `assign`."""
+        """Parse the file, or raise CorruptText; conflicting entries are resolved by `assign`."""
         history = cls()
         for line, (epoch, start_offset) in read_checkpoint(text, 2):
             history.assign(
@@ -70,26 +70,26 @@ class EpochHistory:
         return EpochStart(self._epochs[0], self._starts[0]) if self._epochs else None
 
     def previous(self, epoch: int) -> LeaderEpoch | None:
-        """The last epoch below one."""
+        """The last epoch below an epoch."""
         at = bisect_left(self._epochs, epoch)
         return self._epochs[at - 1] if at else None
 
     def next(self, epoch: int) -> LeaderEpoch | None:
-        """The first epoch above one."""
+        """The first epoch above an epoch."""
         at = bisect_right(self._epochs, epoch)
         return self._epochs[at] if at < len(self._epochs) else None
 
     def epoch_of(self, offset: int) -> LeaderEpoch | None:
-        """The epoch in which an offset was or will be written; None below the earliest entry."""
+        """The epoch of an offset; None below the first entry."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else None
 
     def end_offset(self, epoch: int, log_end_offset: Offset) -> EpochEnd | None:
-        """Where the last epoch at or below the one asked for ends (rule A2).
+        """The end of the last epoch at or below the requested one (rule A2).
 
-        It ends where the next one begins, the latest at the log's end. An epoch below all entries
-        ends where the first begins: what was written in it is gone. None for an epoch above all
-        entries, of which this log knows nothing, and for the -1 of who has no epoch.
+        It is the start of the next epoch, or the log end offset for the latest epoch. An epoch
+        below all entries ends where the first one starts, because its records are gone. None for an
+        epoch above all entries and for -1.
         """
         if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
             return None
@@ -100,10 +100,10 @@ class EpochHistory:
         return EpochEnd(known, self._starts[above])
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Let an epoch begin at an offset. True: the entry must be stored before records are.
+        """Add an epoch; True if the checkpoint must be written before records of the epoch are.
 
-        Called with each batch: that the latest epoch goes on is the usual case, and no change.
-        Entries that would not lie below the new one are removed; the log is right, not they.
+        Called for each batch; usually the latest epoch continues and nothing changes. Entries that
+        conflict with the new one are removed: the log is right, not they.
         """
         assert epoch >= 0
         assert start_offset >= 0
@@ -116,12 +116,12 @@ class EpochHistory:
         return True
 
     def truncate_from_end(self, offset: int) -> bool:
-        """The log now ends at an offset: drop the epochs that begin there or later."""
+        """The log now ends at an offset: drop the epochs that start there or later."""
         assert offset >= 0
         return self._keep(0, bisect_left(self._starts, offset))
 
     def truncate_from_start(self, offset: Offset) -> bool:
-        """The log now begins at an offset: drop earlier epochs; the one it lies in begins there."""
+        """The log now starts at an offset: drop earlier epochs, and clip the one it lies in."""
         first = bisect_right(self._starts, offset) - 1
         if first < 0 or (first == 0 and self._starts[0] == offset):
             return False
@@ -130,7 +130,7 @@ class EpochHistory:
         return True
 
     def until(self, offset: int) -> "EpochHistory":
-        """The same history of a log that ends at an offset."""
+        """The history of a log that ends at an offset."""
         history = EpochHistory()
         history._epochs, history._starts = self._epochs, self._starts
         history.truncate_from_end(offset)

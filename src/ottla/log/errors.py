@@ -1,26 +1,26 @@
-"""What is raised when a file of the log does not hold what its format says.
+"""The errors for files of the log whose content does not match their format.
 
-Invariant: whatever the bytes or the text, nothing but these comes out of reading it. A message
-says what is wrong and where in the file, and leaves the file's name to the caller, who opened it.
+Invariant: parsing any bytes raises only these errors. A message says what is wrong and where in the
+file; the caller adds the path.
 """
 
 from ottla.errors import OttlaError
 
 
 class CorruptFile(OttlaError):
-    """The file is not used; what takes its place depends on what it was."""
+    """The file is ignored; what replaces it depends on the file."""
 
 
 class CorruptIndex(CorruptFile):
-    """An index that points wrongly would lose records: it is made anew from them."""
+    """A wrong index would lose records: it is rebuilt from them."""
 
 
 class CorruptSnapshot(CorruptFile):
-    """The state of the producers comes from an earlier snapshot and the records after it."""
+    """Producer state is rebuilt from an earlier snapshot and the records after it."""
 
 
 class CorruptText(CorruptFile):
-    """A checkpoint or another small text; `line` counts from 1, None for the text as a whole."""
+    """A checkpoint or another small text file; `line` starts at 1, None: the whole file."""
 
     def __init__(self, problem: str, line: int | None = None) -> None:
         super().__init__(problem, line)

@@ -1,9 +1,9 @@
-"""Descriptors that are held in reserve, so that a folder is synced though no other is free.
+"""Reserved file descriptors, so that a directory can be synced when no descriptor is free.
 
-Invariant: what was renamed has to be synced, or nobody knows what is on the device; so that does
-not wait for others to close their files. A spare is closed for the moment in which the folder is
-opened, one thread after the other, and the folder's own descriptor takes its place: nobody else
-could get that. Who is faster than the folder has got a spare; then the next one is closed.
+Invariant: after a rename the directory must be synced, or the content of the device is unknown; so
+a sync must not wait for a free descriptor. A reserved descriptor is closed right before the
+directory is opened, by one thread at a time, and the directory's descriptor takes its place in the
+reserve. If another thread takes the free descriptor first, the next reserved one is closed.
 """
 
 import errno
@@ -12,79 +12,79 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-# More than there are threads that sync, each of which may be faster once. An event loop that finds
-# no descriptor for a connection does not look for one again within a second.
-SPARES: Final = 16
+# More than there are threads that sync: each may take one descriptor. An event loop without a
+# descriptor for a connection tries again after a second.
+RESERVED: Final = 16
 
 TOO_MANY_OPEN: Final = (errno.EMFILE, errno.ENFILE)  # in this process, on this machine
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class FdReserve:
-    """The reserve of one disk; any thread may sync by it."""
+    """The reserve of one disk; any thread may use it."""
 
-    __slots__ = ("_count", "_held", "_turn")
+    __slots__ = ("_count", "_lock", "_reserved")
 
-    def __init__(self, count: int = SPARES) -> None:
+    def __init__(self, count: int = RESERVED) -> None:
         self._count = count
-        self._held: list[int] = []
-        self._turn = threading.Lock()
-        self._settle()
+        self._reserved: list[int] = []
+        self._lock = threading.Lock()
+        self._refill()
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in a folder are on the device; OSError when that failed."""
+        """Return when the names in a directory are on the device; OSError if that failed."""
         try:
-            descriptor = os.open(path, _FOLDER)
+            descriptor = os.open(path, _DIRECTORY)
         except OSError as error:
             if error.errno not in TOO_MANY_OPEN:
                 raise
-            self._sync_by_spare(path)
+            self._sync_with_reserve(path)
             return
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        # Others were faster, here or elsewhere. Whoever has the turn settles that too.
-        if len(self._held) < self._count and self._turn.acquire(blocking=False):
+        # Refill after another thread or process took descriptors, unless a thread already does.
+        if len(self._reserved) < self._count and self._lock.acquire(blocking=False):
             try:
-                self._settle()
+                self._refill()
             finally:
-                self._turn.release()
+                self._lock.release()
 
     def close(self) -> None:
-        """Hold none any more."""
-        with self._turn:
+        """Close the reserve."""
+        with self._lock:
             self._count = 0
-            self._settle()
+            self._refill()
 
     __del__ = close
 
-    def _sync_by_spare(self, path: str) -> None:
-        with self._turn:
+    def _sync_with_reserve(self, path: str) -> None:
+        with self._lock:
             try:
-                self._held.append(self._opened(path))
-                os.fsync(self._held[-1])
+                self._reserved.append(self._opened(path))
+                os.fsync(self._reserved[-1])
             finally:
-                self._settle()
+                self._refill()
 
     def _opened(self, path: str) -> int:
         while True:
             try:
-                return os.open(path, _FOLDER)
+                return os.open(path, _DIRECTORY)
             except OSError as error:
-                if error.errno not in TOO_MANY_OPEN or not self._held:
+                if error.errno not in TOO_MANY_OPEN or not self._reserved:
                     raise
             self._drop()
 
     def _drop(self) -> None:
         with suppress(OSError):
-            os.close(self._held.pop())
+            os.close(self._reserved.pop())
 
-    def _settle(self) -> None:
-        """Hold as many as there should be, or as there are to be had."""
-        while len(self._held) > self._count:
+    def _refill(self) -> None:
+        """Fill the reserve, as far as descriptors are available."""
+        while len(self._reserved) > self._count:
             self._drop()
         with suppress(OSError):
-            while len(self._held) < self._count:
-                self._held.append(os.open("/", _FOLDER))
+            while len(self._reserved) < self._count:
+                self._reserved.append(os.open("/", _DIRECTORY))

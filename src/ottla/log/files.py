@@ -1,12 +1,12 @@
-"""Every call to the operating system that the log makes, behind an interface.
+"""The real file system: every call of the log to the operating system.
 
-Invariant: nothing else in this folder opens, writes, syncs, renames or deletes, but for `spares.py`
-that syncs folders for this one. A write is whole or it did not happen: what a failed or short write
-left behind is cut off again, and if even that fails the file is broken for good. Every failure is a
-StorageFailure, DiskFull where there was no room and nothing was changed; a failed sync is never
-tried again, because the system may have dropped the pages it could not write.
+Invariant: no other module of the log opens, writes, syncs, renames or deletes files, except
+`fd_reserve.py`, which syncs directories for this one. A write is complete or did not happen: a
+failed or short write is truncated again, and if that fails the file is broken. Every failure is a
+StorageFailure, and DiskFull if there was no space and nothing was changed. A failed sync is never
+repeated, because the system may have dropped the pages that it could not write.
 
-The log calls these through the `Disk` and `File` of `disk.py`.
+The log calls these classes through the `Disk` and `File` protocols of `disk.py`.
 """
 
 import asyncio
@@ -24,27 +24,27 @@ from typing import Final, TypeVar
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Room
-from ottla.log.fd_reserve import SPARES, TOO_MANY_OPEN, FdReserve
+from ottla.log.fd_reserve import RESERVED, TOO_MANY_OPEN, FdReserve
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
 
-IOV_MAX: Final = 1024  # buffers that the system takes in one call
+IOV_MAX: Final = 1024  # buffers per system call
 
-READ_THREADS: Final = 8  # more than a device answers at once would only wait there
+READ_THREADS: Final = 8  # a device serves about as many requests at a time
 
 WORK_THREADS: Final = max(1, (os.cpu_count() or 1) - 1)  # one core is for the event loop
 
 _PRIVATE: Final = 0o600
 
-# By how much a thread that works is less urgent than the event loop. Measured beside compression
-# bombs: with 1 and 3 the loop still waits for its turn, 5 is as good as 10. More would be worse
-# where other processes want the cores: what works may hold what the loop needs next.
+# The niceness of a working thread above the event loop. Measured beside compression bombs: with 1
+# and 3 the loop still waits, 5 is as good as 10. A higher value is worse when other processes need
+# the cores, because a working thread may hold what the loop needs next.
 WORK_NICENESS: Final = 5
 
 
 class OsFile:
-    """A file of the system; closed when nothing refers to it, so that who reads it reads on."""
+    """An open file; it is closed when nothing refers to it, so that readers can finish."""
 
     __slots__ = ("_broken", "_descriptor", "_nowait", "_path")
 
@@ -56,22 +56,22 @@ class OsFile:
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path of the file."""
         return self._path
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """The file descriptor."""
         return self._descriptor
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """The size in bytes."""
         try:
             return os.fstat(self._descriptor).st_size
         except OSError as error:
             raise self._failure("size", error) from error
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Write all buffers at a position, or cut back to it and fail (C6)."""
+        """Write all buffers at a position, or truncate the file to it and raise (rule C6)."""
         if self._broken:
             raise StorageFailure(f"{self._path}: broken by an earlier failure")
         total = sum(map(len, buffers))
@@ -81,12 +81,12 @@ class OsFile:
             if written != total:
                 self._write_rest(buffers, position, written)
         except OSError as error:
-            self._cut_back(position)
+            self._undo_write(position)
             raise self._failure("write", error) from error
         return position + total
 
     def _write_rest(self, buffers: Sequence[Buffer], position: int, written: int) -> None:
-        """Go on after a write that was short, or had more buffers than one call takes."""
+        """Continue after a short write, or with more buffers than one call takes."""
         rest = memoryview(b"".join(buffers))[written:]
         while len(rest):
             count = os.pwrite(self._descriptor, rest, position + written)
@@ -95,14 +95,14 @@ class OsFile:
             written += count
             rest = rest[count:]
 
-    def _cut_back(self, position: int) -> None:
+    def _undo_write(self, position: int) -> None:
         try:
             os.ftruncate(self._descriptor, position)
         except OSError:
             self._broken = True
 
     def read(self, position: int, size: int) -> bytes:
-        """So many bytes, fewer at the end of the file."""
+        """Read bytes, fewer at the end of the file."""
         try:
             data = os.pread(self._descriptor, size, position)
             while len(data) < size:
@@ -115,7 +115,7 @@ class OsFile:
         return data
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        """The same from the page cache alone; None when not all of it is there."""
+        """Read from the page cache only; None if some bytes are not cached."""
         if not self._nowait:
             # A file system without such reads (tmpfs) keeps its files in memory.
             return self.read(position, size)
@@ -131,21 +131,21 @@ class OsFile:
             return self.read(position, size)
         if count < size and position + count < self.size():
             return None
-        return buffer if count == size else buffer[:count]  # uncopied, as a rule
+        return buffer if count == size else buffer[:count]  # usually without a copy
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Truncate the file."""
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             raise self._failure("truncate", error) from error
 
     def renamed(self, path: str) -> None:
-        """Go by another name from now on."""
+        """Record the new path."""
         self._path = path
 
     def sync(self) -> None:
-        """Return when everything written is on the device; a failure breaks the file (C5)."""
+        """Return when everything written is on the device; a failure breaks the file (rule C5)."""
         if self._broken:
             raise StorageFailure(f"{self._path}: broken by an earlier failure")
         try:
@@ -155,7 +155,7 @@ class OsFile:
             raise self._failure("sync", error) from error
 
     def close(self) -> None:
-        """Let go of the file; closing twice is no error."""
+        """Close the file; closing twice is allowed."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             with suppress(OSError):
@@ -176,17 +176,17 @@ class OsLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def _hold(descriptor: int) -> None:
-    """Lock a file, against Java's locks and against brokers of this process too."""
+    """Lock a file, also against Java's locks and against brokers of this process."""
     if sys.platform == "linux":
-        # It belongs to this opening of the file. The usual one belongs to the process, and is gone
-        # when the process closes the file, be it opened a second time.
+        # The lock belongs to this open file description. A usual lock belongs to the process and is
+        # released when the process closes any descriptor of the file.
         whole = struct.pack("hhlli", fcntl.F_WRLCK, 0, 0, 0, 0)
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, whole)
     else:
@@ -199,15 +199,15 @@ class OsDisk:
 
     def __init__(self, *, read_only: bool = False) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
-        self._spares = FdReserve(0 if read_only else SPARES)
+        self._reserve = FdReserve(0 if read_only else RESERVED)
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
         self._workers = ThreadPoolExecutor(
-            WORK_THREADS, thread_name_prefix="ottla-work", initializer=_give_way
+            WORK_THREADS, thread_name_prefix="ottla-work", initializer=_lower_priority
         )
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         """Open for reading and, unless the disk is read-only, writing."""
-        # Not to wait for who writes into a pipe of that name; of a file it changes nothing.
+        # O_NONBLOCK: do not wait for the writer of a named pipe; it has no effect on a file.
         flags = self._access | os.O_CLOEXEC | os.O_NONBLOCK
         flags |= os.O_CREAT | os.O_EXCL if create else 0
         ask = _change if create else _look
@@ -217,41 +217,41 @@ class OsDisk:
         if not stat.S_ISREG(mode):
             raise StorageFailure(f"{path}: open: not a regular file")
         if private and stat.S_IMODE(mode) & ~_PRIVATE:
-            _change("close to others", path, lambda: os.fchmod(file.fileno(), _PRIVATE))
+            _change("chmod", path, lambda: os.fchmod(file.fileno(), _PRIVATE))
         return file
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Whether a file or directory exists."""
         return os.path.lexists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a folder."""
+        """Whether a directory exists."""
         return os.path.isdir(path)
 
     def names(self, directory: str) -> list[str]:
-        """What is in a folder, sorted."""
+        """The names in a directory, sorted."""
         return _look("list", directory, lambda: sorted(os.listdir(directory)))
 
     def modified_ms(self, path: str) -> int:
-        """When a file was last changed."""
-        return _look("look at", path, lambda: os.stat(path).st_mtime_ns // 1_000_000)
+        """The modification time of a file."""
+        return _look("stat", path, lambda: os.stat(path).st_mtime_ns // 1_000_000)
 
     def room(self, path: str) -> Room:
-        """How much fits where a folder is."""
-        found = _change("look at", path, lambda: os.statvfs(path))
+        """The space of the file system that holds a directory."""
+        found = _change("statvfs", path, lambda: os.statvfs(path))
         return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Say when it was."""
+        """Set the modification time of a file."""
         time_ns = modified_ms * 1_000_000
-        _change("date", path, lambda: os.utime(path, ns=(time_ns, time_ns)))
+        _change("utime", path, lambda: os.utime(path, ns=(time_ns, time_ns)))
 
     def make_directory(self, path: str) -> None:
-        """Make a folder, and those above it that are missing."""
-        _change("make", path, lambda: os.makedirs(path, exist_ok=True))
+        """Create a directory and its missing parents."""
+        _change("mkdir", path, lambda: os.makedirs(path, exist_ok=True))
 
     def rename(self, old: str, new: str) -> None:
-        """Rename at once, replacing what has the new name."""
+        """Rename atomically; an existing file of the new name is replaced."""
         _change("rename", old, lambda: os.replace(old, new))
 
     def remove(self, path: str) -> None:
@@ -259,15 +259,15 @@ class OsDisk:
         _change("remove", path, lambda: os.unlink(path))
 
     def remove_directory(self, path: str) -> None:
-        """Delete an empty folder."""
+        """Delete an empty directory."""
         _change("remove", path, lambda: os.rmdir(path))
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in a folder are on the device, be it that too many are open."""
-        _change("sync", path, lambda: self._spares.sync_directory(path))
+        """Return when the names in a directory are on the device, even without free descriptors."""
+        _change("sync", path, lambda: self._reserve.sync_directory(path))
 
     def lock(self, path: str) -> OsLock | None:
-        """Hold a file so that no other process does (C9)."""
+        """Lock a file against other processes (rule C9)."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = _change("open", path, lambda: os.open(path, flags, 0o644))
         try:
@@ -278,18 +278,18 @@ class OsDisk:
         return OsLock(descriptor)
 
     async def blocking(self, call: Callable[[], T]) -> T:
-        """Do it in a thread. What has begun is done to its end before a cancellation goes on."""
+        """Run a call in a thread; a call that has started completes before a cancellation."""
         return await _done_in(self._threads, call)
 
     async def working(self, call: Callable[[], T]) -> T:
-        """The same in threads of their own, fewer than there are cores and less urgent."""
+        """Run a call in low-priority threads of their own, fewer than there are cores."""
         return await _done_in(self._workers, call)
 
     def close(self) -> None:
         """Wait for the threads and end them."""
         self._threads.shutdown()
         self._workers.shutdown()
-        self._spares.close()
+        self._reserve.close()
 
 
 async def _done_in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
@@ -301,16 +301,16 @@ async def _done_in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        future.exception()  # nobody is there to hear of it
+        future.exception()  # retrieve it, so that asyncio does not log it
         raise cancelled
     try:
         return future.result()
     finally:
-        del future  # it and what it raises would keep each other, and all that was in use
+        del future  # break the reference cycle of the future and its exception
 
 
-def _give_way() -> None:
-    """Make the thread that calls it less urgent than the others, where a thread has its own."""
+def _lower_priority() -> None:
+    """Lower the priority of the current thread, where threads have their own priority."""
     if sys.platform == "linux":
         os.setpriority(
             os.PRIO_PROCESS,
@@ -327,7 +327,7 @@ def _change(what: str, path: str, call: Callable[[], T]) -> T:
 
 
 def _look(what: str, path: str, call: Callable[[], T]) -> T:
-    """The same where a missing file is an answer, not a failure."""
+    """Do the same for calls where a missing file is a result, not a failure."""
     try:
         return call()
     except FileNotFoundError:
@@ -337,8 +337,8 @@ def _look(what: str, path: str, call: Callable[[], T]) -> T:
 
 
 def _failure(what: str, path: str, error: OSError, *, full: bool) -> StorageFailure:
-    """What to raise; `full` when nothing was changed, so that it can be done again."""
-    # Who has too many files open has no room for another, and the disk is as well as before.
+    """The error to raise; `full` if nothing was changed, so that the call can be repeated."""
+    # Too many open files: the disk is unchanged, as if it were full.
     is_full = error.errno in TOO_MANY_OPEN or (full and error.errno in (errno.ENOSPC, errno.EDQUOT))
     kind = DiskFull if is_full else StorageFailure
     return kind(f"{path}: {what}: {error.strerror or error}")

@@ -129,7 +129,7 @@ class Flusher:
             state.index_files_due.remove(segment)
         for segment, indexes in zip(closed, opened, strict=not final):
             segment.use_indexes(indexes)
-        state.snapshots.note_written(snapshots)
+        state.snapshots.mark_written(snapshots)
         state.recovery_point = Offset(max(state.recovery_point, end))
         if not state.epochs_dirty:
             state.mark_epochs_stored()

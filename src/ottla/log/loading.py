@@ -1,7 +1,7 @@
-"""Opening all logs of a data directory, several at a time, and telling how far it came.
+"""Opens all logs of a data directory, several at a time, and reports the progress.
 
-Invariant: a folder that is not a partition's is left alone. Every partition is opened or the
-directory fails as a whole, because its checkpoints would lose those that are not open.
+Invariant: a directory that does not belong to a partition is left alone. If one partition cannot be
+opened, the whole data directory fails, because its checkpoints would lose that partition.
 """
 
 import asyncio
@@ -38,25 +38,25 @@ from ottla.log.partition_log import PartitionLog, open_log
 
 _LOG = logging.getLogger(__name__)
 
-REPORT_SECONDS: Final = 5.0  # between two lines about the opening of a directory
+REPORT_SECONDS: Final = 5.0  # between two progress events
 
 _BEGINNING: Final = Offset(0)
 
-# Where a Kafka without ZooKeeper keeps its metadata: nothing that clients read.
+# The metadata log of Kafka in KRaft mode: not a topic that clients read.
 _KRAFT_TOPIC: Final = "__cluster_metadata"
 
 
 @dataclass(slots=True)
 class HostedLog:
-    """A log that this broker has, and what is known of it beside the log itself."""
+    """A log of this broker with its data directory and checkpointed offsets."""
 
     partition: TopicPartition
-    topic_id: Uuid | None  # None in folders of old Kafkas
+    topic_id: Uuid | None  # None in directories of old Kafkas
     log: PartitionLog
     directory: DataDirectory
-    high_watermark: Offset = _BEGINNING  # as the checkpoint had it
-    first_dirty_offset: Offset | None = None  # compaction has seen what lies below
-    flushed_ms: int = 0  # when it was last flushed by the clock
+    high_watermark: Offset = _BEGINNING  # from the checkpoint
+    first_dirty_offset: Offset | None = None  # the log is clean below it
+    flushed_ms: int = 0  # time of the last periodic flush
     commit: GroupCommit = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class HostedLog:
 
 CHECKPOINTS: Mapping[str, Callable[[HostedLog], Offset | None]] = {
     RECOVERY_POINTS: lambda hosted: hosted.log.recovery_point,
-    # As Kafka has it: where the log begins with its first segment the name of that says it.
+    # As in Kafka: no entry if the log starts at the base offset of its first segment.
     LOG_START_OFFSETS: lambda hosted: (
         hosted.log.log_start_offset
         if hosted.log.log_start_offset > hosted.log.segments.first.base_offset
@@ -76,35 +76,35 @@ CHECKPOINTS: Mapping[str, Callable[[HostedLog], Offset | None]] = {
     ),
     HIGH_WATERMARKS: lambda hosted: hosted.high_watermark,
 }
-"""What each checkpoint of a directory holds of a log; None where it holds nothing."""
+"""The offset of a log in each checkpoint of its data directory; None: no entry."""
 
 
 @dataclass(slots=True)
 class Loading:
-    """How far the opening of a directory is, for a person to read."""
+    """The progress of opening a data directory."""
 
     path: str
     partitions: int
     opened: int = 0
-    bytes_to_check: int = 0  # 0: nothing has to be checked
+    bytes_to_check: int = 0  # 0: no check is necessary
     bytes_checked: int = 0
     _within: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
-    def note_checked(self, partition: TopicPartition, checked: int) -> None:
-        """So much of a partition has been checked."""
+    def add_checked(self, partition: TopicPartition, checked: int) -> None:
+        """Record how many bytes of a partition were checked."""
         self.bytes_checked += checked - self._within.get(partition, 0)
         self._within[partition] = checked
 
     @property
     def share(self) -> float:
-        """What part of the work is done, from 0 to 1."""
+        """The completed share of the work, from 0 to 1."""
         of_partitions = self.opened / self.partitions if self.partitions else 1.0
         if self.opened == self.partitions or not self.bytes_to_check:
             return of_partitions
         return min(self.bytes_checked / self.bytes_to_check, 1.0)
 
     def facts(self, elapsed_s: float) -> dict[str, object]:
-        """What to tell of it."""
+        """The progress as fields of a log event."""
         share = self.share
         facts: dict[str, object] = {
             "directory": self.path,
@@ -124,7 +124,7 @@ Report = Callable[[Loading], None]
 
 
 def reporter(clock: Clock) -> Report:
-    """Tells of an opening that takes long, a line now and then."""
+    """A function that logs the progress every few seconds."""
     started = reported = clock.elapsed_s()
 
     def report(loading: Loading) -> None:
@@ -132,17 +132,17 @@ def reporter(clock: Clock) -> Report:
         now = clock.elapsed_s()
         if now - reported >= REPORT_SECONDS:
             reported = now
-            _LOG.info("opening data directory", loading.facts(now - started))
+            _LOG.info("data directory loading", loading.facts(now - started))
 
     return report
 
 
 @dataclass(slots=True)
 class Loaded:
-    """What was in a directory."""
+    """The content of a data directory."""
 
     logs: list[HostedLog] = field(default_factory=list[HostedLog])
-    deleted: list[str] = field(default_factory=list[str])  # folders that wait to be removed
+    deleted: list[str] = field(default_factory=list[str])  # directories that wait to be removed
     notes: list[str] = field(default_factory=list[str])
 
 
@@ -155,7 +155,7 @@ async def load(
     parallel: int,
     report: Report = lambda loading: None,
 ) -> Loaded:
-    """Open what a directory has; StorageFailure when something cannot be opened."""
+    """Open the logs of a data directory; StorageFailure if one of them cannot be opened."""
     disk, clean = directory.disk, directory.stopped_cleanly
     known = await disk.blocking(lambda: _Known.read(directory))
     found, loaded = await disk.blocking(lambda: _survey(directory))
@@ -169,7 +169,7 @@ async def load(
 
     def open_one(partition: TopicPartition) -> tuple[HostedLog, list[str]]:
         def progress(checked: int, total: int) -> None:
-            loading.note_checked(partition, checked)
+            loading.add_checked(partition, checked)
             report(loading)
 
         path = f"{directory.path}/{partition}"
@@ -227,16 +227,16 @@ def make(
     now_ms: int,
     random: Callable[[], float],
 ) -> HostedLog:
-    """The log of a new partition; waits for the device.
+    """Create the log of a new partition; waits for the device.
 
-    A folder that is there is of a partition that this broker had once: it gets another name, for
-    nothing of it may be in the new one. Where that fails it is left as it is. Of a new folder that
-    could not be filled nothing is left, as far as the device allows.
+    An existing directory belongs to an earlier partition of this name: it is renamed as stray, so
+    that nothing of it gets into the new log. If the new log cannot be created, its directory is
+    removed as far as the device allows.
     """
     disk, path = directory.disk, f"{directory.path}/{partition_directory(partition)}"
     if disk.exists(path):
         disk.rename(path, f"{directory.path}/{aside}")
-        _LOG.warning("folder put aside, a new partition has its name", {"old": path, "now": aside})
+        _LOG.warning("stray partition directory renamed", {"old": path, "new": aside})
     disk.make_directory(path)
     log: PartitionLog | None = None
     try:
@@ -251,14 +251,14 @@ def make(
         if log is not None:
             log.close_files()
         if isinstance(failure, StorageFailure):
-            with suppress(StorageFailure, FileNotFoundError):  # what there was room for
+            with suppress(StorageFailure, FileNotFoundError):  # as far as possible
                 remove_tree(disk, path)
         raise
     return HostedLog(partition, topic_id, log, directory, flushed_ms=now_ms)
 
 
 class _Known(NamedTuple):
-    """What the checkpoints of a directory say."""
+    """The offsets of the checkpoints of a data directory."""
 
     recovery_points: dict[TopicPartition, Offset]
     log_starts: dict[TopicPartition, Offset]
@@ -272,21 +272,21 @@ class _Known(NamedTuple):
 
 
 def _survey(directory: DataDirectory) -> tuple[list[TopicPartition], Loaded]:
-    """The partitions that a directory has, and what else is in it."""
+    """The partitions of a data directory, and its other directories."""
     found: list[TopicPartition] = []
     loaded = Loaded()
     for name in directory.disk.names(directory.path):
         parsed = parse_partition_directory(name)
         if parsed is None:
-            continue  # the files of the directory, and what people put there
+            continue  # files of the data directory, and foreign files
         if not directory.disk.is_directory(f"{directory.path}/{name}"):
-            loaded.notes.append(f"{directory.path}/{name} is a file and is left alone")
+            loaded.notes.append(f"{directory.path}/{name} is a file, ignored")
         elif parsed.state is DirectoryState.LIVE and parsed.partition.topic != _KRAFT_TOPIC:
             found.append(parsed.partition)
         elif parsed.state is DirectoryState.DELETED:
             loaded.deleted.append(f"{directory.path}/{name}")
         else:
-            loaded.notes.append(f"{directory.path}/{name} is not opened and is left alone")
+            loaded.notes.append(f"{directory.path}/{name} is not a live partition, ignored")
     return found, loaded
 
 
@@ -317,4 +317,4 @@ def _topic_id(disk: Disk, directory: str) -> tuple[Uuid | None, list[str]]:
     except FileNotFoundError:
         return None, []
     except CorruptText as error:
-        return None, [f"{path}: not believed: {error}"]
+        return None, [f"{path}: ignored: {error}"]

@@ -1,8 +1,8 @@
-"""Compaction of all logs of a broker: the dirtiest first, a few at a time.
+"""The log cleaner of a broker: cleans the log with the highest dirty ratio first.
 
-Invariant: a log is cleaned by one cleaner at a time, and what was cleaned is stored before it is
-relied on: after a crash a part is cleaned again, never skipped. A log that cannot be cleaned is
-put aside for a while and holds up no other.
+Invariant: a log is cleaned by one cleaner at a time. The first dirty offset is stored before it is
+used: after a crash a part is cleaned again, never skipped. A log that cannot be cleaned is
+suspended for a while and does not delay others.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from ottla.settings.config import Config
 
 _LOG = logging.getLogger(__name__)
 
-ASIDE_SECONDS: Final = 600.0  # for a log that could not be cleaned
+SUSPEND_SECONDS: Final = 600.0  # after a failed cleaning
 
 
 @dataclass(frozen=True, slots=True)
 class LogCleanerConfig:
-    """How much compaction may use, as `log.cleaner.*` says; the defaults are Kafka's."""
+    """The settings `log.cleaner.*` of a broker; the defaults are Kafka's."""
 
     cleaners: int = 1
     backoff_ms: int = 15_000
@@ -37,7 +37,7 @@ class LogCleanerConfig:
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """What a broker's configuration says."""
+        """The settings of a broker's configuration."""
         enabled = config[broker.LOG_CLEANER_ENABLE]
         return cls(
             config[broker.LOG_CLEANER_THREADS] if enabled else 0,
@@ -47,7 +47,7 @@ class LogCleanerConfig:
 
 
 class LogCleaner:
-    """Cleans what is due until it is cancelled."""
+    """Cleans logs that are due until it is cancelled."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class LogCleaner:
         self._cleaner = cleaner
         self._config = config
         self._high_watermark = high_watermark
-        self._secret = bytes(secret)  # for the hashes of keys; no subclass, it is sent to the child
+        self._secret = bytes(secret)  # to hash keys; plain bytes, because the job is sent as JSON
         self._busy: dict[TopicPartition, asyncio.Task[None]] = {}
-        self._aside: dict[TopicPartition, float] = {}  # until when
+        self._suspended: dict[TopicPartition, float] = {}  # with the end of the suspension
 
     async def run(self) -> None:
         """Clean one log after the other."""
@@ -88,31 +88,31 @@ class LogCleaner:
             hosted = await self.next_due()
             if hosted is None:
                 return
-            task = group.create_task(self._clean_and_forget(hosted))
+            task = group.create_task(self._run_cleaning(hosted))
             self._busy[hosted.partition] = task
 
-    async def _clean_and_forget(self, hosted: HostedLog) -> None:
+    async def _run_cleaning(self, hosted: HostedLog) -> None:
         try:
             await self.clean(hosted)
         except Exception as error:
-            # Our mistake: the other logs are compacted all the same.
-            _LOG.exception("compaction failed", {"partition": hosted.partition})
-            self._put_aside(hosted, error)
+            # A bug; the other logs are still cleaned.
+            _LOG.exception("log cleaning failed", {"partition": hosted.partition})
+            self._suspend(hosted, error)
         finally:
             self._busy.pop(hosted.partition, None)
 
     async def next_due(self) -> HostedLog | None:
-        """The log that needs cleaning most, of those that nobody cleans."""
+        """The log with the highest dirty ratio, of those that are due and not being cleaned."""
         now_s = self._logs.clock.elapsed_s()
-        self._aside = {name: until for name, until in self._aside.items() if until > now_s}
+        self._suspended = {name: until for name, until in self._suspended.items() if until > now_s}
         found: dict[TopicPartition, Cleanable] = {}
         for hosted in self._logs:
             name = hosted.partition
             if not hosted.log.config.compact or hosted.directory.failure is not None:
                 continue
             if self._logs.get(name) is not hosted:
-                continue  # deleted while this looked at the others
-            if name not in self._busy and name not in self._aside:
+                continue  # deleted while other logs were examined
+            if name not in self._busy and name not in self._suspended:
                 try:
                     found[name] = await hosted.log.find_cleanable(
                         hosted.first_dirty_offset,
@@ -120,15 +120,15 @@ class LogCleaner:
                         now_ms=self._logs.clock.now_ms(),
                     )
                 except (OttlaError, FileNotFoundError) as error:
-                    self._put_aside(hosted, error)
+                    self._suspend(hosted, error)
         chosen = next_to_clean(found)
         return None if chosen is None else self._logs.get(chosen)
 
     async def clean(self, hosted: HostedLog) -> CleaningDone | None:
-        """Clean a log and store how far; None when there was nothing, or it could not be."""
+        """Clean a log and store its first dirty offset; None if nothing was cleaned."""
         done: CleaningDone | None = None
         if self._logs.get(hosted.partition) is not hosted:
-            return None  # deleted before this began
+            return None  # deleted before the cleaning started
         try:
             done = await hosted.log.compact(
                 self._cleaner,
@@ -139,31 +139,31 @@ class LogCleaner:
                 limits=self._config().limits,
             )
             if done is not None:
-                end = hosted.log.log_end_offset  # which may have been cut at the last moment
+                end = hosted.log.log_end_offset  # the log may have been truncated meanwhile
                 hosted.first_dirty_offset = Offset(min(done.first_dirty_offset, end))
                 await self._logs.store(CLEANED_OFFSETS, hosted.directory)
-                _tell(hosted, done)
+                _log_result(hosted, done)
         except DiskFull as full:
             self._logs.fail(hosted.directory, full)
-            self._put_aside(hosted, full)  # or it would be tried without a pause
+            self._suspend(hosted, full)  # do not try again at once
         except StorageFailure as failure:
             self._logs.fail(hosted.directory, failure)
-        except (CleaningAborted, RequestError) as aborted:  # cut, or deleted
+        except (CleaningAborted, RequestError) as aborted:  # truncated, or deleted
             about = {"partition": hosted.partition, "reason": str(aborted)}
-            _LOG.info("compaction given up", about)
+            _LOG.info("log cleaning aborted", about)
         except CleaningFailed as failure:
-            self._put_aside(hosted, failure)
+            self._suspend(hosted, failure)
         return done
 
-    def _put_aside(self, hosted: HostedLog, error: Exception) -> None:
-        about = {"partition": hosted.partition, "reason": str(error), "seconds": ASIDE_SECONDS}
-        _LOG.error("compaction put aside", about)
-        self._aside[hosted.partition] = self._logs.clock.elapsed_s() + ASIDE_SECONDS
+    def _suspend(self, hosted: HostedLog, error: Exception) -> None:
+        about = {"partition": hosted.partition, "reason": str(error), "seconds": SUSPEND_SECONDS}
+        _LOG.error("log cleaning suspended", about)
+        self._suspended[hosted.partition] = self._logs.clock.elapsed_s() + SUSPEND_SECONDS
 
 
-def _tell(hosted: HostedLog, done: CleaningDone) -> None:
+def _log_result(hosted: HostedLog, done: CleaningDone) -> None:
     _LOG.info(
-        "compacted",
+        "log cleaned",
         {
             "partition": hosted.partition,
             "up_to": done.first_dirty_offset,

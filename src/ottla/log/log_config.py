@@ -1,7 +1,7 @@
-"""What a partition's log needs to know of its topic's settings.
+"""The topic settings that a log uses.
 
-Invariant: a set of rules never changes; a topic whose settings change gives its logs new ones.
-The defaults are Kafka's.
+Invariant: a LogConfig never changes; a changed topic configuration replaces it. The defaults are
+Kafka's.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The settings of a topic, as its logs use them; below zero is no limit where Kafka says so."""
+    """The settings of a topic for its logs; below zero means unlimited where Kafka says so."""
 
     # Segments.
     segment_bytes: int = 1_073_741_824
@@ -26,8 +26,8 @@ class LogConfig:
     segment_jitter_ms: int = 0
     index_bytes_max: int = 10_485_760
     index_interval_bytes: int = 4096
-    preallocate: bool = False  # known and without effect: a records file ends where its batches do
-    # Flushing.
+    preallocate: bool = False  # accepted without effect: records files are not preallocated
+    # Flushes.
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     # Deletion.
@@ -41,29 +41,29 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
-    # Searching by time.
+    # Searches by timestamp.
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     @classmethod
     def of(cls, config: Config, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Self:
-        """The rules of a topic's configuration, in which the broker's values count already.
+        """The log settings of a topic configuration that already includes the broker defaults.
 
-        How much a batch may hold is the broker's alone to say.
+        The decompression limit is a setting of the broker.
         """
         assert config.table is topic.TOPIC
         policies = config[topic.CLEANUP_POLICY]
         taken: dict[str, Any] = {name: config[row] for name, row in _ROWS.items()}
         if "compact" in policies:
-            # Only closed segments are compacted, so they have to close in time.
+            # Only closed segments are cleaned, so segments must roll in time.
             taken["segment_ms"] = min(taken["segment_ms"], taken["max_compaction_lag_ms"])
         taken["decompressed_bytes_max"] = decompressed_bytes_max
         return cls(delete="delete" in policies, compact="compact" in policies, **taken)
 
 
 def readable_bytes_max(config: Config) -> int:
-    """What a batch of a broker's logs may hold: as much as any that it takes, and not less.
+    """The largest decompressed batch that a broker reads: at least the default limit.
 
-    Some may have come while the setting was larger, or from another broker.
+    Some batches may have been written while the limit was larger, or by another broker.
     """
     assert config.table is broker.BROKER
     return max(DECOMPRESSED_BYTES_MAX, config[broker.MAX_DECOMPRESSED_MESSAGE_BYTES])

@@ -1,10 +1,10 @@
-"""All logs of a broker, over its data directories.
+"""The log manager: all logs of a broker, in its data directories.
 
-Invariant: a partition is in one directory. A directory that fails goes offline as a whole: its
-logs take nothing more, what they hold stays readable, the other directories go on. One that is full
-refuses what needs room, and goes on when there is some. Checkpoints follow what changes them before
-anything relies on it: a recovery point that was lowered and a partition that was deleted are stored
-before the call returns, and no partition is made while they tell of one that had its name.
+Invariant: a partition is in one data directory. A directory that fails goes offline as a whole: its
+logs reject changes and stay readable; the other directories continue. A full directory rejects what
+needs space, and recovers when there is space. A lowered recovery point and a deleted partition are
+stored in the checkpoints before the call returns. No partition is created while a checkpoint has an
+entry of an earlier one with its name.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from ottla.log.shield import uninterrupted
 
 _LOG = logging.getLogger(__name__)
 
-DELETE_AT_ONCE: Final = 50  # logs that are given up before others have their turn
-CLOSE_AT_ONCE: Final = 8  # logs that are flushed side by side when the broker stops
+DELETES_PER_ROUND: Final = 50  # logs per rename of directories
+CLOSE_PARALLEL: Final = 8  # logs that are flushed in parallel at shutdown
 
 Offline = Callable[[DataDirectory, Sequence[TopicPartition]], None]
-"""Told that a directory failed, and which partitions were in it."""
+"""Called with a directory that failed and the partitions in it."""
 
 
 class LogManager:
-    """The logs of a broker, found by partition."""
+    """The logs of a broker by partition."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class LogManager:
         self.disk = disk
         self.clock = clock
         self.directories: list[DataDirectory] = []
-        self.missing: dict[str, StorageFailure] = {}  # directories that could not be opened
+        self.missing: dict[str, StorageFailure] = {}  # unusable directories and the reasons
         self._random = random
         self._new_id = new_id
         self._offline = offline
         self._hosted: dict[TopicPartition, HostedLog] = {}
-        # How many partitions each directory has, by its path, with those that are being made.
+        # The number of partitions by directory path, including those that are being created.
         self._counts: Counter[str] = Counter()
-        self._discarded = DeletedDirectories(disk, clock, new_id)
+        self._deleted = DeletedDirectories(disk, clock, new_id)
 
     @classmethod
     async def open(
@@ -73,10 +73,10 @@ class LogManager:
         parallel: int = 2,
         offline: Offline = lambda directory, partitions: None,
     ) -> Self:
-        """Take the directories and open every log in them; `parallel` at a time in each.
+        """Lock the data directories and open every log in them, `parallel` at a time in each.
 
-        A directory that cannot be used is left out as long as there is another one. One that is
-        somebody else's is refused, DirectoryRefused, and so are all of them.
+        An unusable directory is skipped if there is another one. DirectoryRefused if one directory
+        belongs to another process or broker; then none is used.
         """
         logs = cls(disk, clock=clock, random=random, new_id=new_id, offline=offline)
         try:
@@ -106,7 +106,7 @@ class LogManager:
                 )
             )
         except StorageFailure as failure:
-            self._leave_out(path, failure)
+            self._skip(path, failure)
             return
         self.directories.append(directory)
 
@@ -128,10 +128,10 @@ class LogManager:
             directory.failure = StorageFailure(str(failure))
             directory.release()
             self.directories.remove(directory)
-            self._leave_out(directory.path, directory.failure)
+            self._skip(directory.path, directory.failure)
             return None
         _LOG.info(
-            "data directory open",
+            "data directory opened",
             {
                 "directory": directory.path,
                 "partitions": len(loaded.logs),
@@ -143,23 +143,23 @@ class LogManager:
 
     def _take(self, directory: DataDirectory, loaded: Loaded) -> None:
         for note in loaded.notes:
-            _LOG.warning("found while opening", {"directory": directory.path, "note": note})
+            _LOG.warning("log recovered", {"directory": directory.path, "note": note})
         for hosted in loaded.logs:
             other = self._hosted.get(hosted.partition)
             if other is not None:
                 raise DirectoryRefused(
                     f"{hosted.partition} is in {other.directory.path} and in {directory.path}: "
-                    f"move one of the two folders away"
+                    f"move one of the two directories away"
                 )
             self._hosted[hosted.partition] = hosted
             self._counts[hosted.directory.path] += 1
-        self._discarded.found(loaded.deleted)
+        self._deleted.found(loaded.deleted)
 
-    def _leave_out(self, path: str, failure: StorageFailure) -> None:
-        _LOG.error("data directory cannot be used", {"directory": path, "reason": str(failure)})
+    def _skip(self, path: str, failure: StorageFailure) -> None:
+        _LOG.error("data directory skipped", {"directory": path, "reason": str(failure)})
         self.missing[path] = failure
 
-    # What there is.
+    # Lookups.
 
     def __getitem__(self, partition: TopicPartition) -> HostedLog:
         return self._hosted[partition]
@@ -179,10 +179,10 @@ class LogManager:
 
     @property
     def online(self) -> list[DataDirectory]:
-        """The directories that work."""
+        """The data directories that have not failed."""
         return [directory for directory in self.directories if directory.failure is None]
 
-    # Partitions that come and go.
+    # Creation and deletion.
 
     @uninterrupted
     async def create(
@@ -194,18 +194,18 @@ class LogManager:
         epoch: LeaderEpoch | None = None,
         avoid: Collection[str] = (),
     ) -> HostedLog:
-        """Make the log of a new partition, in the directory that has the fewest.
+        """Create the log of a new partition in the data directory with the fewest partitions.
 
-        The epoch that its leader begins with is stored with it. Directories whose paths are to be
-        avoided take none, unless all of them are.
+        The epoch of its leader is stored with it. Directories in `avoid` are used only if there are
+        no others.
         """
         assert partition not in self._hosted
-        directory = self._fewest(avoid)
+        directory = self._emptiest(avoid)
         aside = marked_directory(partition, DirectoryState.STRAY, self._new_id().hex())
         now_ms = self.clock.now_ms()
         self._counts[directory.path] += 1
         try:
-            for name in directory.telling_of(partition):  # what a crash or a full disk left there
+            for name in directory.checkpoints_with(partition):  # left by a crash
                 await self.store(name, directory)
             directory.check_online()
             hosted = await self.disk.blocking(
@@ -213,7 +213,7 @@ class LogManager:
                     directory, partition, topic_id, epoch, config, aside, now_ms, self._random
                 )
             )
-            if directory.failure is not None:  # its log is not among those that were told
+            if directory.failure is not None:  # this log was not failed with the others
                 hosted.log.close_files()
             directory.check_online()
         except BaseException as failure:
@@ -224,7 +224,7 @@ class LogManager:
         self._hosted[partition] = hosted
         return hosted
 
-    def _fewest(self, avoid: Collection[str]) -> DataDirectory:
+    def _emptiest(self, avoid: Collection[str]) -> DataDirectory:
         online = self.online
         if not online:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, "all data directories are offline")
@@ -235,22 +235,22 @@ class LogManager:
     async def delete(
         self, partitions: Collection[TopicPartition], state: DirectoryState = DirectoryState.DELETED
     ) -> None:
-        """Give partitions up; their files are removed after file.delete.delay.ms.
+        """Delete partitions; their files are removed after file.delete.delay.ms.
 
-        As stray they are kept until a person removes them.
+        Stray partitions are kept until the operator removes them.
         """
         gone = [self._hosted.pop(partition) for partition in partitions]
         self._counts.subtract(one.directory.path for one in gone)
         failures: list[StorageFailure] = []
-        for start in range(0, len(gone), DELETE_AT_ONCE):
-            some = gone[start : start + DELETE_AT_ONCE]
+        for start in range(0, len(gone), DELETES_PER_ROUND):
+            some = gone[start : start + DELETES_PER_ROUND]
             for hosted in some:
                 await hosted.log.retire("the partition was deleted")
             for directory in _directories(some):
                 try:
                     await self._rename(directory, some, state)
                 except StorageFailure as failure:
-                    failures.append(failure)  # the other directories come first
+                    failures.append(failure)  # continue with the other directories
         for directory in _directories(gone):
             await self.store_checkpoints(directory)
         for failure in failures:
@@ -261,12 +261,12 @@ class LogManager:
     ) -> None:
         inside = [one for one in gone if one.directory is directory]
         if directory.failure is None:
-            rename = self._discarded.rename
+            rename = self._deleted.rename
             await self.guarded(directory, lambda: rename(directory, inside, state))
 
     @uninterrupted
     async def identify(self, hosted: HostedLog, topic_id: Uuid) -> None:
-        """Store whose log it is that did not say; stored when this returns."""
+        """Store the topic id of a log that has none; stored when this returns."""
         path = f"{hosted.log.directory}/{PARTITION_METADATA}"
         data = format_partition_metadata(topic_id).encode()
 
@@ -276,23 +276,23 @@ class LogManager:
         await self.guarded(hosted.directory, work)
         hosted.topic_id = topic_id
 
-    # Cutting, which may lower a recovery point.
+    # Truncation, which may lower a recovery point.
 
     @uninterrupted
     async def truncate(self, partition: TopicPartition, offset: int) -> None:
-        """Let a log end at an offset; stored when this returns."""
+        """Truncate a log to an offset; stored when this returns."""
         hosted = self._hosted[partition]
         await self.guarded(hosted.directory, lambda: hosted.log.truncate_to(offset))
-        await self._after_cut(hosted)
+        await self._after_truncation(hosted)
 
     @uninterrupted
-    async def start_anew(self, partition: TopicPartition, offset: Offset) -> None:
-        """Drop all records of a log, which begins at an offset; stored when this returns."""
+    async def truncate_fully(self, partition: TopicPartition, offset: Offset) -> None:
+        """Delete all records of a log and start it at an offset; stored when this returns."""
         hosted = self._hosted[partition]
         await self.guarded(hosted.directory, lambda: hosted.log.truncate_fully_and_start_at(offset))
-        await self._after_cut(hosted)
+        await self._after_truncation(hosted)
 
-    async def _after_cut(self, hosted: HostedLog) -> None:
+    async def _after_truncation(self, hosted: HostedLog) -> None:
         if hosted.first_dirty_offset is not None:
             hosted.first_dirty_offset = min(hosted.first_dirty_offset, hosted.log.log_end_offset)
         hosted.high_watermark = min(hosted.high_watermark, hosted.log.log_end_offset)
@@ -301,12 +301,12 @@ class LogManager:
     # Checkpoints.
 
     async def store_checkpoints(self, directory: DataDirectory) -> None:
-        """Put all checkpoints of a directory on the device."""
+        """Write all checkpoints of a data directory to the device."""
         for name in CHECKPOINTS:
             await self.store(name, directory)
 
     async def store(self, name: str, directory: DataDirectory) -> None:
-        """Put one checkpoint of a directory on the device."""
+        """Write one checkpoint of a data directory to the device."""
         offset_of = CHECKPOINTS[name]
 
         def offsets() -> dict[TopicPartition, Offset]:
@@ -316,19 +316,19 @@ class LogManager:
         if directory.failure is None:
             await self.guarded(directory, lambda: directory.store_offsets(name, offsets))
 
-    # Failing.
+    # Failures.
 
     def fail(self, directory: DataDirectory, failure: StorageFailure) -> None:
-        """Take a directory offline; whoever got a StorageFailure from one of its logs says so.
+        """Take a data directory offline after a StorageFailure of one of its logs.
 
-        One that is full stays: nothing was changed, and what is deleted makes room.
+        A full directory stays online: nothing was changed, and deletions make space.
         """
         if directory.failure is not None:
             return
         if isinstance(failure, DiskFull):
             if not directory.is_full:
                 about = {"directory": directory.path, "reason": str(failure)}
-                _LOG.error("data directory full until there is room", about)
+                _LOG.error("data directory filled up", about)
             directory.is_full = True
             return
         directory.failure = failure
@@ -341,30 +341,31 @@ class LogManager:
 
     @uninterrupted
     async def guarded(self, directory: DataDirectory, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something to a directory, which goes offline when that fails."""
+        """Run work on a data directory, which goes offline if the work fails."""
         try:
             await work()
         except StorageFailure as failure:
             self.fail(directory, failure)
             raise
-        except FileNotFoundError as missing:  # a file that must be there: the directory is gone
+        except FileNotFoundError as missing:  # the directory was removed
             failure = StorageFailure(f"{directory.path}: {missing}")
             self.fail(directory, failure)
             raise failure from missing
 
-    # Leaving.
+    # Shutdown.
 
     async def purge(self) -> None:
-        """Remove the folders of deleted partitions whose delay is over."""
-        await self._discarded.purge()
+        """Remove the directories of deleted partitions whose delay is over."""
+        await self._deleted.purge()
 
     async def close(self, broker_epoch: BrokerEpoch) -> dict[str, BaseException]:
-        """Stop cleanly: what is online is flushed and marked, so that the next start trusts it.
+        """Shut down cleanly: flush and mark every online directory.
 
-        Returns the directories that are not marked, and why.
+        The next start trusts marked directories. Returns the directories without the mark, and the
+        reasons.
         """
         unclean: dict[str, BaseException] = {}
-        places = asyncio.Semaphore(CLOSE_AT_ONCE)
+        places = asyncio.Semaphore(CLOSE_PARALLEL)
 
         async def close_one(hosted: HostedLog) -> None:
             async with places:
@@ -390,11 +391,11 @@ class LogManager:
         return unclean
 
     def release(self) -> None:
-        """Let other processes have the directories; nothing is stored."""
+        """Release the locks of the data directories; nothing is stored."""
         for directory in self.directories:
             directory.release()
 
 
 def _directories(logs: Iterable[HostedLog]) -> Iterable[DataDirectory]:
-    """Where logs are."""
+    """The distinct data directories of logs."""
     return {id(one.directory): one.directory for one in logs}.values()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ottla.errors import ErrorCode, RequestError
 from ottla.log.log_state import LogState
-from ottla.log.reading import NotCached, Read, RecordSlice, read_now
+from ottla.log.reading import NotCached, Read, RecordSlice, read_page_cache
 from ottla.log.scrubber import Scrubber
 from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.log.segment.timestamps import (
@@ -37,7 +37,7 @@ class LogReader:
         and CORRUPT_MESSAGE for a batch that is known to be damaged (rule C4).
         """
         try:
-            return self._slice(offset, upper_offset, bytes_max, read_now)
+            return self._slice(offset, upper_offset, bytes_max, read_page_cache)
         except BrokenSegment as broken:
             # `read` scans the segment; that has to wait for the device.
             file = self._state.segments.from_offset(broken.base_offset)[0].file

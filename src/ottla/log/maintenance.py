@@ -1,9 +1,8 @@
-"""What logs need from time to time: flushing, retention, checkpoints, expiry, removal.
+"""The periodic tasks of a broker's logs: flush, retention, checkpoints, expiration, removal, scrub.
 
-Invariant: each duty runs by itself at its own interval, one at a time, and a directory that fails
-in it goes offline without stopping the duty for the others. What is due is asked for again every
-time, so that changed settings count at once. However many logs there are, others have their turns
-in between.
+Invariant: each task runs at its own interval. A data directory that fails in a task goes offline
+without stopping the task for the others. Intervals are read again each time, so that changed
+settings apply at once. A task yields to the event loop every LOGS_PER_SLICE logs.
 """
 
 import asyncio
@@ -25,20 +24,20 @@ from ottla.settings.config import Config
 
 _LOG = logging.getLogger(__name__)
 
-# flush.ms of a topic counts though log.flush.scheduler.interval.ms says "never", as it does by
-# default: then logs are looked at this often.
+# log.flush.scheduler.interval.ms is practically infinite by default. Topics with flush.ms still
+# count, so logs are checked at least this often.
 FLUSH_CHECK_MS_MAX: Final = 1000
 PURGE_INTERVAL_MS: Final = 1000
-LOGS_AT_ONCE: Final = 200  # that are looked at before others have their turn
-# Every log is read once a week for damage that nobody has met (rule C4), slowly.
+LOGS_PER_SLICE: Final = 200  # logs per task before the event loop continues
+# Every log is read once a week, slowly, to find damage (rule C4).
 SCRUB_INTERVAL_MS: Final = 7 * 86_400_000
 SCRUB_BYTES_PER_SECOND: Final = 16 * 1024 * 1024
-PRODUCER_EXPIRY_INTERVAL_MS: Final = 600_000  # as Kafka
+PRODUCER_EXPIRY_INTERVAL_MS: Final = 600_000  # as in Kafka
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceConfig:
-    """How often, as the broker's settings say; the defaults are Kafka's."""
+    """The intervals of the tasks; the defaults are Kafka's."""
 
     flush_check_ms: int = FLUSH_CHECK_MS_MAX
     retention_check_ms: int = 300_000
@@ -49,7 +48,7 @@ class MaintenanceConfig:
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """What a broker's configuration says."""
+        """The intervals of a broker's configuration."""
         assert config.table is broker.BROKER
         return cls(
             min(config[broker.LOG_FLUSH_SCHEDULER_INTERVAL_MS], FLUSH_CHECK_MS_MAX),
@@ -62,7 +61,7 @@ class MaintenanceConfig:
 
 
 class Maintenance:
-    """The duties towards the logs of a broker; `run` does them until it is cancelled."""
+    """The periodic tasks; `run` runs them until it is cancelled."""
 
     def __init__(
         self,
@@ -75,10 +74,10 @@ class Maintenance:
         self._high_watermark = high_watermark
 
     async def run(self) -> None:
-        """Do what is due when it is due."""
+        """Run each task at its interval."""
         config = self._config
         async with asyncio.TaskGroup() as group:
-            for interval_ms, duty in (
+            for interval_ms, task in (
                 (lambda: config().flush_check_ms, self.flush),
                 (lambda: config().retention_check_ms, self.retain),
                 (lambda: config().recovery_point_ms, self.store_recovery_points),
@@ -88,23 +87,23 @@ class Maintenance:
                 (lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
                 (lambda: SCRUB_INTERVAL_MS, self.scrub),
             ):
-                group.create_task(self._repeat(interval_ms, duty))
+                group.create_task(self._repeat(interval_ms, task))
 
     async def _repeat(
-        self, interval_ms: Callable[[], int], duty: Callable[[], Awaitable[None]]
+        self, interval_ms: Callable[[], int], task: Callable[[], Awaitable[None]]
     ) -> None:
         while True:
             await self._logs.clock.sleep(interval_ms() / 1000)
             try:
-                await duty()
+                await task()
             except Exception:
-                _LOG.exception("a duty towards the logs failed; it is tried again")
+                _LOG.exception("log maintenance task failed")
 
     async def flush(self) -> None:
-        """Flush the logs whose flush.ms is over, and those that have rolled.
+        """Flush the logs whose flush.ms is over, and the logs that have rolled.
 
-        So a start after a crash checks about a segment of each, as with Kafka. What flush.messages
-        asks for is counted where one appends.
+        So a start after a crash checks about one segment per log, as with Kafka. flush.messages is
+        handled by appends.
         """
         now_ms = self._logs.clock.now_ms()
         async for hosted in self._usable():
@@ -120,10 +119,10 @@ class Maintenance:
                 hosted.flushed_ms = now_ms
 
     async def retain(self) -> None:
-        """Delete the segments that have outlived their time."""
+        """Delete the segments that retention does not keep."""
         async for hosted in self._usable():
             if self._logs.get(hosted.partition) is not hosted:
-                continue  # deleted while this was busy with the others
+                continue  # deleted while other logs were processed
             high_watermark = self._high_watermark(hosted.partition)
 
             async def work(log: PartitionLog = hosted.log, upto: Offset = high_watermark) -> None:
@@ -136,7 +135,7 @@ class Maintenance:
             await self._attempt(hosted, work)
 
     async def purge(self) -> None:
-        """Remove deleted files and folders whose delay is over."""
+        """Remove deleted files and directories whose delay is over."""
         now_ms = self._logs.clock.now_ms()
         async for hosted in self._usable():
             if hosted.log.has_pending_deletes:
@@ -144,13 +143,13 @@ class Maintenance:
         await self._logs.purge()
 
     async def expire_producers(self) -> None:
-        """Forget producers that have not written for producer.id.expiration.ms."""
+        """Expire producers that have not written for producer.id.expiration.ms."""
         now_ms, limit_ms = self._logs.clock.now_ms(), self._config().producer_expiration_ms
         async for hosted in self._usable():
             hosted.log.producers.expire(now_ms, limit_ms)
 
     async def scrub(self) -> None:
-        """Look for damage below the recovery points, so that it is not served (rule C4)."""
+        """Search for damage below the recovery points, so that it is not served (rule C4)."""
 
         async def pause(size: int) -> None:
             await self._logs.clock.sleep(size / SCRUB_BYTES_PER_SECOND)
@@ -164,15 +163,15 @@ class Maintenance:
             await self._attempt(hosted, work)
 
     async def store_recovery_points(self) -> None:
-        """Let the next start begin its checks where these logs are on the device."""
+        """Write the recovery point checkpoints."""
         await self._store(RECOVERY_POINTS)
 
     async def store_log_starts(self) -> None:
-        """Let what was deleted stay deleted."""
+        """Write the log start offset checkpoints."""
         await self._store(LOG_START_OFFSETS)
 
     async def store_high_watermarks(self) -> None:
-        """Let the next start know what was safe."""
+        """Write the high watermark checkpoints."""
         async for hosted in self._usable():
             if self._logs.get(hosted.partition) is hosted:
                 hosted.high_watermark = self._high_watermark(hosted.partition)
@@ -180,21 +179,21 @@ class Maintenance:
 
     async def _store(self, name: str) -> None:
         for directory in self._logs.online:
-            with suppress(StorageFailure):  # by which it goes offline
+            with suppress(StorageFailure):  # which takes it offline
                 await self._logs.store(name, directory)
 
     async def _usable(self) -> AsyncGenerator[HostedLog]:
-        """The logs whose directories work, with pauses in which others have their turns."""
+        """The logs in online directories; yields to the event loop now and then."""
         for number, hosted in enumerate(self._logs, 1):
             if hosted.directory.failure is None:
                 yield hosted
-            if number % LOGS_AT_ONCE == 0:
+            if number % LOGS_PER_SLICE == 0:
                 await asyncio.sleep(0)
 
     async def _attempt(self, hosted: HostedLog, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something to a log unless it is gone meanwhile; a failure takes its directory."""
+        """Run work on a log unless it was deleted; a failure takes its data directory offline."""
         if hosted.directory.failure is not None or self._logs.get(hosted.partition) is not hosted:
             return
-        # RequestError: it was deleted while this waited for its turn.
+        # RequestError: the log was deleted while this waited for its lock.
         with suppress(StorageFailure, RequestError):
             await self._logs.guarded(hosted.directory, work)

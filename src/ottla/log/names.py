@@ -1,11 +1,11 @@
-"""The names of files and folders, all of them Kafka's but one.
+"""The names of files and directories; all but one are Kafka's.
 
-Invariant: a name that is made here is read back to what it was made of; a name that could not
-have been made here is read as None. Only the topic in the folder of a deleted or stray partition
-may be cut, because a folder's name has at most 255 characters.
+Invariant: a name that is created here is parsed back to its parts; any other name is parsed as
+None. Only the topic in the directory name of a deleted or stray partition may be truncated, because
+a name has at most 255 characters.
 
-A data directory holds one folder per partition and the files of the directory; a partition's
-folder holds files that begin with an offset and the files of the partition.
+A data directory has one directory per partition and the files of the data directory. A partition's
+directory has files that start with an offset, and the files of the partition.
 """
 
 import re
@@ -23,13 +23,13 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"
 
-# Files of a partition's folder.
+# Files of a partition's directory.
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
-DAMAGED_OFFSETS: Final = "damaged-offset-checkpoint"  # ours: Kafka passes over such a name
+DAMAGED_OFFSETS: Final = "damaged-offset-checkpoint"  # Ottla's own: Kafka ignores it
 
 TEMPORARY_SUFFIX: Final = ".tmp"
-"""Behind a name while the file is being written; it is renamed when all of it is on the disk."""
+"""The suffix of a file that is being written; it is renamed when it is on the device."""
 
 _NAME_LENGTH_MAX: Final = 255
 _OFFSET_MAX: Final = 2**63 - 1
@@ -37,7 +37,7 @@ _PARTITION_MAX: Final = 2**31 - 1
 
 
 class Kind(StrEnum):
-    """What is in a file that begins with an offset."""
+    """The content of a file that starts with an offset."""
 
     RECORDS = ".log"
     OFFSET_INDEX = ".index"
@@ -47,25 +47,25 @@ class Kind(StrEnum):
 
 
 class FileState(StrEnum):
-    """Whether a file counts; anything but LIVE is finished or removed when a log is opened."""
+    """The state of a file; recovery completes or removes every file that is not LIVE."""
 
     LIVE = ""
     DELETED = ".deleted"
-    CLEANED = ".cleaned"  # written by the cleaner, perhaps not all of it
-    SWAP = ".swap"  # all of it written, about to take the place of what was cleaned
+    CLEANED = ".cleaned"  # written by the cleaner, perhaps incomplete
+    SWAP = ".swap"  # complete, about to replace the old segments
 
 
 class DirectoryState(StrEnum):
-    """Whether a partition's folder counts; marked folders carry a unique word before the mark."""
+    """The state of a partition's directory; other than LIVE has a unique id before the suffix."""
 
     LIVE = ""
     DELETED = "-delete"
-    STRAY = "-stray"  # of a partition that this broker should not have
-    FUTURE = "-future"  # a copy that will replace the one in another data directory
+    STRAY = "-stray"  # a partition that this broker does not host
+    FUTURE = "-future"  # a copy that will replace the log in another data directory
 
 
 class OffsetFile(NamedTuple):
-    """A file that begins with an offset: a segment's base offset, a snapshot's end."""
+    """A file that starts with an offset: the base offset of a segment, the end of a snapshot."""
 
     offset: Offset
     kind: Kind
@@ -73,7 +73,7 @@ class OffsetFile(NamedTuple):
 
 
 class PartitionDirectory(NamedTuple):
-    """The folder of a partition; when deleted or stray, its topic's name may be cut short."""
+    """A partition's directory; the topic of a deleted or stray one may be truncated."""
 
     partition: TopicPartition
     state: DirectoryState = DirectoryState.LIVE
@@ -89,13 +89,13 @@ _MARKED_FOLDER: Final = re.compile(r"(\S+)\.[^.\s]+(-delete|-stray|-future)")
 
 
 def offset_file(offset: int, kind: Kind, state: FileState = FileState.LIVE) -> str:
-    """The name of a file that begins with an offset, padded so that names sort as numbers do."""
+    """The name of a file that starts with an offset, padded so that names sort like numbers."""
     assert 0 <= offset <= _OFFSET_MAX
     return f"{offset:020d}{kind}{state}"
 
 
 def parse_offset_file(name: str) -> OffsetFile | None:
-    """What a file of a partition's folder is; None when its name does not begin with an offset."""
+    """Parse the name of a file that starts with an offset; None for other names."""
     found = _OFFSET_FILE.fullmatch(name)
     if found is None or int(found[1]) > _OFFSET_MAX:
         return None
@@ -103,15 +103,15 @@ def parse_offset_file(name: str) -> OffsetFile | None:
 
 
 def partition_directory(partition: TopicPartition) -> str:
-    """The name of a partition's folder."""
+    """The name of a partition's directory."""
     return str(partition)
 
 
 def marked_directory(partition: TopicPartition, state: DirectoryState, unique: str) -> str:
-    """The name of a folder that is to be deleted, stray, or to come.
+    """The name of a deleted, stray or future directory.
 
-    `unique` keeps it apart from others of the partition; Kafka takes 32 hexadecimal digits. The
-    folder of a future copy needs the whole name of its topic: a long one may not fit.
+    `unique` distinguishes it from others of the partition; Kafka uses 32 hexadecimal digits. The
+    name of a future directory has the whole topic name, so a long topic name may not fit.
     """
     assert state is not DirectoryState.LIVE
     assert unique
@@ -124,9 +124,9 @@ def marked_directory(partition: TopicPartition, state: DirectoryState, unique: s
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """Whose folder it is; None when no partition's folder has such a name.
+    """Parse the name of a partition's directory; None for other names.
 
-    The partition follows the last dash, for topics may have dashes in their names.
+    The partition follows the last dash: topic names may have dashes.
     """
     state = DirectoryState.LIVE
     if marked := _MARKED_FOLDER.fullmatch(name):

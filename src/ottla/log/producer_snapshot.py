@@ -1,8 +1,8 @@
-"""The state of a partition's producers as a `.snapshot` file, which saves the replay of the log.
+"""The format of `.snapshot` files: the producer state of a partition.
 
-Invariant: the checksum covers everything behind it, and a file that does not match is not used.
-A producer keeps its last batch only, as Kafka's file has it: of those before, a repeat is not
-recognised after a restart. Transactions that have ended are not in the file.
+Invariant: the checksum covers everything after it, and a file that does not match is ignored. As in
+Kafka, only the last batch of a producer is kept, so duplicates of earlier ones are not recognised
+after a restart. Completed transactions are not in the file.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Struct, array, int16, int32, int64, uint32
 
 _VERSION: Final = 1
-_HEAD: Final = Layout(">hI")  # version, CRC; the message proper begins with the CRC
+_HEAD: Final = Layout(">hI")  # version and CRC; the message starts with the CRC
 _MESSAGE_AT: Final = 2
 _NONE: Final = -1
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -54,15 +54,15 @@ def write_snapshot(producers: Producers) -> bytes:
 
 
 def read_snapshot(data: Buffer) -> Producers:
-    """The producers in a file, or CorruptSnapshot. Expire them before they are used."""
+    """The producers in a file, or CorruptSnapshot. The caller expires old producers."""
     data = bytes(data)
     if len(data) < _HEAD.size:
-        raise CorruptSnapshot(f"{len(data)} bytes are too few")
+        raise CorruptSnapshot(f"{len(data)} bytes: too short")
     version, crc = _HEAD.unpack_from(data)
     if version != _VERSION:
-        raise CorruptSnapshot(f"version {version} is not known, only {_VERSION}")
+        raise CorruptSnapshot(f"unknown version {version}, expected {_VERSION}")
     if crc32c(data[_HEAD.size :]) != crc:
-        raise CorruptSnapshot("the checksum does not match")
+        raise CorruptSnapshot("wrong checksum")
     try:
         message = ProducerSnapshot.decode(
             data, _VERSION, position=_MESSAGE_AT, objects_max=len(data)
@@ -71,7 +71,7 @@ def read_snapshot(data: Buffer) -> Producers:
         raise CorruptSnapshot(str(error)) from None
     producers = Producers(map(_producer, message.producer_entries))
     if producers.count != len(message.producer_entries):
-        raise CorruptSnapshot("a producer is there twice")
+        raise CorruptSnapshot("duplicate producer id")
     return producers
 
 

@@ -1,12 +1,12 @@
-"""What a partition knows of its idempotent and transactional producers (rules D1 to D4, E4, E7).
+"""The state of idempotent and transactional producers in a partition (rules D1 to D4, E4, E7).
 
-Invariant: the state is a function of the log alone: whoever reads the same batches and markers in
-their order has the same state. A batch or a marker is first checked, which changes nothing, and
-noted when it is in the log. The last stable offset never passes an open transaction, nor one
-whose marker is not yet below the high watermark.
+Invariant: the state is a function of the log: replicas with the same batches have the same state. A
+batch or a marker is checked first, which changes nothing, and applied after it was appended. The
+last stable offset never passes an open transaction, nor one whose marker is not below the high
+watermark.
 
-A leader checks what clients and coordinators send. A follower checks nothing and notes what its
-leader wrote, as a broker does that reads its log after a restart.
+A leader checks what clients and coordinators send. A follower checks nothing and applies what its
+leader wrote, as does a broker that replays its log after a restart.
 """
 
 from collections import OrderedDict, deque
@@ -19,18 +19,18 @@ from ottla.records.batch import CONTROL, NO_TIMESTAMP, TRANSACTIONAL, Batch, Bat
 from ottla.records.control import EndTxnMarker, read_control, read_end_txn_marker
 
 CACHED_BATCHES: Final = 5
-"""As many requests as a producer may have in flight, so that a repeat of any is recognised."""
+"""Batches kept per producer: as many as a producer may have in flight (Kafka's limit)."""
 
 NO_COORDINATOR_EPOCH: Final = -1
-_SEQUENCE_MASK: Final = 0x7FFFFFFF  # after 2**31 - 1 follows 0
+_SEQUENCE_MASK: Final = 0x7FFFFFFF  # sequences wrap from 2**31 - 1 to 0
 _EPOCH_MAX: Final = 0x7FFF
 
-# First and last sequence, first and last offset, timestamp. A bare tuple: one is made per batch.
+# First and last sequence, first and last offset, timestamp. A plain tuple for speed.
 _CachedBatch: TypeAlias = tuple[int, int, int, int, int]
 
 
 class Duplicate(NamedTuple):
-    """Where the batch is that came once more (rule D1)."""
+    """The offsets of a batch that was sent again (rule D1)."""
 
     base_offset: Offset
     last_offset: Offset
@@ -38,17 +38,17 @@ class Duplicate(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker has been noted, with what the aborted index has to say of it."""
+    """A transaction whose marker was applied, with the fields of its transaction index entry."""
 
     producer_id: ProducerId
     first_offset: Offset
     last_offset: Offset  # of the marker
     aborted: bool
-    last_stable_offset: Offset  # with this transaction out of the way, whatever is replicated
+    last_stable_offset: Offset  # after this transaction, as if everything were replicated
 
 
 class Producer:
-    """One producer's state in one partition."""
+    """The state of one producer in one partition."""
 
     __slots__ = (
         "batches",
@@ -65,13 +65,13 @@ class Producer:
         self.epoch = epoch
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = NO_TIMESTAMP
-        self.transaction_first_offset: Offset | None = None  # None: no transaction is open
+        self.transaction_first_offset: Offset | None = None  # None: no open transaction
         self.batches: list[_CachedBatch] = []  # of this epoch, the latest last
         self.next_sequence = 0
 
     @property
     def last_sequence(self) -> Sequence:
-        """The sequence of the last record; -1 when nothing was written in this epoch."""
+        """The sequence of the last record; -1 if there is none in this epoch."""
         return Sequence(self.batches[-1][1]) if self.batches else NO_SEQUENCE
 
     @property
@@ -79,8 +79,8 @@ class Producer:
         """The offset of the last record of this epoch."""
         return Offset(self.batches[-1][3]) if self.batches else None
 
-    def move_to(self, epoch: ProducerEpoch) -> None:
-        """Begin another epoch, in which sequences start from 0."""
+    def start_epoch(self, epoch: ProducerEpoch) -> None:
+        """Start another epoch, in which sequences start at 0."""
         self.epoch = epoch
         self.batches.clear()
         self.next_sequence = 0
@@ -95,19 +95,19 @@ class Producer:
 
 
 class Producers:
-    """The producers of one partition, its open transactions and those not yet replicated."""
+    """The producers of one partition, its open transactions, and those not replicated yet."""
 
     __slots__ = ("_open", "_producers", "_unreplicated")
 
     def __init__(self, producers: Iterable[Producer] = ()) -> None:
         self._producers = {producer.producer_id: producer for producer in producers}
-        # First offsets of the open transactions. They begin in the order of the log, so the first
-        # entry is the earliest; an ordinary dict would take long to find it after many removals.
+        # First offsets of the open transactions in log order, so the first entry is the earliest.
+        # A plain dict would be slow to find it after many removals.
         self._open: OrderedDict[ProducerId, Offset] = OrderedDict(
             sorted(self._opened(), key=lambda opened: opened[1])
         )
-        # First and last offsets of ended transactions. Markers rise, and so do first offsets: one
-        # that ends later and began earlier holds back the last stable offset for those before it.
+        # First and last offsets of completed transactions. Both increase: a transaction that ends
+        # later and started earlier also covers the ones before it.
         self._unreplicated: deque[tuple[Offset, Offset]] = deque()
 
     def _opened(self) -> Iterator[tuple[ProducerId, Offset]]:
@@ -124,21 +124,21 @@ class Producers:
 
     @property
     def count(self) -> int:
-        """How many producers are known."""
+        """The number of known producers."""
         return len(self._producers)
 
     @property
     def first_open_offset(self) -> Offset | None:
-        """Where the earliest open transaction begins; compaction stays below it."""
+        """The first offset of the earliest open transaction; the cleaner stays below it."""
         return next(iter(self._open.values()), None)
 
-    # Checks: what a leader refuses. They change nothing.
+    # Checks of a leader; they change nothing.
 
     def check(self, header: BatchHeader, *, from_client: bool) -> Duplicate | None:
-        """Refuse a batch, recognise a repeat, or return None: append it.
+        """Reject a batch, return the batch it duplicates, or return None: append it.
 
-        Without state anything is accepted (rule D2): what the producer wrote before may have been
-        deleted. What comes from a leader or out of the log (`from_client` False) is accepted too.
+        A batch of an unknown producer is accepted (rule D2): its earlier records may have been
+        deleted. Batches from a leader or from the log (`from_client` False) are accepted, too.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None or not from_client:
@@ -147,24 +147,24 @@ class Producers:
             if duplicate := producer.duplicate_of(header):
                 return duplicate
             if header.base_sequence != producer.next_sequence:
-                _refuse_sequence(header, producer)
+                _reject_sequence(header, producer)
         elif header.producer_epoch < producer.epoch:
-            _refuse_epoch(producer, header.producer_epoch)
+            _reject_epoch(producer, header.producer_epoch)
         elif header.base_sequence:
-            _refuse_sequence(header, producer)
+            _reject_sequence(header, producer)
         if producer.transaction_first_offset is not None and not header.attributes & TRANSACTIONAL:
-            _refuse_outside(producer)
+            _reject_outside(producer)
         return None
 
     def check_from_coordinator(self, header: BatchHeader) -> None:
-        """Refuse a coordinator's batch: offsets of a transaction carry an epoch, no sequences."""
+        """Reject a coordinator's batch by its epoch; such batches have no sequences."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return
         if header.producer_epoch < producer.epoch:
-            _refuse_epoch(producer, header.producer_epoch)
+            _reject_epoch(producer, header.producer_epoch)
         if producer.transaction_first_offset is not None and not header.is_transactional:
-            _refuse_outside(producer)
+            _reject_outside(producer)
 
     def check_marker(
         self,
@@ -174,11 +174,12 @@ class Producers:
         producer_epoch: ProducerEpoch,
         transaction_version: int,
     ) -> None:
-        """Refuse the marker of a zombie producer or coordinator (rule E4).
+        """Reject the marker of a zombie producer or coordinator (rule E4).
 
-        From transaction version 2 on each transaction has an epoch of its own, and its marker a
-        higher one. An equal epoch is a late marker for a transaction that has gone on, unless
-        nothing is open, which is a repeat, or the epoch cannot rise any more (KIP-1228).
+        From transaction version 2 on, each transaction has its own epoch and its marker a higher
+        one. A marker with an equal epoch belongs to an earlier transaction. It is accepted if no
+        transaction is open, because then it is a retry, or if the epoch cannot increase any more
+        (KIP-1228).
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -189,29 +190,29 @@ class Producers:
             and producer.transaction_first_offset is not None
             and producer_epoch != _EPOCH_MAX
         ):
-            _refuse_epoch(producer, producer_epoch)
+            _reject_epoch(producer, producer_epoch)
         if marker.coordinator_epoch < producer.coordinator_epoch:
             raise RequestError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"producer {producer_id}: coordinator epoch {marker.coordinator_epoch}, "
-                f"seen was {producer.coordinator_epoch}",
+                f"current {producer.coordinator_epoch}",
             )
 
-    # Notes: what is in the log now.
+    # Changes, after the batch was appended.
 
     def append(self, header: BatchHeader, base_offset: Offset, timestamp: int) -> None:
-        """Note a batch of records, at the offset and with the largest timestamp it got."""
+        """Apply an appended batch with its base offset and largest timestamp."""
         producer_id = header.producer_id
         if producer_id < 0:
             return
         attributes = header.attributes
-        assert not attributes & CONTROL, "markers end transactions"
+        assert not attributes & CONTROL, "a marker is not a batch of records"
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = Producer(producer_id, header.producer_epoch)
             self._producers[producer_id] = producer
         elif header.producer_epoch != producer.epoch:
-            producer.move_to(header.producer_epoch)
+            producer.start_epoch(header.producer_epoch)
         sequence = header.base_sequence
         delta = header.last_offset_delta
         last_sequence = (sequence + delta) & _SEQUENCE_MASK if sequence >= 0 else NO_SEQUENCE
@@ -234,12 +235,12 @@ class Producers:
         offset: Offset,
         timestamp: int,
     ) -> CompletedTransaction | None:
-        """Note a marker; None when it ended a transaction without records in this partition."""
+        """Apply a marker; None if the transaction has no records in this partition."""
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = Producer(producer_id, producer_epoch)
         elif producer_epoch != producer.epoch:
-            producer.move_to(producer_epoch)
+            producer.start_epoch(producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = timestamp
         first_offset = producer.transaction_first_offset
@@ -260,12 +261,12 @@ class Producers:
         )
 
     def replay(self, batch: Batch) -> CompletedTransaction | None:
-        """Note a batch as it is in the log, records or marker (rule D3)."""
+        """Apply a batch or a marker of the log (rule D3)."""
         header = batch.header
         if not header.is_control:
             self.append(header, header.base_offset, header.max_timestamp)
             return None
-        # A marker without its record is one that compaction emptied, with its transaction.
+        # A marker without a record was emptied by the cleaner after its transaction.
         if header.producer_id < 0 or (record := read_control(batch)) is None:
             return None
         if (marker := read_end_txn_marker(record)) is None:
@@ -279,9 +280,9 @@ class Producers:
         )
 
     def last_stable_offset(self, high_watermark: Offset, log_start: int = 0) -> Offset:
-        """Below which every transaction is decided and its marker replicated (rule E7).
+        """The offset below which every transaction is complete and its marker replicated (rule E7).
 
-        To be asked when the high watermark moves: what is below it then is forgotten.
+        Transactions that are below the high watermark are forgotten.
         """
         unreplicated = self._unreplicated
         while unreplicated and unreplicated[0][1] < high_watermark:
@@ -294,7 +295,7 @@ class Producers:
         return Offset(max(stable, log_start))
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget who wrote nothing for so long and has no open transaction (rule D4); how many."""
+        """Expire inactive producers without an open transaction (rule D4); return their number."""
         expired = [
             producer.producer_id
             for producer in self
@@ -306,31 +307,31 @@ class Producers:
         return len(expired)
 
     def clear(self) -> None:
-        """Forget everything: after a truncation the state is read from the log again."""
+        """Forget everything: after a truncation the state is rebuilt from the log."""
         self._producers.clear()
         self._open.clear()
         self._unreplicated.clear()
 
 
-def _refuse_sequence(header: BatchHeader, producer: Producer) -> NoReturn:
+def _reject_sequence(header: BatchHeader, producer: Producer) -> NoReturn:
     expected = producer.next_sequence if header.producer_epoch == producer.epoch else 0
     raise RequestError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {producer.producer_id} in epoch {header.producer_epoch}: "
-        f"sequence {header.base_sequence}, expected was {expected}",
+        f"sequence {header.base_sequence}, expected {expected}",
     )
 
 
-def _refuse_epoch(producer: Producer, epoch: ProducerEpoch) -> NoReturn:
+def _reject_epoch(producer: Producer, epoch: ProducerEpoch) -> NoReturn:
     raise RequestError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"producer {producer.producer_id}: epoch {epoch}, seen was {producer.epoch}",
+        f"producer {producer.producer_id}: epoch {epoch} is fenced by epoch {producer.epoch}",
     )
 
 
-def _refuse_outside(producer: Producer) -> NoReturn:
+def _reject_outside(producer: Producer) -> NoReturn:
     raise RequestError(
         ErrorCode.INVALID_TXN_STATE,
-        f"producer {producer.producer_id} has a transaction open "
-        f"since offset {producer.transaction_first_offset} and wrote outside of it",
+        f"producer {producer.producer_id} has an open transaction since offset "
+        f"{producer.transaction_first_offset}: a non-transactional batch is not allowed",
     )

@@ -1,8 +1,8 @@
-"""How bytes of records files are asked for: at once from memory, or with patience.
+"""Reads of records files: from the page cache at once, or with a wait for the device.
 
-Invariant: what is looked up on the event loop never waits for the device. A look-up that needs
-bytes that are not in memory is given up with NotCached, the bytes are fetched in a thread, and the
-look-up starts again with them at hand: so all state of a log is touched on the event loop alone.
+Invariant: a lookup on the event loop never waits for the device. If it needs bytes that are not in
+the page cache, it raises NotCached. The bytes are then read in a thread and the lookup starts
+again. So the state of a log is only used on the event loop.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from ottla.log.disk import Disk, File
 T = TypeVar("T")
 
 Read = Callable[[File, int, int], bytes]
-"""(file, position, size) to bytes, fewer at the end of the file; or NotCached is raised."""
+"""(file, position, size) -> bytes, fewer at the end of the file; may raise NotCached."""
 
 
 class NotCached(Exception):
-    """The bytes are not in memory; whoever may wait for the device has to ask again."""
+    """The bytes are not in the page cache; a caller that may wait reads them in a thread."""
 
     def __init__(self, file: File, position: int, size: int) -> None:
         super().__init__(file.path, position, size)
@@ -26,26 +26,26 @@ class NotCached(Exception):
         self.size = size
 
 
-def read_now(file: File, position: int, size: int) -> bytes:
-    """Read what is in memory."""
+def read_page_cache(file: File, position: int, size: int) -> bytes:
+    """Read from the page cache, or raise NotCached."""
     found = file.read_cached(position, size)
     if found is None:
         raise NotCached(file, position, size)
     return bytes(found)
 
 
-def read_waiting(file: File, position: int, size: int) -> bytes:
-    """Read, whatever it takes: for threads, and for the start of a broker."""
+def read_blocking(file: File, position: int, size: int) -> bytes:
+    """Read and wait for the device: for threads, and for the start of a broker."""
     return file.read(position, size)
 
 
-async def settled(disk: Disk, look_up: Callable[[Read], T]) -> T:
-    """The outcome of a look-up, repeated until all it reads is at hand."""
+async def retry_uncached(disk: Disk, look_up: Callable[[Read], T]) -> T:
+    """Run a lookup; read uncached bytes in threads and repeat it until it has all of them."""
     fetched: dict[tuple[File, int, int], bytes] = {}
 
     def read(file: File, position: int, size: int) -> bytes:
         known = fetched.get((file, position, size))
-        return read_now(file, position, size) if known is None else known
+        return read_page_cache(file, position, size) if known is None else known
 
     while True:
         try:
@@ -57,25 +57,25 @@ async def settled(disk: Disk, look_up: Callable[[Read], T]) -> T:
 
 
 class RecordSlice(NamedTuple):
-    """A run of whole batches in a records file, of no bytes when there is nothing to read.
+    """A range of whole batches in a records file; empty if there is nothing to read.
 
-    It holds the file, so that it can be read after its segment was rolled or deleted.
+    It keeps the file open, so it can be read after its segment was rolled or deleted.
     """
 
     disk: Disk
     file: File | None
     position: int
     size: int
-    upper_offset: int  # above all of its offsets, and not far above
+    upper_offset: int  # an upper bound for its offsets
 
     def cached(self) -> bytes | bytearray | None:
-        """The bytes, if they are all in memory."""
+        """The bytes, if all of them are in the page cache."""
         if self.file is None:
             return b""
         return self.file.read_cached(self.position, self.size)
 
     async def read(self) -> bytes | bytearray:
-        """The bytes; in a thread unless they are in memory."""
+        """The bytes; read in a thread unless they are cached."""
         found = self.cached()
         if found is not None:
             return found

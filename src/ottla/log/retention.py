@@ -1,9 +1,8 @@
-"""Which segments of a log have to go.
+"""Decides which segments retention deletes.
 
-Invariant: the decision changes nothing, and takes segments from the front only, so that no gap
-opens. Nothing at or above the high watermark goes. The active segment is in the answer only when it
-has records and all of the log goes: then it has to be rolled first, and an empty one stays, as
-Kafka does it.
+Invariant: the decision changes nothing and deletes from the front only. Nothing at or above the
+high watermark is deleted. The active segment is included only if it has records and the whole log
+goes; it is then rolled first, and an empty segment stays, as in Kafka.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +14,12 @@ from ottla.log.log_config import LogConfig
 class SegmentFacts(NamedTuple):
     """What the decision needs of a segment."""
 
-    end_offset: int  # the next one's base offset; of the active one the log's end
+    end_offset: int  # the next base offset; the log end offset for the active segment
     size: int
-    latest_ms: int  # its largest timestamp, or when the file was changed if there is none
+    latest_ms: int  # its largest timestamp, or the file's modification time
 
 
-def outlived(
+def deletable_segments(
     segments: Sequence[SegmentFacts],
     config: LogConfig,
     *,
@@ -28,23 +27,23 @@ def outlived(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """How many segments go, from the first on."""
-    gone = _leading(segments, lambda one: one.end_offset <= log_start, high_watermark)
-    # Below the log's start goes what is closed; the active one keeps the log's end.
+    """The number of segments to delete, from the first one on."""
+    gone = _count_leading(segments, lambda one: one.end_offset <= log_start, high_watermark)
+    # Below the log start offset only closed segments go; the active one keeps the log end.
     gone = min(gone, len(segments) - 1)
     if not config.delete:
         return gone
     if config.retention_ms >= 0:
-        old = _leading(
+        old = _count_leading(
             segments, lambda one: now_ms - one.latest_ms > config.retention_ms, high_watermark
         )
         gone = max(gone, old)
     if config.retention_bytes >= 0:
-        gone = max(gone, _too_much(segments, config.retention_bytes, high_watermark))
+        gone = max(gone, _over_size(segments, config.retention_bytes, high_watermark))
     return gone
 
 
-def _leading(
+def _count_leading(
     segments: Sequence[SegmentFacts], due: Callable[[SegmentFacts], bool], high_watermark: int
 ) -> int:
     count = 0
@@ -56,8 +55,8 @@ def _leading(
     return count
 
 
-def _too_much(segments: Sequence[SegmentFacts], bytes_max: int, high_watermark: int) -> int:
-    """As many as leave at least the limit behind: a partition is never cut below it."""
+def _over_size(segments: Sequence[SegmentFacts], bytes_max: int, high_watermark: int) -> int:
+    """The number of segments that exceed retention.bytes; the rest is never below the limit."""
     excess = sum(segment.size for segment in segments) - bytes_max
 
     def due(segment: SegmentFacts) -> bool:
@@ -65,4 +64,4 @@ def _too_much(segments: Sequence[SegmentFacts], bytes_max: int, high_watermark: 
         excess -= segment.size
         return excess >= 0
 
-    return _leading(segments, due, high_watermark)
+    return _count_leading(segments, due, high_watermark)

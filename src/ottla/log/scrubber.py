@@ -20,7 +20,7 @@ from ottla.ids import Offset
 from ottla.log.damage import Damage, format_damage, records_missing
 from ottla.log.log_state import LogState
 from ottla.log.producers import Producers
-from ottla.log.reading import Read, read_waiting, settled
+from ottla.log.reading import Read, read_blocking, retry_uncached
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds
 from ottla.log.recovery.replay import replay_producers
 from ottla.log.segment.batch_headers import BrokenSegment
@@ -65,7 +65,7 @@ class Scrubber:
         reindexed: set[Offset] = set()
         while True:
             try:
-                return await settled(state.disk, search)
+                return await retry_uncached(state.disk, search)
             except BrokenSegment as broken:
                 known, base_offset = state.damaged, broken.base_offset
                 async with self._scan_lock:  # another search may have scanned the segment meanwhile
@@ -142,7 +142,7 @@ class Scrubber:
         if truncations == state.truncations and segment in state.segments:
             _LOG.warning("indexes rebuilt: they did not match", {"file": segment.file.path})
             # What was appended meanwhile is in the page cache, so this read does not block.
-            segment.adopt_indexes(rebuilt, interval_bytes, read_waiting)
+            segment.adopt_indexes(rebuilt, interval_bytes, read_blocking)
             if segment is not state.segments.active and segment not in state.index_files_due:
                 state.index_files_due.append(segment)
 

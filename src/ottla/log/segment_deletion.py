@@ -14,7 +14,7 @@ from ottla.log.damage import format_damage
 from ottla.log.flusher import Flusher
 from ottla.log.log_state import LogState
 from ottla.log.reading import Read
-from ottla.log.retention import SegmentFacts, outlived
+from ottla.log.retention import SegmentFacts, deletable_segments
 from ottla.log.scrubber import Scrubber
 from ottla.log.segment.segment_files import (
     PendingDelete,
@@ -83,7 +83,7 @@ class SegmentDeletion:
     def _deletable(self, high_watermark: int, now_ms: int, read: Read) -> int:
         """How many segments may go; a wrong time index must not delete one too early."""
         state = self._state
-        count = outlived(
+        count = deletable_segments(
             [
                 SegmentFacts(end_offset, segment.size, segment.latest_ms(state.disk))
                 for segment, end_offset in state.segments.with_end_offsets(state.log_end_offset)

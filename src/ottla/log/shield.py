@@ -1,8 +1,8 @@
-"""Work that is done to its end once it has begun.
+"""Work that completes even if its caller is cancelled.
 
-Invariant: whoever waits for such work may be cancelled, the work may not: what it does to the disk
-and what it notes in memory belong together. The cancellation goes on when the work is over, and a
-failure of it is in the state that it leaves behind.
+Invariant: a caller may be cancelled, the work may not: changes on the disk and in memory belong
+together. The cancellation continues after the work, and a failure of the work is kept in the state
+of the log.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ T = TypeVar("T")
 def uninterrupted(
     method: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A coroutine function whose work goes on when its caller is cancelled."""
+    """A coroutine function whose work completes if its caller is cancelled."""
 
     @wraps(method)
-    async def to_the_end(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_to_the_end(*args: P.args, **kwargs: P.kwargs) -> T:
         return await shielded(method(*args, **kwargs))
 
-    return to_the_end
+    return run_to_the_end
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work that is not interrupted."""
+    """Run work to its end and return its result."""
     try:
         task = asyncio.get_running_loop().create_task(work)
     except RuntimeError:
-        return await work  # no loop runs, so nobody can cancel
+        return await work  # without a running loop nobody can cancel it
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -40,6 +40,6 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # it is in the state of what failed; nobody is there to hear of it
+            task.exception()  # kept in the state of the log; retrieve it for asyncio
         raise cancelled
     return task.result()

@@ -1,8 +1,8 @@
-"""The `.snapshot` files of a partition, each named for the offset up to which it saw the log.
+"""The producer snapshots of a partition, each named for the offset at which it was taken.
 
-Invariant: a snapshot is written after the records it was taken of are on the device, and is gone
-before the log is cut below its offset. So every file that can be read tells the truth. When a log
-has been opened, one is left where each segment begins, and the latest: as many as Kafka keeps.
+Invariant: a snapshot is written after the records before its offset are on the device, and removed
+before the log is truncated below its offset. So every readable file is valid. After a log was
+opened, there is a snapshot at the base offset of each segment and the latest one, as in Kafka.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from ottla.log.producers import Producers
 
 
 class Snapshots:
-    """What there is on the disk, and what is still to be written."""
+    """The snapshots on the disk, and those that are not written yet."""
 
     __slots__ = ("_directory", "_disk", "_due", "_written")
 
@@ -28,59 +28,59 @@ class Snapshots:
 
     @property
     def offsets(self) -> list[Offset]:
-        """Those that can be asked for, the earliest first."""
+        """The offsets of all snapshots, sorted."""
         return sorted({*self._written, *self._due})
 
     def __contains__(self, offset: int) -> bool:
-        """Whether there is one on the disk."""
+        """Whether a snapshot is on the disk."""
         return offset in self._written
 
     @property
     def are_due(self) -> bool:
-        """Whether there are any to be written."""
+        """Whether there are snapshots to write."""
         return bool(self._due)
 
     @property
     def due(self) -> Mapping[Offset, bytes]:
-        """Those to be written, as they are now."""
+        """The snapshots to write."""
         return dict(self._due)
 
     def path(self, offset: int) -> str:
-        """Where a snapshot is."""
+        """The path of a snapshot."""
         return f"{self._directory}/{offset_file(offset, Kind.PRODUCER_SNAPSHOT)}"
 
     def take(self, offset: Offset, producers: Producers) -> None:
-        """Keep the state of a log that ends at an offset."""
+        """Take a snapshot of a log that ends at an offset; a flush writes it."""
         if offset not in self._written:
             self._due[offset] = write_snapshot(producers)
 
     def write(self, due: Mapping[Offset, bytes]) -> None:
-        """Write snapshots; may wait for the device, and the folder has to be synced after it."""
+        """Write snapshots; may wait for the device. The caller syncs the directory."""
         for offset, data in due.items():
             replace(self._disk, self.path(offset), data)
 
-    def note_written(self, offsets: Iterable[Offset]) -> None:
-        """Snapshots are on the disk now."""
+    def mark_written(self, offsets: Iterable[Offset]) -> None:
+        """Record that snapshots are on the disk."""
         for offset in offsets:
             self._written.add(offset)
             self._due.pop(offset, None)
 
     def forget(self, *, below: int = 0, above: int | None = None) -> list[str]:
-        """Give up what lies outside of bounds; returns the files that have to be removed."""
+        """Drop the snapshots outside of bounds; return the files to remove."""
         return self.forget_at(
             o for o in self.offsets if o < below or (above is not None and o > above)
         )
 
-    def forget_stray(self, bases: Iterable[Offset]) -> list[str]:
-        """Give up all but the latest and those where segments begin; returns files to remove.
+    def forget_unaligned(self, bases: Iterable[Offset]) -> list[str]:
+        """Drop all but the latest snapshot and those at base offsets; return the files to remove.
 
-        Every clean stop takes one where the log ends, which soon is the middle of a segment.
+        Every clean shutdown takes a snapshot at the log end offset, which is soon inside a segment.
         """
         kept = {*bases, *self.offsets[-1:]}
         return self.forget_at(offset for offset in self.offsets if offset not in kept)
 
     def forget_at(self, offsets: Iterable[Offset]) -> list[str]:
-        """Give up single ones; returns the files that have to be removed."""
+        """Drop single snapshots; return the files to remove."""
         gone = list(offsets)
         paths = [self.path(offset) for offset in gone if offset in self._written]
         for offset in gone:
@@ -89,7 +89,7 @@ class Snapshots:
         return paths
 
     def latest(self, until: int) -> tuple[Offset, Producers] | None:
-        """The last one at or below an offset that can be read."""
+        """The last readable snapshot at or below an offset."""
         for offset in reversed(self.offsets):
             if offset <= until:
                 try:
@@ -98,5 +98,5 @@ class Snapshots:
                         read_whole(self._disk, self.path(offset)) if data is None else data
                     )
                 except (CorruptSnapshot, FileNotFoundError):
-                    self._written.discard(offset)  # so that it is written again when it is due
+                    self._written.discard(offset)  # so that it can be written again
         return None

@@ -1,8 +1,7 @@
-"""A look at the data directories of a stopped Kafka broker, to take them over.
+"""Reads the data directories of a stopped Kafka broker, before Ottla adopts them.
 
-Invariant: the directories are held while they are looked at, so that no broker starts meanwhile,
-and nothing is changed but their lock files. A directory in use, or one that was not left cleanly,
-is refused.
+Invariant: the directories are locked meanwhile, so that no broker starts, and nothing is changed
+except lock files. A directory that is in use, or that was not shut down cleanly, is refused.
 """
 
 import re
@@ -31,14 +30,14 @@ from ottla.log.producer_snapshot import read_snapshot
 from ottla.log.producers import Producers
 from ottla.records.batch import batches
 
-_METADATA_FOLDER: Final = "__cluster_metadata-0"
+_METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 _CHECKPOINT: Final = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
 
 T = TypeVar("T")
 
 
 class SurveyedPartition(NamedTuple):
-    """A partition's folder."""
+    """A partition and its files."""
 
     partition: TopicPartition
     topic_id: Uuid | None
@@ -48,16 +47,16 @@ class SurveyedPartition(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What the directories of one broker hold."""
+    """The content of the data directories of one broker."""
 
     meta: MetaProperties
     partitions: tuple[SurveyedPartition, ...]
-    left_alone: tuple[str, ...]  # folders that are no partition's, or no longer
+    left_alone: tuple[str, ...]  # directories that are not a live partition
     metadata: tuple[bytes, ...] | None  # the records of __cluster_metadata, if it is here
 
 
 def hold(disk: Disk, directories: Sequence[str], held: ExitStack) -> None:
-    """Hold directories until the stack is closed; DirectoryRefused when somebody has one."""
+    """Lock directories until the stack is closed; DirectoryRefused if one is in use."""
     for path in directories:
         if not disk.exists(path):
             raise DirectoryRefused(f"{path} does not exist")
@@ -68,13 +67,13 @@ def hold(disk: Disk, directories: Sequence[str], held: ExitStack) -> None:
 
 
 def survey(disk: Disk, directories: Sequence[str]) -> Survey:
-    """Look at directories that are held."""
+    """Read directories that are locked."""
     meta = _identity(disk, directories)
     for path in directories:
         if not disk.exists(f"{path}/{CLEAN_SHUTDOWN}"):
             raise DirectoryRefused(
-                f"{path} was not left cleanly: start that broker once more and stop it, so that it "
-                f"checks and closes its logs"
+                f"{path} was not shut down cleanly: start that broker again and stop it, so that "
+                f"it recovers and closes its logs"
             )
     partitions: list[SurveyedPartition] = []
     left_alone: list[str] = []
@@ -85,7 +84,7 @@ def survey(disk: Disk, directories: Sequence[str]) -> Survey:
             if not disk.is_directory(inner):
                 continue
             found = parse_partition_directory(name)
-            if name == _METADATA_FOLDER:
+            if name == _METADATA_DIRECTORY:
                 metadata = tuple(_records(disk, inner))
             elif found is None or found.state is not DirectoryState.LIVE:
                 left_alone.append(inner)
@@ -95,13 +94,13 @@ def survey(disk: Disk, directories: Sequence[str]) -> Survey:
 
 
 def _identity(disk: Disk, directories: Sequence[str]) -> MetaProperties:
-    """Whose directories they are; all of the same broker."""
+    """The owner of the directories; all of them belong to the same broker."""
     first: MetaProperties | None = None
     for path in directories:
         meta = read_meta(disk, path)
         if meta is None or meta.cluster_id is None or meta.node_id is None:
             raise DirectoryRefused(
-                f"{path} is no data directory: meta.properties does not say whose"
+                f"{path} is not a data directory: meta.properties has no cluster.id or node.id"
             )
         if first is not None and (meta.cluster_id, meta.node_id) != (
             first.cluster_id,
@@ -164,7 +163,7 @@ def _producers(disk: Disk, path: str) -> Producers:
 
 
 def _records(disk: Disk, path: str) -> Iterator[bytes]:
-    """The values of __cluster_metadata: those of the last checkpoint, and those behind it."""
+    """The values of __cluster_metadata: those of the last checkpoint, and those after it."""
     names = disk.names(path)
     checkpoints = sorted(filter(None, map(_CHECKPOINT.fullmatch, names)), key=lambda one: one[0])
     start = 0

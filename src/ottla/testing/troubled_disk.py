@@ -138,7 +138,7 @@ class TroubledDisk:
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it that are missing."""
         if not self._disk.is_directory(path):
-            self.check_room("make", path)
+            self.check_room("mkdir", path)
         self._disk.make_directory(path)
 
     def rename(self, old: str, new: str) -> None:

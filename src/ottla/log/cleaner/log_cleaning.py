@@ -25,7 +25,7 @@ from ottla.log.cleaner.cleaning import (
 from ottla.log.cleaner.runners import Cleaner, CleaningAborted, CleaningFailed
 from ottla.log.flusher import Flusher
 from ottla.log.log_state import LogState
-from ottla.log.reading import Read, settled
+from ottla.log.reading import Read, retry_uncached
 from ottla.log.segment.segment_files import PendingDelete, live_paths
 from ottla.log.shield import uninterrupted
 from ottla.settings.config_types import LONG_MAX
@@ -50,7 +50,7 @@ class LogCleaning:
         """Return what can be cleaned; `first_dirty_offset` is None if the log was never cleaned."""
         state = self._state
         if state.config.max_compaction_lag_ms < LONG_MAX:
-            await settled(
+            await retry_uncached(
                 state.disk, lambda read: self._read_first_timestamps(first_dirty_offset or 0, read)
             )
         return self._find_cleanable(first_dirty_offset, high_watermark, now_ms)

@@ -20,7 +20,7 @@ from ottla.log.names import (
     offset_file,
     parse_offset_file,
 )
-from ottla.log.reading import read_waiting
+from ottla.log.reading import read_blocking
 from ottla.log.segment.segment import Segment
 from ottla.log.segment.segment_files import SEGMENT_FILES
 from ottla.records.errors import CorruptRecords
@@ -120,7 +120,7 @@ def _end_offset(disk: Disk, directory: str, name: str, base_offset: Offset) -> i
     segment = Segment(directory, base_offset, file, size=file.size(), created_ms=0)
     end = base_offset + 1
     try:
-        for head in segment.located_headers(0, segment.size, read_waiting):
+        for head in segment.located_headers(0, segment.size, read_blocking):
             end = head.last_offset + 1
     except CorruptRecords:
         pass  # the scan of the log reports it

@@ -26,7 +26,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_state import LogState
 from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
 from ottla.log.producers import Producers
-from ottla.log.reading import read_waiting
+from ottla.log.reading import read_blocking
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds, ScanResult
 from ottla.log.recovery.crash_cleanup import clean_up_after_crash
 from ottla.log.recovery.replay import find_epoch_starts, replay_producers
@@ -164,7 +164,7 @@ class _Recovery:
         remove_all(self.disk, self.snapshots.forget(above=end))
         if producers is None:
             producers = replay_producers(segments, self.snapshots, end, self.rebuilt)
-        remove_all(self.disk, self.snapshots.forget_stray(one.base_offset for one in segments))
+        remove_all(self.disk, self.snapshots.forget_unaligned(one.base_offset for one in segments))
         state = LogState(
             self.disk,
             self.directory,
@@ -200,8 +200,8 @@ class _Recovery:
             self._begin_at(self.log_start)
             return self.log_start
         active = self.segments[-1]
-        verify_latest(active, read_waiting)
-        last = active.reactivate(self.config.index_interval_bytes, read_waiting)
+        verify_latest(active, read_blocking)
+        last = active.reactivate(self.config.index_interval_bytes, read_blocking)
         end = active.base_offset if last is None else Offset(last.last_offset + 1)
         ended_here = active.base_offset < self.recovery_point and self.clean
         if ended_here and end != self.recovery_point and active.base_offset not in self.suspects:
@@ -252,7 +252,7 @@ class _Recovery:
     def _rebuild(self, segment: Segment) -> None:
         """Rebuild the indexes from the batches; the transaction index is rebuilt by the replay."""
         segment.clear_indexes()
-        heads = segment.located_headers(0, segment.size, read_waiting)
+        heads = segment.located_headers(0, segment.size, read_blocking)
         segment.index_tail(heads, self.config.index_interval_bytes)
         segment.index_time()
         self.rebuilt.append(segment)

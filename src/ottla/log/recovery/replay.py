@@ -10,7 +10,7 @@ from ottla.ids import Offset
 from ottla.log.damage import damage_at
 from ottla.log.epochs import EpochStart
 from ottla.log.producers import CompletedTransaction, Producers
-from ottla.log.reading import read_waiting
+from ottla.log.reading import read_blocking
 from ottla.log.segment.batch_headers import WALK_BYTES, BrokenSegment
 from ottla.log.segment.segment import Segment
 from ottla.log.segment.segments import Segments
@@ -36,7 +36,7 @@ def replay_producers(
     for segment in segments.from_offset(start):
         if segment.base_offset >= end:
             break
-        first = segment.locate(start, read_waiting)
+        first = segment.locate(start, read_blocking)
         if first is None:
             continue
         rebuilds = segment in without_aborted
@@ -52,7 +52,7 @@ def find_epoch_starts(segments: Segments) -> Iterator[EpochStart]:
     """Every change of the leader epoch in a log; waits for the device."""
     known: int | None = None
     for segment in segments:
-        for head in segment.located_headers(0, segment.size, read_waiting):
+        for head in segment.located_headers(0, segment.size, read_blocking):
             if head.leader_epoch != known:
                 known = head.leader_epoch
                 yield EpochStart(head.leader_epoch, head.base_offset)

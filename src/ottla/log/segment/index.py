@@ -17,7 +17,7 @@ from typing import ClassVar, Final, NamedTuple, Self
 from ottla.ids import Offset, Position
 from ottla.log.disk import File
 from ottla.log.errors import CorruptIndex
-from ottla.log.reading import Read, read_waiting
+from ottla.log.reading import Read, read_blocking
 from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.protocol.primitives import Buffer
 from ottla.records.batch import NO_TIMESTAMP
@@ -95,7 +95,7 @@ class Index:
         """The size of the entries in bytes; a file may have padding after them."""
         return self._entries * self.ENTRY.size
 
-    def to_bytes(self, read: Read = read_waiting) -> bytes:
+    def to_bytes(self, read: Read = read_blocking) -> bytes:
         """All entries as they are in the file.
 
         Entries in memory are copied with one slice: threads call this while the index grows, and a

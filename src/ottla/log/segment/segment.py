@@ -18,7 +18,7 @@ from ottla.log.damage import Damage, check_undamaged, damage_at, undamaged_end
 from ottla.log.disk import Disk, File, replace
 from ottla.log.names import Kind, offset_file
 from ottla.log.producers import CompletedTransaction
-from ottla.log.reading import Read, read_waiting
+from ottla.log.reading import Read, read_blocking
 from ottla.log.segment.batch_headers import (
     BrokenSegment,
     LocatedHeader,
@@ -252,7 +252,7 @@ class Segment:
         """A copy of the segment with indexes rebuilt from its batches; waits for the device."""
         twin = Segment(self.directory, self.base_offset, self.file, size=self.size, created_ms=0)
         twin.damaged = self.damaged
-        twin.index_tail(twin.located_headers(0, twin.size, read_waiting), index_interval_bytes)
+        twin.index_tail(twin.located_headers(0, twin.size, read_blocking), index_interval_bytes)
         return twin
 
     def adopt_indexes(self, twin: "Segment", index_interval_bytes: int, read: Read) -> None:

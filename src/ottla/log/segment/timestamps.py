@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 
 from ottla.errors import OttlaError
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.reading import Read, read_waiting
+from ottla.log.reading import Read, read_blocking
 from ottla.log.segment.batch_headers import BrokenSegment, LocatedHeader
 from ottla.log.segment.index import TimestampOffset
 from ottla.log.segment.segment import Segment
@@ -123,7 +123,7 @@ class TimeSearch:
         end = self._ends.setdefault(segment, segment.size)
         while walk.position < end:
             if walk not in self._results:
-                headers = segment.located_headers(walk.position, end, read_waiting)
+                headers = segment.located_headers(walk.position, end, read_blocking)
                 raise SearchPending(partial(self._run, walk, partial(_walk_step, walk, headers)))
             step = cast("_WalkStep", self._result(walk))
             yield step
