@@ -10,6 +10,7 @@ from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.plan import Range
 from ottla.pipeline.range_reader import RangeReader
+from ottla.records.arrow import to_arrow
 from ottla.sync import Admin, Producer
 from pipeline.micro_batches import MicroBatches
 
@@ -44,7 +45,7 @@ def offsets(reader: RangeReader, topic: str, start: int, end: int) -> list[int]:
     where = TopicPartition(topic, PartitionIndex(0))
     found: list[int] = []
     for columns in reader.read(Range(where, start, end), 60, skips_lost=False):
-        batch: Any = columns.to_arrow()
+        batch: Any = to_arrow(columns)
         found += [one for one in batch.column("offset").to_pylist() if one < end]
     return found
 
@@ -113,7 +114,7 @@ def test_large_records_of_every_compression(
     where = TopicPartition(topic, PartitionIndex(0))
     found: list[bytes] = []
     for columns in reader.read(Range(where, 1, 14), 60, skips_lost=False):
-        batch: Any = columns.to_arrow()
+        batch: Any = to_arrow(columns)
         found += batch.column("value").to_pylist()
     expected = [b"%02d" % (10 * number + n) for number in range(5) for n in range(3)]
     # What was fetched behind the end is cut off when rows are made of it.

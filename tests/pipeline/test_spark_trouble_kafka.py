@@ -12,6 +12,7 @@ from kafka_java import kafka_broker
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.plan import Range
 from ottla.pipeline.range_reader import RangeReader
+from ottla.records.arrow import to_arrow
 from ottla.sync import Admin, Producer
 from pipeline.queries import numbers, source, taken
 
@@ -68,7 +69,7 @@ def test_a_range_ends_though_nothing_in_it_may_be_seen(
     reader = RangeReader(settings)
     try:
         parts: list[Any] = [
-            columns.to_arrow()
+            to_arrow(columns)
             for columns in reader.read(Range(where, start, end), 60, skips_lost=False)
         ]
     finally:

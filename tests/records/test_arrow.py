@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.records._kernel import Record, murmur2
-from ottla.records.arrow import from_arrow, key_column
+from ottla.records.arrow import from_arrow, key_column, to_arrow
 from ottla.records.batch import Batch, batches
 from ottla.records.columns import Column, Columns, decode, encode, partitions
 from records.drawing import Drawn, build, drawn_batches
@@ -47,7 +47,7 @@ def drawn_of(columns: Columns) -> list[Drawn]:
 @settings(deadline=None)
 @given(drawn_batches)
 def test_to_arrow(drawn: list[Drawn]) -> None:
-    arrow = decode(build(drawn, base_offset=4)).to_arrow()
+    arrow = to_arrow(decode(build(drawn, base_offset=4)))
     arrow.validate(full=True)
     assert arrow.schema.names == ["offset", "timestamp", "key", "value", "headers"]
     assert arrow.column("offset").to_pylist() == list(range(4, 4 + len(drawn)))
@@ -60,7 +60,7 @@ def test_to_arrow(drawn: list[Drawn]) -> None:
 
 def test_to_arrow_copies_nothing() -> None:
     columns = decode(build([Drawn(1, b"key", b"value", (("h", b"x"),))] * 20))
-    arrow = columns.to_arrow()
+    arrow = to_arrow(columns)
     assert columns.values is not None
     for buffer, ours in (
         (arrow.column("offset").buffers()[1], columns.offsets),
@@ -72,7 +72,7 @@ def test_to_arrow_copies_nothing() -> None:
 
 
 def test_arrow_has_times_where_kafka_has_milliseconds() -> None:
-    arrow = decode(build([Drawn(1_700_000_000_123, None, None, ())])).to_arrow()
+    arrow = to_arrow(decode(build([Drawn(1_700_000_000_123, None, None, ())])))
     assert arrow.column("timestamp").type == pa.timestamp("ms", tz="UTC")
     assert arrow.column("timestamp")[0].as_py() == datetime.fromtimestamp(1_700_000_000.123, UTC)
 
@@ -91,8 +91,8 @@ def test_from_arrow(drawn: list[Drawn], data: st.DataObject) -> None:
 @given(drawn_batches)
 def test_arrow_and_back(drawn: list[Drawn]) -> None:
     run = build(drawn)
-    assert drawn_of(from_arrow(decode(run).to_arrow())) == drawn
-    (again,) = encode(from_arrow(decode(run).to_arrow()), limit=UNLIMITED)
+    assert drawn_of(from_arrow(to_arrow(decode(run)))) == drawn
+    (again,) = encode(from_arrow(to_arrow(decode(run))), limit=UNLIMITED)
     assert bytes(again.data) == run
 
 
@@ -215,7 +215,7 @@ def test_a_header_has_a_key(headers: list[Any]) -> None:
 
 
 def test_columns_that_are_not_there_become_nulls() -> None:
-    arrow = Columns(2, bytes(16), None, None).to_arrow()
+    arrow = to_arrow(Columns(2, bytes(16), None, None))
     arrow.validate(full=True)
     assert arrow.schema.names == ["timestamp", "key", "value", "headers"]
     assert arrow.column("key").to_pylist() == [None, None]
@@ -231,7 +231,7 @@ def test_a_part_of_wide_columns_becomes_large_arrays() -> None:
         1,
         True,
     )
-    arrow = Columns(1, bytes(8), wide, None).to_arrow()
+    arrow = to_arrow(Columns(1, bytes(8), wide, None))
     arrow.validate(full=True)
     assert arrow.column("key").type == pa.large_binary()
     assert arrow.column("key").to_pylist() == [b"bc"]
@@ -252,12 +252,12 @@ def test_without_pyarrow_the_error_says_what_to_install() -> None:
     script = """
 import sys
 sys.modules["pyarrow"] = None
-from ottla.records import BatchBuilder, decode, from_arrow
+from ottla.records import BatchBuilder, decode, from_arrow, to_arrow
 builder = BatchBuilder()
 builder.append(1, b"k", b"v")
 columns = decode(builder.build())
 assert columns.rows == 1
-for attempt in (columns.to_arrow, lambda: from_arrow(None)):
+for attempt in (lambda: to_arrow(columns), lambda: from_arrow(None)):
     try:
         attempt()
     except ImportError as error:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ottla.ids import TopicPartition
 from ottla.pipeline.options import BadOption
 from ottla.records import Columns, TimestampType
-from ottla.records.arrow import pyarrow_module
+from ottla.records.arrow import pyarrow_module, to_arrow
 
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -54,7 +54,7 @@ def _headers(lists: Any) -> Any:
 def rows(partition: TopicPartition, columns: Columns, end: int, schema: Any) -> Any:
     """Rows before an offset, in a schema of Arrow that Spark made of ours."""
     pa = pyarrow_module()
-    batch = columns.to_arrow()
+    batch = to_arrow(columns)
     count = columns.rows
     arrays = {
         "key": batch.column("key"),

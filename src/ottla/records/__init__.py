@@ -14,7 +14,7 @@ from ottla.records._kernel import (
     murmur2,
     not_bytes_error,
 )
-from ottla.records.arrow import from_arrow
+from ottla.records.arrow import from_arrow, to_arrow
 from ottla.records.batch import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_SIZE,
@@ -108,5 +108,6 @@ __all__ = [
     "read_control",
     "read_end_txn_marker",
     "read_header",
+    "to_arrow",
     "validate",
 ]

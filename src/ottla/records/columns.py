@@ -7,7 +7,7 @@ per record.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from ottla.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.protocol.primitives import Buffer
@@ -100,12 +100,6 @@ class Columns:
     offsets: Buffer | None = None
     timestamp_types: Sequence[tuple[TimestampType, int]] = ()
     """Whose the timestamps of what was read are: of so many rows, one run after the other."""
-
-    def to_arrow(self) -> Any:
-        """A pyarrow.RecordBatch over the same buffers; needs `pip install ottla[arrow]`."""
-        from ottla.records.arrow import to_arrow
-
-        return to_arrow(self)
 
 
 class Rows:

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from ottla.ids import TopicPartition
 from ottla.protocol.primitives import Buffer
 from ottla.records import Columns
-from ottla.records.arrow import pyarrow_module
+from ottla.records.arrow import pyarrow_module, to_arrow
 
 
 def consumed(partition: TopicPartition, columns: Columns) -> Any:
     """Return a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers."""
-    batch = columns.to_arrow()
+    batch = to_arrow(columns)
     pa = pyarrow_module()
     rows = columns.rows
     # A dictionary with one name, and an index per row.
