@@ -16,7 +16,6 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: setup-run ## Run the sensors example: devices, a broker on 127.0.0.1:9092, Spark (ARGS="--port 9093")
-	@PYTHONPATH=examples $(BIN)/python -m sensors.archive
 	@PYTHONPATH=examples exec $(BIN)/python -m sensors $(ARGS)
 
 broker: setup-run ## Start only a broker, without Spark and Java; Ctrl-C stops it (ARGS="--port 9093")

@@ -1,4 +1,4 @@
-"""Sensors: 200 devices send readings, and a pipeline on Spark makes sense of them as they come.
+"""The sensors example: 200 simulated devices send readings, and a job on Spark evaluates them.
 
-`make run` shows it. The job is job.py, and what it does with rows is in transformations.py.
+`make run` runs it. The job is job.py, and the devices are devices.py.
 """

@@ -1,7 +1,7 @@
-"""The devices, which are invented: what each of them measures and sends at any time.
+"""The simulated devices: generates what they send from one time to another.
 
-Invariant: a seed says all of it. What is sent between two moments is the same however often and in
-whatever pieces it is asked for: a feed that starts again goes on as if it had never stopped.
+Invariant: the messages depend only on the seed and the time. Intervals next to each other return
+together what the whole interval returns, so a feed that was stopped can continue.
 """
 
 import json
@@ -14,21 +14,21 @@ from typing import Final
 
 DEVICES: Final = 200
 PERIOD_MS: Final = 200
-"""Each device measures so often."""
+"""The time between two readings of a device."""
 
 LATE_MS: Final = 3_000
-"""Soon enough to be counted."""
+"""The delay of readings that the watermark of the job still includes."""
 
 TOO_LATE_MS: Final = 20_000
-"""The longest that a reading is on its way."""
+"""The delay of readings that it excludes, and the longest of all."""
 
 BLOCK_TICKS: Final = 25
-"""For so many readings a device is late, or is not."""
+"""A slow device is late, or not, for so many readings in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a device sends."""
+    """A reading as a device sends it."""
 
     due_ms: int
     key: str
@@ -36,32 +36,32 @@ class Message:
 
 
 def name_of(device: int) -> str:
-    """What a device is called."""
+    """Return the name of a device."""
     return f"device-{device:03}"
 
 
 def drifts(device: int) -> bool:
-    """Whether it measures more and more, until it is put right every quarter of an hour."""
+    """Whether its temperature drifts, until it is reset every 15 minutes."""
     return device % 20 == 3
 
 
 def fails(device: int) -> bool:
-    """Whether its bearing jams now and then: it shakes, and gets hot."""
+    """Whether its bearing jams at times: temperature and vibration rise for 3 s."""
     return device % 40 == 7
 
 
 def is_slow(device: int) -> bool:
-    """Whether its readings are late at times."""
+    """Whether some of its readings are late."""
     return device % 25 == 11
 
 
-def garbles(device: int) -> bool:
-    """Whether some of what it sends cannot be read."""
+def sends_invalid(device: int) -> bool:
+    """Whether some of its readings are invalid."""
     return device % 50 == 19
 
 
 def messages(seed: int, start_ms: int, end_ms: int) -> Iterator[Message]:
-    """What arrives from one moment to another, in that order."""
+    """Generate the messages that arrive from one time to another, ordered by time."""
     found: list[Message] = []
     for device in range(DEVICES):
         since_ms = start_ms - TOO_LATE_MS if is_slow(device) else start_ms
@@ -70,10 +70,10 @@ def messages(seed: int, start_ms: int, end_ms: int) -> Iterator[Message]:
             at_ms = tick * PERIOD_MS + phase_ms
             due_ms = at_ms + _delay_ms(device, tick)
             if start_ms <= due_ms < end_ms:
-                chance = random.Random((seed << 72) | (device << 56) | tick)
-                value = _value(device, at_ms, chance)
+                source = random.Random((seed << 72) | (device << 56) | tick)
+                value = _value(device, at_ms, source)
                 found.append(Message(due_ms, name_of(device), value))
-    # Stable: what a device sends at the same moment stays in the order in which it measured it.
+    # The sort is stable, so messages of a device with the same time stay in order.
     return iter(sorted(found, key=lambda message: message.due_ms))
 
 
@@ -88,11 +88,11 @@ def _delay_ms(device: int, tick: int) -> int:
     return TOO_LATE_MS if block % 12 == 0 else LATE_MS
 
 
-def _value(device: int, at_ms: int, chance: random.Random) -> bytes:
+def _value(device: int, at_ms: int, source: random.Random) -> bytes:
     seconds = at_ms / 1000
     temperature = 20 + device % 17 + 1.5 * math.sin(math.tau * (seconds / 600 + device / DEVICES))
-    temperature += chance.gauss(0, 0.2)
-    vibration = 1 + device % 7 * 0.1 + chance.gauss(0, 0.05)
+    temperature += source.gauss(0, 0.2)
+    vibration = 1 + device % 7 * 0.1 + source.gauss(0, 0.05)
     if drifts(device):
         temperature += seconds % 900 * 0.01
     if fails(device) and (seconds + device) % 45 < 3:
@@ -105,16 +105,16 @@ def _value(device: int, at_ms: int, chance: random.Random) -> bytes:
         "temperature": round(temperature, 2),
         "vibration": round(vibration, 3),
     }
-    if garbles(device) and chance.random() < 0.2:
-        return _garbled(reading, chance)
+    if sends_invalid(device) and source.random() < 0.2:
+        return _invalid(reading, source)
     return json.dumps(reading).encode()
 
 
-def _garbled(reading: Mapping[str, object], chance: random.Random) -> bytes:
+def _invalid(reading: Mapping[str, object], source: random.Random) -> bytes:
     whole = json.dumps(reading).encode()
-    return chance.choice(
+    return source.choice(
         [
-            whole[: chance.randrange(1, len(whole) - 1)],
+            whole[: source.randrange(1, len(whole) - 1)],
             b"",
             b"\xff\xfe\x00 power on",
             json.dumps({**reading, "temperature": "n/a"}).encode(),

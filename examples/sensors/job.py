@@ -1,34 +1,70 @@
-"""The job: three queries over the readings. Spark runs it anywhere.
+"""The job: averages, alerts and dead letters from the readings of devices, as three queries.
 
-    spark-submit --py-files sensors.zip job.py --bootstrap-server HOST:PORT --output FOLDER
+    spark-submit job.py --bootstrap-server HOST:PORT --output DIRECTORY
 
-Invariant: each query goes on where its checkpoint says. Averages are in their files exactly once;
-alerts and dead letters are in their topics at least once.
+Invariant: every record of the input is either a reading or a dead letter. Each query continues from
+its checkpoint. The averages are in their files exactly once; alerts and dead letters are in their
+topics at least once.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from math import sqrt
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+import pandas as pd
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.streaming.state import GroupStateTimeout
 
 from ottla.pipeline import register
-from sensors.folders import AVERAGES, CHECKPOINTS
-from sensors.session import session
-from sensors.topics import ALERTS, DEAD_LETTERS, READINGS
-from sensors.transformations import alerts, averages, dead_letters, readings
 
+READINGS: Final = "sensors.readings"
+ALERTS: Final = "sensors.alerts"
+DEAD_LETTERS: Final = "sensors.dead-letters"
+
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    # The default is 200. Each partition has its own state, and few are faster for 200 devices.
+    "spark.sql.shuffle.partitions": "2",
+}
 BATCH_READINGS_MAX: Final = 100_000
+
+READING: Final = "device STRING, at TIMESTAMP, temperature DOUBLE, vibration DOUBLE"
+ALERT: Final = {
+    "device": "STRING",
+    "at": "TIMESTAMP",
+    "signal": "STRING",
+    "value": "DOUBLE",
+    "mean": "DOUBLE",
+    "deviation": "DOUBLE",
+}
+WINDOW: Final = "10 seconds"
+LATENESS: Final = "5 seconds"
+
+SIGNALS: Final = {"temperature": 0.1, "vibration": 0.02}
+"""The signals that can raise alerts, each with the lowest deviation that is assumed."""
+
+MEAN_READINGS: Final = 100.0
+"""A running mean covers about so many readings. A float, because the state has only DOUBLE."""
+
+WARM_UP: Final = 25
+"""A device raises no alerts before so many readings."""
+
+DEVIATIONS: Final = 6
+"""A value raises an alert if it is more than so many deviations from the mean."""
 
 
 def queries(
     spark: SparkSession, servers: str, output: str, **trigger: Any
 ) -> dict[str, Callable[[], StreamingQuery]]:
-    """What starts each query: averages into files, alerts and dead letters into topics."""
+    """Return what starts each query: averages to files, alerts and dead letters to topics."""
     register(spark)
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
     raw = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", servers)
@@ -39,46 +75,180 @@ def queries(
     )
     rows = readings(raw)
 
-    def averages_to_files() -> DataStreamWriter:
-        files = averages(rows).coalesce(1).writeStream.format("parquet")
-        return files.option("path", f"{output}/{AVERAGES}")
+    def to_files(rows: DataFrame, directory: str) -> DataStreamWriter:
+        files = rows.coalesce(1).writeStream.format("parquet")
+        return files.option("path", f"{output}/{directory}")
 
-    def started(name: str, written: Callable[[], DataStreamWriter]) -> StreamingQuery:
-        place = f"{output}/{CHECKPOINTS}/{name}"
-        writer = written().queryName(name).option("checkpointLocation", place)
+    def to_topic(rows: DataFrame, topic: str) -> DataStreamWriter:
+        writer = rows.writeStream.format("ottla").option("kafka.bootstrap.servers", servers)
+        return writer.option("topic", topic)
+
+    def start(name: str, write: Callable[[], DataStreamWriter]) -> StreamingQuery:
+        checkpoint = f"{output}/checkpoints/{name}"
+        writer = write().queryName(name).option("checkpointLocation", checkpoint)
         return writer.trigger(**trigger).start()
 
-    wanted = {
-        "averages": averages_to_files,
-        "alerts": lambda: to_topic(alerts(rows), servers, ALERTS),
-        "dead-letters": lambda: to_topic(dead_letters(raw), servers, DEAD_LETTERS),
+    writers = {
+        "averages": lambda: to_files(averages(rows), "averages"),
+        "alerts": lambda: to_topic(alerts(rows), ALERTS),
+        "dead-letters": lambda: to_topic(dead_letters(raw), DEAD_LETTERS),
     }
-    return {name: partial(started, name, written) for name, written in wanted.items()}
+    return {name: partial(start, name, write) for name, write in writers.items()}
 
 
-def to_topic(rows: DataFrame, servers: str, topic: str) -> DataStreamWriter:
-    """Write rows to a topic."""
-    writer = rows.writeStream.format("ottla").option("kafka.bootstrap.servers", servers)
-    return writer.option("topic", topic)
+def parse(raw: DataFrame) -> DataFrame:
+    """Add to the records of the topic the struct `reading`, and `reason`: null if it is valid."""
+    text = f.col("value").cast("string")
+    parsed = f.from_json(text, f"{READING}, broken STRING", {"columnNameOfCorruptRecord": "broken"})
+    # In an array: else Spark parses the text again for each field that the reason needs.
+    both = f.transform(
+        f.array(parsed),
+        lambda reading: f.struct(reading.alias("reading"), _reason(reading).alias("reason")),
+    )
+    return raw.withColumn("parsed", both[0]).select(*raw.columns, "parsed.*")
+
+
+def _reason(reading: Column) -> Column:
+    key, value = f.col("key").cast("string"), f.col("value")
+    problems = [
+        (value.isNull() | (f.length(value) == 0), "the value is empty"),
+        (reading.isNull() | reading["broken"].isNotNull(), "the value is not a reading in JSON"),
+        (reading["device"].isNull(), "device is missing"),
+        (reading["at"].isNull(), "at is missing"),
+        (reading["temperature"].isNull(), "temperature is missing"),
+        (reading["vibration"].isNull(), "vibration is missing"),
+        (key.isNull() | (key != reading["device"]), "the key is not the device"),
+    ]
+    return f.coalesce(*(f.when(problem, f.lit(text)) for problem, text in problems))
+
+
+def readings(raw: DataFrame) -> DataFrame:
+    """Return the valid readings."""
+    valid = parse(raw).where("reason IS NULL")
+    columns = ("device", "at", "temperature", "vibration")
+    return valid.select(*(f"reading.{column}" for column in columns), "offset")
+
+
+def dead_letters(raw: DataFrame) -> DataFrame:
+    """Return the other records unchanged, with the reason and their origin in headers."""
+    invalid = parse(raw).where("reason IS NOT NULL")
+    values = {
+        "reason": f.col("reason"),
+        "origin.topic": f.col("topic"),
+        "origin.partition": f.col("partition").cast("string"),
+        "origin.offset": f.col("offset").cast("string"),
+        "origin.timestamp": f.col("timestamp").cast("string"),
+    }
+    headers = [
+        f.struct(f.lit(name).alias("key"), value.cast("binary").alias("value"))
+        for name, value in values.items()
+    ]
+    return invalid.select("key", "value", f.array(*headers).alias("headers"))
+
+
+def averages(rows: DataFrame) -> DataFrame:
+    """Return the means of each device over ten seconds, once the watermark has passed them."""
+    window = f.window("at", WINDOW)
+    means = (
+        rows.withWatermark("at", LATENESS)
+        .groupBy(window.alias("window"), "device")
+        .agg(
+            f.avg("temperature").alias("temperature"),
+            f.avg("vibration").alias("vibration"),
+            f.count("*").alias("readings"),
+        )
+    )
+    return means.select(
+        f.col("window.start").alias("start"),
+        f.col("window.end").alias("end"),
+        *("device", "temperature", "vibration", "readings"),
+    )
+
+
+def alerts(rows: DataFrame) -> DataFrame:
+    """Return the readings that are far from the running mean of their device, as JSON."""
+    state = [f"{signal}_{field}" for signal in SIGNALS for field in RunningMean._fields]
+    found = rows.groupBy("device").applyInPandasWithState(
+        find_anomalies,
+        outputStructType=", ".join(f"{name} {kind}" for name, kind in ALERT.items()),
+        stateStructType=", ".join(f"{name} DOUBLE" for name in state),
+        outputMode="append",
+        timeoutConf=GroupStateTimeout.NoTimeout,
+    )
+    return found.select(f.col("device").alias("key"), f.to_json(f.struct("*")).alias("value"))
+
+
+class RunningMean(NamedTuple):
+    """The running mean and variance of a signal, in which recent values count more."""
+
+    readings: float = 0.0  # up to MEAN_READINGS
+    mean: float = 0.0
+    variance: float = 0.0
+
+    def add(self, value: float) -> "RunningMean":
+        """Return the mean and variance with another value."""
+        readings = min(self.readings + 1, MEAN_READINGS)
+        difference = value - self.mean
+        mean = self.mean + difference / readings
+        change = difference * (value - mean) - self.variance
+        return RunningMean(readings, mean, self.variance + change / readings)
+
+
+def find_anomalies(
+    key: tuple[str], frames: Iterator[pd.DataFrame], state: Any
+) -> Iterator[pd.DataFrame]:
+    """Yield the anomalies of a device in a micro-batch, and update its means in the state."""
+    # By offset, so that the result does not depend on how Spark divides the rows.
+    rows: Any = pd.concat(frames).sort_values("offset")
+    before: tuple[float, ...] = state.get if state.exists else ()
+    size = len(RunningMean._fields)
+    found: list[tuple[Any, ...]] = []
+    after: list[float] = []
+    for number, (signal, deviation_min) in enumerate(SIGNALS.items()):
+        mean = RunningMean(*before[size * number : size * (number + 1)])
+        for at, value in zip(rows["at"], rows[signal].tolist(), strict=True):
+            deviation = max(sqrt(mean.variance), deviation_min)
+            if mean.readings >= WARM_UP and abs(value - mean.mean) > DEVIATIONS * deviation:
+                found.append((key[0], at, signal, value, mean.mean, deviation))
+            mean = mean.add(value)
+        after += mean
+    state.update(tuple(after))
+    if found:
+        table: Any = pd.DataFrame
+        yield table(found, columns=list(ALERT))
 
 
 def main() -> None:
-    """Run until a query fails or the job is ended; with --once until there is nothing more."""
-    parser = argparse.ArgumentParser(description="Averages, alerts and dead letters of readings.")
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092", metavar="HOST:PORT")
-    parser.add_argument("--output", required=True, help="where files and places go")
-    parser.add_argument("--once", action="store_true", help="read what there is, and end")
-    given = parser.parse_args()
-    spark = session()
-    trigger: dict[str, Any] = (
-        {"availableNow": True} if given.once else {"processingTime": "1 second"}
+    """Run the queries until one of them fails, or with --once until they have read everything."""
+    parser = argparse.ArgumentParser(
+        description="Compute averages, alerts and dead letters from the readings of devices."
     )
-    wanted = queries(spark, given.bootstrap_server, given.output, **trigger)
-    running = [start() for start in wanted.values()]
-    if not given.once:
+    parser.add_argument(
+        "--bootstrap-server",
+        default="127.0.0.1:9092",
+        metavar="HOST:PORT",
+        help="Connect to this broker (127.0.0.1:9092)",
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        metavar="DIRECTORY",
+        help="Write averages and checkpoints to this directory, which all workers can reach",
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="Exit after the records that are there now"
+    )
+    arguments = parser.parse_args()
+    spark = SparkSession.builder.appName("sensors").getOrCreate()
+    trigger: dict[str, Any] = (
+        {"availableNow": True} if arguments.once else {"processingTime": "1 second"}
+    )
+    starts = queries(spark, arguments.bootstrap_server, arguments.output, **trigger)
+    running = [start() for start in starts.values()]
+    if not arguments.once:
         spark.streams.awaitAnyTermination()
     for query in running:
-        query.awaitTermination() if given.once else query.stop()
+        query.awaitTermination() if arguments.once else query.stop()
     spark.stop()
 
 

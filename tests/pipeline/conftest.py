@@ -11,7 +11,6 @@ import pytest
 from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
-from pipeline.fast_spark import EXAMPLES as EXAMPLES
 from pipeline.fast_spark import fast_spark
 
 _NUMBERS = count()

@@ -2,24 +2,19 @@
 
 A session with two small queries takes 27 s of processor time. 15 s are left when Java uses only its
 first compiler and the serial collector, and 7 s when it also maps an archive of Spark's classes.
-The archive is the one of `make run`; it is made once per environment.
+The archive is the one of `make run`. A run of the sensors example saves it, once per environment.
 """
 
 import os
-import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-from sensors import archive
-
+from ottla.pipeline.class_archive import ClassArchive
 from ottla.pipeline.java import found_java
+from ottla.pipeline.local_spark import JAVA_OPTIONS
 from ottla.pipeline.spark_home import fast_spark_home
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE_S = 900.0
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+from pipeline.sensors.first_run import first_run, python_path
 
 
 class FastSpark(NamedTuple):
@@ -40,23 +35,11 @@ class FastSpark(NamedTuple):
         }
 
 
-def python_path() -> str:
-    """The PYTHONPATH of Spark's Python processes: the examples before what this process has."""
-    paths = [str(EXAMPLES), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return os.pathsep.join(dict.fromkeys(paths))
-
-
 @cache
 def fast_spark() -> FastSpark:
-    """Make the archive of classes unless it exists; Spark also starts without one."""
-    # In a process of its own: PySpark connects a process to one virtual machine only.
-    subprocess.run(
-        [sys.executable, "-m", "sensors.archive"],
-        env={**os.environ, "PYTHONPATH": python_path()},
-        stdin=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
-        check=True,
-    )
-    classes = archive.place(found_java())
-    options = f"{_JAVA_OPTIONS} {archive.options(classes)}" if classes.exists() else _JAVA_OPTIONS
-    return FastSpark(str(fast_spark_home(archive.home(classes))), options)
+    """Save the archive of classes unless it exists; Spark also starts without one."""
+    archive = ClassArchive(found_java())
+    if not archive.exists:
+        first_run()
+    options = f"{JAVA_OPTIONS} {archive.java_options}" if archive.exists else JAVA_OPTIONS
+    return FastSpark(str(fast_spark_home(archive.spark_home)), options)

@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sensors import topics
-from sensors.devices import messages
 
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from judges.spark_cluster import SparkCluster, SparkFailed
 from kafka_java import judge_needed
 from ottla.sync import Admin, Consumer, Producer
 from pipeline import cluster_job
-from pipeline.fast_spark import EXAMPLES, fast_spark
+from pipeline.fast_spark import fast_spark
+from pipeline.sensors.first_run import EXAMPLES
 from pipeline.sensors.judging import check, send
-from pipeline.sensors.plain import Found, computed
+from pipeline.sensors.plain import Results, compute
 from sampling import SOAK
+from sensors.devices import messages
 
 PARTITIONS = 3  # the default of the broker
 RECORDS = 60
@@ -99,14 +99,12 @@ def test_both_workers_read_write_stream_and_run_the_sensors_job(
 
 
 @contextmanager
-def sensors() -> Generator[tuple[str, Found]]:
+def sensors() -> Generator[tuple[str, Results]]:
     """A broker with readings; what a plain computation finds in them."""
     sent = [*messages(SEED, BEGAN_MS, BEGAN_MS + LASTED_MS)]
-    expected = computed([sent])  # --once reads everything in one micro-batch
-    assert min(map(len, (expected.averages, expected.alerts, expected.dead))) > 10
+    expected = compute([sent])  # --once reads everything in one micro-batch
+    assert min(map(len, (expected.averages, expected.alerts, expected.dead_letters))) > 10
     with ottla_broker() as broker:
-        with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
-            topics.create(admin)
         send(broker.bootstrap, sent)
         yield broker.bootstrap, expected
 
@@ -123,7 +121,6 @@ def test_the_sensors_job_is_submitted_as_a_script(cluster: SparkCluster, tmp_pat
             EXAMPLES / "sensors/job.py",
             *("--bootstrap-server", servers),
             *("--output", str(tmp_path / "found"), "--once"),
-            settings={"spark.submit.pyFiles": archived(tmp_path)},
         )
         check(servers, tmp_path / "found", expected)
     assert len(ran.workers()) == 2

@@ -1,4 +1,4 @@
-"""Whether the job has found exactly what plain Python finds, in topics and in files."""
+"""Compares what the job has written to topics and files with what plain Python computes."""
 
 import json
 import math
@@ -7,33 +7,41 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from sensors import job, topics
+
+from ottla.sync import Admin, Consumer, Producer
+from pipeline.sensors.plain import Results
+from sensors.__main__ import load_example
 from sensors.devices import Message
+from sensors.job import READINGS
+from shared.example import Topic
+from shared.monitor import create_topics
 
-from ottla.sync import Consumer, Producer
-from pipeline.sensors.plain import Found
+EXAMPLE = load_example()
 
 
-def send(servers: str, sent: Iterable[Message]) -> None:
-    """Send readings now, whenever they were due."""
+def send(servers: str, messages: Iterable[Message]) -> None:
+    """Create the topics of the example if necessary, and send readings at once."""
+    with Admin({"bootstrap.servers": servers}) as admin:
+        create_topics(admin, EXAMPLE.topics)
     with Producer({"bootstrap.servers": servers}) as producer:
-        for one in sent:
-            producer.send(topics.READINGS, one.value, key=one.key.encode())
+        for one in messages:
+            producer.send(READINGS, one.value, key=one.key.encode())
 
 
-def check(servers: str, folder: Path, expected: Found) -> None:
-    """Compare everything, and see that nothing is there twice."""
-    _check_averages(folder / job.AVERAGES, expected)
-    _check_alerts(servers, expected)
-    _check_dead_letters(servers, expected)
+def check(servers: str, directory: Path, expected: Results) -> None:
+    """Compare all outputs, each of which must be there once."""
+    _, alerts, dead_letters = EXAMPLE.topics
+    _check_averages(directory / "averages", expected)
+    _check_alerts(_read(servers, alerts), expected)
+    _check_dead_letters(_read(servers, dead_letters), expected)
 
 
-def _check_averages(folder: Path, expected: Found) -> None:
+def _check_averages(directory: Path, expected: Results) -> None:
     parquet: Any = pyarrow.parquet
-    files = [parquet.read_table(path) for path in folder.glob("*.parquet")]
+    files = [parquet.read_table(path) for path in directory.glob("*.parquet")]
     rows: list[dict[str, Any]] = [row for file in files for row in file.to_pylist()]
     found = {(round(row["start"].timestamp() * 1000), row["device"]): row for row in rows}
-    assert len(found) == len(rows), "each is there once"
+    assert len(found) == len(rows), "an average was written twice"
     assert found.keys() == expected.averages.keys()
     for which, (temperature, vibration, count) in expected.averages.items():
         assert math.isclose(found[which]["temperature"], temperature, rel_tol=1e-12)
@@ -41,27 +49,24 @@ def _check_averages(folder: Path, expected: Found) -> None:
         assert found[which]["readings"] == count
 
 
-def _check_alerts(servers: str, expected: Found) -> None:
-    found = [json.loads(record.value) for record in _read(servers, topics.ALERTS)]
-    parts = ("device", "signal", "value", "mean", "deviation")
-    assert sorted(tuple(one[part] for part in parts) for one in found) == sorted(expected.alerts)
+def _check_alerts(records: list[Any], expected: Results) -> None:
+    found = [json.loads(record.value) for record in records]
+    columns = ("device", "signal", "value", "mean", "deviation")
+    rows = [tuple(one[column] for column in columns) for one in found]
+    assert sorted(rows) == sorted(expected.alerts)
 
 
-def _check_dead_letters(servers: str, expected: Found) -> None:
-    found = [
-        (dict(record.headers)["reason"], record.value)
-        for record in _read(servers, topics.DEAD_LETTERS)
-    ]
-    assert sorted(found) == sorted((reason.encode(), value) for reason, value in expected.dead)
+def _check_dead_letters(records: list[Any], expected: Results) -> None:
+    found = [(dict(record.headers)["reason"].decode(), record.value) for record in records]
+    assert sorted(found) == sorted(expected.dead_letters)
 
 
-def _read(servers: str, topic: str) -> list[Any]:
-    """All records of a topic."""
+def _read(servers: str, topic: Topic) -> list[Any]:
+    """Read all records of a topic."""
     found: list[Any] = []
     with Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest"}) as consumer:
-        partitions = topics.partitions(topic)
-        consumer.assign(*partitions)
-        ends = consumer.end_offsets(*partitions)
+        consumer.assign(*topic.partitions)
+        ends = consumer.end_offsets(*topic.partitions)
         while any(consumer.position(one) < end for one, end in ends.items()):
             found += consumer.poll(10)
     return found

@@ -1,4 +1,4 @@
-"""The same pipeline in plain Python: what the job has to find in the same messages."""
+"""The same job in plain Python: computes what the job on Spark has to write."""
 
 import json
 import math
@@ -13,92 +13,92 @@ WINDOW_MS = 10_000
 LATENESS_MS = 5_000
 
 Average = tuple[float, float, int]
-"""Of temperature and vibration, and how many readings it is of."""
+"""The means of temperature and vibration, and the number of readings."""
 
 Alert = tuple[str, str, float, float, float]
-"""Device, signal, value, and the mean and deviation that there were before."""
+"""Device, signal, value, and the mean and deviation before it."""
 
 
 @dataclass
-class Found:
-    """What was found."""
+class Results:
+    """What the job writes."""
 
-    averages: dict[tuple[int, str], Average]
+    averages: dict[tuple[int, str], Average]  # by start of the window and device
     alerts: list[Alert]
-    dead: list[tuple[str, bytes]]  # the reason, and what was sent
-    too_late: int = 0
+    dead_letters: list[tuple[str, bytes]]  # reason and value
+    late_rows: int = 0
 
 
 @dataclass
-class Device:
-    """What was seen of one signal of a device."""
+class RunningMean:
+    """The running mean and variance of one signal of a device."""
 
-    values: int = 0
+    readings: int = 0
     mean: float = 0.0
     variance: float = 0.0
 
 
 def reason_of(message: Message) -> str | None:
-    """Why a message is a dead letter."""
+    """Return why a message is a dead letter; None if it is a reading."""
     if not message.value:
-        return "there is no value"
+        return "the value is empty"
     try:
-        said = json.loads(message.value)
+        reading = json.loads(message.value)
     except ValueError:
-        return "it is not a reading in JSON"
-    if isinstance(said.get("temperature"), str) or said.get("at") == "yesterday":
-        return "it is not a reading in JSON"
+        return "the value is not a reading in JSON"
+    if isinstance(reading.get("temperature"), str) or reading.get("at") == "yesterday":
+        return "the value is not a reading in JSON"
     for name in ("device", "at", "temperature", "vibration"):
-        if said.get(name) is None:
+        if reading.get(name) is None:
             return f"{name} is missing"
     return None
 
 
-def computed(pieces: Iterable[Iterable[Message]]) -> Found:
-    """What is found in messages that are read piece by piece, each in a micro-batch of its own."""
-    found = Found({}, [], [])
+def compute(batches: Iterable[Iterable[Message]]) -> Results:
+    """Compute the results for messages that the job reads in these micro-batches."""
+    results = Results({}, [], [])
     windows: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
-    usual: dict[tuple[str, str], Device] = defaultdict(Device)
+    means: dict[tuple[str, str], RunningMean] = defaultdict(RunningMean)
     watermark_ms = newest_ms = 0
-    for piece in pieces:
-        for message in piece:
+    for batch in batches:
+        for message in batch:
             reason = reason_of(message)
             if reason is not None:
-                found.dead.append((reason, message.value))
+                results.dead_letters.append((reason, message.value))
                 continue
-            said = json.loads(message.value)
-            at_ms = _ms(said["at"])
+            reading = json.loads(message.value)
+            at_ms = _ms(reading["at"])
             newest_ms = max(newest_ms, at_ms)
             start_ms = at_ms - at_ms % WINDOW_MS
             if start_ms + WINDOW_MS <= watermark_ms:
-                found.too_late += 1
+                results.late_rows += 1
             else:
-                window = windows[start_ms, said["device"]]
-                window.append((said["temperature"], said["vibration"]))
-            _watch(said, usual, found)
-        # What is over is known when the micro-batch is.
+                window = windows[start_ms, reading["device"]]
+                window.append((reading["temperature"], reading["vibration"]))
+            _find_anomalies(reading, means, results)
+        # The watermark moves after a micro-batch, and then windows before it are complete.
         watermark_ms = max(watermark_ms, newest_ms - LATENESS_MS)
         for start_ms, device in [one for one in windows if one[0] + WINDOW_MS <= watermark_ms]:
             values = windows.pop((start_ms, device))
             count = len(values)
             temperature, vibration = (math.fsum(one) / count for one in zip(*values, strict=True))
-            found.averages[start_ms, device] = (temperature, vibration, count)
-    return found
+            results.averages[start_ms, device] = (temperature, vibration, count)
+    return results
 
 
-def _watch(
-    said: Mapping[str, float | str], usual: dict[tuple[str, str], Device], found: Found
+def _find_anomalies(
+    reading: Mapping[str, float | str], means: dict[tuple[str, str], RunningMean], results: Results
 ) -> None:
-    for signal, least in (("temperature", 0.1), ("vibration", 0.02)):
-        name, value = str(said["device"]), float(said[signal])
-        one = usual[name, signal]
-        deviation = max(math.sqrt(one.variance), least)
-        if one.values >= 25 and abs(value - one.mean) > 6 * deviation:
-            found.alerts.append((name, signal, value, one.mean, deviation))
-        one.values = min(one.values + 1, 100)
-        before = value - one.mean
-        one.mean += before / one.values
-        one.variance += (before * (value - one.mean) - one.variance) / one.values
+    for signal, deviation_min in (("temperature", 0.1), ("vibration", 0.02)):
+        device, value = str(reading["device"]), float(reading[signal])
+        mean = means[device, signal]
+        deviation = max(math.sqrt(mean.variance), deviation_min)
+        if mean.readings >= 25 and abs(value - mean.mean) > 6 * deviation:
+            results.alerts.append((device, signal, value, mean.mean, deviation))
+        mean.readings = min(mean.readings + 1, 100)
+        difference = value - mean.mean
+        mean.mean += difference / mean.readings
+        mean.variance += (difference * (value - mean.mean) - mean.variance) / mean.readings
 
 
 def _ms(text: str) -> int:

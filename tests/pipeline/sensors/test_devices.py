@@ -1,10 +1,11 @@
-"""The invented devices do what the example is to show, and always the same."""
+"""The simulated devices do what the example is to show, and the same every time."""
 
 import json
 from collections import Counter
 from datetime import datetime
 from itertools import pairwise
 
+from pipeline.sensors.plain import compute, reason_of
 from sensors.devices import (
     DEVICES,
     LATE_MS,
@@ -12,13 +13,11 @@ from sensors.devices import (
     TOO_LATE_MS,
     Message,
     fails,
-    garbles,
     is_slow,
     messages,
     name_of,
+    sends_invalid,
 )
-
-from pipeline.sensors.plain import computed, reason_of
 
 START_MS = 1_800_000_000_000
 MINUTE_MS = 60_000
@@ -28,13 +27,13 @@ def all_of(start_ms: int, end_ms: int, seed: int = 7) -> list[Message]:
     return list(messages(seed, start_ms, end_ms))
 
 
-def test_a_seed_says_all_of_it() -> None:
+def test_messages_depend_only_on_the_seed() -> None:
     once = all_of(START_MS, START_MS + 10_000)
     assert once == all_of(START_MS, START_MS + 10_000)
     assert once != all_of(START_MS, START_MS + 10_000, seed=8)
 
 
-def test_pieces_are_the_whole() -> None:
+def test_intervals_return_together_what_the_whole_returns() -> None:
     whole = all_of(START_MS, START_MS + 30_000)
     cuts = [0, 1, 199, 200, 7_777, 7_778, 30_000]
     pieces = [
@@ -45,7 +44,7 @@ def test_pieces_are_the_whole() -> None:
     assert pieces == whole
 
 
-def test_every_device_sends_at_its_pace_and_what_is_due_comes_in_order() -> None:
+def test_devices_send_regularly_and_messages_are_ordered() -> None:
     found = all_of(START_MS, START_MS + MINUTE_MS)
     assert [one.due_ms for one in found] == sorted(one.due_ms for one in found)
     counts = Counter(one.key for one in found)
@@ -54,7 +53,7 @@ def test_every_device_sends_at_its_pace_and_what_is_due_comes_in_order() -> None
     assert punctual == {MINUTE_MS // PERIOD_MS}
 
 
-def test_slow_devices_are_late_by_little_and_by_much() -> None:
+def test_slow_devices_are_late_by_3_s_and_by_20_s() -> None:
     delays = Counter[int]()
     for one in all_of(START_MS, START_MS + 2 * MINUTE_MS):
         if is_slow(int(one.key[-3:])):
@@ -68,22 +67,22 @@ def _ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def test_some_devices_send_what_cannot_be_read_in_every_way() -> None:
+def test_some_devices_send_every_kind_of_invalid_reading() -> None:
     found = all_of(START_MS, START_MS + 2 * MINUTE_MS)
     wrong = [one for one in found if reason_of(one) is not None]
     assert {int(one.key[-3:]) for one in wrong} == {
-        device for device in range(DEVICES) if garbles(device)
+        device for device in range(DEVICES) if sends_invalid(device)
     }
     assert {reason_of(one) for one in wrong} == {
-        "there is no value",
-        "it is not a reading in JSON",
+        "the value is empty",
+        "the value is not a reading in JSON",
         "device is missing",
         "vibration is missing",
     }
 
 
-def test_failing_devices_stand_out() -> None:
-    found = computed([all_of(START_MS, START_MS + 2 * MINUTE_MS)])
+def test_failing_devices_raise_alerts() -> None:
+    found = compute([all_of(START_MS, START_MS + 2 * MINUTE_MS)])
     alarming = {alert[0] for alert in found.alerts}
     assert alarming >= {name_of(device) for device in range(DEVICES) if fails(device)}
     assert len(alarming) < 20

@@ -1,74 +1,96 @@
-"""What is shown, without Spark."""
+"""The view of the example, with snapshots that need no broker and no Spark."""
 
 import io
 import json
 import sys
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from sensors.__main__ import how_to_go_on, why_unwritten
-from sensors.findings import Alerts
-from sensors.progress import Progress
-from sensors.show import PLAIN, Screen, Show
-from sensors.topics import ALERTS
-from sensors.view import Sight, line, picture, summary
 
 from ottla.sync import Producer
 from ottla.testing import ClusterThread
+from sensors.__main__ import load_example
+from shared.example import Topic
+from shared.monitor import OutputState, QueryProgress, Snapshot, TopicTail, parse_row
+from shared.view import VERBATIM, Screen, render, status_line, summary
+
+EXAMPLE = load_example()
+PATHS = {"averages": "/data/averages", "topics": "/tmp/[test]/[/x]"}
 
 
-def shown(sight: Sight) -> str:
-    paper = Console(file=io.StringIO(), width=100)
-    with paper.capture() as caught:
-        paper.print(picture(sight))
-    return caught.get()
+def rendered(snapshot: Snapshot) -> str:
+    console = Console(file=io.StringIO(), width=100, **VERBATIM)
+    with console.capture() as captured:
+        console.print(render(EXAMPLE, snapshot))
+    return captured.get()
 
 
-def test_the_lag_is_not_told_before_each_query_has_told_where_it_is() -> None:
-    told = Progress("averages", 0, done=900)
-    for queries in ([], [Progress("averages")], [told, Progress("alerts")]):
-        sight = Sight(in_topic=1_000, queries=queries)
-        assert sight.lag is None
-        assert line(sight).endswith("lag …")
-        assert "lag               … readings" in summary(sight)
-    sight = Sight(in_topic=2_000, queries=[told, Progress("alerts", 0, done=2_000)])
-    assert sight.lag == 1_100
-    assert line(sight).endswith("lag 1,100")
+def test_lag_is_unknown_until_every_query_has_progress() -> None:
+    averages = QueryProgress("averages", 0, records_read=900)
+    for queries in ([], [QueryProgress("averages")], [averages, QueryProgress("alerts")]):
+        snapshot = Snapshot(input_total=1_000, queries=queries, paths=PATHS)
+        assert snapshot.lag is None
+        assert status_line(EXAMPLE, snapshot).endswith("lag …")
+        assert "lag           … readings" in summary(EXAMPLE, snapshot)
+    queries = [averages, QueryProgress("alerts", 0, records_read=2_000)]
+    snapshot = Snapshot(input_total=2_000, queries=queries)
+    assert snapshot.lag == 1_100
+    assert status_line(EXAMPLE, snapshot).endswith("lag 1,100")
 
 
-def test_a_query_without_a_micro_batch_has_no_lag_in_the_table() -> None:
-    queries = [Progress("averages", 0, done=900), Progress("alerts")]
-    rows = shown(Sight(in_topic=1_000, queries=queries)).splitlines()
-    (averages,) = [row for row in rows if row.startswith("averages ")]
-    (alerts,) = [row for row in rows if row.startswith("alerts ")]
+def test_query_without_a_micro_batch_has_no_lag() -> None:
+    queries = [QueryProgress("averages", 0, records_read=900), QueryProgress("alerts")]
+    lines = rendered(Snapshot(input_total=1_000, queries=queries)).splitlines()
+    (averages,) = [line for line in lines if line.startswith("averages ")]
+    (alerts,) = [line for line in lines if line.startswith("alerts ")]
     assert averages.split()[-1] == "100"
-    assert alerts.split() == ["alerts", "…", "…"]
+    assert alerts.split() == ["alerts", "…"]
 
 
-def test_what_is_to_be_typed_at_the_end_is_quoted_for_a_shell() -> None:
-    plain = how_to_go_on([], Path(".ottla"))
-    assert plain == "`make run` goes on from here; `rm -r .ottla` begins anew."
-    spaced = how_to_go_on(["--data", "kept for later"], Path("kept for later"))
-    assert "`rm -r 'kept for later'` begins" in spaced
+def test_summary_has_counts_and_paths() -> None:
+    outputs = {"averages": OutputState(1_200), "dead letters": OutputState(3)}
+    snapshot = Snapshot(input_count=30_000, outputs=outputs, paths=PATHS)
+    assert summary(EXAMPLE, snapshot).splitlines() == [
+        "  readings      30,000  (topic sensors.readings)",
+        "  averages      1,200  (/data/averages)",
+        "  alerts        0  (topic sensors.alerts)",
+        "  dead letters  3  (topic sensors.dead-letters)",
+        "  lag           … readings",
+        "  topics        /tmp/[test]/[/x]",
+    ]
 
 
-def test_what_threads_write_to_stderr_is_not_shown_on_the_terminal() -> None:
+def test_lines_are_printed_for_new_stages_and_every_10_s() -> None:
+    output = io.StringIO()
+    screen = Screen(EXAMPLE, output)
+    with screen:
+        for elapsed_s in (0, 5, 9.9, 10.1, 15, 20.2):
+            screen.show(Snapshot("running", elapsed_s=elapsed_s))
+        screen.show_stage("stopped")
+    assert [line.split(":")[0].split() for line in output.getvalue().splitlines()] == [
+        ["0", "s", "running"],
+        ["10", "s", "running"],
+        ["20", "s", "running"],
+        ["20", "s", "stopped"],
+    ]
+
+
+def test_stderr_of_threads_is_not_on_the_terminal() -> None:
     terminal = io.StringIO()
-    screen = Screen(Console(file=terminal, force_terminal=True, width=100))
+    screen = Screen(EXAMPLE, terminal, force_terminal=True, width=100)
     before = sys.stdout, sys.stderr
     with screen:
         assert (sys.stdout, sys.stderr) == before
-        screen.show("running", Sight())
+        screen.show(Snapshot("running"))
         print("Traceback of a server", file=sys.stderr)
-        screen.show("running", Sight())
+        screen.show(Snapshot("running"))
     assert "Ottla sensors" in terminal.getvalue()
     assert "Traceback" not in terminal.getvalue()
 
 
-ALERT = {
+ALERT: dict[str, Any] = {
     "device": "x[/hall]",
     "at": "2026-01-01T10:20:30.000Z",
     "signal": "temperature",
@@ -78,54 +100,64 @@ ALERT = {
 }
 
 
-def test_names_and_folders_are_shown_as_they_are(tmp_path: Path) -> None:
-    """Brackets are markup to who draws, and would be left out, or be an error."""
+def test_brackets_in_names_and_paths_are_not_markup(tmp_path: Path) -> None:
     then = datetime(2026, 1, 1, tzinfo=UTC)
     average = {"device": "y[/bold]", "start": then, "end": then, "readings": 1}
-    sight = Sight(
-        places={"topics": "/tmp/[test]/[/x]"},
-        latest_averages=[{**average, "temperature": 1.0, "vibration": 2.0}],
-        latest_alerts=[ALERT],
-    )
+    average |= {"temperature": 1.0, "vibration": 2.0}
+    outputs = {"averages": OutputState(1, [average]), "alerts": OutputState(1, [ALERT])}
+    snapshot = Snapshot("running", "127.0.0.1:9092", outputs=outputs, paths=PATHS)
     for is_terminal in (True, False):
         terminal = io.StringIO()
-        screen = Screen(Console(file=terminal, force_terminal=is_terminal, width=100, **PLAIN))
+        screen = Screen(EXAMPLE, terminal, force_terminal=is_terminal, width=100)
         with screen:
-            screen.show("running", sight)
-        screen.end()
+            screen.show(snapshot)
+        screen.show_summary()
         assert "/tmp/[test]/[/x]" in terminal.getvalue()
         if is_terminal:
             assert "x[/hall]" in terminal.getvalue()
             assert "y[/bold]" in terminal.getvalue()
-    screen.save(tmp_path / "picture.svg")
+    screen.save_picture(tmp_path / "picture.svg")
     assert "x[/hall]" in (tmp_path / "picture.svg").read_text()
 
 
-def test_what_is_no_alert_is_left_out_of_them() -> None:
-    others = [b"no JSON", b"[1]", b"{}", b"\xff", b"[" * 100_000, None]
+def test_panel_of_averages_has_the_hottest_devices() -> None:
+    then = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        {"device": f"d{n}", "start": then, "end": then, "readings": 1, "temperature": float(n)}
+        | {"vibration": 1.0}
+        for n in range(8)
+    ]
+    lines = rendered(Snapshot(outputs={"averages": OutputState(8, rows)})).splitlines()
+    shown = [line.split()[1] for line in lines if line.startswith("│ d") and "°C" in line]
+    assert shown == ["d7", "d6", "d5", "d4", "d3", "d2"]
+    assert any("the 6 hottest of 8 devices" in line for line in lines)
+
+
+def alerts_topic() -> Topic:
+    (topic,) = [one for one in EXAMPLE.topics if one.label == "alerts"]
+    return topic
+
+
+def test_records_that_are_not_alerts_are_ignored() -> None:
+    columns = alerts_topic().columns
+    assert columns is not None
+    others = [b"no JSON", b"[1]", b"{}", b"\xff", b"[" * 100_000, b""]
     others += [json.dumps({**ALERT, name: None}).encode() for name in ALERT]
-    others += [json.dumps({**ALERT, "value": 10**400}).encode()]  # no float holds it
-    others += [json.dumps({**ALERT, "device": "\ud800"}).encode()]  # half of a character
+    others += [json.dumps({**ALERT, "value": True}).encode()]
+    others += [json.dumps({**ALERT, "value": 10**400}).encode()]  # too large for a float
+    others += [json.dumps({**ALERT, "device": "\ud800"}).encode()]  # half of a surrogate pair
+    assert [value for value in others if parse_row(value, columns) is not None] == []
+    assert parse_row(json.dumps(ALERT).encode(), columns) == ALERT
+
+
+def test_tail_has_only_new_records() -> None:
     with ClusterThread(settings={"num.partitions": 1}) as cluster:
-        servers = cluster.bootstrap_servers
+        servers, topic = cluster.bootstrap_servers, alerts_topic()
         with Producer({"bootstrap.servers": servers}) as producer:
-            producer.send(ALERTS, b"old").result()
-            with Alerts(servers, ALERTS) as alerts:
-                while len(alerts.latest) < 2:  # all others are between two, wherever it begins
-                    for value in (*others, json.dumps(ALERT).encode()):
-                        producer.send(ALERTS, value).result()
-                    alerts.look()
-    assert all(one == ALERT for one in alerts.latest)
-    assert "x[/hall]" in shown(Sight(latest_alerts=alerts.latest))
-
-
-def test_a_picture_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) -> None:
-    nothing: Any = None  # no broker and no Spark run
-    show = Show(io.StringIO(), nothing, nothing, tmp_path, threading.Event())
-    assert why_unwritten(show.end, None) is None
-    assert why_unwritten(show.end, tmp_path / "picture.svg") is None
-    told = why_unwritten(show.end, tmp_path / "not there" / "picture.svg")
-    assert told is not None
-    assert told.startswith("what was seen could not be written: ")
-    assert "not there/picture.svg" in told
-    assert "\n" not in told
+            old = {**ALERT, "device": "old"}
+            producer.send(topic.name, json.dumps(old).encode()).result()
+            with TopicTail(servers, topic) as tail:
+                while not tail.poll():  # the consumer has to find its position first
+                    for value in (b"{}", json.dumps(ALERT).encode()):
+                        producer.send(topic.name, value).result()
+                assert all(row == ALERT for row in tail.poll())

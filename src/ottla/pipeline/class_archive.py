@@ -1,0 +1,82 @@
+"""The archive of Spark's classes, with which Java starts Spark in half of the processor time.
+
+Java calls this class-data sharing. It maps the archive into memory instead of reading thousands of
+classes from jars and verifying them. A Java process writes an archive when it ends, and later ones
+with the same class path use it.
+
+Invariant: a file with the name of an archive is complete. Java ignores an archive that does not
+match its version or class path.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from ottla.pipeline.java import Java
+
+DIRECTORY_VARIABLE: Final = "OTTLA_SPARK_DIRECTORY"
+"""Overrides the directory; the default is `.spark` in the environment of this Python."""
+
+
+class ClassArchive:
+    """The archive for one version of Java and Spark, and the Spark home that belongs to it."""
+
+    def __init__(self, java: Java, directory: Path | None = None) -> None:
+        self.directory = directory or _default_directory()
+        name = re.sub(r"[^\w.+-]+", "_", f"java-{java.build}-spark-{version('pyspark')}")
+        self.path = self.directory / f"{name}.jsa"
+        self.spark_home = self.directory / "home"
+        """For `fast_spark_home`. The class path begins here, so it has to stay the same."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether an earlier process has written it."""
+        return self.path.exists()
+
+    @property
+    def java_options(self) -> str:
+        """The options with which Java uses the archive."""
+        return f"-Xshare:auto {quote_java_option(f'-XX:SharedArchiveFile={self.path}')}"
+
+    @contextmanager
+    def recording(self) -> Generator["Recording"]:
+        """Prepare to write the archive; `save()` keeps it, or it is deleted at the end."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        # Next to the archive, because a file cannot be renamed into another file system.
+        with tempfile.TemporaryDirectory(prefix="recording-", dir=self.directory) as directory:
+            yield Recording(Path(directory) / "classes.jsa", self.path)
+
+
+class Recording:
+    """An archive that a Java process writes when it ends."""
+
+    def __init__(self, temporary: Path, path: Path) -> None:
+        self._temporary = temporary
+        self._path = path
+
+    @property
+    def java_options(self) -> str:
+        """The options with which Java writes the archive. A Java that cannot do it ignores them."""
+        option = quote_java_option(f"-XX:ArchiveClassesAtExit={self._temporary}")
+        return f"-XX:+IgnoreUnrecognizedVMOptions {option}"
+
+    def save(self) -> None:
+        """Keep the archive, if there is one. Java must have ended by itself."""
+        with suppress(FileNotFoundError):
+            os.replace(self._temporary, self._path)
+
+
+def quote_java_option(option: str) -> str:
+    """Quote an option for Spark's lists of Java options, which separate them by spaces."""
+    return '"{}"'.format(option.replace("\\", "\\\\").replace('"', '\\"'))
+
+
+def _default_directory() -> Path:
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    return Path(chosen).absolute() if chosen else Path(sys.prefix) / ".spark"

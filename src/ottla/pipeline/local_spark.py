@@ -1,0 +1,250 @@
+"""Starts Spark on this machine in a thread, so that a program can do other work meanwhile.
+
+    with LocalSpark("example", Path("spark.log")) as spark:
+        ...  # other work
+        rows = spark.session().range(3).count()
+
+A start takes about half of the processor time that `SparkSession.builder` needs: Java compiles
+less, Spark's Python processes import compiled modules (`spark_home.py`), and Java uses an archive
+of Spark's classes (`class_archive.py`) if an earlier program has saved one.
+
+Invariant: the output of Spark goes to the log file until Java has ended. Java ends with the `with`
+block, even if it is still starting. Signal handlers do not change, because Spark sets its own only
+in the main thread.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import OttlaError
+from ottla.pipeline.class_archive import ClassArchive, Recording
+from ottla.pipeline.java import found_java
+from ottla.pipeline.spark_home import fast_spark_home
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+SETTINGS: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Without the second compiler and parallel collection a start takes half of the time."""
+
+POLL_S: Final = 0.1
+END_S: Final = 30.0
+"""Java is killed if it takes longer to end."""
+
+SAVE_S: Final = 180.0
+"""The same, if it writes an archive of classes first. That takes about 10 s of processor time."""
+
+
+class SparkFailed(OttlaError):
+    """Spark did not start; the text has the reason, or names the log file."""
+
+
+class LocalSpark:
+    """A Spark that starts with the `with` block; `session()` waits for it.
+
+    `settings` are Spark's. `directory` keeps what later starts use; see `class_archive.py`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log: Path,
+        *,
+        master: str = "local[*]",
+        settings: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self._log = log
+        self._master = master
+        self._settings = {**SETTINGS, **(settings or {}), "spark.app.name": name}
+        self._directory = directory
+        self._recording: Recording | None = None
+        self._saves_classes = False
+        self._gateway: Any = None
+        self._context: SparkContext | None = None
+        self._reason = ""
+        self._stopping = False
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
+        self._resources = ExitStack()
+
+    def __enter__(self) -> "LocalSpark":
+        with ExitStack() as resources:
+            self._prepare(resources)
+            resources.enter_context(redirect_output(self._log))
+            # In this thread: two threads must not import a package with circular imports at once.
+            import pyspark  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+            self._thread.start()
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *more: object) -> None:
+        self._stopping = True
+        with self._resources:
+            if kind is KeyboardInterrupt:
+                self._kill_java()
+                return
+            try:
+                while self._thread.is_alive():  # its start fails without Java
+                    self._interrupt_java()
+                    self._thread.join(POLL_S)
+                if self._context is not None:
+                    _stop(self._context)
+            except KeyboardInterrupt:
+                self._kill_java()
+                raise
+            self._end_java()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for at most so long; return whether Spark has started, or has failed to start."""
+        return self._started.wait(seconds)
+
+    def session(self) -> "SparkSession":
+        """Wait until Spark has started, and return a session; raise SparkFailed if it failed.
+
+        Call it in the thread that uses the session, because each thread has its own active one.
+        """
+        self._started.wait()
+        if self._context is None:
+            raise SparkFailed(f"Spark did not start: {self._reason} See {self._log}.")
+        from pyspark.sql import SparkSession
+
+        builder: Any = SparkSession.builder
+        return builder.getOrCreate()
+
+    def save_classes(self) -> bool:
+        """Let Java save the loaded classes when it ends, and return whether it will.
+
+        It will not if there is an archive already. Call it after the session has done typical work.
+        """
+        self._saves_classes = self._recording is not None
+        return self._saves_classes
+
+    def _prepare(self, resources: ExitStack) -> None:
+        """Set the environment and the settings with which Spark starts fast."""
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        options = [JAVA_OPTIONS, self._settings.get("spark.driver.extraJavaOptions", "")]
+        if self._master.startswith("local"):
+            archive = ClassArchive(found_java(), self._directory)
+            with suppress(OSError):  # a directory that cannot be written: Spark starts without it
+                home = str(fast_spark_home(archive.spark_home))
+                if os.environ.setdefault("SPARK_HOME", home) == home:
+                    options.append(self._archive_options(archive, resources))
+        local = tempfile.TemporaryDirectory(prefix="spark-", ignore_cleanup_errors=True)
+        self._settings.setdefault("spark.local.dir", resources.enter_context(local))
+        self._settings["spark.master"] = self._master
+        self._settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
+
+    def _archive_options(self, archive: ClassArchive, resources: ExitStack) -> str:
+        if archive.exists:
+            return archive.java_options
+        self._recording = resources.enter_context(archive.recording())
+        return self._recording.java_options
+
+    def _run(self) -> None:
+        try:
+            self._context = self._start()
+        except Exception as error:  # the edge of this thread: session() raises it
+            self._reason = error_summary(error)
+        finally:
+            self._started.set()
+
+    def _start(self) -> "SparkContext | None":
+        import pyspark.java_gateway
+        from pyspark import SparkConf, SparkContext
+
+        conf = SparkConf().setAll([*self._settings.items()])
+        if self._stopping:
+            return None
+        java: Any = pyspark.java_gateway
+        self._gateway = java.launch_gateway(conf)
+        if self._stopping:
+            return None
+        return SparkContext(conf=conf, gateway=self._gateway)
+
+    def _interrupt_java(self) -> None:
+        """Let Java end, without an archive of classes unless it was asked for."""
+        process = self._process()
+        if process is None:
+            return
+        if self._recording is not None and not self._saves_classes:
+            process.kill()
+        elif process.stdin is not None:
+            process.stdin.close()  # Java ends when its input does
+
+    def _end_java(self) -> None:
+        process = self._process()
+        if process is None:
+            return
+        self._interrupt_java()
+        try:
+            process.wait(SAVE_S if self._saves_classes else END_S)
+        except subprocess.TimeoutExpired:
+            self._kill_java()
+        except KeyboardInterrupt:
+            self._kill_java()
+            if not self._saves_classes:
+                raise
+        if self._recording is not None and process.returncode == 0:
+            self._recording.save()
+
+    def _kill_java(self) -> None:
+        process = self._process()
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _process(self) -> "subprocess.Popen[bytes] | None":
+        return None if self._gateway is None else self._gateway.proc
+
+
+def _stop(context: "SparkContext") -> None:
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):  # Java may have ended before
+        context.stop()
+
+
+def error_summary(error: Exception) -> str:
+    """The first line of an error of Spark, with that of its cause in Java."""
+    from py4j.protocol import Py4JError
+
+    text = ""
+    with suppress(Py4JError, OSError):  # the text is in Java, which may have ended
+        text = str(error).strip()
+    summary, _, cause = text.partition("\n:")
+    return f"{summary}{cause.partition(chr(10))[0]}".partition("\n")[0] or type(error).__name__
+
+
+@contextmanager
+def redirect_output(log: Path) -> Generator[None]:
+    """Append the output of this process, and of those that it starts meanwhile, to a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(1), os.dup(2)]
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, before in enumerate(saved, start=1):
+            os.dup2(before, number)
+            os.close(before)

@@ -1,0 +1,279 @@
+"""A run of an example on a real broker, with queries that need no Spark."""
+
+import io
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from ottla.pipeline.local_spark import LocalSpark
+from ottla.sync import Admin, Producer
+from shared import runner
+from shared.dev_broker import BrokerFailed, DevBroker
+from shared.example import Example, Start, Topic
+from shared.monitor import count_records
+from shared.runner import (
+    RESTARTS_MAX,
+    WORKER_TIMEOUT,
+    RestartedQueries,
+    Run,
+    RunFailed,
+    argument_parser,
+    next_commands,
+    report,
+    stop_on_signals,
+)
+from shared.view import Screen
+
+INPUT, COPIES = Topic("numbers", "numbers", 2), Topic("copies", "copies", 1)
+
+
+@dataclass(frozen=True)
+class Number:
+    due_ms: int
+    key: str
+    value: bytes
+
+
+def numbers(seed: int, start_ms: int, end_ms: int) -> Iterator[Number]:
+    """Ten numbers per second."""
+    for number in range(start_ms // 100, end_ms // 100):
+        yield Number(number * 100, str(number % seed), b"%d" % number)
+
+
+class Query:
+    """A query in place of one of Spark's, which has read everything whenever it is asked."""
+
+    def __init__(self, servers: str, *failures: Exception) -> None:
+        self.is_stopped = False
+        self._servers = servers
+        self._failures = [*failures]
+
+    @property
+    def lastProgress(self) -> Mapping[str, Any]:  # noqa: N802  (PySpark's name)
+        with Admin({"bootstrap.servers": self._servers}) as admin:
+            count = count_records(admin, [INPUT])["numbers"]
+        source = {"endOffset": json.dumps({"numbers": {"0": count}})}
+        return {
+            "batchId": 3,
+            "durationMs": {"triggerExecution": 100},
+            "processedRowsPerSecond": 10.0,
+            "sources": [source],
+            "stateOperators": [],
+        }
+
+    def exception(self) -> Exception | None:
+        return self._failures.pop() if self._failures else None
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+class Spark:
+    """A Spark that has started."""
+
+    def __init__(self, started: Callable[[], bool] = lambda: True) -> None:
+        self._started = started
+
+    def wait(self, seconds: float) -> bool:
+        return self._started()
+
+    def session(self) -> object:
+        return self
+
+
+class Stage:
+    """A broker, and the run of an example on it."""
+
+    def __init__(self, broker: DevBroker, data: Path) -> None:
+        self.broker = broker
+        self.stop = threading.Event()
+        self.output = io.StringIO()
+        self.started: list[Query] = []
+        self.failures: list[Exception] = []
+        self.writes = True
+        self._data = data
+
+    def run(self, spark: Spark | None = None, seconds: float | None = 0.2) -> None:
+        example = Example("copy", INPUT, [COPIES], numbers, self.queries)
+        screen = Screen(example, self.output)
+        local = cast("LocalSpark", spark or Spark())
+        Run(example, screen, self.broker, local, self._data, self.stop).run(7, seconds)
+
+    def queries(self, spark: object, servers: str, directory: Path) -> dict[str, Start]:
+        assert directory == self._data / "copy"
+
+        def start() -> Query:
+            if self.writes:
+                with Producer({"bootstrap.servers": servers}) as producer:
+                    producer.send("copies", b"1").result()
+            self.started.append(Query(servers, *self.failures))
+            self.failures.clear()
+            return self.started[-1]
+
+        return {name: cast("Start", start) for name in ("first", "second")}
+
+    def stages(self) -> list[str]:
+        """The stages that were shown, without repetitions."""
+        lines = [line.split("s  ", 1)[1] for line in self.output.getvalue().splitlines()]
+        return [*dict.fromkeys(line.partition(":")[0] for line in lines)]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Stage]:
+    monkeypatch.setattr(runner, "POLL_S", 0.02)
+    (tmp_path / "copy").mkdir()
+    with DevBroker(0, tmp_path, tmp_path / "broker.log") as broker:
+        yield Stage(broker, tmp_path)
+
+
+def test_run_goes_through_its_stages(stage: Stage) -> None:
+    stage.run()
+    assert stage.stages() == [
+        "starting the broker",
+        "starting Spark",
+        "starting the queries",
+        "running",
+        "catching up",
+        "stopped",
+    ]
+    last = stage.output.getvalue().splitlines()[-1]
+    assert last.endswith("2 copies, lag 0")
+    assert [query.is_stopped for query in stage.started] == [True, True]
+
+
+def test_first_start_sends_a_backlog_and_the_second_continues(stage: Stage) -> None:
+    stage.run()
+    servers = stage.broker.wait_until_listening()
+    with Admin({"bootstrap.servers": servers}) as admin:
+        first = count_records(admin, [INPUT])["numbers"]
+        assert first >= 300  # those of 30 s
+        stage.run()
+        assert count_records(admin, [INPUT])["numbers"] < first + 100
+
+
+def test_stop_event_ends_a_run_without_a_failure(stage: Stage) -> None:
+    looks = iter(range(3))
+
+    def started() -> bool:
+        if next(looks, None) is None:
+            stage.stop.set()
+        return False
+
+    stage.run(Spark(started), seconds=None)
+    assert stage.stages() == ["starting the broker", "starting Spark"]
+    assert stage.started == []
+
+
+def test_broker_that_is_killed_ends_the_run(stage: Stage) -> None:
+    def started() -> bool:
+        process: Any = stage.broker._process  # pyright: ignore[reportPrivateUsage]
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        return False
+
+    with pytest.raises(BrokerFailed, match="the broker was killed by SIGKILL"):
+        stage.run(Spark(started), seconds=None)
+
+
+def test_query_that_fails_ends_the_run(stage: Stage) -> None:
+    stage.failures = [RuntimeError("[OUT] of range\nat a.b")]
+    with pytest.raises(RunFailed, match=r"^query first: \[OUT\] of range$"):
+        stage.run()
+
+
+def test_query_is_restarted_if_python_started_too_slowly(stage: Stage) -> None:
+    stage.failures = [RuntimeError(f"{WORKER_TIMEOUT}.\nat a.b")]
+    stage.run()
+    assert len(stage.started) == 3
+
+
+def test_query_is_not_restarted_for_ever() -> None:
+    def start() -> Query:
+        return Query("", RuntimeError(WORKER_TIMEOUT))
+
+    queries = RestartedQueries({"alerts": cast("Start", start)})
+    queries.start("alerts")
+    for _ in range(RESTARTS_MAX):
+        queries.restart_failed()
+    with pytest.raises(RunFailed, match=r"query alerts: .* the machine is too busy"):
+        queries.restart_failed()
+
+
+def test_java_that_is_gone_ends_the_run(stage: Stage) -> None:
+    class Gone(Query):
+        def exception(self) -> Exception | None:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    stage.queries = lambda spark, servers, directory: {
+        "first": cast("Start", lambda: Gone(servers))
+    }
+    with pytest.raises(RunFailed, match=r"^Spark has ended: Answer from Java side is empty$"):
+        stage.run()
+
+
+def test_run_without_results_fails(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "FIRST_RESULTS_S", 0.1)
+    stage.writes = False
+    with pytest.raises(RunFailed, match=r"^no copies were written; see .*/copy/spark.log$"):
+        stage.run()
+
+
+def test_next_commands_are_quoted_for_a_shell() -> None:
+    assert next_commands("make run", [], Path(".ottla")) == (
+        "`make run` continues from here. `rm -r .ottla` deletes the data."
+    )
+    text = next_commands("make run", ["--data", "a b"], Path("a b"))
+    assert """`make run ARGS='--data '"'"'a b'"'"''`""" in text
+    assert "`rm -r 'a b'`" in text
+
+
+def test_picture_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    example = Example("copy", INPUT, [COPIES], numbers, lambda spark, servers, directory: {})
+    screen = Screen(example, io.StringIO())
+    assert report(screen, None) is None
+    assert report(screen, tmp_path / "picture.svg") is None
+    failure = report(screen, tmp_path / "not there" / "picture.svg")
+    assert failure is not None
+    assert failure.startswith("the summary or the picture could not be written: ")
+    assert "not there/picture.svg" in failure
+    assert "\n" not in failure
+
+
+def test_wrong_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, reason in (
+        (["--port", "65536"], "'65536' is not a port (0 to 65535)"),
+        (["--seconds", "0"], "'0' is not a number of seconds greater than 0"),
+        (["--seconds", "inf"], "'inf' is not a number of seconds greater than 0"),
+        (["--seconds", "x"], "'x' is not a number of seconds greater than 0"),
+    ):
+        with pytest.raises(SystemExit):
+            argument_parser("copy").parse_args(arguments)
+        assert reason in capsys.readouterr().err
+
+
+@pytest.fixture
+def _restored_signals() -> Generator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_restored_signals")
+def test_first_signal_requests_a_stop_and_the_second_raises() -> None:
+    with stop_on_signals() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN

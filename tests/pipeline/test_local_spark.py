@@ -1,0 +1,103 @@
+"""How Spark starts and ends on this machine, with a Java that is not a real one."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.pipeline.class_archive import ClassArchive
+from ottla.pipeline.java import Java
+from ottla.pipeline.local_spark import LocalSpark, error_summary, redirect_output
+
+
+class NoText(Exception):
+    """An error whose text was in a Java that has ended."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError
+
+
+def test_error_summary_is_one_line() -> None:
+    java = "An error occurred while calling o1.start.\n: java.io.IOException: full\n\tat a.b"
+    summary = "An error occurred while calling o1.start. java.io.IOException: full"
+    assert error_summary(RuntimeError(java)) == summary
+    assert error_summary(RuntimeError("[GONE] Java has ended.\nmore")) == "[GONE] Java has ended."
+    assert error_summary(RuntimeError()) == "RuntimeError"
+    assert error_summary(NoText()) == "NoText"
+
+
+def test_redirected_output_is_in_the_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    with redirect_output(log):
+        os.write(1, b"out\n")
+        os.write(2, b"err\n")
+    print("after", file=sys.stderr, flush=True)
+    assert log.read_text() == "out\nerr\n"
+    assert capfd.readouterr() == ("", "after\n")
+
+
+@contextmanager
+def ending_java(
+    spark: LocalSpark, directory: Path, script: str
+) -> Generator[tuple[ClassArchive, "subprocess.Popen[bytes]"]]:
+    """A process in place of Java, that runs a script with the path of the archive as $1."""
+    archive = ClassArchive(Java(17, "17"), directory)
+    with archive.recording() as recording:
+        path = shlex.split(recording.java_options)[-1].partition("=")[2]
+        command = ["sh", "-c", script, "java", path]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+            parts: Any = spark
+            parts._recording = recording
+            parts._gateway = SimpleNamespace(proc=process)
+            yield archive, process
+
+
+def test_saved_classes_are_kept_when_java_ends(tmp_path: Path) -> None:
+    spark = LocalSpark("test", tmp_path / "log")
+    with ending_java(spark, tmp_path, 'cat; echo classes > "$1"') as (archive, _):
+        assert spark.save_classes()
+        spark.__exit__(None)
+    assert archive.path.read_text() == "classes\n"
+
+
+def test_classes_that_are_not_saved_are_not_written(tmp_path: Path) -> None:
+    spark = LocalSpark("test", tmp_path / "log")
+    with ending_java(spark, tmp_path, 'cat; echo classes > "$1"') as (archive, process):
+        spark.__exit__(None)
+        assert process.returncode == -signal.SIGKILL
+    assert not archive.exists
+
+
+def test_archive_of_a_java_that_failed_is_not_kept(tmp_path: Path) -> None:
+    spark = LocalSpark("test", tmp_path / "log")
+    with ending_java(spark, tmp_path, 'cat; echo half > "$1"; exit 1') as (archive, _):
+        assert spark.save_classes()
+        spark.__exit__(None)
+    assert not archive.exists
+
+
+def test_interrupt_skips_saving_classes(tmp_path: Path) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    spark = LocalSpark("test", tmp_path / "log")
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with ending_java(spark, tmp_path, "cat; exec sleep 600") as (archive, process):
+            assert spark.save_classes()
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            spark.__exit__(None)
+            assert process.returncode == -signal.SIGKILL
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert not archive.exists
