@@ -1,14 +1,12 @@
-"""How many messages a second we write and read, beside the other Python implementations.
+"""Messages per second that Ottla encodes and decodes, compared with other Python implementations.
 
-Invariant: in a case all candidates start from, or come to, the same bytes; this is checked before
-anything is timed. A candidate reads into objects whose fields can be used, and writes from such.
+All candidates of a case use the same bytes, which is checked before anything is measured. They
+decode to objects with accessible fields and encode from them. A peer encodes the value that it
+decoded.
 
-What a peer writes it has read from our bytes before. kio has every version; kafka-python has those
-of the cases, but takes the records out of a fetch's answer at once; aiokafka stops at Metadata 5,
-which is a case of its own.
-
-Produce and Fetch are read and written by hand in the common case. The last rows hold that against
-our own compiled codecs, both called without what `Message` does around them.
+kio has every version. kafka-python has the versions of the cases, but also decodes the records of a
+Fetch response. aiokafka has Metadata up to version 5, which is a case of its own. The last rows
+compare the hand-written codecs of Produce and Fetch with the compiled ones.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,7 +60,7 @@ BROKERS = (1, 2, 3)
 BATCH = bytes(1_000_000)
 COMPILED = "compiled"
 
-# What a request may cost at most: 2 ms for the metadata of 1,000 partitions, 5 µs for a batch.
+# Targets: 2 ms for the metadata of 1,000 partitions, 5 µs for a batch.
 METADATA_RATE = 1 / 2e-3
 PRODUCE_RATE = 1 / 5e-6
 
@@ -102,7 +100,7 @@ def metadata() -> MetadataResponse:
 
 
 def metadata_without_ids() -> MetadataResponse:
-    """What Metadata 5 can carry of it."""
+    """The fields that Metadata 5 has."""
     message = metadata()
     for topic in message.topics:
         topic.topic_id = Uuid(bytes(16))
@@ -211,14 +209,14 @@ def api_versions() -> ApiVersionsResponse:
 
 
 class Peer(NamedTuple):
-    """A peer's reader of bytes, and its writer of what that reader made."""
+    """The decoder of a peer, and its encoder of the decoded value."""
 
     name: str
     read: Callable[[bytes], Any]
     write: Callable[[Any], bytes]
 
 
-def their(module: str, name: str) -> Any:  # Any: the peers come without types
+def their(module: str, name: str) -> Any:  # Any: the peers have no types
     return getattr(import_module(module), name)
 
 
@@ -252,14 +250,14 @@ KAFKA_PYTHON: dict[type[Message], str] = {
 def kafka_python_peer(message: Message, version: int) -> Peer | None:
     module = KAFKA_PYTHON.get(type(message))
     if module is None:
-        return None  # it does not hand over the records of a fetch as they are
+        return None  # it decodes the records of a fetch
     cls = their(module, type(message).__name__)
 
     def read(raw: bytes) -> Any:
         return cls.decode(raw, version=version)
 
     def write(value: Any) -> bytes:
-        value._header = None  # noqa: SLF001 - it writes only what was made with a header
+        value._header = None  # noqa: SLF001 - it encodes only objects that have a header
         return value.encode(version=version)
 
     return Peer("kafka-python", read, write)
@@ -275,7 +273,7 @@ def aiokafka_peer() -> Peer:
 
 
 class Pair(NamedTuple):
-    """The candidates that read a message, and those that write it."""
+    """The candidates that decode and encode a message."""
 
     read: dict[str, Candidate]
     write: dict[str, Candidate]
@@ -315,7 +313,7 @@ HOT: dict[type[Message], HotCodec] = {
 
 
 def ours_alone(message: Message, version: int) -> Pair:
-    """Our codecs: the one made by hand, and the compiled one that it falls back on."""
+    """Ottla's codecs: the hand-written one and the compiled one."""
     cls = type(message)
     raw = message.encode(version)
     data = memoryview(raw) if has_records(cls) else raw
@@ -349,8 +347,8 @@ def cases_by_hand() -> Iterator[Case]:
         ]
         for name, message, version in messages:
             read, write = ours_alone(message, version)
-            yield Case(f"{name}: read by hand", read, 1.0, 1.0)
-            yield Case(f"{name}: write by hand", write, 1.0, 1.0)
+            yield Case(f"{name}: decode by hand", read, 1.0, 1.0)
+            yield Case(f"{name}: encode by hand", write, 1.0, 1.0)
 
 
 def cases() -> Iterator[Case]:
@@ -371,18 +369,18 @@ def cases() -> Iterator[Case]:
     read, write = pair(fetch_response(), 17)
     response = fetch_response()
     write["ottla"] = lambda: response.buffers(17)
-    yield Case("Fetch 17, 10 partitions, 1 MB: write the answer (ours as buffers)", write, 1.0)
-    yield Case("Fetch 17, 10 partitions, 1 MB: read the answer", read, 1.0)
+    yield Case("Fetch 17, 10 partitions, 1 MB: write the response (ours as buffers)", write, 1.0)
+    yield Case("Fetch 17, 10 partitions, 1 MB: read the response", read, 1.0)
     read, write = pair(api_versions(), 4)
-    yield Case("ApiVersions 4: write the answer", write, 1.0)
-    yield Case("ApiVersions 4: read the answer", read, 1.0)
+    yield Case("ApiVersions 4: write the response", write, 1.0)
+    yield Case("ApiVersions 4: read the response", read, 1.0)
     yield from cases_by_hand()
 
 
 if __name__ == "__main__":
     run(
         __file__,
-        "How many messages a second are written and read?",
+        "How many messages per second are encoded and decoded?",
         cases(),
         "messages",
         ("kio", "kafka-python", "aiokafka"),

@@ -1,8 +1,7 @@
-"""Our values as kio's: the adapter to the independent implementation that judges ours.
+"""Adapter from Ottla's messages to those of kio, an independent implementation.
 
-kio makes a class for each version, ours are one for all; both have the fields in the order of
-Kafka's definitions, and kio leaves `_ms` off the names of times. What kio cannot hold is folded
-into what it can by `tamed`, which is why only the tests beside kio use it:
+kio has one class per version; both have the fields in the order of Kafka's definitions, and kio
+omits `_ms` in the names of times. `tamed` replaces values that kio cannot represent:
 
 - an error code is one of kio's table, a time span at most 10**14 ms (what a timedelta keeps
   exactly), a point in time is whole seconds up to the year 9999, or -1 where kio has None for it;
@@ -34,7 +33,7 @@ _SECONDS_MAX: Final = 253_402_300_799
 
 
 def entity_of(cls: type[Message], version: int) -> type[Entity] | None:
-    """kio's class of a message's version, or None when kio has none."""
+    """Return kio's class of a message version; None if kio does not have it."""
     name = cls.__name__
     if cls.API is not None:
         folder = cls.API.module
@@ -49,7 +48,7 @@ def entity_of(cls: type[Message], version: int) -> type[Entity] | None:
 
 
 def write(entity: Entity) -> bytes:
-    """The bytes that kio makes."""
+    """Encode with kio."""
     out = io.BytesIO()
     write_entity: Callable[[io.BytesIO, Entity], None] = entity_writer(entity.__class__)
     write_entity(out, entity)
@@ -57,7 +56,7 @@ def write(entity: Entity) -> bytes:
 
 
 def read(cls: type[Entity], raw: bytes) -> tuple[Entity, int]:
-    """What kio reads, and where it stopped."""
+    """Decode with kio; return the entity and the end position."""
     return entity_reader(cls)(raw, 0)
 
 
@@ -128,7 +127,7 @@ def _walk(
     made: Callable[[Struct, type[Entity], dict[str, Any]], Any],
     names: Callable[[Field, DataclassField[Any]], str],
 ) -> Any:
-    """Build anew from the leaves up."""
+    """Rebuild a structure from its leaves."""
     out: dict[str, Any] = {}
     for field, other in _pairs(type(value), entity, version):
         item: Any = getattr(value, field.name)
@@ -151,7 +150,7 @@ def _walk(
 
 
 def tamed(message: Message, entity: type[Entity]) -> Message:
-    """The message with what kio cannot hold folded into what it can."""
+    """Return the message with values that kio can represent."""
     return _walk(
         message,
         entity,
@@ -163,7 +162,7 @@ def tamed(message: Message, entity: type[Entity]) -> Message:
 
 
 def converted(message: Message, entity: type[Entity]) -> Entity:
-    """The message as kio's entity."""
+    """Convert the message to kio's entity."""
     return _walk(
         message,
         entity,

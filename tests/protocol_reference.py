@@ -1,7 +1,7 @@
-"""A second reader of the same tables, written for plainness: the judge of the compiled ones.
+"""A simple reference decoder, which the compiled readers are compared with.
 
-It reads one value at a time with no thought of speed, and says besides the value which liberties
-the bytes took that a writer of ours would not: then they are not the bytes we would write.
+It decodes one value at a time. Besides the value it returns the deviations of the bytes from what
+Ottla's writer produces.
 """
 
 from enum import Enum
@@ -16,14 +16,14 @@ STRING_BYTES_MAX: Final = 32_767
 
 
 class Refused(Exception):
-    """The bytes are not a message of this version."""
+    """The bytes are not a valid message of this version."""
 
 
 class Liberty(Enum):
-    """What is accepted although it is not how we write."""
+    """Accepted deviations from the bytes that Ottla writes."""
 
-    UNKNOWN_TAG = "a tagged field that the table does not know"
-    SAID_DEFAULT = "a tagged field that holds its default"
+    UNKNOWN_TAG = "an unknown tagged field"
+    SAID_DEFAULT = "a tagged field with its default"
     ODD_BOOLEAN = "a boolean that is neither 0 nor 1"
 
 

@@ -1,7 +1,7 @@
-"""Values of messages, made from the tables: whatever a version can carry, edges first.
+"""Generates message values from the schemas, with a preference for edge cases.
 
-One maker serves two drivers. Hypothesis hands it a Random whose choices it can shrink; the
-fuzzers and the generators of corpora hand it a seeded one, which is many times as fast.
+Hypothesis passes a Random whose choices it can shrink. The fuzz tests pass a seeded Random, which
+is many times as fast.
 """
 
 import struct

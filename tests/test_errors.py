@@ -146,7 +146,7 @@ FACTS = """
 """
 
 
-def test_every_code_has_kafkas_number_name_and_reaction() -> None:
+def test_codes_match_kafka() -> None:
     table = [
         " ".join(
             [str(row.value), row.name]
@@ -181,7 +181,7 @@ def test_of_finds_the_row_of_a_code() -> None:
 
 
 @each_case("code", [-2, 134, 32767, -32768])
-def test_a_code_of_a_later_kafka_is_an_unknown_server_error(code: int) -> None:
+def test_unknown_code_is_unknown_server_error(code: int) -> None:
     assert ErrorCode.of(code) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -190,14 +190,14 @@ def test_a_code_is_written_to_the_wire_as_a_number() -> None:
     assert ErrorCode.NOT_CONTROLLER.to_bytes(2, "big", signed=True) == b"\x00\x29"
 
 
-def test_request_error_tells_name_number_and_message() -> None:
+def test_request_error_text() -> None:
     error = RequestError(ErrorCode.MESSAGE_TOO_LARGE, "the batch has 5 bytes, 4 are allowed")
     assert str(error) == "MESSAGE_TOO_LARGE (10): the batch has 5 bytes, 4 are allowed"
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert error.message == "the batch has 5 bytes, 4 are allowed"
 
 
-def test_request_error_without_a_message_tells_the_text_of_its_row() -> None:
+def test_request_error_without_message_has_default_text() -> None:
     error = RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
     assert str(error) == f"UNKNOWN_TOPIC_ID (100): {ErrorCode.UNKNOWN_TOPIC_ID.text}"
     assert error.message is None

@@ -18,7 +18,7 @@ from ottla.ids import (
 )
 
 
-def test_topic_partition_reads_as_its_folder() -> None:
+def test_topic_partition_text_is_directory_name() -> None:
     assert str(TopicPartition("orders", PartitionIndex(0))) == "orders-0"
     assert f"{TopicPartition('a-b.c', PartitionIndex(12))}" == "a-b.c-12"
 
@@ -96,7 +96,7 @@ def test_known_uuids() -> None:
 
 
 @each_case("name", ["a", "0", "...", "._-", "__consumer_offsets", "Orders.v1-eu", "x" * 249, "-"])
-def test_a_good_topic_name_has_no_problem(name: str) -> None:
+def test_valid_topic_names(name: str) -> None:
     assert topic_name_problem(name) is None
 
 
@@ -116,7 +116,7 @@ def test_a_good_topic_name_has_no_problem(name: str) -> None:
         ("../etc", "'/' at index 2"),
     ],
 )
-def test_a_bad_topic_name_is_explained(name: str, part: str) -> None:
+def test_invalid_topic_name_is_explained(name: str, part: str) -> None:
     problem = topic_name_problem(name)
     assert problem is not None
     assert part in problem

@@ -22,7 +22,7 @@ AWKWARD = ["plain", 'a"b', "a\\b", "a\nb", "a\\nb", "", "ü€", "a\rb", '"} 1\n
 
 
 @each_case("name", AWKWARD)
-def test_labels_come_back_as_they_were(name: str) -> None:
+def test_labels_are_escaped(name: str) -> None:
     text = exposition([(GROUP_LAG, [((name, "t", "0"), 7), (("other", "t", "1"), 0)])])
     (family,) = text_string_to_metric_families(text)
     assert (family.name, family.type, family.documentation) == (
@@ -36,7 +36,7 @@ def test_labels_come_back_as_they_were(name: str) -> None:
     ]
 
 
-def test_a_histogram_counts_upwards_and_its_bounds_are_inclusive() -> None:
+def test_histogram_is_cumulative_with_inclusive_bounds() -> None:
     counts = ApiCounts()
     for seconds in (0.0, LATENCY_SECONDS[0], 0.002, 1000.0):
         counts.note(seconds)
@@ -60,7 +60,7 @@ def test_errors_are_counted_by_code() -> None:
     assert counts.errors == {3: 2, 6: 1}
 
 
-def test_a_family_without_values_is_left_out_and_one_without_labels_has_no_braces() -> None:
+def test_exposition_of_families_without_values_or_labels() -> None:
     text = exposition([(GROUP_LAG, []), (LEADERS, [((), 5)])])
     assert text.splitlines()[2:] == ["ottla_leader_partitions 5"]
     assert "group" not in text
@@ -68,7 +68,7 @@ def test_a_family_without_values_is_left_out_and_one_without_labels_has_no_brace
 
 
 @each_case("metric", METRICS, ids=lambda metric: metric.name)
-def test_names_say_their_unit_and_kind(metric: Metric) -> None:
+def test_metric_names_have_unit_and_suffix(metric: Metric) -> None:
     assert re.fullmatch(r"ottla_[a-z_]+", metric.name)
     assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
     assert all(re.fullmatch(r"[a-z]+", label) for label in metric.labels)

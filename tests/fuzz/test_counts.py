@@ -1,4 +1,4 @@
-"""That the parts together are as many inputs as was promised, and that each part is run."""
+"""The fuzz tests run the promised number of inputs."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def test_the_parts_add_up() -> None:
             assert scaled(part, shards) * shards >= inputs * SCALE
 
 
-def test_every_part_is_run_to_its_count() -> None:
+def test_every_part_runs_its_number_of_inputs() -> None:
     """Each test goes on until it has taken `scaled(part)` inputs; here, that there is a test."""
     sources = "".join(path.read_text() for path in Path(__file__).parent.glob("test_fuzz_*.py"))
     for part in INPUTS:

@@ -1,4 +1,4 @@
-"""Damaged streams: frames up to the first bad length, whatever the cut, and nothing else."""
+"""Corrupt streams: frames up to the first invalid length, however the stream is split."""
 
 from random import Random
 from struct import pack, unpack_from

@@ -1,4 +1,4 @@
-"""Damaged messages: refused with the one declared error, or read as what the bytes really say."""
+"""Corrupt messages raise ProtocolViolation or decode to what the bytes contain."""
 
 from collections.abc import Sequence
 from random import Random

@@ -1,7 +1,7 @@
-"""Damaged record batches: only the declared errors, and all readers agree on what they say.
+"""Corrupt record batches raise only the declared errors, and all readers agree.
 
-The damage is of three kinds: bytes of a batch as they come; the same with length and CRC made
-right again, as a faulty or hostile client would; and damaged records in a batch that is sound.
+There are three kinds of corruption: random bytes of a batch; the same with correct length and CRC,
+as a faulty or hostile client would send it; and corrupt records in a valid batch.
 """
 
 from random import Random

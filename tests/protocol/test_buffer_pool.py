@@ -1,4 +1,4 @@
-"""Spare memory: given away only when nobody can see it, and bounded."""
+"""Buffer pool: buffers are reused only without views, and the pool is bounded."""
 
 import struct
 from random import Random
@@ -10,7 +10,7 @@ from ottla.protocol.frames import SCRATCH_BYTES, Framer
 KB = 1024
 
 
-def test_a_piece_is_given_away_once_and_only_when_nobody_has_a_view_of_it() -> None:
+def test_buffer_is_taken_once_and_only_without_views() -> None:
     buffer_pool = BufferPool(1000 * KB)
     piece = bytearray(100 * KB)
     view = memoryview(piece)[10:20].toreadonly()
@@ -27,7 +27,7 @@ def test_a_piece_is_given_away_once_and_only_when_nobody_has_a_view_of_it() -> N
     assert buffer_pool.kept_bytes == 0
 
 
-def test_the_smallest_that_fits_is_given() -> None:
+def test_smallest_fitting_buffer_is_taken() -> None:
     buffer_pool = BufferPool(2000 * KB)
     pieces = [bytearray(size * KB) for size in (300, 100, 200)]
     for piece in pieces:
@@ -38,7 +38,7 @@ def test_the_smallest_that_fits_is_given() -> None:
     assert buffer_pool.take(PIECE_BYTES_MIN - 1) is None  # that is new fast enough
 
 
-def test_what_is_kept_is_bounded_and_the_largest_stay() -> None:
+def test_pool_is_bounded_and_keeps_the_largest() -> None:
     buffer_pool = BufferPool(1000 * KB)
     for size in (100, 200, 300, 400, 500, 501, 5):
         buffer_pool.keep(bytearray(size * KB))
@@ -54,7 +54,7 @@ def test_what_is_kept_is_bounded_and_the_largest_stay() -> None:
 
 
 @each_case("seed", range(5))
-def test_frames_of_many_streams_stay_as_they_came_while_somebody_keeps_them(seed: int) -> None:
+def test_frames_with_views_do_not_change(seed: int) -> None:
     random = Random(seed)
     buffer_pool = BufferPool(2000 * KB)
     framers = [Framer(buffer_pool=buffer_pool) for _ in range(4)]
@@ -83,7 +83,7 @@ def test_frames_of_many_streams_stay_as_they_came_while_somebody_keeps_them(seed
     assert reused > 10
 
 
-def test_a_frame_in_spare_memory_has_all_of_it_from_the_start() -> None:
+def test_pooled_frame_has_full_size_from_the_start() -> None:
     buffer_pool = BufferPool(2000 * KB)
     framer = Framer(buffer_pool=buffer_pool)
     size = 600 * KB

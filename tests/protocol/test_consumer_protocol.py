@@ -1,4 +1,4 @@
-"""What members of a classic group tell each other, also when their releases differ."""
+"""Subscriptions and assignments of classic groups, also between different releases."""
 
 import struct
 
@@ -21,7 +21,7 @@ BOTH = each_case("cls", [ConsumerProtocolSubscription, ConsumerProtocolAssignmen
 
 @BOTH
 @each_case("version", range(4))
-def test_every_version_comes_back(cls: type[Message], version: int) -> None:
+def test_every_version_round_trips(cls: type[Message], version: int) -> None:
     value = example(cls, version)
     raw = encode_embedded(value, version)
     assert raw == struct.pack(">h", version) + value.encode(version)
@@ -31,9 +31,7 @@ def test_every_version_comes_back(cls: type[Message], version: int) -> None:
 
 @BOTH
 @each_case("version", [4, 5, 32_767])
-def test_a_newer_member_is_read_as_the_newest_version_known(
-    cls: type[Message], version: int
-) -> None:
+def test_newer_version_is_read_as_newest_known(cls: type[Message], version: int) -> None:
     value = example(cls, 3)
     raw = struct.pack(">h", version) + value.encode(3)
     assert decode_embedded(cls, raw) == value
@@ -41,7 +39,7 @@ def test_a_newer_member_is_read_as_the_newest_version_known(
 
 
 @BOTH
-def test_a_negative_version_and_damage(cls: type[Message]) -> None:
+def test_negative_version_and_corruption_are_rejected(cls: type[Message]) -> None:
     raw = encode_embedded(example(cls, 3), 3)
     for bad in (b"", b"\0", b"\xff\xff" + raw[2:], b"\x80\0" + raw[2:]):
         with pytest.raises(ProtocolViolation):
@@ -51,7 +49,7 @@ def test_a_negative_version_and_damage(cls: type[Message]) -> None:
             decode_embedded(cls, raw[:end])
 
 
-def test_an_older_member_does_not_learn_what_it_cannot_read() -> None:
+def test_older_version_omits_newer_fields() -> None:
     value = ConsumerProtocolSubscription(
         topics=("orders",),
         owned_partitions=(TopicPartition(topic="orders", partitions=(1,)),),

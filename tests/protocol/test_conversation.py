@@ -100,7 +100,7 @@ def test_client_ids(client_id: str | None, version: int) -> None:
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.permutations(range(12)), st.integers(1, 400))
-def test_answers_leave_in_the_order_of_the_requests(order: list[int], size: int) -> None:
+def test_responses_are_sent_in_request_order(order: list[int], size: int) -> None:
     client, server = ClientConversation(), ServerConversation()
     stream = b"".join(joined(client.send(heartbeat(f"g{n}"), n % 5)[1]) for n in range(12))
     requests: list[Request] = []
@@ -198,7 +198,7 @@ TestJoined.settings = settings(
 )
 
 
-def test_a_produce_without_an_answer_holds_nobody_up() -> None:
+def test_produce_without_response_does_not_block() -> None:
     client, server = ClientConversation(), ServerConversation()
     silent = ProduceRequest(acks=0, timeout_ms=1, topic_data=())
     stream = joined(client.send(heartbeat("a"), 4)[1])
@@ -212,7 +212,7 @@ def test_a_produce_without_an_answer_holds_nobody_up() -> None:
     assert (client.awaited, server.unanswered) == (0, 0)
 
 
-def test_a_request_is_answered_once() -> None:
+def test_request_gets_one_response() -> None:
     client, server = ClientConversation(), ServerConversation()
     stream = joined(client.send(heartbeat("a"), 4)[1] + client.send(heartbeat("b"), 4)[1])
     first, second = server.receive(stream)
@@ -224,7 +224,7 @@ def test_a_request_is_answered_once() -> None:
         server.send(first, answer(0))
 
 
-def test_an_answer_that_cannot_be_written_can_be_replaced() -> None:
+def test_unencodable_response_can_be_replaced() -> None:
     client, server = ClientConversation(), ServerConversation()
     (request,) = server.receive(joined(client.send(heartbeat("a"), 4)[1]))
     with pytest.raises(EncodingError):
@@ -233,7 +233,7 @@ def test_an_answer_that_cannot_be_written_can_be_replaced() -> None:
     assert response.message == answer(4)
 
 
-def test_records_leave_without_a_copy() -> None:
+def test_records_are_sent_without_a_copy() -> None:
     client, server = ClientConversation(), ServerConversation()
     batch = bytes(100_000)
     asked = example(PRODUCE.request, 9)
@@ -253,14 +253,14 @@ def test_records_leave_without_a_copy() -> None:
     assert client.receive(joined(buffers))[0].message == answered
 
 
-def test_an_answer_to_another_request() -> None:
+def test_response_to_another_request_is_rejected() -> None:
     client = ClientConversation()
     client.send(heartbeat("a"), 0)
     with pytest.raises(ProtocolViolation, match="response 7, expected 0"):
         client.receive(frame(struct.pack(">ih", 7, 0)))
 
 
-def test_answers_out_of_order() -> None:
+def test_responses_out_of_order_are_rejected() -> None:
     client = ClientConversation()
     client.send(heartbeat("a"), 0)
     client.send(heartbeat("b"), 0)
@@ -268,7 +268,7 @@ def test_answers_out_of_order() -> None:
         client.receive(frame(struct.pack(">ih", 1, 0)))
 
 
-def test_an_answer_to_nothing() -> None:
+def test_response_without_request_is_rejected() -> None:
     with pytest.raises(ProtocolViolation, match="without a request"):
         ClientConversation().receive(frame(struct.pack(">ih", 0, 0)))
     client = ClientConversation()
@@ -278,14 +278,14 @@ def test_an_answer_to_nothing() -> None:
 
 
 @each_case("body", [b"", b"\0", b"\0\0\0", b"\0\0\0\0\0", bytes(7), bytes(300)])
-def test_an_answer_that_does_not_fit_its_request(body: bytes) -> None:
+def test_response_of_wrong_shape_is_rejected(body: bytes) -> None:
     client = ClientConversation()
     client.send(heartbeat("a"), 0)
     with pytest.raises(ProtocolViolation):
         client.receive(frame(body))
 
 
-def test_correlation_ids_begin_again() -> None:
+def test_correlation_ids_wrap_around() -> None:
     client, server = ClientConversation(), ServerConversation()
     client._correlation_id = 2**31 - 2  # pyright: ignore[reportPrivateUsage]
     ids: list[int] = []
@@ -315,7 +315,7 @@ def test_an_unsupported_version() -> None:
                     ServerConversation().receive(raw_request(api.key, version, bytes(50)))
 
 
-def test_versions_that_are_advertised_only_are_refused() -> None:
+def test_versions_only_advertised_are_rejected() -> None:
     """Produce 0 to 2 stand in the answer for the sake of librdkafka."""
     server = ServerConversation({PRODUCE.key: PRODUCE.advertised})
     for version in range(3):
@@ -323,7 +323,7 @@ def test_versions_that_are_advertised_only_are_refused() -> None:
             server.receive(raw_request(PRODUCE.key, version, bytes(50)))
 
 
-def test_an_api_that_this_listener_does_not_have() -> None:
+def test_api_not_served_is_rejected() -> None:
     before_login = {API_VERSIONS.key: API_VERSIONS.versions, SASL_HANDSHAKE.key: Versions(1, 1)}
     client = ClientConversation()
     with pytest.raises(ProtocolViolation, match="unknown API key 3"):
@@ -343,7 +343,7 @@ def test_an_api_that_this_listener_does_not_have() -> None:
 
 @each_case("version", [5, 6, 99, 32_767, -1])
 @each_case("body", [b"", b"\0", b"\xff" * 50])
-def test_api_versions_from_the_future(version: int, body: bytes) -> None:
+def test_unsupported_api_versions_gets_version_0_response(version: int, body: bytes) -> None:
     """The body is not looked at; the answer of version 0 says which versions there are."""
     server = ServerConversation()
     (request,) = server.receive(raw_request(API_VERSIONS.key, version, body, "new"))
@@ -365,7 +365,7 @@ def test_api_versions_from_the_future(version: int, body: bytes) -> None:
 
 
 @each_case("version", API_VERSIONS.versions)
-def test_a_client_reads_the_refusal_of_its_api_versions(version: int) -> None:
+def test_client_reads_unsupported_api_versions_response(version: int) -> None:
     old = ServerConversation({**ALL_VERSIONS, API_VERSIONS.key: Versions(0, 0)})
     client = ClientConversation()
     sent, buffers = client.send(ApiVersionsRequest(), version)
@@ -379,7 +379,7 @@ def test_a_client_reads_the_refusal_of_its_api_versions(version: int) -> None:
     assert response == ReceivedResponse(sent, refusal, 0)
 
 
-def test_an_answer_to_api_versions_is_read_in_the_version_it_was_asked_in() -> None:
+def test_api_versions_response_has_request_version() -> None:
     """Its header has no tags, in flexible versions neither."""
     client, server = ClientConversation(), ServerConversation()
     for version in API_VERSIONS.versions:
@@ -398,7 +398,7 @@ def test_an_answer_to_api_versions_is_read_in_the_version_it_was_asked_in() -> N
         client.receive(frame(struct.pack(">i", 5)))
 
 
-def test_header_tags_are_skipped_and_lies_in_them_end_it() -> None:
+def test_header_tags_are_skipped_and_checked_by_server() -> None:
     head = struct.pack(">hhih", HEARTBEAT.key, 4, 9, -1)
     body = heartbeat("g").encode(4)
     section = varint(2) + b"\0\1x" + b"\5\0"
@@ -414,12 +414,12 @@ def test_header_tags_are_skipped_and_lies_in_them_end_it() -> None:
 
 
 @each_case("size", range(10))
-def test_a_request_without_room_for_a_header(size: int) -> None:
+def test_request_too_short_for_header_is_rejected(size: int) -> None:
     with pytest.raises(ProtocolViolation, match="too short for a header"):
         ServerConversation().receive(frame(bytes(size)))
 
 
-def test_bytes_behind_a_request() -> None:
+def test_extra_bytes_after_request_are_rejected() -> None:
     raw = raw_request(HEARTBEAT.key, 0, heartbeat("g").encode(0))
     assert ServerConversation().receive(raw)
     raw = raw_request(HEARTBEAT.key, 0, heartbeat("g").encode(0) + b"\0")
@@ -455,13 +455,13 @@ def test_only_requests_are_sent() -> None:
     assert client.send(heartbeat("g"), 4)[0].correlation_id == 0
 
 
-def test_a_client_id_that_no_header_can_hold() -> None:
+def test_client_id_that_is_too_long_is_rejected() -> None:
     ClientConversation("x" * 32_767).send(heartbeat("g"), 4)
     with pytest.raises(ValueError, match="32767 bytes"):
         ClientConversation("x" * 32_768)
 
 
-def test_a_server_sends_no_answer_of_another_api() -> None:
+def test_response_of_another_api_raises() -> None:
     client, server = ClientConversation(), ServerConversation()
     (request,) = server.receive(joined(client.send(heartbeat("g"), 4)[1]))
     with pytest.raises(AssertionError, match="another API"):
@@ -483,14 +483,14 @@ def test_a_server_sends_no_answer_of_another_api() -> None:
         ((0, 0), (0, 0), 0),
     ],
 )
-def test_the_newest_version_that_both_speak(
+def test_negotiated_version(
     ours: tuple[int, int], theirs: tuple[int, int], version: int | None
 ) -> None:
     assert negotiate(Versions(*ours), Versions(*theirs)) == version
     assert negotiate(Versions(*theirs), Versions(*ours)) == version
 
 
-def test_noise_ends_a_conversation_and_nothing_else() -> None:
+def test_random_bytes_end_a_conversation_with_violation() -> None:
     random = Random(3)
     for _ in range(2_000):
         noise = frame(random.randbytes(random.randrange(60)))
@@ -506,7 +506,7 @@ def test_noise_ends_a_conversation_and_nothing_else() -> None:
 
 
 @given(cuts=st.lists(st.integers(1, 40), max_size=30))
-def test_what_came_before_a_violation_is_taken_however_the_stream_was_cut(cuts: list[int]) -> None:
+def test_requests_before_violation_are_returned(cuts: list[int]) -> None:
     client, server = ClientConversation(), ServerConversation()
     good = b"".join(joined(client.send(heartbeat(group), 4)[1]) for group in "abc")
     for bad in (raw_request(999, 0), struct.pack(">i", -1)):
@@ -526,7 +526,7 @@ def test_what_came_before_a_violation_is_taken_however_the_stream_was_cut(cuts: 
             server.receive(good)
 
 
-def test_answers_before_a_violation_are_taken() -> None:
+def test_responses_before_violation_are_returned() -> None:
     client = ClientConversation()
     for group in "ab":
         client.send(heartbeat(group), 0)
@@ -539,7 +539,7 @@ def test_answers_before_a_violation_are_taken() -> None:
         client.receive(b"\0")
 
 
-def test_a_metadata_request_for_all_topics_from_librdkafka_is_read() -> None:
+def test_metadata_request_of_librdkafka_with_extra_bytes() -> None:
     """It has three bytes too many: the array's length in the old form, in a flexible version."""
     sent = bytes.fromhex("000000190003000d00000003000772646b61666b610000000000010000")
     (request,) = ServerConversation().receive(sent)

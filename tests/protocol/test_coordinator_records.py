@@ -1,4 +1,4 @@
-"""Keys and values of the internal topics: what is of a later release is not what is damaged."""
+"""Coordinator records: unknown types are skipped, corrupt records are rejected."""
 
 import struct
 from typing import Any
@@ -44,7 +44,7 @@ def pair(name: str) -> tuple[type[Message], type[Message], CoordinatorRecordType
 
 
 @each_case("name", NUMBERS)
-def test_keys_and_values_come_back(name: str) -> None:
+def test_keys_and_values_round_trip(name: str) -> None:
     key_class, value_class, topic = pair(name)
     key = example(key_class, 0)
     raw = topic.encode_key(key)
@@ -64,21 +64,21 @@ def test_every_stored_pair_has_its_number() -> None:
     assert names == set(NUMBERS)
 
 
-def test_the_number_of_the_first_releases_is_read_and_not_written() -> None:
+def test_record_type_0_is_read_but_not_written() -> None:
     key = OffsetCommitKey(group="g", topic="t", partition=3)
     assert OFFSETS.decode_key(b"\0\0" + key.encode(0)) == key
     assert OFFSETS.encode_key(key)[:2] == b"\0\1"
 
 
 @each_case("number", [9, 15, 17, 24, 32_767, -1])
-def test_a_key_of_a_later_release_is_left_alone(number: int) -> None:
+def test_key_of_unknown_type_is_none(number: int) -> None:
     assert OFFSETS.decode_key(struct.pack(">h", number) + b"whatever") is None
     assert OFFSETS.decode_key(struct.pack(">h", number)) is None
     assert TRANSACTIONS.decode_key(struct.pack(">h", number)) is None
 
 
 @each_case("raw", [b"", b"\0", b"\0\2", b"\0\2\0\5abc", b"\0\2\0\1ab", b"\0\2\xff\xff"])
-def test_a_damaged_key(raw: bytes) -> None:
+def test_corrupt_key_is_rejected(raw: bytes) -> None:
     with pytest.raises(ProtocolViolation):
         OFFSETS.decode_key(raw)
 
@@ -90,7 +90,7 @@ def test_a_value_of_an_unknown_version(version: int) -> None:
         OFFSETS.decode_value(key, struct.pack(">h", version) + bytes(100))
 
 
-def test_a_damaged_value() -> None:
+def test_corrupt_value_is_rejected() -> None:
     key = OffsetCommitKey(group="g", topic="t", partition=3)
     value = OffsetCommitValue(offset=1, metadata="", commit_timestamp=2)
     raw = OFFSETS.encode_value(value, 4)
@@ -101,13 +101,13 @@ def test_a_damaged_value() -> None:
         OFFSETS.decode_value(key, raw + b"\0")
 
 
-def test_a_value_is_read_as_what_its_key_says() -> None:
+def test_value_type_follows_its_key() -> None:
     raw = OFFSETS.encode_value(example(OffsetCommitValue, 3), 3)
     with pytest.raises(ProtocolViolation):
         OFFSETS.decode_value(ConsumerGroupMetadataKey(group_id="g"), raw)
 
 
-def test_a_key_of_another_topic_is_our_mistake() -> None:
+def test_key_of_another_topic_raises() -> None:
     key: Any = TransactionLogKey(transactional_id="t")
     with pytest.raises(KeyError):
         OFFSETS.encode_key(key)

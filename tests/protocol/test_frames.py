@@ -1,4 +1,4 @@
-"""Frames: the same ones however the stream is cut, kept unchanged, and paid for only when sent."""
+"""Frames: independent of how the stream is split, unchanged, and bounded in memory."""
 
 import gc
 import struct
@@ -102,7 +102,7 @@ def test_frames_do_not_depend_on_how_the_stream_is_cut(
 
 
 @both_ways
-def test_every_cut_into_two_and_byte_by_byte(feed: Feed) -> None:
+def test_every_split_and_single_bytes(feed: Feed) -> None:
     bodies = [b"", b"a", b"", b"bcd" * 5, b"\0\0\0\1", b""]
     data = stream(bodies)
     for cut in range(len(data) + 1):
@@ -115,7 +115,7 @@ def test_every_cut_into_two_and_byte_by_byte(feed: Feed) -> None:
 
 
 @both_ways
-def test_whether_a_frame_has_begun(feed: Feed) -> None:
+def test_partial_frame_is_reported(feed: Feed) -> None:
     framer = Framer()
     assert not framer.partial
     data = stream([b"x" * (SCRATCH_BYTES + 10)])
@@ -129,7 +129,7 @@ def test_whether_a_frame_has_begun(feed: Feed) -> None:
 
 
 @both_ways
-def test_frames_that_were_handed_out_do_not_change(feed: Feed) -> None:
+def test_returned_frames_do_not_change(feed: Feed) -> None:
     random = Random(7)
     framer = Framer()
     kept: list[tuple[memoryview, bytes]] = []
@@ -146,7 +146,7 @@ def test_frames_that_were_handed_out_do_not_change(feed: Feed) -> None:
 
 @each_case("length", [-1, -2, -(2**31), FRAME_BYTES_MAX + 1, 2**31 - 1])
 @both_ways
-def test_a_length_that_is_refused(feed: Feed, length: int) -> None:
+def test_invalid_frame_length_is_rejected(feed: Feed, length: int) -> None:
     with pytest.raises(ProtocolViolation, match=f"frame of {length} bytes"):
         feed(Framer(), struct.pack(">i", length))
 
@@ -160,7 +160,7 @@ def test_the_bounds_of_the_length(feed: Feed) -> None:
     assert not feed(Framer(), struct.pack(">i", FRAME_BYTES_MAX))
 
 
-def test_a_bad_length_is_seen_before_anything_of_its_frame_has_come() -> None:
+def test_invalid_length_is_detected_before_its_frame_arrives() -> None:
     framer = Framer(1000)
     assert not framer.receive(b"\0\0\x03")
     with pytest.raises(ProtocolViolation):
@@ -184,7 +184,7 @@ def test_the_bound_may_change_between_frames(feed: Feed) -> None:
         feed(framer, stream([b"x" * 11]))
 
 
-def test_a_frame_that_is_only_claimed_costs_no_memory() -> None:
+def test_announced_frame_allocates_little_memory() -> None:
     claims = [Framer() for _ in range(20)]
     tracemalloc.start()
     before = resident_bytes()
@@ -226,7 +226,7 @@ def test_memory_of_a_large_frame_follows_what_has_arrived() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux tells")
-def test_memory_of_a_huge_frame_is_what_has_arrived_and_goes_with_it() -> None:
+def test_huge_frame_uses_memory_as_it_arrives() -> None:
     framer = Framer(huge_memory=mapped)
     size, piece = FRAME_BYTES_MAX, b"\7" * 1_000_000
     before = resident_bytes()
@@ -247,7 +247,7 @@ def mapped(size: int) -> memoryview:
 
 
 @each_case("size", [HUGE_BYTES, HUGE_BYTES + 1])
-def test_a_huge_frame_asks_once_for_its_memory(size: int) -> None:
+def test_huge_frame_allocates_once(size: int) -> None:
     asked: list[int] = []
 
     def memory(count: int) -> memoryview:
@@ -284,9 +284,7 @@ def test_a_large_frame_is_read_into_its_own_memory(size: int) -> None:
 
 
 @both_kinds
-def test_a_large_frame_takes_no_memory_before_somebody_reads_on(
-    size: int, huge_memory: HugeMemory
-) -> None:
+def test_large_frame_allocates_only_when_read(size: int, huge_memory: HugeMemory) -> None:
     framer = Framer(huge_memory=huge_memory)
     framer.receive(struct.pack(">i", size))
     assert framer.is_large
@@ -308,9 +306,7 @@ def test_a_large_frame_takes_no_memory_before_somebody_reads_on(
 
 
 @both_kinds
-def test_a_view_of_a_frame_that_somebody_still_has_is_left_alone(
-    size: int, huge_memory: HugeMemory
-) -> None:
+def test_frame_with_views_is_copied_when_it_grows(size: int, huge_memory: HugeMemory) -> None:
     framer = Framer(huge_memory=huge_memory)
     framer.receive(struct.pack(">i", size))
     views: list[memoryview] = []
@@ -322,7 +318,7 @@ def test_a_view_of_a_frame_that_somebody_still_has_is_left_alone(
     assert frames[0] == b"".join(bytes([at]) * len(view) for at, view in enumerate(views, 1))
 
 
-def test_a_frame_lets_go_of_the_scratch() -> None:
+def test_frame_does_not_reference_scratch_buffer() -> None:
     """A small frame that somebody keeps must not keep 64 KiB alive."""
     framer = Framer()
     tracemalloc.start()
@@ -342,7 +338,7 @@ def test_the_length_in_front() -> None:
         frame_length(2**31)
 
 
-def test_what_is_dropped_takes_no_memory() -> None:
+def test_dropped_frame_releases_memory() -> None:
     framer = Framer()
     framer.receive(frame_length(10_000_000) + bytes(100_000))
     assert framer.memory

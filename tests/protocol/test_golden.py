@@ -1,8 +1,8 @@
-"""What kio lacks, against bytes that Kafka's own classes made.
+"""Messages that kio does not have, compared with bytes of Kafka's own classes.
 
-golden.txt has a line for each case and version below: the same value was given by the names of
-its fields to the generated classes of Kafka 4.3.1 (3.9.2 for the four APIs between brokers that
-4.0 dropped), and what those wrote is the line. A field that a version lacks was left out.
+golden.txt has one line per case and version. Each line was written by the generated classes of
+Kafka 4.3.1, or of 3.9.2 for the four inter-broker APIs that 4.0 removed, with the same field
+values. Fields that a version does not have were omitted.
 """
 
 from collections.abc import Iterator
@@ -577,7 +577,7 @@ def test_every_case_has_its_bytes_in_every_version() -> None:
     assert sorted(expected) == sorted((name, version) for name, version, _ in GOLDEN)
 
 
-def test_every_message_that_kio_lacks_has_a_case_for_every_version() -> None:
+def test_messages_unknown_to_kio_have_golden_bytes() -> None:
     covered = {(type(CASES[name][1]), version) for name, version, _ in GOLDEN}
     names = {cls.__name__ for cls, _ in covered}
     for cls in MESSAGES:
@@ -592,13 +592,13 @@ def test_every_message_that_kio_lacks_has_a_case_for_every_version() -> None:
 @each_case(
     ("name", "version", "raw"), GOLDEN, ids=[f"{name}-v{version}" for name, version, _ in GOLDEN]
 )
-def test_bytes_are_kafkas(name: str, version: int, raw: bytes) -> None:
+def test_bytes_match_kafka(name: str, version: int, raw: bytes) -> None:
     _, value = CASES[name]
     assert value.encode(version).hex() == raw.hex()
     assert type(value).decode(raw, version) == as_read(value, version)
 
 
-def test_the_cases_have_what_is_easily_got_wrong() -> None:
+def test_golden_cases_cover_known_pitfalls() -> None:
     """Null and set, in every nullable field of the messages above."""
     seen: dict[tuple[str, str], set[bool]] = {}
     for _, value in CASES.values():

@@ -1,4 +1,4 @@
-"""Headers by hand: read before anything is known, so nothing in them is believed."""
+"""Request and response headers."""
 
 import struct
 
@@ -22,7 +22,7 @@ HEADER = RequestHeader(18, 3, 77, "ottla")
 
 @each_case("client_id", [None, "", "ottla", "\0", "é\u20ac\U0001f600", "x" * 32_767])
 @each_case("version", [1, 2])
-def test_a_request_header_comes_back(client_id: str | None, version: int) -> None:
+def test_request_header_round_trip(client_id: str | None, version: int) -> None:
     header = HEADER._replace(client_id=client_id)
     raw = write_request_header(header, version)
     for frame in (raw + b"body", memoryview(raw + b"body"), bytearray(raw + b"body")):
@@ -39,7 +39,7 @@ def test_numbers_at_their_edges(number: int) -> None:
     assert read_request_header(write_request_header(header, 1)) == (header, 10)
 
 
-def test_a_request_header_that_ends_early() -> None:
+def test_truncated_request_header_is_rejected() -> None:
     raw = write_request_header(HEADER, 1)
     for end in range(len(raw)):
         with pytest.raises(ProtocolViolation):
@@ -47,14 +47,14 @@ def test_a_request_header_that_ends_early() -> None:
 
 
 @each_case("length", [-2, -32_768, 6, 32_767])
-def test_a_client_id_of_a_wrong_length(length: int) -> None:
+def test_client_id_with_invalid_length_is_rejected(length: int) -> None:
     raw = struct.pack(">hhih", 18, 3, 77, length) + b"ottla"
     with pytest.raises(ProtocolViolation, match="client id"):
         read_request_header(raw)
 
 
 @each_case("client_id", [b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"a\xe2\x82"])
-def test_a_client_id_that_is_no_utf8(client_id: bytes) -> None:
+def test_client_id_with_invalid_utf8_is_rejected(client_id: bytes) -> None:
     raw = struct.pack(">hhih", 18, 3, 77, len(client_id)) + client_id
     for frame in (raw, memoryview(raw)):
         with pytest.raises(ProtocolViolation, match="client id"):
@@ -78,13 +78,13 @@ def test_tags_of_a_header_are_skipped_and_checked() -> None:
 
 @each_case("version", [0, 1])
 @each_case("correlation_id", [0, 1, -1, 2**31 - 1, -(2**31)])
-def test_a_response_header_comes_back(correlation_id: int, version: int) -> None:
+def test_response_header_round_trip(correlation_id: int, version: int) -> None:
     raw = write_response_header(correlation_id, version) + b"body"
     assert read_response_header(raw) == correlation_id
     assert raw[response_body_position(raw, version) :] == b"body"
 
 
-def test_a_response_header_that_ends_early() -> None:
+def test_truncated_response_header_is_rejected() -> None:
     for end in range(4):
         with pytest.raises(ProtocolViolation):
             read_response_header(b"\0\0\0\1"[:end])

@@ -1,4 +1,4 @@
-"""Produce and Fetch by hand beside the compiled codecs: the same bytes, values and refusals."""
+"""The hand-written codecs of Produce and Fetch match the compiled codecs."""
 
 import struct
 from contextlib import suppress
@@ -152,7 +152,7 @@ def plain_messages(cls: type[Message]) -> st.SearchStrategy[tuple[int, Any]]:
 
 
 @every_class
-def test_any_value_is_written_and_read_as_the_compiled_codec_does(cls: type[Message]) -> None:
+def test_any_value_matches_the_compiled_codec(cls: type[Message]) -> None:
     @thorough
     @given(messages(cls))
     def check(case: tuple[int, Message]) -> None:
@@ -165,7 +165,7 @@ def test_any_value_is_written_and_read_as_the_compiled_codec_does(cls: type[Mess
 
 
 @every_class
-def test_plain_values_are_written_and_read_as_the_compiled_codec_does(cls: type[Message]) -> None:
+def test_plain_values_match_the_compiled_codec(cls: type[Message]) -> None:
     @thorough
     @given(plain_messages(cls))
     def check(case: tuple[int, Message]) -> None:
@@ -181,7 +181,7 @@ def test_plain_values_are_written_and_read_as_the_compiled_codec_does(cls: type[
 
 
 @every_version
-def test_damaged_plain_bytes_have_the_same_fate(cls: type[Message], version: int) -> None:
+def test_corrupt_plain_bytes_match_the_compiled_codec(cls: type[Message], version: int) -> None:
     random = Random(f"{cls.__name__} {version} damaged")
     accepted = 0
     for _ in range(20):
@@ -196,7 +196,7 @@ def test_damaged_plain_bytes_have_the_same_fate(cls: type[Message], version: int
 
 
 @every_class
-def test_plain_bytes_that_end_early_have_the_same_fate(cls: type[Message]) -> None:
+def test_truncated_plain_bytes_match_the_compiled_codec(cls: type[Message]) -> None:
     for version in flexible_versions(cls):
         random = Random(f"{cls.__name__} {version}")
         raw = small(random, cls, version)
@@ -219,7 +219,7 @@ def test_every_byte_of_a_plain_message_changed(cls: type[Message]) -> None:
 
 
 @every_class
-def test_the_budget_of_objects_ends_at_the_same_number(cls: type[Message]) -> None:
+def test_object_budget_matches_the_compiled_codec(cls: type[Message]) -> None:
     for version in flexible_versions(cls):
         raw = small(Random(f"{cls.__name__} {version} b"), cls, version)
         for budget in range(20):
@@ -258,7 +258,7 @@ def unreachable(*_: object) -> Any:
 
 
 @every_version
-def test_what_is_plain_is_read_by_hand(cls: type[Message], version: int) -> None:
+def test_plain_messages_are_read_by_hot_codec(cls: type[Message], version: int) -> None:
     random = Random(version)
     for _ in range(100):
         value = plain(random, cls, version)
@@ -271,7 +271,7 @@ def test_what_is_plain_is_read_by_hand(cls: type[Message], version: int) -> None
 
 
 @every_version
-def test_what_is_plain_is_written_by_hand(cls: type[Message], version: int) -> None:
+def test_plain_messages_are_written_by_hot_codec(cls: type[Message], version: int) -> None:
     random = Random(version)
     for _ in range(100):
         value = plain(random, cls, version)
@@ -308,9 +308,7 @@ def wide(cls: type[Message], topics: int, partitions: int) -> Any:
 
 
 @every_version
-def test_what_is_wide_is_left_to_the_writer_whose_cost_grows_with_its_size(
-    cls: type[Message], version: int
-) -> None:
+def test_large_messages_use_the_compiled_writer(cls: type[Message], version: int) -> None:
     """By hand each row copies those before it: thousands of them took seconds."""
     if cls is ProduceRequest:
         return  # has no rows without records
@@ -368,7 +366,7 @@ def topic_of(*partitions: PartitionData) -> FetchableTopicResponse:
 
 
 @each_case("length", [b"\x88\x00", b"\x88\x80\x00", b"\x88\x80\x80\x00"])
-def test_a_length_longer_than_it_must_be_is_refused(length: bytes) -> None:
+def test_overlong_record_length_is_rejected(length: bytes) -> None:
     raw = ProduceRequest(
         acks=1,
         timeout_ms=1,
@@ -386,7 +384,7 @@ def test_a_length_longer_than_it_must_be_is_refused(length: bytes) -> None:
         ProduceRequest.decode(overlong, 9)
 
 
-def test_tags_that_nobody_knows_are_skipped() -> None:
+def test_unknown_tags_are_skipped_by_hot_codec() -> None:
     random = Random(5)
     raw = small(random, FetchRequest, 14)
     assert raw.endswith(b"\0")
@@ -415,7 +413,7 @@ def test_a_name_whose_length_takes_two_bytes(
 
 
 @each_case("version", [12, 14])
-def test_the_tag_of_a_follower_means_nothing_before_version_15(version: int) -> None:
+def test_replica_state_is_ignored_before_version_15(version: int) -> None:
     request = FetchRequest(max_wait_ms=1, min_bytes=1, topics=())
     follower = FetchRequest(
         max_wait_ms=1, min_bytes=1, topics=(), replica_state=ReplicaState(replica_id=3)
@@ -425,7 +423,7 @@ def test_the_tag_of_a_follower_means_nothing_before_version_15(version: int) -> 
     assert FetchRequest.decode(tagged, version) == request
 
 
-def test_a_follower_that_does_not_say_who_it_is_sends_no_tag() -> None:
+def test_default_replica_state_is_not_sent() -> None:
     request = FetchRequest(max_wait_ms=1, min_bytes=1, topics=(), replica_state=ReplicaState())
     assert request.encode(15) == compiled_bytes(request, 15)
     assert FetchRequest.decode(request.encode(15), 15).replica_state is None
@@ -455,7 +453,7 @@ ODD: Final[tuple[object, ...]] = (
 
 
 @every_version
-def test_odd_values_are_written_or_refused_alike(cls: type[Message], version: int) -> None:
+def test_odd_values_match_the_compiled_writer(cls: type[Message], version: int) -> None:
     compiled = compile_writer(cls, version, cls.FLEXIBLE)
     by_hand = CODECS[cls].writer(version, compiled)
     random = Random(version)
@@ -485,7 +483,7 @@ def parts_of(value: Any) -> list[Struct]:
     return [*topics, *(p for t in topics for p in getattr(t, PARTITIONS[type(t)])[:1])]
 
 
-def test_what_is_seldom_in_otherwise_plain_messages() -> None:
+def test_rare_fields_round_trip() -> None:
     """Forgotten topics, aborted transactions, long names, many topics: all of it arrives."""
     seldom: list[tuple[Message, int]] = [
         (
@@ -560,13 +558,13 @@ def test_what_is_seldom_in_otherwise_plain_messages() -> None:
         assert type(value).decode(raw, version) == value
 
 
-def test_produce_and_fetch_are_the_messages_made_by_hand() -> None:
+def test_produce_and_fetch_have_hot_codecs() -> None:
     assert [api for api in API_OF_KEY.values() if api.hot] == [PRODUCE, FETCH]
     assert {PRODUCE.request, PRODUCE.response, FETCH.request, FETCH.response} == set(CLASSES)
 
 
 @every_class
-def test_a_message_uses_the_codec_that_is_registered(
+def test_message_uses_the_registered_codec(
     cls: type[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the flexible versions only, whichever codec was used before."""

@@ -1,4 +1,4 @@
-"""Beside kio, an independent implementation generated from Kafka's definitions: same bytes."""
+"""Messages match kio, an independent implementation generated from Kafka's definitions."""
 
 from random import Random
 from typing import Final
@@ -55,7 +55,7 @@ VALUES_PER_VERSION: Final = 8
 JUDGED: Final = [cls for cls in MESSAGES if cls.__name__ not in LACKING]
 
 
-def test_what_kio_lacks_is_what_the_table_says() -> None:
+def test_messages_unknown_to_kio_are_listed() -> None:
     lacking = {
         cls.__name__: versions
         for cls in MESSAGES
@@ -100,7 +100,7 @@ CLIENT_IDS: Final = (None, "", "ottla", "\0", "é\U0001f600", "x" * 32_767)
 
 
 @each_case("client_id", CLIENT_IDS, ids=lambda c: repr(c)[:12])
-def test_request_headers_are_kios(client_id: str | None) -> None:
+def test_request_headers_match_kio(client_id: str | None) -> None:
     for api in API_OF_KEY.values():
         for version in api.versions:
             entity = protocol_kio.entity_of(api.request, version)
@@ -121,7 +121,7 @@ def test_request_headers_are_kios(client_id: str | None) -> None:
             assert read_request_header(raw) == (header, len(raw) - body)
 
 
-def test_response_headers_are_kios() -> None:
+def test_response_headers_match_kio() -> None:
     for api in API_OF_KEY.values():
         for version in api.versions:
             entity = protocol_kio.entity_of(api.response, version)

@@ -27,13 +27,13 @@ def test_topics_partitions_and_settings_are_read() -> None:
 
 
 @each_case("version", [0, 1, 2, 9])
-def test_of_a_partition_the_beginning_is_enough(version: int) -> None:
+def test_partition_record_of_later_version_is_read(version: int) -> None:
     begin = bytes([1, 3, version]) + b"\x00\x00\x00\x05" + ID + b"\x03\0\0\0\x01\0\0\0\x02"
     record = decode(begin + b"whatever a version has")
     assert record == PartitionRecord(partition_id=5, topic_id=ID, replicas=(1, 2))
 
 
-def test_other_tags_of_a_change_are_passed_over() -> None:
+def test_unknown_tags_of_a_change_are_skipped() -> None:
     head = b"\x01\x05\x00\x00\x00\x00\x05" + ID
     isr, leader = b"\x00\x05\x02\0\0\0\x01", b"\x01\x04\0\0\0\x01"
     replicas = b"\x02\x05\x02\0\0\0\x07"
@@ -45,11 +45,11 @@ def test_other_tags_of_a_change_are_passed_over() -> None:
     assert record.replicas is None
 
 
-def test_other_types_are_nobodys_business() -> None:
+def test_other_record_types_decode_to_none() -> None:
     assert decode(b"\x01\x1b\x00rest") is None
 
 
 @each_case("data", [b"", b"\x01", b"\x02\x02\x00", b"\x01\x02\x07\x02t", b"\x01\x03\x00\0\0"])
-def test_what_is_not_a_record_is_refused(data: bytes) -> None:
+def test_malformed_metadata_record_is_rejected(data: bytes) -> None:
     with pytest.raises(ProtocolViolation):
         decode(data)

@@ -1,4 +1,4 @@
-"""Every message in every version: what is written is read back, and what was read is rewritten."""
+"""Every message round-trips in every version."""
 
 import gc
 import tracemalloc
@@ -56,7 +56,7 @@ def assert_round_trip(value: Message, version: int) -> None:
 
 
 @every_message
-def test_any_value_that_a_version_can_carry_comes_back(cls: type[Message]) -> None:
+def test_any_value_round_trips(cls: type[Message]) -> None:
     @thorough
     @given(messages(cls))
     def check(case: tuple[int, Message]) -> None:
@@ -67,7 +67,7 @@ def test_any_value_that_a_version_can_carry_comes_back(cls: type[Message]) -> No
 
 
 @every_message
-def test_every_version_brings_everything_back(cls: type[Message]) -> None:
+def test_every_version_round_trips_all_fields(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         full = example(cls, version)
         assert_round_trip(full, version)
@@ -79,7 +79,7 @@ def test_every_version_brings_everything_back(cls: type[Message]) -> None:
 
 
 @every_message
-def test_a_field_that_a_version_lacks_is_read_as_its_default(cls: type[Message]) -> None:
+def test_missing_field_is_read_as_default(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         read = cls.decode(example(cls, version).encode(version), version)
         for value, field in fields_of(read):
@@ -177,7 +177,7 @@ def test_any_sequence_can_be_written_and_tuples_are_read(version: int) -> None:
 
 
 @each_case("version", [0, 1])
-def test_nothing_is_kept_of_the_arrays_that_went_through(version: int) -> None:
+def test_long_arrays_do_not_fill_the_struct_cache(version: int) -> None:
     """The struct module caches a hundred layouts, and one with a letter per element is large."""
     values = [everything(0) for _ in range(50)]
     for length, value in enumerate(values, 3_000):
@@ -203,7 +203,7 @@ def test_not_a_number_keeps_its_bits() -> None:
 
 
 @each_case("api", [PRODUCE, FETCH, SHARE_FETCH])
-def test_records_stay_where_they_were_read(api: Any) -> None:
+def test_records_are_views_of_the_frame(api: Any) -> None:
     cls: type[Message] = api.request if api is PRODUCE else api.response
     assert has_records(cls)
     for version in cls.VERSIONS:
@@ -221,7 +221,7 @@ def test_records_stay_where_they_were_read(api: Any) -> None:
 
 
 @each_case("version", PRODUCE.versions)
-def test_records_are_handed_on_without_a_copy(version: int) -> None:
+def test_records_are_passed_without_a_copy(version: int) -> None:
     batch = bytes(range(256)) * 100
     request = produce(batch, None, b"", batch)
     buffers = request.buffers(version)

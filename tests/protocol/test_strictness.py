@@ -1,4 +1,4 @@
-"""Bytes that no writer makes: each kind of them is refused, and costs nothing."""
+"""Malformed bytes are rejected and allocate nothing."""
 
 import struct
 import tracemalloc
@@ -53,7 +53,7 @@ def refused(cls: type[Message], raw: bytes, version: int, match: str | None = No
 
 
 @every_message
-def test_a_message_that_ends_early_anywhere(cls: type[Message]) -> None:
+def test_truncated_message_is_rejected(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         raw = example(cls, version).encode(version)
         for end in range(len(raw)):
@@ -62,7 +62,7 @@ def test_a_message_that_ends_early_anywhere(cls: type[Message]) -> None:
 
 
 @every_message
-def test_a_message_with_bytes_behind_it(cls: type[Message]) -> None:
+def test_extra_bytes_after_message_are_rejected(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         raw = example(cls, version).encode(version)
         for more in (b"\0", b"\xff", raw):
@@ -173,7 +173,7 @@ def test_the_lowest_length(cls: type[Message]) -> None:
 
 @each_case("cls", [Text, Octets, *ARRAYS], ids=name_of)
 @each_case("version", BOTH)
-def test_a_length_of_one_more_than_there_is(cls: type[Message], version: int) -> None:
+def test_length_past_the_end_is_rejected(cls: type[Message], version: int) -> None:
     """Also by one element of an array, for every count around the fast paths."""
     for count in (1, 15, 16, 17, 18, 130):
         item = bytes(16)  # no element of these takes more
@@ -201,7 +201,7 @@ def peak_of_refusing(cls: type[Message], raw: bytes, version: int) -> int:
 
 @each_case("cls", LENGTHS_OF_FOUR, ids=name_of)
 @each_case("count", [2**31 - 1, 2**30, 10**7])
-def test_a_count_that_lies_costs_nothing(cls: type[Message], count: int) -> None:
+def test_wrong_count_allocates_nothing(cls: type[Message], count: int) -> None:
     if cls is Nothings:
         count = OBJECTS_MAX + 1  # only the budget holds these back
     assert peak_of_refusing(cls, length(cls, count) + bytes(200), CLASSIC) < 50_000
@@ -209,12 +209,12 @@ def test_a_count_that_lies_costs_nothing(cls: type[Message], count: int) -> None
 
 @each_case("cls", LENGTHS_OF_TWO + LENGTHS_OF_FOUR, ids=name_of)
 @each_case("count", [2**32 - 1, 2**31, 2**31 - 1, 10**7])
-def test_a_varint_that_lies_costs_nothing(cls: type[Message], count: int) -> None:
+def test_wrong_varint_allocates_nothing(cls: type[Message], count: int) -> None:
     assert peak_of_refusing(cls, varint(count) + bytes(200), FLEXIBLE) < 50_000
 
 
 @each_case("left", [0, 1, 100, 5_999])
-def test_counts_are_judged_by_the_smallest_element_not_by_the_bytes_left(left: int) -> None:
+def test_count_is_checked_with_minimum_element_size(left: int) -> None:
     """1,000 pairs take 6,000 bytes at least in either encoding."""
     for version, claimed in ((CLASSIC, struct.pack(">i", 1_000)), (FLEXIBLE, varint(1_001))):
         refused(Pairs, claimed + bytes(left), version, match="length 1000 but")
@@ -224,7 +224,7 @@ def test_counts_are_judged_by_the_smallest_element_not_by_the_bytes_left(left: i
 
 
 @each_case("cls", MESSAGES, ids=name_of)
-def test_a_huge_count_anywhere_in_a_message_costs_nothing(cls: type[Message]) -> None:
+def test_huge_count_anywhere_allocates_nothing(cls: type[Message]) -> None:
     """One byte after the other begins the largest count there is."""
     version = cls.VERSIONS.high
     raw = example(cls, version).encode(version)
@@ -270,7 +270,7 @@ def test_the_budget_holds_for_elements_of_no_size() -> None:
         Budget.decode(raw, 0)
 
 
-def test_strings_in_flexible_versions_are_no_longer_than_in_others() -> None:
+def test_flexible_strings_have_the_same_maximum_length() -> None:
     most, more = b"x" * 32_767, b"x" * 32_768
     assert Text.decode(varint(32_768) + most + b"\0", FLEXIBLE).text == most.decode()
     refused(Text, varint(32_769) + more + b"\0", FLEXIBLE, match="32768 bytes; at most 32767")
@@ -375,7 +375,7 @@ def test_tags_out_of_order_or_twice(sections: tuple[bytes, ...]) -> None:
 
 
 @each_case("claimed", [3, 5, 127])
-def test_a_tag_of_another_size_than_its_field(claimed: int) -> None:
+def test_tag_size_must_match_its_field(claimed: int) -> None:
     """The number takes four bytes, whatever its tag says, shorter or longer."""
     rest = bytes(200)
     refused(Tagged, b"\1" + varint(1) + varint(claimed) + b"\0\0\0\7" + rest, FLEXIBLE)
@@ -383,7 +383,7 @@ def test_a_tag_of_another_size_than_its_field(claimed: int) -> None:
     refused(Tagged, tags(tag(3, b"\0\0\0\1\0", claimed + 1)) + rest, FLEXIBLE, match="size of its")
 
 
-def test_a_tag_that_ends_behind_the_message() -> None:
+def test_tag_past_the_end_is_rejected() -> None:
     for cls, head in ((Tagged, b""), (Text, b"\1")):
         refused(cls, head + tags(tag(9, b"1234", 5)), FLEXIBLE)
         refused(cls, head + tags(tag(9, b"", 2**32 - 1)), FLEXIBLE)
@@ -391,13 +391,13 @@ def test_a_tag_that_ends_behind_the_message() -> None:
 
 
 @each_case("count", [2, 100, 127, 128, 2**31 - 1, 2**32 - 1])
-def test_more_tags_than_there_is_room_for(count: int) -> None:
+def test_too_many_tags_are_rejected(count: int) -> None:
     raw = varint(count) + tag(5, b"")
     assert peak_of_refusing(Tagged, raw, FLEXIBLE) < 50_000
     assert peak_of_refusing(Text, b"\1" + raw, FLEXIBLE) < 50_000
 
 
-def test_a_section_of_unknown_tags_stays_inside_the_message() -> None:
+def test_unknown_tags_must_end_within_the_message() -> None:
     """Also where nobody looks at the position afterwards."""
     assert skip_tags(b"\5\2ab!", 0, 1, 7) == (4, 6)
     with pytest.raises(ProtocolViolation, match="ends 1 bytes after the message"):
@@ -418,7 +418,7 @@ def test_unknown_tags_are_charged_to_the_budget(message: type[Message]) -> None:
         message.decode(raw, FLEXIBLE, objects_max=9)
 
 
-def test_tags_that_are_not_known_are_skipped() -> None:
+def test_unknown_tags_are_skipped() -> None:
     unknown = [tag(2, b"xyz"), tag(4, b""), tag(199, b"\xff" * 300), tag(2**32 - 1, b"!")]
     raw = tags(NAME, unknown[0], INNER, *unknown[1:3], ID, FLAG, unknown[3])
     known = tags(NAME, INNER, ID, FLAG)
@@ -432,7 +432,7 @@ def test_tags_that_are_not_known_are_skipped() -> None:
     )
 
 
-def test_a_tagged_field_may_say_its_default() -> None:
+def test_tagged_field_can_hold_its_default() -> None:
     said = tags(tag(0, b"\0"), tag(1, b"\0\0\0\5"), tag(200, bytes(16)), tag(201, b"\0"))
     assert Tagged.decode(said, FLEXIBLE) == Tagged()
     inner = Tagged.decode(tags(tag(3, b"\xff\xff\xff\xff\0")), FLEXIBLE)
@@ -451,7 +451,7 @@ BAD_TEXTS: Final = {
 
 
 @each_case("raw", BAD_TEXTS.values(), ids=[*BAD_TEXTS])
-def test_text_that_is_no_utf8(raw: bytes) -> None:
+def test_invalid_utf8_is_rejected(raw: bytes) -> None:
     refused(Text, struct.pack(">h", len(raw)) + raw, CLASSIC, match="Text v0: ")
     refused(Text, varint(len(raw) + 1) + raw + b"\0", FLEXIBLE)
     refused(Texts, b"\2" + varint(len(raw) + 1) + raw + b"\0", FLEXIBLE)
@@ -496,7 +496,7 @@ def test_structures_that_may_be_null() -> None:
         assert OptionalInTag.decode(raw, 0).inner == inner
 
 
-def test_a_boolean_may_be_any_byte() -> None:
+def test_boolean_can_be_any_byte() -> None:
     class Flag(Message, versions="0"):
         flag: bool = boolean("0")
 
@@ -507,7 +507,7 @@ def test_a_boolean_may_be_any_byte() -> None:
 
 
 @every_message
-def test_no_bytes_at_all_and_noise(cls: type[Message]) -> None:
+def test_empty_and_random_bytes_are_rejected(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         nothing_in_it = not example(cls, version).encode(version)
         for raw in (b"", b"\xff" * 300, b"\x80" * 300):
@@ -531,7 +531,7 @@ def test_elements_of_short_arrays_are_charged_too(short: int) -> None:
         Ints.decode(raw, FLEXIBLE, objects_max=short - 1)
 
 
-def test_the_default_budget_is_what_decode_takes() -> None:
+def test_default_object_budget() -> None:
     raw = Ints(items=(0,) * OBJECTS_MAX).encode(FLEXIBLE)
     Ints.decode(raw, FLEXIBLE)
     with pytest.raises(ProtocolViolation, match="objects"):

@@ -1,4 +1,4 @@
-"""The tables themselves: rows that contradict each other would be compiled without a word."""
+"""The message schemas are consistent."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def test_an_api_has_its_request_and_its_response(api: Api) -> None:
 
 
 @every_api
-def test_headers_have_tags_where_messages_do_except_in_answers_to_api_versions(api: Api) -> None:
+def test_header_versions_of_every_api(api: Api) -> None:
     for version in api.versions:
         flexible = version in api.flexible
         assert api.request_header_version(version) == (2 if flexible else 1)
@@ -32,7 +32,7 @@ def test_headers_have_tags_where_messages_do_except_in_answers_to_api_versions(a
         assert api.response_header_version(version) == (1 if tagged else 0)
 
 
-def test_what_is_advertised_differs_for_two_apis() -> None:
+def test_advertised_versions_differ_for_two_apis() -> None:
     differing = {
         api.name: str(api.advertised)
         for api in API_OF_KEY.values()
@@ -70,7 +70,7 @@ def test_tags(cls: type[Message]) -> None:
 
 
 @every_message
-def test_a_default_can_be_written(cls: type[Message]) -> None:
+def test_defaults_can_be_encoded(cls: type[Message]) -> None:
     for struct in structures(cls):
         for field in struct.FIELDS:
             if field.default is None:
@@ -85,7 +85,7 @@ def test_a_default_can_be_written(cls: type[Message]) -> None:
 
 
 @every_message
-def test_a_version_that_lacks_a_field_knows_its_default(cls: type[Message]) -> None:
+def test_field_missing_in_some_version_has_default(cls: type[Message]) -> None:
     """Else a reader of that version would fill in what nobody chose."""
 
     def check(struct: type[Struct], present: list[int]) -> None:
@@ -98,7 +98,7 @@ def test_a_version_that_lacks_a_field_knows_its_default(cls: type[Message]) -> N
     check(cls, list(cls.VERSIONS))
 
 
-def test_how_many_there_are() -> None:
+def test_number_of_messages() -> None:
     assert len(API_OF_KEY) == 74
     assert len(STORED) == 21
 

@@ -37,13 +37,13 @@ def client_problems(table: ConfigDef, **given: object) -> list[str]:
 
 
 @each_case("table", TABLES, ids=lambda table: table.scope)
-def test_the_defaults_go_together(table: ConfigDef) -> None:
+def test_defaults_are_consistent(table: ConfigDef) -> None:
     given = {"bootstrap.servers": Given(("a:1",))} if "bootstrap.servers" in table.settings else {}
     assert not list(findings(Config(table, given)))
     assert CHECKS[table.scope]
 
 
-def test_two_ids_have_to_agree() -> None:
+def test_node_id_and_broker_id_must_be_equal() -> None:
     assert broker_problems("node.id=1", "broker.id=2") == [
         'f:2: broker.id: invalid value "2": must equal node.id, which is 1'
     ]
@@ -63,7 +63,7 @@ def test_two_ids_have_to_agree() -> None:
         ("connection.failed.authentication.delay.ms", "connections.max.idle.ms", True),
     ],
 )
-def test_limits_have_an_order(low: str, high: str, strict: bool) -> None:
+def test_limits_must_be_in_order(low: str, high: str, strict: bool) -> None:
     # Values that hold for whatever else the two are compared with, so one problem stands out.
     wrong = broker_problems(f"{low}=12000", f"{high}=11000")
     relation = "less than" if strict else "at most"
@@ -73,7 +73,7 @@ def test_limits_have_an_order(low: str, high: str, strict: bool) -> None:
     assert any(f"f:1: {low}:" in each and high in each for each in equal) is strict
 
 
-def test_the_line_is_that_of_the_setting_somebody_set() -> None:
+def test_problem_has_line_of_the_explicit_setting() -> None:
     assert broker_problems("# max only", "group.max.session.timeout.ms=100") == [
         (
             'f:2: group.max.session.timeout.ms: invalid value "100": must be at least '
@@ -82,13 +82,13 @@ def test_the_line_is_that_of_the_setting_somebody_set() -> None:
     ]
 
 
-def test_a_broken_value_is_not_reported_twice() -> None:
+def test_invalid_value_is_reported_once() -> None:
     assert broker_problems(
         "group.max.session.timeout.ms=x", "group.min.session.timeout.ms=1900000"
     ) == ['f:1: group.max.session.timeout.ms: invalid value "x": expected int, [1,...]']
 
 
-def test_each_cleaner_has_memory_to_work_with() -> None:
+def test_dedupe_buffer_has_a_minimum_per_cleaner() -> None:
     assert broker_problems("log.cleaner.dedupe.buffer.size=1048575") == [
         (
             'f:1: log.cleaner.dedupe.buffer.size: invalid value "1048575": must be at least 1048576, '
@@ -100,20 +100,20 @@ def test_each_cleaner_has_memory_to_work_with() -> None:
     assert not broker_problems("log.cleaner.dedupe.buffer.size=1", "log.cleaner.threads=0")
 
 
-def test_the_table_of_keys_can_be_filled() -> None:
+def test_load_factor_must_be_in_range() -> None:
     for wrong in ("0.0", "1.5", "-1.0"):
         (problem,) = broker_problems(f"log.cleaner.io.buffer.load.factor={wrong}")
         assert problem.endswith(f'invalid value "{wrong}": must be greater than 0 and at most 1')
     assert not broker_problems("log.cleaner.io.buffer.load.factor=1")
 
 
-def test_more_in_sync_than_there_are_is_told() -> None:
+def test_min_isr_above_replication_factor_warns() -> None:
     (notice,) = broker_notices("min.insync.replicas=2")
     assert notice.startswith("f:1: min.insync.replicas: 2 exceeds default.replication.factor")
     assert not broker_notices("min.insync.replicas=2", "default.replication.factor=3")
 
 
-def test_super_users_without_acls_are_told() -> None:
+def test_super_users_without_authorizer_warn() -> None:
     (notice,) = broker_notices("super.users=User:admin")
     assert notice == (
         "f:1: super.users: no effect, because authorizer.class.name is empty: all requests are allowed"
@@ -273,13 +273,13 @@ def test_listeners_that_work(lines: list[str]) -> None:
     assert not broker_problems(*lines)
 
 
-def test_compaction_has_a_window() -> None:
+def test_min_compaction_lag_must_not_exceed_max() -> None:
     with pytest.raises(InvalidSettings, match=r"at most max\.compaction\.lag\.ms, which is 5"):
         topic_overrides({"min.compaction.lag.ms": 6, "max.compaction.lag.ms": 5})
 
 
 @each_case("table", [PRODUCER, CONSUMER, ADMIN], ids=lambda table: table.scope)
-def test_a_login_needs_a_mechanism(table: ConfigDef) -> None:
+def test_sasl_requires_a_mechanism(table: ConfigDef) -> None:
     assert client_problems(table, security_protocol="sasl_ssl") == [
         (
             "sasl.mechanism: required, because security.protocol is SASL_SSL: expected (case insensitive) "
@@ -290,7 +290,7 @@ def test_a_login_needs_a_mechanism(table: ConfigDef) -> None:
     assert client_problems(table, ssl_keystore_key="k")
 
 
-def test_idempotence_that_was_asked_for_has_to_be_possible() -> None:
+def test_explicit_idempotence_must_be_possible() -> None:
     assert client_problems(PRODUCER, enable_idempotence=True, acks=1) == [
         "enable.idempotence: not possible, because acks is 1"
     ]
@@ -318,7 +318,7 @@ def test_delivery_takes_at_least_one_request() -> None:
     assert "raised to 200005" in str(config.notices[0])
 
 
-def test_two_phase_transactions_have_no_time_limit() -> None:
+def test_two_phase_commit_conflicts_with_timeout() -> None:
     two_phase = {"transactional_id": "t", "transaction_two_phase_commit_enable": True}
     assert not client_problems(PRODUCER, **two_phase)
     assert client_problems(PRODUCER, **two_phase, transaction_timeout_ms=5) == [
@@ -329,7 +329,7 @@ def test_two_phase_transactions_have_no_time_limit() -> None:
     ]
 
 
-def test_heartbeats_come_before_the_session_ends() -> None:
+def test_heartbeat_must_be_less_than_session_timeout() -> None:
     assert client_problems(CONSUMER, heartbeat_interval_ms=45_000) == [
         'heartbeat.interval.ms: invalid value "45000": must be less than session.timeout.ms, which is 45000'
     ]
@@ -343,18 +343,18 @@ def test_heartbeats_come_before_the_session_ends() -> None:
         {"partition_assignment_strategy": "range"},
     ],
 )
-def test_under_the_new_protocol_the_broker_decides(given: dict[str, object]) -> None:
+def test_classic_settings_conflict_with_consumer_protocol(given: dict[str, object]) -> None:
     (problem,) = client_problems(CONSUMER, group_protocol="consumer", **given)
     assert "not allowed with group.protocol=consumer: the broker configures it" in problem
     assert not client_problems(CONSUMER, group_protocol="classic", **given)
 
 
-def test_the_brokers_assignor_is_for_the_new_protocol() -> None:
+def test_remote_assignor_requires_consumer_protocol() -> None:
     assert client_problems(CONSUMER, group_remote_assignor="range")
     assert not client_problems(CONSUMER, group_remote_assignor="range", group_protocol="consumer")
 
 
-def test_commits_belong_to_a_group() -> None:
+def test_auto_commit_requires_a_group() -> None:
     assert client_problems(CONSUMER, enable_auto_commit=True) == [
         'enable.auto.commit: invalid value "true": must be false, because group.id is not set'
     ]
@@ -367,7 +367,7 @@ def test_no_check_shows_a_secret() -> None:
     assert all("hunter2" not in each.what for each in findings(config))
 
 
-def test_a_crowd_of_listeners_is_refused_before_they_are_compared() -> None:
+def test_too_many_listeners_are_rejected() -> None:
     names = [f"L{number}" for number in range(101)]
     listeners = ",".join(f"{name}://127.0.0.1:{9000 + at}" for at, name in enumerate(names))
     protocols = ",".join(f"{name}:PLAINTEXT" for name in names)
@@ -376,7 +376,7 @@ def test_a_crowd_of_listeners_is_refused_before_they_are_compared() -> None:
         broker_config(read_properties(text, "f"))
 
 
-def test_a_data_directory_is_named_once() -> None:
+def test_duplicate_data_directory_is_rejected() -> None:
     (problem,) = broker_problems("log.dirs=/x,/y,/x/")
     assert "log.dirs" in problem
     assert '"/x/" and "/x" are the same directory' in problem

@@ -25,7 +25,7 @@ def test_values_have_the_type_of_their_row() -> None:
     assert config.origin(broker.LOG_DIR) is None
 
 
-def test_a_shared_row_answers_with_the_default_of_its_client() -> None:
+def test_shared_setting_has_default_of_client() -> None:
     assert Config(admin.ADMIN, {})[connection.CONNECTIONS_MAX_IDLE_MS] == 300_000
     assert Config(producer.PRODUCER, {})[connection.CONNECTIONS_MAX_IDLE_MS] == 540_000
 
@@ -45,7 +45,7 @@ def test_texts_of_values() -> None:
     assert "hunter2" not in repr(config) + repr(config.given)
 
 
-def test_a_configuration_does_not_change() -> None:
+def test_config_is_immutable() -> None:
     given = {"num.partitions": Given(3)}
     config = Config(broker.BROKER, given)
     given["num.partitions"] = Given(4)
@@ -54,7 +54,7 @@ def test_a_configuration_does_not_change() -> None:
         config.given["num.partitions"] = Given(5)  # pyright: ignore[reportIndexIssue]
 
 
-def test_a_row_of_another_scope_is_a_mistake() -> None:
+def test_setting_of_another_scope_raises() -> None:
     with pytest.raises(KeyError):
         Config(topic.TOPIC, {})[broker.NUM_PARTITIONS]
     with pytest.raises(AssertionError):
@@ -78,6 +78,6 @@ def test_names_of_listeners_settings(name: str, parts: ListenerName | None) -> N
         assert str(parts).lower() == name.lower()
 
 
-def test_a_listener_cannot_have_what_is_the_brokers() -> None:
+def test_listener_cannot_override_broker_setting() -> None:
     config = Config(broker.BROKER, {"listener.name.a.num.partitions": Given(7)})
     assert config.listener("a")[broker.NUM_PARTITIONS] == 1

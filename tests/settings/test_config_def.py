@@ -1,4 +1,4 @@
-"""The tables against Kafka's own, and the rules that every row keeps."""
+"""The settings match Kafka's, and every row is valid."""
 
 import re
 from collections.abc import Iterator
@@ -104,13 +104,13 @@ def kafka_list(default: str) -> str:
     return default.removeprefix("[").removesuffix("]").replace(", ", ",")
 
 
-def test_the_data_is_all_of_it() -> None:
+def test_number_of_kafka_settings() -> None:
     counts = {scope: sum(each.scope == scope for each in KAFKA) for scope in SCOPES}
     assert counts == {"broker": 340, "topic": 33, "producer": 113, "consumer": 115, "admin": 91}
 
 
 @each_case("kafka", KAFKA, ids=lambda each: f"{each.scope}-{each.name}")
-def test_every_setting_of_kafka_has_one_place(kafka: KafkaSetting) -> None:
+def test_every_setting_of_kafka_is_classified_once(kafka: KafkaSetting) -> None:
     table = SCOPES[kafka.scope]
     places = [
         kafka.name in table.settings,
@@ -121,7 +121,7 @@ def test_every_setting_of_kafka_has_one_place(kafka: KafkaSetting) -> None:
 
 
 @each_case("kafka", HONOURED, ids=lambda each: f"{each.scope}-{each.name}")
-def test_an_honoured_setting_is_the_same_as_in_kafka(kafka: KafkaSetting) -> None:
+def test_supported_settings_match_kafka(kafka: KafkaSetting) -> None:
     row = SCOPES[kafka.scope].settings[kafka.name]
     assert row.kind.name == kafka.kind
     if kafka.mode:
@@ -188,7 +188,7 @@ def test_topics_fall_back_as_in_kafka() -> None:
 
 
 @every_row
-def test_a_fallback_is_of_the_brokers_table_and_of_the_same_default(
+def test_fallbacks_are_broker_settings_with_same_default(
     table: ConfigDef, row: Setting[Any]
 ) -> None:
     for fallback in row.falls_back:
@@ -215,7 +215,7 @@ def test_units_of_fallbacks() -> None:
 
 
 @every_row
-def test_a_default_passes_its_own_row(table: ConfigDef, row: Setting[Any]) -> None:
+def test_defaults_are_valid(table: ConfigDef, row: Setting[Any]) -> None:
     if isinstance(row.default, Required):
         return
     assert row.convert(row.default) == row.default
@@ -236,7 +236,7 @@ SAMPLES: dict[str, list[Any]] = {
 
 
 @every_row
-def test_a_value_survives_its_text(table: ConfigDef, row: Setting[Any]) -> None:
+def test_value_round_trips_through_text(table: ConfigDef, row: Setting[Any]) -> None:
     if row.sensitive:
         assert row.parse(Secret("a b").reveal()) == Secret("a b")
         return
@@ -261,7 +261,7 @@ def test_null_is_for_settings_whose_default_is_null(table: ConfigDef, row: Setti
 
 
 @every_row
-def test_a_row_explains_itself(table: ConfigDef, row: Setting[Any]) -> None:
+def test_every_setting_is_documented(table: ConfigDef, row: Setting[Any]) -> None:
     assert row.doc[0].isupper() or row.doc[0] == "`"
     assert row.doc.endswith(".")
     assert "  " not in row.doc
@@ -286,14 +286,14 @@ def test_a_constant_is_named_after_its_setting() -> None:
             assert vars(module)[row.name.upper().replace(".", "_")] is row
 
 
-def test_keywords_lead_back_to_names() -> None:
+def test_keywords_map_to_names() -> None:
     for table in TABLES:
         for row in table.settings.values():
             assert row.keyword.isidentifier()
             assert row.keyword.replace("_", ".") == row.name
 
 
-def test_clients_differ_only_where_they_say_so() -> None:
+def test_clients_share_rows_and_defaults() -> None:
     receive, idle = connection.RECEIVE_BUFFER_BYTES, connection.CONNECTIONS_MAX_IDLE_MS
     assert producer.PRODUCER.settings[receive.name].default == 32_768
     assert consumer.CONSUMER.settings[receive.name].default == 65_536
@@ -301,7 +301,7 @@ def test_clients_differ_only_where_they_say_so() -> None:
     assert producer.PRODUCER.settings[idle.name].default == 540_000
 
 
-def test_a_name_may_stand_in_a_table_once() -> None:
+def test_duplicate_setting_names_raise() -> None:
     row = Setting("a", INT, 1, at_least(1), doc="A.")
     ConfigDef("broker", [row], ignored=[], unsupported=[])
     with pytest.raises(AssertionError):
@@ -312,19 +312,19 @@ def test_a_name_may_stand_in_a_table_once() -> None:
         )
 
 
-def test_a_family_is_found_by_its_prefix() -> None:
+def test_unsupported_prefix_matches_names() -> None:
     row = broker.BROKER.find("rsm.config.bucket")
     assert isinstance(row, Unsupported)
     assert broker.BROKER.find("rsm.configuration") is None
 
 
-def test_negative_time_is_no_limit_in_any_unit() -> None:
+def test_negative_time_means_unlimited_in_any_unit() -> None:
     assert in_hours(broker.LOG_RETENTION_HOURS).convert(-1) == -1
     assert in_minutes(broker.LOG_RETENTION_MINUTES).convert(2) == 120_000
     assert in_hours(broker.LOG_RETENTION_HOURS).convert(0) == 0
 
 
-def test_no_honoured_value_is_a_class_to_load() -> None:
+def test_no_supported_value_is_a_java_class() -> None:
     classes = [each for each in KAFKA if each.kind == "class"]
     assert classes
     assert not [each for each in classes if each.name in SCOPES[each.scope].settings]

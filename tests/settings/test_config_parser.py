@@ -92,7 +92,7 @@ def test_the_file_that_kafka_3_ships_works_with_warnings() -> None:
     assert [each.name for each in config.notices] == ["num.network.threads", "num.io.threads"]
 
 
-def test_nothing_given_is_all_defaults() -> None:
+def test_empty_config_has_defaults() -> None:
     config = broker_config()
     assert config[broker.LISTENERS] == ("PLAINTEXT://127.0.0.1:9092",)
     assert config[broker.NUM_PARTITIONS] == 1
@@ -139,7 +139,7 @@ def test_an_override_wins_over_the_file() -> None:
     assert str(config.origin(broker.NUM_PARTITIONS)) == "--override"
 
 
-def test_the_readers_warnings_are_passed_on() -> None:
+def test_parser_warnings_are_included() -> None:
     config = read("num.partitions=2\nnum.partitions=3")
     assert config[broker.NUM_PARTITIONS] == 3
     assert [str(each) for each in config.notices] == [
@@ -176,7 +176,7 @@ def test_unknown_names(name: str, hint: str) -> None:
         "ssl.keystore.key=hunter2",  # without its certificate
     ],
 )
-def test_a_secret_is_in_no_message(line: str) -> None:
+def test_problems_contain_no_secrets(line: str) -> None:
     assert problems(line)
     assert "hunter2" not in "\n".join(problems(line))
 
@@ -186,7 +186,7 @@ def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
     assert found == ["ssl.key.password: invalid value [hidden]: expected password"]
 
 
-def test_what_a_broker_could_not_tell_is_refused_and_what_it_does_not_tell_may_be_long() -> None:
+def test_described_values_have_a_maximum_length() -> None:
     long = "x" * 32_768
     (told,) = problems(f"advertised.listeners=PLAINTEXT://{long}:1")
     assert told.endswith("value is longer than 32,767 bytes")
@@ -212,7 +212,7 @@ def test_found_values_are_short_and_on_one_line() -> None:
         "log.local.retention.ms=-2",
     ],
 )
-def test_asking_for_what_is_there_anyway_is_no_mistake(line: str) -> None:
+def test_harmless_values_of_unsupported_settings(line: str) -> None:
     config = read(line)
     assert not config.notices
     assert not config.given
@@ -234,13 +234,13 @@ def test_asking_for_what_is_there_anyway_is_no_mistake(line: str) -> None:
         ("create.topic.policy.class.name=a.B", "ottla.topic.name.policy"),
     ],
 )
-def test_refusals_say_why(line: str, reason: str) -> None:
+def test_unsupported_settings_give_the_reason(line: str, reason: str) -> None:
     (problem,) = problems(line)
     assert "not supported: " in problem
     assert reason in problem
 
 
-def test_only_a_controller_is_not_a_broker() -> None:
+def test_controller_only_role_is_rejected() -> None:
     (problem,) = problems("process.roles=controller")
     assert (
         'process.roles: invalid value "controller": expected [broker, controller] with broker'
@@ -248,7 +248,7 @@ def test_only_a_controller_is_not_a_broker() -> None:
     )
 
 
-def test_several_voters_are_not_taken_for_one_broker() -> None:
+def test_several_quorum_voters_are_rejected() -> None:
     (problem,) = problems("controller.quorum.voters=1@a:9093,2@b:9093,3@c:9093")
     assert "several require zookeeper.connect" in problem
     assert len(read("controller.quorum.voters=1@a:9093").notices) == 1
@@ -263,15 +263,15 @@ def test_several_voters_are_not_taken_for_one_broker() -> None:
         ("authorizer.class.name=", ""),
     ],
 )
-def test_kafkas_own_authorizers_are_understood(line: str, value: str) -> None:
+def test_kafka_authorizer_classes_are_aliases(line: str, value: str) -> None:
     assert read(line)[broker.AUTHORIZER_CLASS_NAME] == value
 
 
-def test_another_authorizer_is_refused() -> None:
+def test_unknown_authorizer_is_rejected() -> None:
     assert problems("authorizer.class.name=com.example.AllowAll")
 
 
-def test_kafkas_own_replica_selector_is_understood() -> None:
+def test_kafka_replica_selector_class_is_an_alias() -> None:
     line = "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector"
     assert read(line)[broker.REPLICA_SELECTOR_CLASS] == "rack-aware"
 
@@ -331,11 +331,11 @@ def test_settings_of_one_listener() -> None:
         ),
     ],
 )
-def test_wrong_settings_of_a_listener(name: str, what: str) -> None:
+def test_invalid_listener_settings(name: str, what: str) -> None:
     assert problems(f"{name}=1") == [f"server.properties:1: {name}: {what}"]
 
 
-def test_a_mechanism_has_only_what_is_about_logging_in() -> None:
+def test_only_sasl_settings_can_be_set_per_mechanism() -> None:
     (problem,) = problems("listener.name.plaintext.plain.ssl.key.password=hunter2")
     assert problem.endswith("ssl.key.password cannot be set per SASL mechanism")
     config = read("listener.name.plaintext.plain.connections.max.reauth.ms=5")
@@ -343,19 +343,19 @@ def test_a_mechanism_has_only_what_is_about_logging_in() -> None:
     assert config.listener("PLAINTEXT")[broker.CONNECTIONS_MAX_REAUTH_MS] == 0
 
 
-def test_a_listeners_value_is_checked_and_told_under_its_full_name() -> None:
+def test_invalid_listener_value_names_full_setting() -> None:
     (problem,) = problems("listener.name.plaintext.max.connections=-5")
     assert problem == (
         'server.properties:1: listener.name.plaintext.max.connections: invalid value "-5": expected int, [0,...]'
     )
 
 
-def test_what_has_no_effect_on_a_broker_has_none_on_a_listener() -> None:
+def test_ignored_setting_is_ignored_per_listener() -> None:
     (notice,) = read("listener.name.plaintext.num.network.threads=3").notices
     assert notice.name == "listener.name.plaintext.num.network.threads"
 
 
-def test_clients_take_names_and_keywords() -> None:
+def test_client_config_from_names_and_keywords() -> None:
     config = client_config(
         PRODUCER,
         {"bootstrap.servers": ["a:1", "b:2"], "linger.ms": "7"},
@@ -372,7 +372,7 @@ def test_clients_take_names_and_keywords() -> None:
     assert config[producer.ENABLE_IDEMPOTENCE] is False
 
 
-def test_clients_name_the_nearest_setting() -> None:
+def test_unknown_client_setting_gets_a_hint() -> None:
     assert client_problems({"bootstrap.servers": "a:1", "linger.msec": 5}) == [
         "linger.msec: unknown setting, did you mean linger.ms?"
     ]
@@ -384,7 +384,7 @@ def test_clients_name_the_nearest_setting() -> None:
     ]
 
 
-def test_a_required_setting_is_asked_for() -> None:
+def test_missing_required_setting_is_reported() -> None:
     assert client_problems({}) == [
         "bootstrap.servers: required setting is missing: expected list, non-empty list"
     ]
@@ -393,32 +393,32 @@ def test_a_required_setting_is_asked_for() -> None:
     ]
 
 
-def test_a_setting_given_by_name_and_by_keyword() -> None:
+def test_setting_by_name_and_keyword_is_rejected() -> None:
     with pytest.raises(
         InvalidSettings, match=r"linger\.ms: set twice, also as keyword argument linger_ms"
     ):
         client_config(PRODUCER, {"linger.ms": 5}, linger_ms=6, bootstrap_servers="a:1")
 
 
-def test_none_is_no_value_where_null_is_none() -> None:
+def test_none_is_rejected_where_null_is_invalid() -> None:
     assert client_problems({"bootstrap.servers": "a:1", "linger.ms": None}) == [
         'linger.ms: invalid value "None": expected long, [0,...]'
     ]
 
 
-def test_serializers_are_python() -> None:
+def test_java_serializers_are_unsupported() -> None:
     name = "org.apache.kafka.common.serialization.StringSerializer"
     (problem,) = client_problems({"bootstrap.servers": "a:1", "key.serializer": name})
     assert "pass a Python function" in problem
 
 
-def test_a_client_reads_a_file_too() -> None:
+def test_client_config_from_a_properties_file() -> None:
     entries = read_properties("bootstrap.servers=a:1\nlinger.ms=x", "client.properties").entries
     with pytest.raises(InvalidSettings, match=r'client.properties:2: linger.ms: invalid value "x"'):
         resolve(PRODUCER, entries)
 
 
-def test_topics_check_what_they_are_given() -> None:
+def test_topic_overrides_are_validated() -> None:
     overrides = topic_overrides({"retention.ms": "-1", "cleanup.policy": "compact,delete"})
     assert overrides[topic.RETENTION_MS] == -1
     assert overrides[topic.CLEANUP_POLICY] == ("compact", "delete")
@@ -431,7 +431,7 @@ def test_topics_check_what_they_are_given() -> None:
     assert not topic_overrides({"remote.storage.enable": "false"}).given
 
 
-def test_a_brokers_name_leads_to_the_topics() -> None:
+def test_broker_setting_hints_at_the_topic_setting() -> None:
     with pytest.raises(InvalidSettings) as caught:
         topic_overrides({"log.retention.hours": "1"})
     assert str(caught.value) == (
@@ -487,7 +487,7 @@ def test_forms_of_single_settings(line: str, valid: bool) -> None:
         assert problem.startswith(f"server.properties:1: {line.partition('=')[0]}: invalid value ")
 
 
-def test_a_running_broker_takes_what_is_dynamic() -> None:
+def test_only_dynamic_settings_change_at_runtime() -> None:
     assert dynamic_config({"log.retention.ms": "5"}, CLUSTER_WIDE)[broker.LOG_RETENTION_MS] == 5
     assert dynamic_config({"log.retention.ms": "5"}, PER_BROKER)[broker.LOG_RETENTION_MS] == 5
     own = dynamic_config({"listener.name.a.ssl.keystore.location": "/a.pem"}, PER_BROKER)
@@ -503,7 +503,7 @@ def test_a_running_broker_takes_what_is_dynamic() -> None:
         dynamic_config({"log.retention.ms": "0"}, CLUSTER_WIDE)
 
 
-def test_hints_are_given_to_a_few_mistakes_only() -> None:
+def test_number_of_hints_is_limited() -> None:
     """Looking for the nearest name takes long, and clients send names too."""
     with pytest.raises(InvalidSettings) as raised:
         topic_overrides({f"min.insync.replica{number}": "1" for number in range(50)})

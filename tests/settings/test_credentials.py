@@ -1,4 +1,4 @@
-"""Name and password of a client: from either place, never from half of one, and never shown."""
+"""Credentials of a client from sasl.jaas.config or from username and password."""
 
 import pytest
 
@@ -25,13 +25,15 @@ def config(**arguments: object) -> Config:
     ids=["settings", "jaas"],
 )
 @each_case("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_both_places_say_the_same(given: dict[str, object], mechanism: str) -> None:
+def test_credentials_from_jaas_and_settings_are_equal(
+    given: dict[str, object], mechanism: str
+) -> None:
     found = credentials(config(sasl_mechanism=mechanism, **given))
     assert found == Credentials("u", Secret("hunter2"))
     assert "hunter2" not in repr(found)
 
 
-def test_a_token_needs_neither() -> None:
+def test_oauthbearer_requires_no_password() -> None:
     assert credentials(config(sasl_mechanism="OAUTHBEARER")) is None
 
 
@@ -53,7 +55,7 @@ def test_a_token_needs_neither() -> None:
         ),
     ],
 )
-def test_what_is_missing_or_too_much_is_told(given: dict[str, object], what: str) -> None:
+def test_missing_or_conflicting_credentials(given: dict[str, object], what: str) -> None:
     with pytest.raises(InvalidSettings) as told:
         config(sasl_mechanism="PLAIN", **given)
     assert what in str(told.value)
@@ -62,7 +64,7 @@ def test_what_is_missing_or_too_much_is_told(given: dict[str, object], what: str
 
 
 @each_case("kind", ["JKS", "PKCS12"])
-def test_a_store_of_java_can_be_converted(kind: str) -> None:
+def test_java_key_store_error_explains_conversion(kind: str) -> None:
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         with pytest.raises(InvalidSettings, match=r"keytool -importkeystore .*openssl pkcs12 -in"):
             client_config(PRODUCER, {"bootstrap.servers": "a:1", name: kind})

@@ -48,11 +48,11 @@ MS, MINUTES, HOURS = "log.retention.ms=7", "log.retention.minutes=2", "log.reten
         (topic.MAX_MESSAGE_BYTES, ["message.max.bytes=77"], 77),
     ],
 )
-def test_what_a_broker_gives_to_topics(setting: Setting[int], lines: list[str], value: int) -> None:
+def test_topic_defaults_of_a_broker(setting: Setting[int], lines: list[str], value: int) -> None:
     assert topic_default(read(*lines), setting) == value
 
 
-def test_a_setting_of_topics_alone_has_its_own_default() -> None:
+def test_topic_setting_without_fallback_has_own_default() -> None:
     assert topic_default(read(), topic.LEADER_REPLICATION_THROTTLED_REPLICAS) == ()
 
 
@@ -67,7 +67,7 @@ def test_a_setting_of_topics_alone_has_its_own_default() -> None:
         (["node.id=4", "broker.id=-1"], 4),
     ],
 )
-def test_the_brokers_id_by_either_name(lines: list[str], number: int | None) -> None:
+def test_broker_id_by_either_name(lines: list[str], number: int | None) -> None:
     assert broker_id(read(*lines)) == number
 
 
@@ -77,7 +77,7 @@ def test_directories() -> None:
     assert log_dirs(read("log.dir=/a", "log.dirs=/b, /c")) == ("/b", "/c")
 
 
-def test_the_wait_for_zookeeper() -> None:
+def test_zookeeper_connection_timeout() -> None:
     assert zookeeper_connection_timeout_ms(read()) == 18_000
     assert zookeeper_connection_timeout_ms(read("zookeeper.session.timeout.ms=5")) == 5
     assert zookeeper_connection_timeout_ms(read("zookeeper.connection.timeout.ms=6")) == 6
@@ -99,7 +99,7 @@ def test_idempotence(given: dict[str, object], on: bool) -> None:
     assert idempotence(client_config(PRODUCER, given, bootstrap_servers="a:1")) is on
 
 
-def test_the_time_for_delivery_holds_at_least_one_request() -> None:
+def test_effective_delivery_timeout() -> None:
     config = client_config(PRODUCER, bootstrap_servers="a:1", request_timeout_ms=200_000)
     assert delivery_timeout_ms(config) == 200_005
     assert delivery_timeout_ms(client_config(PRODUCER, bootstrap_servers="a:1")) == 120_000

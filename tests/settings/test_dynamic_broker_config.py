@@ -46,7 +46,7 @@ def test_sources_have_the_numbers_of_the_protocol() -> None:
     ]
 
 
-def test_every_source_is_listed_strongest_first() -> None:
+def test_synonyms_are_listed_by_precedence() -> None:
     all_of_them = layers(
         "log.segment.bytes=4000000",
         {"log.segment.bytes": "3000000"},
@@ -91,7 +91,7 @@ def test_the_strongest_source_decides(
     assert (each.text, each.source) == (str(value), source)
 
 
-def test_hours_are_told_as_they_are_and_converted() -> None:
+def test_synonym_in_hours_is_converted() -> None:
     found = layers("log.retention.hours=2\nlog.retention.minutes=5", {"log.retention.ms": "1"})
     each = described(found, "retention.ms")
     assert [(one.name, one.text, one.converted, one.source) for one in each.synonyms] == [
@@ -102,7 +102,7 @@ def test_hours_are_told_as_they_are_and_converted() -> None:
     ]
 
 
-def test_a_setting_of_topics_alone() -> None:
+def test_topic_setting_without_broker_default() -> None:
     each = described(layers(), "leader.replication.throttled.replicas")
     assert (each.text, each.source, each.synonyms) == ("", DEFAULT, ())
     each = described(layers(), each.name, {each.name: "0:1,1:2"})
@@ -121,7 +121,7 @@ def test_every_default_of_a_topic_is_what_the_broker_gives() -> None:
         assert config[setting] == setting.default
 
 
-def test_a_topic_with_its_broker_has_to_make_sense() -> None:
+def test_topic_values_must_match_inherited_ones() -> None:
     found = layers("log.cleaner.max.compaction.lag.ms=10")
     own = topic_overrides({"min.compaction.lag.ms": "11"})
     with pytest.raises(InvalidSettings, match=r"min.compaction.lag.ms: invalid value \"11\""):
@@ -129,7 +129,7 @@ def test_a_topic_with_its_broker_has_to_make_sense() -> None:
     assert found.topic(own)[topic.MIN_COMPACTION_LAG_MS] == 11  # the broker's came later
 
 
-def test_a_dynamic_value_silences_what_means_the_same_below_it() -> None:
+def test_dynamic_value_hides_synonyms_of_weaker_sources() -> None:
     found = layers("log.retention.hours=1", {"log.retention.ms": "8"})
     assert found.config[broker.LOG_RETENTION_MS] == 8
     assert not found.config.is_set(broker.LOG_RETENTION_HOURS)
@@ -151,7 +151,7 @@ def test_brokers_values_and_their_sources() -> None:
     assert not of_broker(found, "min.insync.replicas").read_only
 
 
-def test_a_null_default_is_no_source() -> None:
+def test_null_default_has_no_source() -> None:
     each = of_broker(layers(), "log.retention.ms")
     assert (each.text, each.source, each.synonyms) == (None, DEFAULT, ())
     each = of_broker(layers(), "broker.rack")
@@ -167,7 +167,7 @@ def test_synonyms_of_a_broker_begin_with_the_name_itself() -> None:
     assert [one.text for one in of_broker(found, "log.retention.ms").synonyms] == ["9", "2", "168"]
 
 
-def test_a_listeners_own_setting_is_described_under_its_name() -> None:
+def test_listener_setting_is_described_by_full_name() -> None:
     name = "listener.name.plaintext.max.connections"
     found = layers("max.connections=9", {}, {name: "7"})
     each = of_broker(found, name)
@@ -180,7 +180,7 @@ def test_a_listeners_own_setting_is_described_under_its_name() -> None:
     assert of_broker(found, "max.connections").text == "9"
 
 
-def test_a_secret_is_in_no_description() -> None:
+def test_descriptions_contain_no_secrets() -> None:
     found = layers("ssl.key.password=hunter2", {}, {"ssl.key.password": "hunter3"})
     each = of_broker(found, "ssl.key.password")
     assert (each.text, each.sensitive) == (None, True)
@@ -191,6 +191,6 @@ def test_a_secret_is_in_no_description() -> None:
     assert password.reveal() == "hunter3"
 
 
-def test_all_layers_together_are_checked() -> None:
+def test_effective_config_is_checked() -> None:
     with pytest.raises(InvalidSettings, match=r"log\.cleaner\.dedupe\.buffer\.size"):
         layers("log.cleaner.dedupe.buffer.size=1048576", {"log.cleaner.threads": "2"})

@@ -49,12 +49,12 @@ def test_endpoints(text: str, endpoint: Endpoint) -> None:
         "OTHER://host:9092",
     ],
 )
-def test_texts_that_are_no_endpoints(text: str) -> None:
+def test_invalid_endpoints(text: str) -> None:
     with pytest.raises(BadValue):
         parse_endpoint(text, PROTOCOLS)
 
 
-def test_what_an_endpoint_speaks() -> None:
+def test_endpoint_protocol() -> None:
     spoken = {
         protocol: (Endpoint("A", "h", 1, protocol).tls, Endpoint("A", "h", 1, protocol).sasl)
         for protocol in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -71,7 +71,7 @@ def test_the_default_is_the_loopback() -> None:
     assert listeners(broker_config()) == (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
 
 
-def test_what_is_not_advertised_is_what_is_listened_on() -> None:
+def test_advertised_listeners_default_to_listeners() -> None:
     config = read("listeners=PLAINTEXT://a:1")
     assert advertised_listeners(config) == listeners(config)
     config = read("listeners=PLAINTEXT://:1\nadvertised.listeners=PLAINTEXT://b:2")
@@ -105,13 +105,13 @@ TWO = (
         ("inter.broker.listener.name=inside", "INSIDE"),
     ],
 )
-def test_the_listener_between_brokers(line: str, name: str) -> None:
+def test_inter_broker_listener(line: str, name: str) -> None:
     listener = inter_broker_listener(read(TWO + line))
     assert listener is not None
     assert listener.name == name
 
 
-def test_the_only_listener_is_also_the_one_between_brokers() -> None:
+def test_single_listener_is_the_inter_broker_listener() -> None:
     config = read("listeners=SASL_PLAINTEXT://a:1\nsasl.enabled.mechanisms=PLAIN")
     listener = inter_broker_listener(config)
     assert listener is not None
@@ -119,7 +119,7 @@ def test_the_only_listener_is_also_the_one_between_brokers() -> None:
     assert inter_broker_mechanism(config, "SASL_PLAINTEXT") == "PLAIN"
 
 
-def test_the_mechanism_between_brokers_can_be_the_listeners_own() -> None:
+def test_inter_broker_mechanism_per_listener() -> None:
     own = "listener.name.inside.sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256"
     config = read(TWO + own)
     assert inter_broker_mechanism(config, "INSIDE") == "SCRAM-SHA-256"

@@ -9,7 +9,7 @@ from ottla.settings.invalid_settings import invalid, quoted
 FILE = Origin("server.properties", 12)
 
 
-def test_a_problem_is_one_line_with_its_place() -> None:
+def test_problem_is_one_line_with_origin() -> None:
     problem = invalid("num.partitions", quoted("zero"), "int, [1,...]", FILE)
     assert str(problem) == (
         'server.properties:12: num.partitions: invalid value "zero": expected int, [1,...]'
@@ -19,7 +19,7 @@ def test_a_problem_is_one_line_with_its_place() -> None:
     assert str(Problem("", "malformed", FILE)) == "server.properties:12: malformed"
 
 
-def test_a_note_follows_what_was_found() -> None:
+def test_note_follows_the_invalid_value() -> None:
     problem = invalid("a", '"x"', "int", note="not a number")
     assert str(problem) == 'a: invalid value "x" (not a number): expected int'
 
@@ -39,7 +39,7 @@ def test_quoting(text: str, shown: str) -> None:
     assert quoted(text) == shown
 
 
-def test_the_exception_carries_all_and_prints_all() -> None:
+def test_invalid_settings_prints_all_problems() -> None:
     error = InvalidSettings(iter([Problem("a", "x"), Problem("b", "y", FILE)]))
     assert str(error) == "a: x\nserver.properties:12: b: y"
     assert [each.name for each in error.problems] == ["a", "b"]
@@ -47,6 +47,6 @@ def test_the_exception_carries_all_and_prints_all() -> None:
     assert copy.problems == error.problems
 
 
-def test_no_exception_without_a_problem() -> None:
+def test_invalid_settings_requires_a_problem() -> None:
     with pytest.raises(AssertionError):
         InvalidSettings([])

@@ -1,4 +1,4 @@
-"""The text of sasl.jaas.config, as Java reads it."""
+"""sasl.jaas.config is parsed like in Java."""
 
 import pytest
 from hypothesis import given
@@ -44,7 +44,7 @@ def test_options_are_read(text: str, options: dict[str, str]) -> None:
         (f"{PLAIN} required password=hunter2; {PLAIN} required;", "more than one"),
     ],
 )
-def test_what_is_wrong_is_told_without_a_value(text: str, what: str) -> None:
+def test_jaas_errors_contain_no_value(text: str, what: str) -> None:
     with pytest.raises(BadValue, match=what) as told:
         read_jaas(text)
     assert "hunter2" not in str(told.value)

@@ -63,11 +63,11 @@ def pairs(text: str) -> list[tuple[str, object]]:
         ("", []),
     ],
 )
-def test_reads_what_java_reads(text: str, expected: list[tuple[str, str]]) -> None:
+def test_parses_like_java(text: str, expected: list[tuple[str, str]]) -> None:
     assert pairs(text) == expected
 
 
-def test_an_entry_knows_its_first_line() -> None:
+def test_entry_has_its_first_line_number() -> None:
     read = read_properties("# one\na=1\\\n  2\\\n  3\r\n\r\nb=4", FILE)
     assert [(each.name, str(each.origin)) for each in read.entries] == [
         ("a", "server.properties:2"),
@@ -75,7 +75,7 @@ def test_an_entry_knows_its_first_line() -> None:
     ]
 
 
-def test_the_last_of_two_counts_and_both_lines_are_told() -> None:
+def test_last_duplicate_applies_with_a_warning() -> None:
     read = read_properties("a=1\nb=2\na=3\na=4", FILE)
     assert [(each.name, each.value) for each in read.entries] == [("b", "2"), ("a", "4")]
     assert [str(each) for each in read.notices] == [
@@ -85,7 +85,7 @@ def test_the_last_of_two_counts_and_both_lines_are_told() -> None:
 
 
 @each_case("escape", ["\\u00", "\\u00g0", "\\u", "\\u+041", "\\ud83d", "\\ude00x"])
-def test_a_malformed_escape_has_its_line_and_hides_the_value(escape: str) -> None:
+def test_malformed_escape_reports_line_without_value(escape: str) -> None:
     read = read_properties(f"x=1\npassword=hunter2{escape}\ny=2", FILE)
     assert [each.name for each in read.entries] == ["x", "y"]
     (problem,) = read.problems
@@ -113,7 +113,7 @@ def test_overrides() -> None:
 
 
 @each_case("text", ["hunter2", "", "=hunter2", " =hunter2"])
-def test_an_override_without_a_key_is_not_repeated(text: str) -> None:
+def test_override_without_key_hides_its_text(text: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         read_override(text)
     assert str(caught.value) == "--override: expected key=value"
@@ -148,7 +148,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\uf
     st.booleans(),
     st.booleans(),
 )
-def test_what_was_written_is_read(
+def test_written_properties_round_trip(
     values: dict[str, str], separator: str, end: str, wide: bool, breaks: bool
 ) -> None:
     # Inside a broken value a blank would be dropped as the next line's indentation.
@@ -163,6 +163,6 @@ def test_what_was_written_is_read(
 
 
 @given(st.text(alphabet="ab=: #!\\u0041\n\r\t", max_size=40))
-def test_no_text_breaks_the_reader(text: str) -> None:
+def test_any_text_is_parsed_or_reported(text: str) -> None:
     read = read_properties(text, FILE)
     assert all(problem.origin is not None for problem in read.problems)

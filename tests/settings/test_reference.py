@@ -1,4 +1,4 @@
-"""The reference pages are those that the tables make."""
+"""The reference pages match the tables."""
 
 import importlib.util
 from pathlib import Path
@@ -19,11 +19,13 @@ def generate() -> ModuleType:
     return module
 
 
-def test_the_pages_are_fresh(generate: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reference_pages_are_current(
+    generate: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert generate.main(["--check"]) == 0, capsys.readouterr().out
 
 
-def test_a_stale_a_missing_and_a_left_over_page_are_named(
+def test_stale_missing_and_extra_pages_are_reported(
     generate: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tmp_path = tmp_path / "reference"  # one page is beside the folder
@@ -55,7 +57,7 @@ def test_pages_hold_every_setting(generate: ModuleType) -> None:
             assert f"`{name}`" in text
 
 
-def test_every_line_of_a_table_has_as_many_cells_as_its_head(generate: ModuleType) -> None:
+def test_table_rows_have_as_many_cells_as_the_header(generate: ModuleType) -> None:
     for _, page in generate.PAGES:
         width = 0
         for line in generate.render(page).splitlines():

@@ -1,4 +1,4 @@
-"""A setting that is said to be honoured is read by somebody, or has its piece of work by name."""
+"""Every supported setting is used in the source, or listed with the planned work."""
 
 import ast
 from fnmatch import fnmatch
@@ -99,19 +99,19 @@ def pieces(row: Setting[Any]) -> list[str]:
 
 
 @each_case("row", ROWS, ids=lambda row: str(row.name))
-def test_what_is_said_to_be_honoured_is_read_by_somebody(row: Setting[Any]) -> None:
+def test_every_supported_setting_is_used(row: Setting[Any]) -> None:
     if not is_read(row):
         assert len(pieces(row)) == 1, f"{row.name} is read by nobody"
 
 
-def test_no_exception_is_out_of_date() -> None:
+def test_no_exception_of_the_list_is_stale() -> None:
     unread = [row.name for row in ROWS if not is_read(row)]
     for names in LATER.values():
         for pattern in names:
             assert any(fnmatch(name, pattern) for name in unread), pattern
 
 
-def test_a_name_in_a_comment_or_a_check_does_not_count() -> None:
+def test_names_in_comments_and_checks_are_ignored() -> None:
     assert not is_read(broker.SUPER_USERS)  # which settings/checks.py mentions
     assert is_read(broker.LOG_RETENTION_HOURS)  # by retention.ms
     assert is_read(broker.NUM_PARTITIONS)

@@ -1,4 +1,4 @@
-"""Values that a version cannot carry: the writer says so, and never drops one in silence."""
+"""The writer rejects values that a version cannot carry."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -76,7 +76,7 @@ def unwritable(message: Message, version: int, match: str | None = None) -> None
 
 @BOTH
 @each_case("field", Everything.FIELDS, ids=lambda field: field.name)
-def test_none_where_the_table_has_no_null(field: Any, version: int) -> None:
+def test_none_is_rejected_in_non_nullable_fields(field: Any, version: int) -> None:
     everything().encode(version)
     unwritable(everything(**{field.name: None}), version, match="Everything v")
 
@@ -106,7 +106,7 @@ def test_values_of_the_wrong_type_or_size(name: str, value: object, version: int
     unwritable(everything(**{name: value}), version)
 
 
-def test_every_field_is_tried_with_something_wrong() -> None:
+def test_every_field_has_an_invalid_example() -> None:
     assert set(WRONG) == {field.name for field in Everything.FIELDS}
 
 
@@ -166,7 +166,7 @@ SET: dict[str, list[Any]] = {
 
 @each_case("version", Ages.VERSIONS)
 @each_case("field", Ages.FIELDS, ids=lambda field: field.name)
-def test_a_field_that_the_version_lacks(field: Any, version: int) -> None:
+def test_field_missing_in_version_must_have_default(field: Any, version: int) -> None:
     nothing_set = Ages().encode(version)
     for value in SET[field.name]:
         message = Ages(**{field.name: value})
@@ -179,7 +179,7 @@ def test_a_field_that_the_version_lacks(field: Any, version: int) -> None:
             unwritable(message, version, match=f"{field.name} is set, but version {version}")
 
 
-def test_a_structure_that_says_nothing_may_be_left_out() -> None:
+def test_structure_of_defaults_is_not_sent() -> None:
     """None and a structure of defaults are the same on the wire where it is tagged."""
     for version in Ages.VERSIONS:
         assert Ages(tagged_inner=Inner()).encode(version) == Ages().encode(version)
@@ -202,7 +202,7 @@ def test_fields_of_real_messages_that_a_version_lacks() -> None:
 
 
 @each_case("cls", MESSAGES, ids=name_of)
-def test_versions_that_a_message_does_not_have(cls: type[Message]) -> None:
+def test_unknown_message_versions_raise(cls: type[Message]) -> None:
     message = example(cls, cls.VERSIONS.low)
     for version in (-1, cls.VERSIONS.low - 1, cls.VERSIONS.high + 1, 32_767):
         if version in cls.VERSIONS:
@@ -212,14 +212,14 @@ def test_versions_that_a_message_does_not_have(cls: type[Message]) -> None:
             cls.decode(b"", version)
 
 
-def test_a_refused_message_can_be_corrected_and_written() -> None:
+def test_message_can_be_encoded_after_an_error() -> None:
     message = everything(text="x" * 40_000)
     unwritable(message, 0)
     message.text = "x"
     assert Everything.decode(message.encode(0), 0) == message
 
 
-def test_what_must_be_given_must_be_given() -> None:
+def test_required_fields_are_required() -> None:
     with pytest.raises(TypeError, match="topics"):
         FetchRequest(max_wait_ms=1, min_bytes=1)  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError, match="unexpected"):
@@ -227,13 +227,13 @@ def test_what_must_be_given_must_be_given() -> None:
 
 
 @each_case("raw", [b"short", bytes(17)])
-def test_an_id_that_is_not_of_16_bytes(raw: bytes) -> None:
+def test_uuid_field_requires_16_bytes(raw: bytes) -> None:
     topic = MetadataRequestTopic(name=None, topic_id=cast("Uuid", raw))
     with pytest.raises(EncodingError, match="16 bytes"):
         MetadataRequest(topics=[topic]).encode(12)
 
 
-def test_a_version_that_there_is_not() -> None:
+def test_unknown_version_raises() -> None:
     with pytest.raises(UnknownVersion, match="versions 0-13, not 14"):
         MetadataRequest(topics=None).encode(14)
     with pytest.raises(UnknownVersion, match="versions 0-13, not 14"):
