@@ -40,7 +40,7 @@ def test_a_transactional_producer_is_told_for_good(tmp_path: Path) -> None:
             asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
             (found,) = (await client.ask(asked, FindCoordinatorResponse)).coordinators
             assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            assert found.error_message == "transactions are not served by this broker"
+            assert found.error_message == "transactions are not supported by this broker"
             request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
             given = await client.ask(request, InitProducerIdResponse)
             assert given.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -1,5 +1,5 @@
-"""Looking into the files of a log without touching them: what is in them, and whether it is right.
+"""Inspects the files of a log without changing them: lists their content, and verifies it.
 
-Invariant: files are opened and read, never locked, written, renamed or removed, so a broker may
-run beside it. Memory is bounded whatever the files hold.
+Invariant: files are opened and read, never locked, written, renamed or removed, so a broker may run
+at the same time. Memory is bounded for every input.
 """

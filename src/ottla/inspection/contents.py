@@ -1,7 +1,7 @@
-"""What a file is, by its name.
+"""Identifies files by their names.
 
-Invariant: a name that the log gives to its files is known, with the offset and the state that it
-carries; so is one that only ends like it, such as a copy that somebody made. Other names are None.
+Invariant: every file name of a log is recognised with its offset and state; so is a copy that only
+has the right extension. Other names are None.
 """
 
 from enum import StrEnum
@@ -24,7 +24,7 @@ from ottla.log.names import (
 
 
 class Content(StrEnum):
-    """The formats that can be looked into."""
+    """The formats that can be inspected."""
 
     RECORDS = "records"
     OFFSET_INDEX = "offset-index"
@@ -40,7 +40,7 @@ class Content(StrEnum):
 
 
 class Identity(NamedTuple):
-    """What a name tells. The offset is None in the copy of a file that lost it."""
+    """What a name says; a renamed copy may have no offset."""
 
     content: Content
     offset: int | None = None
@@ -68,7 +68,7 @@ _OF_NAME: Final = {
 
 
 def identify(name: str) -> Identity | None:
-    """What a file is; None when no file of a log has such a name."""
+    """The identity of a file name; None if it is not a file of a log."""
     if content := _OF_NAME.get(name):
         return Identity(content)
     if parsed := parse_offset_file(name):

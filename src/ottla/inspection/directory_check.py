@@ -1,7 +1,7 @@
-"""A data directory checked, and what in it can be checked by itself.
+"""Checks a data directory, a partition's directory, or a single file.
 
-Invariant: every partition is checked with what the checkpoints say of it, and the checkpoints with
-what its log says; a checkpoint that only makes a start slower is a note.
+Invariant: every partition is checked with its checkpoints, and the checkpoints with the logs. A
+checkpoint that only makes a start slower is a note.
 """
 
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from ottla.errors import StorageFailure
 from ottla.ids import TopicPartition, Uuid
 from ottla.inspection.contents import Content, identify
 from ottla.inspection.directory_context import Checkpoints, DirectoryContext
-from ottla.inspection.findings import Finding, Level, gone_or_unreadable
+from ottla.inspection.findings import Finding, Level, missing_or_unreadable
 from ottla.inspection.history import Epochs, OpenTransactions
 from ottla.inspection.listing import (
     FileProgress,
     View,
     list_file,
-    partition_folders,
+    partition_directories,
 )
 from ottla.inspection.partition_check import PartitionCheck
 from ottla.inspection.segment_check import LogState, SegmentCheck, SegmentFiles, Tally
@@ -42,33 +42,33 @@ _OF_SEGMENT = (
 def check_directory(
     disk: Disk, directory: str, tally: Tally, progress: FileProgress, *, compacted: bool = False
 ) -> Iterator[Finding]:
-    """A data directory with all its partitions."""
+    """Check a data directory with all its partitions."""
     known = Checkpoints.read(disk, directory)
     names = disk.names(directory)
     for name in names:
         if parse_partition_directory(name) is None and name != DIRECTORY_LOCK:
             yield from _check_alone(disk, f"{directory}/{name}", tally, progress)
     if META_PROPERTIES not in names:
-        yield Finding(Level.NOTE, f"{directory}/{META_PROPERTIES}", "it is missing")
+        yield Finding(Level.NOTE, f"{directory}/{META_PROPERTIES}", "missing")
     ends: dict[TopicPartition, int | None] = {}
     topic_ids: dict[str, tuple[Uuid, str]] = {}
-    for name in partition_folders(names):
-        folder = parse_partition_directory(name)
-        assert folder is not None
+    for name in partition_directories(names):
+        parsed = parse_partition_directory(name)
+        assert parsed is not None
         path = f"{directory}/{name}"
-        if folder.state in (DirectoryState.DELETED, DirectoryState.STRAY):
-            yield Finding(Level.NOTE, path, "it waits to be removed and is not checked")
+        if parsed.state in (DirectoryState.DELETED, DirectoryState.STRAY):
+            yield Finding(Level.NOTE, path, "deleted, not checked")
             continue
-        around = known.around(folder.partition, compacted=compacted)
-        check = PartitionCheck(disk, path, around, tally, progress)
+        context = known.context(parsed.partition, compacted=compacted)
+        check = PartitionCheck(disk, path, context, tally, progress)
         try:
             yield from check.run()
         except (FileNotFoundError, StorageFailure) as error:
-            yield gone_or_unreadable(path, error)
+            yield missing_or_unreadable(path, error)
             continue
-        ends[folder.partition] = check.end_offset
+        ends[parsed.partition] = check.end_offset
         if check.topic_id is not None:
-            topic = folder.partition.topic
+            topic = parsed.partition.topic
             topic_id, first_path = topic_ids.setdefault(topic, (check.topic_id, path))
             if topic_id != check.topic_id:
                 problem = f"topic id {check.topic_id}, but {first_path} has {topic_id}"
@@ -83,60 +83,60 @@ def _check_checkpoints(
         path = f"{known.path}/{name}"
         for partition, offset in offsets.items():
             if partition not in ends:
-                yield Finding(Level.NOTE, path, f"{partition} is listed and has no folder")
+                yield Finding(Level.NOTE, path, f"{partition} has an entry but no directory")
                 continue
             end = ends[partition]
             if end is not None and offset > end and name in (HIGH_WATERMARKS, CLEANED_OFFSETS):
                 level = Level.DAMAGE if known.clean else Level.NOTE
-                problem = f"{partition} is listed with {offset}, its log ends at {end}"
+                problem = f"{partition} has offset {offset}, but its log end offset is {end}"
                 yield Finding(level, path, problem)
 
 
 def check_partition(
-    disk: Disk, folder: str, tally: Tally, progress: FileProgress, *, compacted: bool = False
+    disk: Disk, directory: str, tally: Tally, progress: FileProgress, *, compacted: bool = False
 ) -> Iterator[Finding]:
-    """A partition's folder, with what the directory around it says if it is in one."""
-    around = _around(disk, folder, compacted)
-    yield from PartitionCheck(disk, folder, around, tally, progress).run()
+    """Check a partition's directory, with the checkpoints if it is in a data directory."""
+    context = _context(disk, directory, compacted)
+    yield from PartitionCheck(disk, directory, context, tally, progress).run()
 
 
 def check_file(
     disk: Disk, path: str, tally: Tally, progress: FileProgress, *, compacted: bool = False
 ) -> Iterator[Finding]:
-    """One file; an index is held against the records that lie beside it."""
-    folder, _, name = path.rpartition("/")
+    """Check one file; an index is compared with the records file beside it."""
+    directory, _, name = path.rpartition("/")
     identity = identify(name)
     if identity is None or identity.content not in _OF_SEGMENT:
         yield from _check_alone(disk, path, tally, progress)
         return
-    # The kinds of a segment's files are apart by what follows the first dot behind the offset.
+    # The files of a segment differ in what follows the first dot after the offset.
     stem = path[: len(path) - len(identity.state)].rpartition(".")[0]
     files = SegmentFiles(
-        stem, identity.offset, _next_base(disk, folder, identity.offset), identity.state
+        stem, identity.offset, _next_base(disk, directory, identity.offset), identity.state
     )
     records = files.path(Kind.RECORDS)
     if not disk.exists(records):
-        problem = "checked without its records, which do not lie beside it"
+        problem = "checked alone: there is no records file beside it"
         yield Finding(Level.NOTE, path, problem)
         yield from _check_alone(disk, path, tally, progress)
         return
-    around = _around(disk, folder, compacted)
+    context = _context(disk, directory, compacted)
     transactions = OpenTransactions([] if identity.offset == 0 else None)
     state = LogState(Epochs(), transactions)
     tally.files += 1
-    for finding in SegmentCheck(disk, files, around, state, tally, progress).run():
+    for finding in SegmentCheck(disk, files, context, state, tally, progress).run():
         if finding.path == path:
             yield finding
         elif finding.level is Level.DAMAGE and identity.content is not Content.RECORDS:
-            yield Finding(Level.NOTE, path, f"its records are damaged: {finding.problem}")
+            yield Finding(Level.NOTE, path, f"the records file is damaged: {finding.problem}")
 
 
-def _next_base(disk: Disk, folder: str, base: int | None) -> int | None:
+def _next_base(disk: Disk, directory: str, base: int | None) -> int | None:
     if base is None:
         return None
     bases = [
         identity.offset
-        for name in disk.names(folder or ".")
+        for name in disk.names(directory or ".")
         if (identity := identify(name))
         and identity.content is Content.RECORDS
         and not identity.state
@@ -146,15 +146,15 @@ def _next_base(disk: Disk, folder: str, base: int | None) -> int | None:
     return min(bases, default=None)
 
 
-def _around(disk: Disk, folder: str, compacted: bool) -> DirectoryContext:
-    parent, _, name = folder.rpartition("/")
+def _context(disk: Disk, directory: str, compacted: bool) -> DirectoryContext:
+    parent, _, name = directory.rpartition("/")
     parsed_name = parse_partition_directory(name)
     partition = None if parsed_name is None else parsed_name.partition
-    return Checkpoints.read(disk, parent or "/").around(partition, compacted=compacted)
+    return Checkpoints.read(disk, parent or "/").context(partition, compacted=compacted)
 
 
 def _check_alone(disk: Disk, path: str, tally: Tally, progress: FileProgress) -> Iterator[Finding]:
-    """A file that nothing is held against."""
+    """Check a file that is not compared with others."""
     for entry in list_file(disk, path, View(), progress):
         if isinstance(entry, Finding):
             yield entry

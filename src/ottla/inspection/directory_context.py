@@ -1,7 +1,7 @@
-"""What the data directory around a partition tells of it.
+"""What the data directory of a partition says about it.
 
-Invariant: only what is written there is taken for known. A folder that was copied to another place
-has no surroundings, and nothing is judged by them then.
+Invariant: only what is in the files counts. A copy outside of a data directory has no context and
+is not compared with one.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from ottla.log.names import (
     RECOVERY_POINTS,
 )
 
-# Topics that every broker compacts, whatever else is known of them.
+# Internal topics are always compacted.
 _COMPACTED_TOPICS: Final = frozenset(
     ("__consumer_offsets", "__transaction_state", "__share_group_state")
 )
@@ -29,26 +29,26 @@ _COMPACTED_TOPICS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class DirectoryContext:
-    """A partition as its data directory sees it."""
+    """What is known about a partition from its data directory."""
 
-    known: bool = False  # whether it lies in a data directory
-    clean: bool = False  # whether the broker has stopped, and said that all is on the device
-    compacted: bool = False  # offsets may be missing
+    known: bool = False  # it is in a data directory
+    clean: bool = False  # there is a clean shutdown mark
+    compacted: bool = False  # gaps between offsets are allowed
     recovery_point: int = 0
     log_start: int | None = None
 
     @property
-    def strictly(self) -> Level:
-        """What a thing is that a broker which runs, or died, leaves behind but a clean stop never.
+    def crash_level(self) -> Level:
+        """The level of what a running or killed broker leaves, but a clean shutdown never does.
 
-        The next start mends it.
+        The next start of the broker repairs it.
         """
         return Level.DAMAGE if self.clean else Level.NOTE
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The checkpoints of a data directory, those that can be read."""
+    """The readable checkpoints of a data directory."""
 
     path: str
     known: bool
@@ -59,7 +59,7 @@ class Checkpoints:
 
     @classmethod
     def read(cls, disk: Disk, path: str) -> "Checkpoints":
-        """Read what is there; a folder that is none has nothing to tell."""
+        """Read the checkpoints; a directory without any has no context."""
         names = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANED_OFFSETS)
         try:
             present = set(disk.names(path))
@@ -70,8 +70,8 @@ class Checkpoints:
             return cls(path, known=False, clean=False)
         return cls(path, True, CLEAN_SHUTDOWN in present, offsets)
 
-    def around(self, partition: TopicPartition | None, *, compacted: bool) -> DirectoryContext:
-        """What it tells of a partition; `compacted` when the user says so."""
+    def context(self, partition: TopicPartition | None, *, compacted: bool) -> DirectoryContext:
+        """The context of a partition; `compacted` if the user says so."""
         if partition is None:
             return DirectoryContext(compacted=compacted)
         compacted = compacted or partition.topic in _COMPACTED_TOPICS

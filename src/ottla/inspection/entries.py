@@ -1,7 +1,7 @@
-"""What is in the files, one value for each thing that can be listed.
+"""The entries that a listing prints: one value per batch, record, index entry and so on.
 
-Invariant: the fields of an entry are what the file says, in the units of the file; their names are
-the keys of `ottla log dump -o json` and stay. Offsets and positions are whole, not relative ones.
+Invariant: the fields of an entry have the values and units of the file; their names are the keys of
+`ottla log dump -o json` and do not change. Offsets and positions are absolute.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from ottla.records.control import ControlRecord
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file, before what is in it."""
+    """A file, before its content."""
 
     KIND: ClassVar = "file"
     path: str
@@ -25,17 +25,17 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class BatchEntry:
-    """A record batch. `header` is flattened where it is printed."""
+    """A record batch; the output flattens `header`."""
 
     KIND: ClassVar = "batch"
     position: int
     header: BatchHeader
-    crc_ok: bool | None  # None: too much was asked to be left out, so it was not computed
+    crc_ok: bool | None  # None: not computed
 
 
 @dataclass(frozen=True, slots=True)
 class RecordEntry:
-    """A record; the marker is set where it is one of a control batch."""
+    """A record; `control` is set in a control batch."""
 
     KIND: ClassVar = "record"
     offset: int
@@ -49,7 +49,7 @@ class RecordEntry:
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndexEntry:
-    """Where the batch begins that ends with an offset."""
+    """The last offset of a batch and its position."""
 
     KIND: ClassVar = "offset-index-entry"
     offset: int
@@ -79,7 +79,7 @@ class AbortedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ProducerStateEntry:
-    """What a snapshot knows of a producer."""
+    """The state of a producer in a snapshot."""
 
     KIND: ClassVar = "producer"
     producer_id: int
@@ -94,7 +94,7 @@ class ProducerStateEntry:
 
 @dataclass(frozen=True, slots=True)
 class EpochEntry:
-    """A leader epoch and where it began."""
+    """A leader epoch and its start offset."""
 
     KIND: ClassVar = "leader-epoch"
     epoch: int
@@ -103,7 +103,7 @@ class EpochEntry:
 
 @dataclass(frozen=True, slots=True)
 class DamageEntry:
-    """What a broker found damaged in a segment, and does not serve."""
+    """A damaged range that a broker found and does not serve."""
 
     KIND: ClassVar = "known-damage"
     base_offset: int
@@ -125,7 +125,7 @@ class CheckpointEntry:
 
 @dataclass(frozen=True, slots=True)
 class FactsEntry:
-    """The few things that a small file says, by name."""
+    """The named values of a small file."""
 
     KIND: ClassVar = "facts"
     facts: tuple[tuple[str, str | int | None], ...]

@@ -1,7 +1,7 @@
-"""What is wrong with a file, or worth knowing about it.
+"""Findings: what is wrong with a file, or worth knowing about it.
 
-Invariant: a finding names the file and says what is wrong in words that need no other line; its
-level alone decides whether a file counts as damaged.
+Invariant: a finding names the file and is understandable without other lines. Its level alone
+decides whether the file counts as damaged.
 """
 
 from collections import Counter
@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
-# One damaged place can make everything behind it look wrong; nobody reads the thousandth line.
+# One damaged byte can make everything after it look wrong.
 FINDINGS_PER_FILE_MAX: Final = 20
 
 T = TypeVar("T")
 
 
 class Level(StrEnum):
-    """How much a finding weighs."""
+    """The severity of a finding."""
 
-    DAMAGE = "damage"  # the file is not what was once written, or does not fit the others
-    INCOMPLETE = "incomplete"  # a broker that runs or died has not finished writing this
-    NOTE = "note"  # harmless, or not looked at
+    DAMAGE = "damage"  # the file differs from what was written, or contradicts other files
+    INCOMPLETE = "incomplete"  # a running or killed broker has not finished writing this
+    NOTE = "note"  # harmless, or not checked
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found, at a byte or a line of a file where it has a place."""
+    """One finding, with the position or the line in the file if there is one."""
 
     level: Level
     path: str
@@ -36,7 +36,7 @@ class Finding:
 
 
 def capped(items: Iterable[T | Finding]) -> Iterator[T | Finding]:
-    """The same without the crowd: of each level only the first findings of a file."""
+    """The items with a limited number of findings per file and level."""
     seen: Counter[tuple[str, Level]] = Counter()
     for item in items:
         if isinstance(item, Finding):
@@ -44,13 +44,15 @@ def capped(items: Iterable[T | Finding]) -> Iterator[T | Finding]:
             count = seen[item.path, item.level]
             if count > FINDINGS_PER_FILE_MAX:
                 if count == FINDINGS_PER_FILE_MAX + 1:
-                    yield Finding(item.level, item.path, "more of this kind, which is not shown")
+                    yield Finding(
+                        item.level, item.path, "further findings of this level are not shown"
+                    )
                 continue
         yield item
 
 
-def gone_or_unreadable(path: str, error: Exception) -> Finding:
-    """A broker that runs removes files; one that cannot be read is another matter."""
+def missing_or_unreadable(path: str, error: Exception) -> Finding:
+    """The finding for a file that cannot be opened; a running broker may have removed it."""
     if isinstance(error, FileNotFoundError):
-        return Finding(Level.NOTE, path, "it is not there any more")
+        return Finding(Level.NOTE, path, "the file was removed meanwhile")
     return Finding(Level.DAMAGE, path, str(error).removeprefix(f"{path}: "))

@@ -1,7 +1,7 @@
-"""What the batches of a log tell from one to the next: offsets, leader epochs, open transactions.
+"""What the batches of a log imply for later ones: offsets, leader epochs, open transactions.
 
-Invariant: it is what all batches up to here say, or it says that it does not know. Memory does not
-grow with the log but with what is open in it, up to a bound.
+Invariant: the state is exact for all batches so far, or it is marked as unknown. Memory grows with
+the open transactions only, up to a bound.
 """
 
 from collections import OrderedDict
@@ -13,15 +13,15 @@ from ottla.inspection.index_check import Abort
 from ottla.records.batch import Batch, BatchHeader
 from ottla.records.control import read_control, read_end_txn_marker
 
-# More than a broker could bear; beyond it transactions are not followed any further.
+# More than a broker has; above it transactions are not followed any more.
 OPEN_TRANSACTIONS_MAX: Final = 100_000
 
 
 class OpenTransactions:
-    """Which producers have a transaction open, and since when."""
+    """The open transactions by producer, with their first offsets."""
 
     def __init__(self, producers: Iterable[ProducerStateEntry] | None) -> None:
-        """Begin with what a snapshot says; None: what came before is not known."""
+        """Start with the entries of a snapshot; None: earlier transactions are unknown."""
         self.exact = producers is not None
         self.followed = True
         opened = sorted(
@@ -29,16 +29,16 @@ class OpenTransactions:
             for producer in producers or ()
             if producer.transaction_first_offset >= 0
         )
-        # They begin in the order of the log, so the first one is the earliest.
+        # In log order, so the first one is the earliest.
         self._first_offsets = OrderedDict((producer_id, first) for first, producer_id in opened)
 
     def lose_track(self) -> None:
-        """A batch could not be read: it may have been any producer's."""
+        """Stop following transactions: a batch could not be read."""
         self.followed = False
         self._first_offsets.clear()
 
-    def note(self, batch: Batch) -> Abort | None:
-        """Note a batch; what it aborted, if it is the marker of that."""
+    def apply(self, batch: Batch) -> Abort | None:
+        """Apply a batch; return the transaction that it aborts."""
         header = batch.header
         producer_id = header.producer_id
         if producer_id < 0 or not self.followed:
@@ -67,30 +67,30 @@ class OpenTransactions:
 
 
 class EpochProblem(NamedTuple):
-    """What is wrong with a leader epoch, and whether the file only lags behind the records."""
+    """What is wrong with a leader epoch, and whether the checkpoint may just be older."""
 
     problem: str
     may_be_new: bool
 
 
 class Epochs:
-    """The leader epochs of the batches beside those of the file."""
+    """Compares the leader epochs of batches with the checkpoint."""
 
     def __init__(self, entries: Sequence[EpochEntry] = ()) -> None:
-        """Take the entries of the file; without any nothing is compared with them."""
-        self.uncovered_until = -1  # the last offset that was written before the first entry
+        """Take the entries of the checkpoint; without entries nothing is compared."""
+        self.uncovered_until = -1  # the last offset before the first entry
         self._entries = entries
         self._at = -1
         self._latest = -1
 
     def problem(self, header: BatchHeader) -> EpochProblem | None:
-        """Why the epoch of the next batch cannot be right; None when it can."""
+        """Why the epoch of the next batch is wrong; None if it is right."""
         epoch = header.leader_epoch
         if epoch < self._latest or epoch < -1:
-            problem = f"leader epoch {epoch} after {self._latest}: epochs may not fall"
+            problem = f"leader epoch {epoch} after {self._latest}: epochs must not decrease"
             return EpochProblem(problem, may_be_new=False)
         if epoch < 0:
-            return None  # of a log that was begun before there were epochs
+            return None  # a log that is older than leader epochs
         self._latest = epoch
         entries = self._entries
         while (
@@ -103,5 +103,8 @@ class Epochs:
         known = entries[self._at]
         if known.epoch == epoch:
             return None
-        problem = f"leader epoch {epoch}, but epoch {known.epoch} began at {known.start_offset}"
+        problem = (
+            f"leader epoch {epoch}, but the checkpoint has epoch {known.epoch} "
+            f"from offset {known.start_offset}"
+        )
         return EpochProblem(problem, may_be_new=epoch > entries[-1].epoch)

@@ -1,8 +1,8 @@
-"""The entries of the index files of a segment, read piece by piece.
+"""Reads the entries of a segment's index files in chunks.
 
-Invariant: what is yielded obeys the order that its index has; what does not is a finding in its
-place, and so are bytes that make no entry. Zeros behind the entries are those that Kafka allots in
-advance: where they may not be, they are a finding too.
+Invariant: the yielded entries are in the order of their index; an entry out of order, and bytes
+that are not an entry, are findings. Kafka preallocates index files with zeros; zeros are a finding
+where they are not allowed.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ E = TypeVar("E")
 def offset_entries(
     file: File, base_offset: int, *, zeros_allowed: bool
 ) -> Iterator[OffsetIndexEntry | Finding]:
-    """The entries of an `.index`: offsets and positions rise, and no position is 0."""
+    """The entries of an `.index` file: offsets and positions increase, no position is 0."""
     last_relative, last_position = -1, 0
     for at, (relative, position) in _raw(file, OffsetIndex.ENTRY):
         if not relative and not position:
@@ -35,7 +35,7 @@ def offset_entries(
                 file,
                 at,
                 f"entry ({relative}, {position}) after ({last_relative}, {last_position}): "
-                "offsets and positions have to rise",
+                "offsets and positions must increase",
             )
             continue
         last_relative, last_position = relative, position
@@ -46,11 +46,11 @@ def offset_entries(
 def time_entries(
     file: File, base_offset: int, *, zeros_allowed: bool
 ) -> Iterator[TimeIndexEntry | Finding]:
-    """The entries of a `.timeindex`: timestamps rise, offsets do not fall."""
+    """The entries of a `.timeindex` file: timestamps increase, offsets do not decrease."""
     last_timestamp, last_relative = -1, 0
     size = TimeIndex.ENTRY.size
     for at, (timestamp, relative) in _raw(file, TimeIndex.ENTRY):
-        # The first entry may be a record of 1970, at the base offset.
+        # The first entry may have timestamp 0 at the base offset.
         if not timestamp and not relative and (at or not any(file.read(size, size) or b"\1")):
             yield from _zeros(file, at, zeros_allowed)
             return
@@ -59,7 +59,7 @@ def time_entries(
                 file,
                 at,
                 f"entry ({timestamp}, {relative}) after ({last_timestamp}, {last_relative}): "
-                "timestamps have to rise, offsets may not fall",
+                "timestamps must increase, offsets must not decrease",
             )
             continue
         last_timestamp, last_relative = timestamp, relative
@@ -68,21 +68,21 @@ def time_entries(
 
 
 def aborted_entries(file: File, base_offset: int) -> Iterator[AbortedEntry | Finding]:
-    """The entries of a `.txnindex`, in the order of their markers."""
+    """The entries of a `.txnindex` file, in the order of their markers."""
     last_end, last_stable = base_offset - 1, 0
     for at, fields in _raw(file, TransactionIndex.ENTRY):
         entry = AbortedEntry(*fields)
         first, last, stable = entry.first_offset, entry.last_offset, entry.last_stable_offset
         problem = None
         if entry.version != _ABORTED_VERSION:
-            problem = f"an aborted transaction of version {entry.version}"
+            problem = f"unknown version {entry.version} of an aborted transaction"
         elif entry.producer_id < 0 or not 0 <= first <= last:
-            problem = f"producer {entry.producer_id} aborted from {first} to {last}"
+            problem = f"invalid entry: producer {entry.producer_id}, offsets {first} to {last}"
         elif last <= last_end:
-            problem = f"an aborted transaction to {last} after {last_end}: they have to rise"
+            problem = f"last offset {last} after {last_end}: last offsets must increase"
         elif not last_stable <= stable <= last + 1:
             problem = (
-                f"a last stable offset of {stable} after {last_stable}, with a marker at {last}"
+                f"last stable offset {stable} after {last_stable}, with a marker at offset {last}"
             )
         if problem is not None:
             yield _damage(file, at, problem)
@@ -93,7 +93,7 @@ def aborted_entries(file: File, base_offset: int) -> Iterator[AbortedEntry | Fin
 
 
 def _raw(file: File, layout: Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each whole entry with its place in the file."""
+    """Each complete entry with its position."""
     position, size = 0, layout.size
     while piece := file.read(position, size * _ENTRIES_AT_ONCE):
         whole = len(piece) // size * size
@@ -109,18 +109,18 @@ def _zeros(file: File, position: int, allowed: bool) -> Iterator[Finding]:
     while piece := file.read(position, 64 * 1024):
         if any(piece):
             at = position + next(n for n, byte in enumerate(piece) if byte)
-            yield _damage(file, at, f"an entry behind the zeros that begin at {start}")
+            yield _damage(file, at, f"an entry after the zeros that start at position {start}")
             return
         position += len(piece)
     if not allowed:
-        yield _damage(file, start, f"{position - start} bytes of zeros behind the entries")
+        yield _damage(file, start, f"{position - start} bytes of zeros after the entries")
 
 
 def _remainder(file: File, layout: Struct) -> Iterator[Finding]:
     size = file.size()
     if size % layout.size:
         at = size // layout.size * layout.size
-        yield _damage(file, at, f"{size} bytes are not entries of {layout.size}")
+        yield _damage(file, at, f"{size} bytes: not a multiple of the entry size {layout.size}")
 
 
 def _damage(file: File, position: int, problem: str) -> Finding:

@@ -1,8 +1,7 @@
-"""What is in a file, a partition's folder or a data directory, entry by entry.
+"""Lists the content of a file, a partition's directory or a data directory.
 
-Invariant: everything that can be read is listed in the order of the files, and what cannot is a
-finding in its place. Files are judged one by one here: whether they fit each other is the business
-of the checks.
+Invariant: everything readable is listed in file order; what is not readable is a finding in its
+place. Files are listed one by one; the checks compare them with each other.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +20,14 @@ from ottla.inspection.entries import (
     RecordEntry,
     TimeIndexEntry,
 )
-from ottla.inspection.findings import Finding, Level, gone_or_unreadable
+from ottla.inspection.findings import Finding, Level, missing_or_unreadable
 from ottla.inspection.index_files import aborted_entries, offset_entries, time_entries
 from ottla.inspection.snapshot_file import producer_entries
 from ottla.inspection.text_files import text_entries
 from ottla.inspection.walk import (
     BATCH_BYTES_MAX,
     FoundBatch,
-    Hole,
+    InvalidRange,
     Tail,
     TailKind,
     Walk,
@@ -40,7 +39,7 @@ from ottla.records.control import ControlRecord, read_control
 from ottla.records.errors import CorruptCompression, CorruptRecords, DecompressionLimitExceeded
 
 FileProgress = Callable[[str, int, int], None]
-"""Told of a file how many bytes have been looked at, of how many."""
+"""Called with the path, the number of bytes examined and the size of a file."""
 
 _OFFSET_MAX: Final = 2**63 - 1
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -56,87 +55,87 @@ _ORDER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How much is listed: of each file only so many entries, and those with offsets in a range."""
+    """What is listed: a range of offsets, a number of entries per file, records or not."""
 
     records: bool = False
     from_offset: int = 0
-    to_offset: int = _OFFSET_MAX  # the first one that is not wanted
+    to_offset: int = _OFFSET_MAX  # exclusive
     entries_max: int | None = None
 
     def touches(self, first: int, last: int) -> bool:
-        """Whether something from one offset to another is wanted."""
+        """Whether a range of offsets is wanted."""
         return last >= self.from_offset and first < self.to_offset
 
 
 def is_partition(names: Sequence[str]) -> bool:
-    """Whether these are the files of a partition's folder."""
+    """Whether these are the files of a partition's directory."""
     return any(
         (identity := identify(name)) and identity.content not in _OF_DIRECTORY for name in names
     )
 
 
 def has_directory_files(names: Sequence[str]) -> bool:
-    """Whether files are among these that only a data directory has."""
+    """Whether these include files of a data directory."""
     return any((identity := identify(name)) and identity.content in _OF_DIRECTORY for name in names)
 
 
 def list_file(
     disk: Disk, path: str, view: View, progress: FileProgress
 ) -> Iterator[Entry | Finding]:
-    """One file, whatever it is; one whose name says nothing is a note."""
+    """List one file; a file with an unknown name is a note."""
     identity = identify(path.rpartition("/")[2])
     if identity is None:
-        yield Finding(Level.NOTE, path, "not a file of a log, left out")
+        yield Finding(Level.NOTE, path, "not a file of a log, skipped")
         return
     try:
         file = disk.open(path)
     except (FileNotFoundError, StorageFailure) as error:
-        yield gone_or_unreadable(path, error)
+        yield missing_or_unreadable(path, error)
         return
     try:
         state = _STATES.get(identity.state) or identity.state[1:]
         yield FileEntry(path, identity.content, file.size(), state)
         yield from _limited(_entries(disk, file, identity, view, progress), view)
     except StorageFailure as error:
-        yield gone_or_unreadable(path, error)
+        yield missing_or_unreadable(path, error)
     finally:
         file.close()
 
 
 def list_partition(
-    disk: Disk, folder: str, view: View, progress: FileProgress
+    disk: Disk, directory: str, view: View, progress: FileProgress
 ) -> Iterator[Entry | Finding]:
-    """The files of a partition: the small ones, then segment by segment."""
-    names = sorted(disk.names(folder), key=_place)
+    """List the files of a partition: the small ones, then segment by segment."""
+    names = sorted(disk.names(directory), key=_place)
     skipped = _outside(names, view)
     for name in names:
         if name not in skipped:
-            yield from list_file(disk, f"{folder}/{name}", view, progress)
+            yield from list_file(disk, f"{directory}/{name}", view, progress)
 
 
 def list_directory(
     disk: Disk, directory: str, view: View, progress: FileProgress
 ) -> Iterator[Entry | Finding]:
-    """A data directory: its own files, then partition by partition."""
+    """List a data directory: its own files, then partition by partition."""
     names = disk.names(directory)
     for name in sorted(names, key=_place):
         if name != DIRECTORY_LOCK and parse_partition_directory(name) is None:
             yield from list_file(disk, f"{directory}/{name}", view, progress)
-    for name in partition_folders(names):
+    for name in partition_directories(names):
         try:
             yield from list_partition(disk, f"{directory}/{name}", view, progress)
         except (FileNotFoundError, StorageFailure) as error:
-            yield gone_or_unreadable(f"{directory}/{name}", error)
+            yield missing_or_unreadable(f"{directory}/{name}", error)
 
 
-def partition_folders(names: Sequence[str]) -> list[str]:
-    """The folders of partitions among names, in the order of topics and numbers."""
-    found = [(folder, name) for name in names if (folder := parse_partition_directory(name))]
+def partition_directories(names: Sequence[str]) -> list[str]:
+    """The partition directories among names, sorted by topic and partition."""
+    found = [(directory, name) for name in names if (directory := parse_partition_directory(name))]
     return [name for _, name in sorted(found)]
 
 
 def _place(name: str) -> tuple[int, int, int, str]:
-    """Where a file comes in the listing of its folder."""
+    """The sort key of a file in the listing of its directory."""
     identity = identify(name)
     if identity is None:
         return 2, 0, 0, name
@@ -146,7 +145,7 @@ def _place(name: str) -> tuple[int, int, int, str]:
 
 
 def _outside(names: Sequence[str], view: View) -> set[str]:
-    """The files of live segments of which nothing is wanted."""
+    """The files of live segments outside of the wanted offsets."""
     bases = sorted(
         identity.offset
         for name in names
@@ -168,7 +167,7 @@ def _outside(names: Sequence[str], view: View) -> set[str]:
 
 
 def _limited(entries: Iterator[Entry | Finding], view: View) -> Iterator[Entry | Finding]:
-    """So many entries, or records where these are wanted; findings among them do not count."""
+    """Limit the number of entries, or of records if these are listed; findings do not count."""
     shown = 0
     for entry in entries:
         yield entry
@@ -188,7 +187,7 @@ def _entries(
             yield from _batches(file, view, progress)
         case Content.OFFSET_INDEX | Content.TIME_INDEX | Content.ABORTED_INDEX:
             if identity.offset is None:
-                problem = "its name has no base offset: offsets are counted from 0"
+                problem = "the file name has no base offset: offsets are relative to 0"
                 yield Finding(Level.NOTE, file.path, problem)
             for entry in _index_entries(file, identity.content, base):
                 if isinstance(entry, Finding) or view.touches(*_reach(entry)):
@@ -223,8 +222,8 @@ def _batches(file: File, view: View, progress: FileProgress) -> Iterator[Entry |
         return view.touches(header.base_offset, header.base_offset + header.last_offset_delta)
 
     for found in walk.batches(wanted):
-        if isinstance(found, Hole):
-            yield hole_finding(file.path, found)
+        if isinstance(found, InvalidRange):
+            yield invalid_range_finding(file.path, found)
             continue
         header = found.header
         if header.base_offset >= view.to_offset:
@@ -232,23 +231,23 @@ def _batches(file: File, view: View, progress: FileProgress) -> Iterator[Entry |
         if wanted(header):
             yield BatchEntry(found.position, header, found.crc_ok)
             if not found.crc_ok:
-                yield Finding(Level.DAMAGE, file.path, "the CRC is wrong", found.position)
+                yield Finding(Level.DAMAGE, file.path, "wrong CRC", found.position)
             if view.records:
                 yield from _records(file.path, found, view)
     if walk.tail is not None and walk.tail.kind is not TailKind.WHOLE:
         yield tail_finding(file.path, walk.tail)
 
 
-def hole_finding(path: str, hole: Hole) -> Finding:
-    """What lies between batches."""
-    problem = f"{hole.problem}; {hole.size} bytes before the next batch are left out"
-    return Finding(Level.DAMAGE, path, problem, hole.position)
+def invalid_range_finding(path: str, invalid: InvalidRange) -> Finding:
+    """The finding for bytes between batches."""
+    problem = f"{invalid.problem}; {invalid.size} bytes before the next batch are skipped"
+    return Finding(Level.DAMAGE, path, problem, invalid.position)
 
 
 def tail_finding(path: str, tail: Tail) -> Finding:
-    """What a file that is looked at alone ends with; only some bytes can be no batch at all."""
+    """The finding for the end of a file that is inspected alone."""
     if tail.kind is TailKind.NO_BATCH:
-        problem = f"{tail.problem}; the last {tail.size} bytes are not looked at"
+        problem = f"{tail.problem}; the last {tail.size} bytes are skipped"
         return Finding(Level.DAMAGE, path, problem, tail.position)
     return Finding(Level.INCOMPLETE, path, tail.problem, tail.position)
 
@@ -256,7 +255,7 @@ def tail_finding(path: str, tail: Tail) -> Finding:
 def _records(path: str, found: FoundBatch, view: View) -> Iterator[RecordEntry | Finding]:
     header = found.header
     if found.batch is None:
-        problem = f"a batch of more than {BATCH_BYTES_MAX} bytes, its records are left out"
+        problem = f"a batch of more than {BATCH_BYTES_MAX} bytes: its records are skipped"
         yield Finding(Level.NOTE, path, problem, found.position)
         return
     control = _control(found.batch) if header.is_control else None
@@ -277,13 +276,13 @@ def _records(path: str, found: FoundBatch, view: View) -> Iterator[RecordEntry |
                 control,
             )
     except DecompressionLimitExceeded as error:
-        yield Finding(Level.NOTE, path, f"{error}, its records are left out", found.position)
+        yield Finding(Level.NOTE, path, f"{error}: its records are skipped", found.position)
     except (CorruptRecords, CorruptCompression) as error:
         yield Finding(Level.DAMAGE, path, str(error), found.position)
 
 
 def _control(batch: Batch) -> ControlRecord | None:
-    """What the record of a control batch tells; None where it is not one that is known."""
+    """The record of a control batch; None if it is not a known one."""
     try:
         return read_control(batch)
     except OttlaError:

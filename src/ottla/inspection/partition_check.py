@@ -1,8 +1,8 @@
-"""A partition's folder checked: its segments in their order, and everything beside them.
+"""Checks a partition's directory: its segments in order, and its other files.
 
-Invariant: each file is judged by its own format, by the records, and by what the data directory
-says. What only a broker that died leaves behind is damage after a clean stop and a note otherwise,
-because the next start mends it.
+Invariant: each file is checked by its format, by the records, and by the checkpoints of the data
+directory. What only a broker that died leaves is damage after a clean shutdown and a note
+otherwise, because the next start repairs it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from ottla.ids import Uuid
 from ottla.inspection.contents import Content, Identity, identify
 from ottla.inspection.directory_context import DirectoryContext
 from ottla.inspection.entries import EpochEntry, ProducerStateEntry
-from ottla.inspection.findings import Finding, Level, gone_or_unreadable
+from ottla.inspection.findings import Finding, Level, missing_or_unreadable
 from ottla.inspection.history import OPEN_TRANSACTIONS_MAX, Epochs, OpenTransactions
 from ottla.inspection.listing import FileProgress
 from ottla.inspection.segment_check import LogState, SegmentCheck, SegmentFiles, Tally
@@ -37,27 +37,27 @@ _SEGMENT_CONTENTS: Final = frozenset(
 
 
 class PartitionCheck:
-    """A pass over a folder; iterate over `run` to its end, then ask for what it learned."""
+    """A pass over a directory; iterate over `run` to its end, then use its results."""
 
     def __init__(
         self,
         disk: Disk,
-        folder: str,
-        around: DirectoryContext,
+        directory: str,
+        context: DirectoryContext,
         tally: Tally,
         progress: FileProgress,
     ) -> None:
-        self.end_offset: int | None = None  # of the log, if it is known
+        self.end_offset: int | None = None  # the log end offset, if it is known
         self.topic_id: Uuid | None = None
         self._disk = disk
-        self._folder = folder
-        self._around = around
+        self._directory = directory
+        self._context = context
         self._tally = tally
         self._progress = progress
 
     def run(self) -> Iterator[Finding]:
-        """Everything that is found."""
-        names = self._disk.names(self._folder)
+        """All findings."""
+        names = self._disk.names(self._directory)
         found = {name: identity for name in names if (identity := identify(name))}
         for name in names:
             if name not in found:
@@ -65,8 +65,8 @@ class PartitionCheck:
         yield from self._check_text(found, PARTITION_METADATA, Content.PARTITION_METADATA)
         yield from self._check_text(found, LEADER_EPOCHS, Content.LEADER_EPOCHS)
         yield from self._check_text(found, DAMAGED_OFFSETS, Content.KNOWN_DAMAGE)
-        self.topic_id = topic_id_in(self._disk, f"{self._folder}/{PARTITION_METADATA}")
-        epochs = parsed(self._disk, f"{self._folder}/{LEADER_EPOCHS}", parse_epochs)
+        self.topic_id = topic_id_in(self._disk, f"{self._directory}/{PARTITION_METADATA}")
+        epochs = parsed(self._disk, f"{self._directory}/{LEADER_EPOCHS}", parse_epochs)
         known_epochs = epochs if isinstance(epochs, list) else None
         bases = sorted(
             identity.offset
@@ -81,14 +81,14 @@ class PartitionCheck:
             yield from self._check_other(name, identity, bases)
 
     def _path(self, name: str) -> str:
-        return f"{self._folder}/{name}"
+        return f"{self._directory}/{name}"
 
     def _unknown(self, name: str) -> Iterator[Finding]:
         if name.endswith(TEMPORARY_SUFFIX):
-            problem = "a file that was not written to its end; the next start removes it"
-            yield Finding(self._around.strictly, self._path(name), problem)
+            problem = "incomplete temporary file; the next start of the broker removes it"
+            yield Finding(self._context.crash_level, self._path(name), problem)
         else:
-            yield Finding(Level.NOTE, self._path(name), "not a file of a log, left out")
+            yield Finding(Level.NOTE, self._path(name), "not a file of a log, skipped")
 
     def _check_text(
         self, found: Mapping[str, Identity], name: str, content: Content
@@ -106,19 +106,19 @@ class PartitionCheck:
             assert base is not None
             stem = self._path(f"{base:020d}")
             files = SegmentFiles(stem, base, next_base)
-            yield from self._segment(files, self._around, state)
+            yield from self._segment(files, self._context, state)
         self.end_offset = state.next_offset
         yield from self._check_bounds(bases[0], epochs, state.epochs.uncovered_until)
 
     def _segment(
-        self, files: SegmentFiles, around: DirectoryContext, state: LogState
+        self, files: SegmentFiles, context: DirectoryContext, state: LogState
     ) -> Iterator[Finding]:
         self._tally.files += 1
-        check = SegmentCheck(self._disk, files, around, state, self._tally, self._progress)
+        check = SegmentCheck(self._disk, files, context, state, self._tally, self._progress)
         yield from check.run()
 
     def _producers_at(self, base: int) -> list[ProducerStateEntry] | None:
-        """Those with an open transaction where the log begins; None when nothing tells."""
+        """Producers with an open transaction at the start of the log; None if unknown."""
         if base == 0:
             return []
         try:
@@ -136,60 +136,62 @@ class PartitionCheck:
             file.close()
         return opened
 
-    # What the files say of each other.
+    # Comparisons between files.
 
     def _check_bounds(
         self, first_base: int, epochs: list[EpochEntry], uncovered_until: int
     ) -> Iterator[Finding]:
-        around, end = self._around, self.end_offset
+        context, end = self._context, self.end_offset
         if end is None:
             return
-        if end < around.recovery_point:
+        if end < context.recovery_point:
             yield Finding(
                 Level.DAMAGE,
-                self._folder,
-                f"the log ends at offset {end}, but up to {around.recovery_point} it was on the "
-                "device once",
+                self._directory,
+                f"the log end offset {end} is below the recovery point {context.recovery_point}: "
+                "records are missing",
             )
-        start = around.log_start
+        start = context.log_start
         if start is not None and start > end:
-            problem = f"the log ends at offset {end} and is said to start at {start}"
-            yield Finding(around.strictly, self._folder, problem)
+            problem = f"the log end offset {end} is below the log start offset {start}"
+            yield Finding(context.crash_level, self._directory, problem)
         path = self._path(LEADER_EPOCHS)
         if epochs and epochs[-1].start_offset > end:
             latest = epochs[-1]
             problem = (
-                f"epoch {latest.epoch} is said to begin at {latest.start_offset}, "
-                f"the log ends at offset {end}"
+                f"epoch {latest.epoch} starts at offset {latest.start_offset}, "
+                f"but the log end offset is {end}"
             )
-            yield Finding(around.strictly, path, problem)
-        if around.known:
+            yield Finding(context.crash_level, path, problem)
+        if context.known:
             log_start = first_base if start is None else max(start, first_base)
             earliest = epochs[0].start_offset if epochs else end
-            # Epochs begin with the log, or later where records were written without one.
+            # Epochs start with the log, or later if records were written without epochs.
             before = bool(epochs) and earliest < log_start
             if before or min(uncovered_until, earliest - 1) >= log_start:
-                problem = f"the log starts at offset {log_start}, the epochs at {earliest}"
-                yield Finding(around.strictly, path, problem)
+                problem = (
+                    f"the log start offset is {log_start}, but the first epoch starts at {earliest}"
+                )
+                yield Finding(context.crash_level, path, problem)
 
     def _check_other(self, name: str, identity: Identity, bases: list[int]) -> Iterator[Finding]:
-        """Snapshots, and what does not belong to a segment that counts."""
+        """Check snapshots and files that do not belong to a live segment."""
         path = self._path(name)
         if identity.state in (FileState.DELETED, FileState.CLEANED):
-            yield Finding(Level.NOTE, path, "it waits to be removed and is not checked")
+            yield Finding(Level.NOTE, path, "deleted, not checked")
         elif identity.content is Content.PRODUCER_SNAPSHOT:
             yield from self._check_snapshot(path, identity.offset)
         elif identity.state is FileState.SWAP:
             if identity.content is Content.RECORDS:
                 yield from self._check_swap(path, identity)
         elif identity.offset is None and identity.content is Content.RECORDS:
-            yield Finding(Level.NOTE, path, "its name has no offset, left out")
+            yield Finding(Level.NOTE, path, "the file name has no offset, skipped")
         elif identity.content in _SEGMENT_CONTENTS and identity.offset not in bases:
-            problem = "it belongs to a segment that is not there"
-            yield Finding(self._around.strictly, path, problem)
+            problem = "the segment of this file does not exist"
+            yield Finding(self._context.crash_level, path, problem)
 
     def _check_swap(self, path: str, identity: Identity) -> Iterator[Finding]:
-        """A cleaned segment, complete but not in its place yet."""
+        """Check a cleaned segment that is complete but not swapped yet."""
         stem = path.removesuffix(f"{Kind.RECORDS}{FileState.SWAP}")
         files = SegmentFiles(stem, identity.offset, None, FileState.SWAP)
         state = LogState(Epochs(), OpenTransactions(None))
@@ -200,7 +202,7 @@ class PartitionCheck:
         try:
             file = self._disk.open(path)
         except (FileNotFoundError, StorageFailure) as error:
-            yield gone_or_unreadable(path, error)
+            yield missing_or_unreadable(path, error)
             return
         try:
             entries = producer_entries(file, offset)
@@ -209,5 +211,5 @@ class PartitionCheck:
         finally:
             file.close()
         if offset is not None and self.end_offset is not None and offset > self.end_offset:
-            problem = f"a snapshot of offset {offset}, the log ends at {self.end_offset}"
-            yield Finding(self._around.strictly, path, problem)
+            problem = f"snapshot at offset {offset}, but the log end offset is {self.end_offset}"
+            yield Finding(self._context.crash_level, path, problem)

@@ -1,6 +1,6 @@
-"""The producers in a `.snapshot` file, read piece by piece.
+"""Reads the producers of a `.snapshot` file in chunks.
 
-Invariant: nothing is yielded before the checksum of the whole file was found to be right.
+Invariant: nothing is yielded before the checksum of the whole file was verified.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from ottla.inspection.entries import ProducerStateEntry
 from ottla.inspection.findings import Finding, Level
 from ottla.log.disk import File
 
-_HEAD: Final = Struct(">hIi")  # version, CRC of what follows it, number of entries
+_HEAD: Final = Struct(">hIi")  # version, CRC of the rest, number of entries
 _CRC_END: Final = 6
 _ENTRY: Final = Struct(">qhiqiqiq")  # the fields of ProducerStateEntry, in their order
 _ENTRIES_AT_ONCE: Final = 4096
@@ -21,7 +21,7 @@ _VERSION: Final = 1
 
 
 def producer_entries(file: File, end_offset: int | None) -> Iterator[ProducerStateEntry | Finding]:
-    """The producers of a snapshot that saw the log up to an offset."""
+    """The producers of a snapshot that was taken at an offset."""
     if problem := _problem(file):
         yield Finding(Level.DAMAGE, file.path, problem)
         return
@@ -34,7 +34,7 @@ def producer_entries(file: File, end_offset: int | None) -> Iterator[ProducerSta
                 yield Finding(
                     Level.DAMAGE,
                     file.path,
-                    f"producer {entry.producer_id} wrote at {last}, the file is of {end_offset}",
+                    f"producer {entry.producer_id} has offset {last}, snapshot offset {end_offset}",
                     position,
                 )
             yield entry
@@ -44,16 +44,16 @@ def producer_entries(file: File, end_offset: int | None) -> Iterator[ProducerSta
 def _problem(file: File) -> str | None:
     size, head = file.size(), file.read(0, _HEAD.size)
     if len(head) < _HEAD.size:
-        return f"{size} bytes are too few for a snapshot"
+        return f"{size} bytes: too short for a snapshot"
     version, crc, count = _HEAD.unpack(head)
     if version != _VERSION:
-        return f"version {version} is not known, only {_VERSION}"
+        return f"unknown version {version}, expected {_VERSION}"
     actual, position = crc32c(head[_CRC_END:]), _HEAD.size
     while piece := file.read(position, _ENTRY.size * _ENTRIES_AT_ONCE):
         actual = crc32c(piece, actual)
         position += len(piece)
     if actual != crc:
-        return "the checksum does not match"
+        return "wrong checksum"
     if size != _HEAD.size + count * _ENTRY.size:
-        return f"{count} producers are announced in {size} bytes"
+        return f"{count} producers do not match the file size {size}"
     return None

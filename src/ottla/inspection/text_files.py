@@ -1,7 +1,7 @@
-"""The small texts: checkpoints, leader epochs, identities, the mark of a clean stop.
+"""Reads the small text files: checkpoints, leader epochs, meta.properties, the clean shutdown mark.
 
-Invariant: a text that breaks its format, or is larger than any broker writes it, is one finding
-with its line; every other one is read whole.
+Invariant: a file that breaks its format, or is larger than any broker writes it, is one finding
+with its line; every other file is read completely.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from ottla.errors import StorageFailure
 from ottla.ids import Offset, TopicPartition, Uuid
 from ottla.inspection.contents import Content
 from ottla.inspection.entries import CheckpointEntry, DamageEntry, Entry, EpochEntry, FactsEntry
-from ottla.inspection.findings import Finding, Level, gone_or_unreadable
+from ottla.inspection.findings import Finding, Level, missing_or_unreadable
 from ottla.log.checkpoints import (
     number,
     parse_clean_shutdown,
@@ -24,7 +24,7 @@ from ottla.log.damage import parse_damage
 from ottla.log.disk import Disk
 from ottla.log.errors import CorruptText
 
-# A line for each of 200,000 partitions with a name of usual length.
+# Enough for 200,000 partitions with usual topic names.
 TEXT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 _META_PROPERTIES: Final = ("version", "cluster_id", "node_id", "directory_id")
@@ -35,21 +35,21 @@ T = TypeVar("T")
 
 
 def parsed(disk: Disk, path: str, parse: Callable[[str], T]) -> T | Finding | None:
-    """What a text says, what is wrong with it, or None when there is no such file."""
+    """The parsed content, a finding, or None if the file does not exist."""
     try:
         file = disk.open(path)
     except FileNotFoundError:
         return None
     except StorageFailure as error:
-        return gone_or_unreadable(path, error)
+        return missing_or_unreadable(path, error)
     try:
         size = file.size()
         if size > TEXT_BYTES_MAX:
-            return Finding(Level.DAMAGE, path, f"{size} bytes are too many for this file")
+            return Finding(Level.DAMAGE, path, f"{size} bytes: too large for this file")
         text = file.read(0, size).decode("utf-8")
         return parse(text)
     except UnicodeDecodeError as error:
-        return Finding(Level.DAMAGE, path, "it is not a text in UTF-8", error.start)
+        return Finding(Level.DAMAGE, path, "not valid UTF-8", error.start)
     except CorruptText as error:
         return Finding(Level.DAMAGE, path, error.problem, line=error.line)
     finally:
@@ -57,7 +57,7 @@ def parsed(disk: Disk, path: str, parse: Callable[[str], T]) -> T | Finding | No
 
 
 def parse_epochs(text: str) -> list[EpochEntry]:
-    """The leader epochs, which have to rise with their offsets."""
+    """The leader epochs, which must increase with their offsets."""
     entries: list[EpochEntry] = []
     for line, (epoch, start) in read_checkpoint(text, 2):
         entry = EpochEntry(
@@ -69,7 +69,7 @@ def parse_epochs(text: str) -> list[EpochEntry]:
             before = entries[-1]
             raise CorruptText(
                 f"epoch {entry.epoch} from {entry.start_offset} after epoch {before.epoch} "
-                f"from {before.start_offset}: both have to rise",
+                f"from {before.start_offset}: both must increase",
                 line,
             )
         entries.append(entry)
@@ -77,7 +77,7 @@ def parse_epochs(text: str) -> list[EpochEntry]:
 
 
 def text_entries(disk: Disk, path: str, content: Content) -> Iterator[Entry | Finding]:
-    """What a small file says."""
+    """The entries of a small file."""
     match content:
         case Content.LEADER_EPOCHS:
             found = parsed(disk, path, parse_epochs)
@@ -99,17 +99,17 @@ def text_entries(disk: Disk, path: str, content: Content) -> Iterator[Entry | Fi
         yield entry
         if content is Content.META_PROPERTIES and isinstance(entry, FactsEntry):
             for name, _ in entry.facts[len(_META_PROPERTIES) :]:
-                yield Finding(Level.NOTE, path, f"{name!a} is not a property that is known")
+                yield Finding(Level.NOTE, path, f"unknown property {name!a}")
 
 
 def offsets_in(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
-    """A checkpoint for comparing; nothing when it is missing or wrong, which is told elsewhere."""
+    """A checkpoint for comparisons; empty if it is missing or invalid (reported elsewhere)."""
     found = parsed(disk, path, parse_offsets)
     return found if isinstance(found, dict) else {}
 
 
 def topic_id_in(disk: Disk, path: str) -> Uuid | None:
-    """The topic's id of a `partition.metadata` that is there and right."""
+    """The topic id of a valid `partition.metadata`."""
     found = parsed(disk, path, parse_partition_metadata)
     return found if isinstance(found, Uuid) else None
 
@@ -136,7 +136,7 @@ def _partition_metadata(text: str) -> list[FactsEntry]:
 def _meta_properties(text: str) -> list[FactsEntry]:
     meta = parse_meta_properties(text)
     if meta.cluster_id is None and meta.node_id is None:
-        raise CorruptText("it does not say whose data directory this is")
+        raise CorruptText("cluster.id and node.id are missing")
     directory_id = None if meta.directory_id is None else str(meta.directory_id)
     values = (meta.version, meta.cluster_id, meta.node_id, directory_id)
     return [FactsEntry((*zip(_META_PROPERTIES, values, strict=True), *meta.other))]

@@ -1,9 +1,9 @@
-"""A walk over the batches of a records file, whatever its size and its bytes.
+"""A walk over the batches of a records file of any size and content.
 
-Invariant: batches come in the order of the file, each exactly as long as its header says, and
-nothing is read or made room for because a header claims it. At a place that cannot be a batch the
-walk goes on with the next one that is certainly right, and what is between is a hole; where there
-is none the file ends, and `tail` says how.
+Invariant: batches come in file order with the size in their header; no memory is allocated because
+of a size that a header claims. If there is no batch at a position, the walk continues at the next
+batch with a valid CRC, and the bytes between are an invalid range. If there is no such batch, the
+walk ends, and `tail` describes the rest.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,10 +28,10 @@ from ottla.records.batch import (
 )
 from ottla.records.errors import CorruptRecords
 
-# As much as is read at once. Less costs calls, more costs memory.
+# Bytes per read.
 CHUNK_BYTES: Final = 1024 * 1024
 
-# A larger batch is checked by its CRC alone, piece by piece: its records are not looked into.
+# Of a larger batch only the CRC is checked, in chunks, and not its records.
 BATCH_BYTES_MAX: Final = DECOMPRESSED_BYTES_MAX
 
 _BASE_OFFSET_END: Final = 8
@@ -40,15 +40,15 @@ _MAGIC_BYTE: Final = bytes((MAGIC,))
 _PLACE: Final = Struct(">qi")  # base offset and length
 _OFFSETS_MAX: Final = 2**31  # in a segment
 
-# Bytes that look like a batch and are none: so many are looked into before a search is given up.
+# The search for the next batch ends after this number of false candidates.
 _CANDIDATES_MAX: Final = 1000
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes of a file have been looked at, of how many."""
+"""Called with the number of bytes examined and the size of the file."""
 
 
 class FoundBatch(NamedTuple):
-    """A batch and its place. The bytes are None when they are too many, or were not asked for."""
+    """A batch and its position; the bytes are None if they are too large or not wanted."""
 
     position: int
     header: BatchHeader
@@ -56,8 +56,8 @@ class FoundBatch(NamedTuple):
     batch: Batch | None
 
 
-class Hole(NamedTuple):
-    """Bytes between batches that are no batch."""
+class InvalidRange(NamedTuple):
+    """Bytes between batches that are not a batch."""
 
     position: int
     size: int
@@ -69,23 +69,23 @@ class TailKind(Enum):
 
     WHOLE = "with a whole batch"
     CUT_OFF = "with the beginning of a batch"
-    ZEROS = "with zeros, which are allotted in advance or were never written"
-    NO_BATCH = "with bytes that are no batch"
+    ZEROS = "with zeros, which were preallocated or never written"
+    NO_BATCH = "with bytes that are not a batch"
 
 
 @dataclass(slots=True)
 class Tail:
-    """What is behind the last batch."""
+    """The bytes after the last batch."""
 
     kind: TailKind
     position: int
     size: int
     problem: str
-    base_offset: int | None = None  # of the batch that is cut off, if that much is there
+    base_offset: int | None = None  # of the incomplete batch, if known
 
 
 class Walk:
-    """One pass over a file; iterate, then ask for the tail."""
+    """One pass over a file; iterate first, then use the tail."""
 
     def __init__(self, file: File, progress: Progress = lambda done, total: None) -> None:
         self.tail: Tail | None = None
@@ -93,11 +93,11 @@ class Walk:
         self._progress = progress
         self._chunk = memoryview(b"")
         self._chunk_at = 0
-        self._next_offset = 0  # behind the last batch that was right
+        self._next_offset = 0  # after the last valid batch
         self._candidates_left = _CANDIDATES_MAX
 
-    def batches(self, wanted: Callable[[BatchHeader], bool]) -> Iterator[FoundBatch | Hole]:
-        """The batches; the bytes, and the CRC, of those that are wanted by their header."""
+    def batches(self, wanted: Callable[[BatchHeader], bool]) -> Iterator[FoundBatch | InvalidRange]:
+        """The batches; bytes and CRC only of those whose header is wanted."""
         position = 0
         while True:
             head = self._view(position, HEADER_SIZE)
@@ -108,18 +108,18 @@ class Walk:
                 header = unpack_header(head)
                 left = self._file.size() - position
                 if header.size > left:
-                    raise CorruptRecords(f"a batch of {header.size} bytes is cut off after {left}")
+                    raise CorruptRecords(f"incomplete batch: {left} of {header.size} bytes")
             except CorruptRecords as error:
                 tail = self._bad_tail(position, bytes(head), str(error))
                 found = None if tail.kind is TailKind.ZEROS else self._next_batch(position + 1)
                 if found is None:
                     self.tail = tail
                     break
-                yield Hole(position, found - position, str(error))
+                yield InvalidRange(position, found - position, str(error))
                 position = found
                 continue
             batch = self._found(position, header, wanted(header))
-            if batch is not None:  # None: the file was cut meanwhile
+            if batch is not None:  # None: the file was truncated meanwhile
                 if batch.crc_ok:
                     self._next_offset = header.next_offset
                 yield batch
@@ -139,7 +139,7 @@ class Walk:
         return FoundBatch(position, header, batch.crc_ok, batch)
 
     def _next_batch(self, position: int) -> int | None:
-        """Where the next batch begins whose CRC is right; None when there is none."""
+        """The position of the next batch with a valid CRC; None if there is none."""
         while True:
             piece = self._file.read(position, CHUNK_BYTES)
             if len(piece) < HEADER_SIZE:
@@ -148,7 +148,7 @@ class Walk:
             while 0 <= magic_at <= len(piece) - HEADER_SIZE + _MAGIC_AT:
                 at = magic_at - _MAGIC_AT
                 base_offset, length = _PLACE.unpack_from(piece, at)
-                # Offsets tell nearly every chance likeness apart before a CRC is computed.
+                # The offset rules out almost every false candidate before a CRC is computed.
                 if 0 <= base_offset - self._next_offset < _OFFSETS_MAX and length > 0:
                     if self._candidates_left == 0:
                         return None
@@ -171,7 +171,7 @@ class Walk:
         return len(data) == header.size and Batch(data, header).crc_ok
 
     def _view(self, position: int, size: int) -> memoryview:
-        """So many bytes, fewer at the end of the file."""
+        """Bytes at a position, fewer at the end of the file."""
         at = position - self._chunk_at
         if at + size > len(self._chunk):
             self._chunk = memoryview(self._file.read(position, max(size, CHUNK_BYTES)))
@@ -211,9 +211,9 @@ class Walk:
 
 
 def _may_be_cut_off(head: bytes) -> bool:
-    """Whether these bytes at the end of a file are the beginning of a batch, as far as can be told.
+    """Whether these bytes at the end of a file may be the start of a batch.
 
-    Either the header is not all there, or it is right and its records are missing.
+    Either the header is incomplete, or it is valid and its records are missing.
     """
     if len(head) >= LENGTH_END:
         length = int.from_bytes(head[_BASE_OFFSET_END:LENGTH_END], "big", signed=True)

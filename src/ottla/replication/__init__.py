@@ -1,1 +1,1 @@
-"""Partitions over their logs: what leaders append and serve."""
+"""Partitions over their logs: what a leader appends and serves."""

@@ -1,11 +1,10 @@
-"""A partition that this broker leads, with its log.
+"""A partition that this broker leads, and its log.
 
-Invariant: log start <= last stable offset <= high watermark <= log end. Consumers are given what
-lies below the high watermark (rule A6), or the last stable offset. With one replica every record
-is as safe as it gets when it is in the log, so the high watermark is the log's end.
+Invariant: `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`. Consumers
+read below the high watermark (rule A6), or below the last stable offset. With one replica the high
+watermark is the log end offset.
 
-A StorageFailure of the log takes its data directory offline, and the client is told
-KAFKA_STORAGE_ERROR.
+A StorageFailure of the log takes its data directory offline; the client gets KAFKA_STORAGE_ERROR.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from ottla.records.recompression import recompressed
 from ottla.records.validation import TopicRules, ValidBatch, validate
 from ottla.replication.waiting import BytesAwaited
 
-NO_TRANSACTIONS: Final = "transactions are not served by this broker"
+NO_TRANSACTIONS: Final = "transactions are not supported by this broker"
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -38,7 +37,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class Partition:
-    """One partition, led by this broker."""
+    """A partition that this broker leads."""
 
     __slots__ = (
         "_hosted",
@@ -71,7 +70,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.rules = rules
         self.in_sync_min = in_sync_min
-        self.traffic = traffic or TopicCounts()  # of its topic, with the other partitions
+        self.traffic = traffic or TopicCounts()  # shared by the partitions of the topic
         self.internal = hosted.partition.topic in INTERNAL_TOPICS
         self.high_watermark = hosted.log.log_end_offset
         self.waiting: dict[BytesAwaited, None] = {}
@@ -81,17 +80,17 @@ class Partition:
 
     @property
     def name(self) -> TopicPartition:
-        """Which partition it is."""
+        """The topic and the partition number."""
         return self._hosted.partition
 
-    # Appending.
+    # Appends.
 
     def append(
         self, records: memoryview, *, produce_version: int, acks: int, now_ms: int
     ) -> Appended:
-        """Check and append what a client produced (rules A8 and D1).
+        """Validate and append a batch of a client (rules A8 and D1).
 
-        TakesLong is for `append_beside`; nothing was done then.
+        Raises TakesLong before any change if the work belongs in a thread: see `append_in_thread`.
         """
         if self.internal or self.in_sync_min > 1:
             self._check_taken(acks)
@@ -100,7 +99,7 @@ class Partition:
         )
         return self.append_valid(valid, records, now_ms=now_ms)
 
-    async def append_beside(
+    async def append_in_thread(
         self,
         records: memoryview,
         is_led: Callable[[], object],
@@ -109,7 +108,7 @@ class Partition:
         acks: int,
         now_ms: int,
     ) -> Appended:
-        """The same with the work in a thread; `is_led` raises when it led to nothing."""
+        """Do the same with the work in a thread; `is_led` raises if leadership was lost."""
         self._check_taken(acks)
         rules = self.rules
         valid, records = await self._logs.disk.working(
@@ -122,18 +121,18 @@ class Partition:
         if self.internal:
             raise RequestError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"{self.name.topic} is written by brokers alone",
+                f"{self.name.topic} is an internal topic: clients cannot produce to it",
             )
         if acks == -1 and self.in_sync_min > 1:
             raise RequestError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"min.insync.replicas is {self.in_sync_min}, there is 1 replica",
+                f"min.insync.replicas is {self.in_sync_min}, 1 replica is in sync",
             )
 
     def append_valid(
         self, valid: ValidBatch, records: memoryview, *, now_ms: int, from_client: bool = True
     ) -> Appended:
-        """Append a batch that was checked, or one of this broker's own."""
+        """Append a validated batch, or a batch of this broker."""
         try:
             appended = self.log.append(
                 valid,
@@ -156,7 +155,7 @@ class Partition:
 
     @property
     def must_flush(self) -> bool:
-        """Whether flush.messages lets the acknowledgement wait for the device (rule C5)."""
+        """Whether flush.messages delays the acknowledgement until a flush (rule C5)."""
         return self._hosted.commit.wanted(self.log.log_end_offset)
 
     async def durable(self, offset: int) -> None:
@@ -167,14 +166,14 @@ class Partition:
             raise self.storage_error(failure) from failure
 
     def storage_error(self, failure: StorageFailure) -> RequestError:
-        """What a client is told of a failure that takes the data directory offline."""
+        """Take the data directory offline; return the error for the client."""
         self._logs.fail(self._hosted.directory, failure)
         return RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
 
-    # Reading.
+    # Reads.
 
     def check_epoch(self, known: int) -> None:
-        """Fence who knows another epoch (rule A3); -1 is who does not know any."""
+        """Fence a client with another leader epoch (rule A3); -1 means that it knows none."""
         if known < 0 or known == self.leader_epoch:
             return
         if known < self.leader_epoch:
@@ -183,23 +182,23 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Up to where read_committed consumers read (rule E7)."""
+        """The upper bound for read_committed consumers (rule E7)."""
         return self.log.last_stable_offset(self.high_watermark)
 
     def upper_offset(self, *, committed: bool) -> Offset:
-        """Up to where a consumer reads (rule A6)."""
+        """The upper bound for a consumer (rule A6)."""
         return self.last_stable_offset if committed else self.high_watermark
 
     def read_cached(self, offset: int, bytes_max: int, *, committed: bool) -> RecordSlice:
-        """Where the records from an offset on are; NotCached when the device must be asked."""
+        """The records from an offset on; NotCached if the device must be read."""
         return self.log.read_cached(offset, self.upper_offset(committed=committed), bytes_max)
 
     async def read(self, offset: int, bytes_max: int, *, committed: bool) -> RecordSlice:
-        """The same, waiting for the device."""
+        """Do the same, and wait for the device."""
         return await self.log.read(offset, self.upper_offset(committed=committed), bytes_max)
 
     async def find(self, timestamp: int, *, committed: bool) -> FoundOffset | None:
-        """What ListOffsets asks for: a moment, or one of the numbers below zero."""
+        """Find the offset for a ListOffsets timestamp, or for one of its special values."""
         upper = self.upper_offset(committed=committed)
         epochs = self.log.epochs
         if timestamp == LATEST:
@@ -220,14 +219,12 @@ class Partition:
         return found if found is not None and found.offset < upper else None
 
     async def delete_records(self, offset: int) -> Offset:
-        """Hide what lies below an offset, -1 being the high watermark; stored when this returns."""
+        """Raise the log start offset; -1 is the high watermark. Stored when this returns."""
         upto = self.high_watermark if offset == LATEST else offset
         if not 0 <= upto <= self.high_watermark:
             raise RequestError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if not self.log.config.delete:
-            raise RequestError(
-                ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted"
-            )
+            raise RequestError(ErrorCode.POLICY_VIOLATION, "cleanup.policy does not include delete")
         try:
             self.log.advance_log_start(Offset(upto))
             await self._logs.store(LOG_START_OFFSETS, self._hosted.directory)
@@ -236,7 +233,7 @@ class Partition:
         return self.log.log_start_offset
 
     def wake_all(self) -> None:
-        """Let who waits look again: the partition is changing hands or going away."""
+        """Wake every waiting fetch: the partition changes its leader or is deleted."""
         for one in [*self.waiting]:
             one.wake()
 
@@ -249,12 +246,12 @@ def _stored(
     now_ms: int,
     at_once: bool = False,
 ) -> tuple[ValidBatch, memoryview]:
-    """A produced batch, checked, and its bytes as they are stored."""
+    """Validate a produced batch; return it with the bytes to store."""
     valid = validate(
         records, rules, now_ms=now_ms, produce_version=produce_version, at_once=at_once
     )
     if valid.header.attributes & TRANSACTIONAL:
-        # Nobody would ever end the transaction, so read_committed would read no further.
+        # Nobody would end the transaction, so read_committed consumers would never read on.
         raise RequestError(ErrorCode.INVALID_TXN_STATE, NO_TRANSACTIONS)
     if rules.compression is None:
         return valid, records

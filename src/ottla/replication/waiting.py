@@ -1,7 +1,7 @@
-"""Requests that wait until there is something to read.
+"""Fetch requests that wait for records: the purgatory of a partition.
 
-Invariant: whoever waits is woken at most once, and is taken off every partition when its wait is
-over, however it ended. Nothing is looked at again and again: appends tell.
+Invariant: a waiter is woken at most once, and removed from every partition when its wait ends.
+There is no polling: appends notify the waiters.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from typing import Protocol
 
 
 class Watched(Protocol):
-    """A partition as those who wait see it."""
+    """What a waiter needs of a partition."""
 
-    waiting: "dict[BytesAwaited, None]"  # in the order in which they came
+    waiting: "dict[BytesAwaited, None]"  # in arrival order
 
 
 class BytesAwaited:
-    """A wait for a number of bytes in any of some partitions."""
+    """Waits until a number of bytes was appended to any of some partitions."""
 
     __slots__ = ("_future", "_left", "_partitions")
 
@@ -28,18 +28,18 @@ class BytesAwaited:
             partition.waiting[self] = None
 
     def note(self, count: int) -> None:
-        """So many bytes more can be read."""
+        """Count appended bytes; wake at the minimum."""
         self._left -= count
         if self._left <= 0:
             self.wake()
 
     def wake(self) -> None:
-        """Look again, whatever there is."""
+        """End the wait at once."""
         if not self._future.done():
             self._future.set_result(None)
 
     async def wait(self, seconds: float) -> None:
-        """Return when the bytes are there or the time is over."""
+        """Return when the bytes have arrived or the time is over."""
         try:
             await asyncio.wait((self._future,), timeout=seconds)
         finally:

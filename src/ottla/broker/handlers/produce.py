@@ -248,7 +248,7 @@ async def _append_slow(
             raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     try:
-        appended = await partition.append_beside(
+        appended = await partition.append_in_thread(
             memoryview(records),
             is_led,
             produce_version=request.version,

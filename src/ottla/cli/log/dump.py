@@ -42,7 +42,7 @@ from ottla.inspection.listing import (
     list_directory,
     list_file,
     list_partition,
-    partition_folders,
+    partition_directories,
 )
 from ottla.inspection.segment_check import Tally
 from ottla.log.disk import Disk
@@ -126,7 +126,7 @@ def _is_of_a_log(disk: Disk, path: str) -> bool:
         is_partition(names)
         or has_directory_files(names)
         or (not names and bool(parse_partition_directory(name)))
-        or any(_can_be_partition(disk, f"{path}/{one}") for one in partition_folders(names))
+        or any(_can_be_partition(disk, f"{path}/{one}") for one in partition_directories(names))
     )
 
 

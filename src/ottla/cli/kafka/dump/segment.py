@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from ottla.cli.kafka.dump import lines
 from ottla.errors import OttlaError
-from ottla.inspection.walk import FoundBatch, Hole, Walk
+from ottla.inspection.walk import FoundBatch, InvalidRange, Walk
 from ottla.log.disk import File
 from ottla.records.batch import LENGTH_END, Batch
 from ottla.records.control import ControlRecord, read_control
@@ -52,7 +52,7 @@ class SegmentDump:
         """What is in the file."""
         walk = Walk(self.file)
         for found in walk.batches(lambda _: True):
-            if isinstance(found, Hole):
+            if isinstance(found, InvalidRange):
                 yield from self._ending(found.position)
                 return
             if found.position + found.header.size > self.view.bytes_max:
