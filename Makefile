@@ -21,9 +21,15 @@ run: setup-run ## Run the sensors example: devices, a broker on 127.0.0.1:9092, 
 broker: setup-run ## Start only a broker, without Spark and Java; Ctrl-C stops it (ARGS="--port 9093")
 	@exec $(BIN)/ottla dev $(ARGS)
 
-test: setup check ## Run every check and every test, with the kernel compiled and as plain Python
-	$(BIN)/python -m pytest -n 2
-	OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
+STEP := $(BIN)/python tests/run_summary.py
+
+test: setup ## Run every check and every test, with the kernel compiled and as plain Python
+	@rm -f .test-times.jsonl
+	@$(STEP) check $(MAKE) --no-print-directory check
+	@$(STEP) tests $(BIN)/python -m pytest -n 2
+	@OTTLA_TEST_KERNEL=python $(STEP) "plain kernel" \
+		$(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
+	@$(STEP)
 
 judge: setup ## Check the recorded answers with a real Kafka, and run the long tests with it (ARGS=--record)
 	$(BIN)/python -m judges $(ARGS)
@@ -61,9 +67,8 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/broker_vs_kafka
 
-soak: setup ## Run the fuzz, crash and model tests with ten times as many examples
-	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2 tests/fuzz tests/log tests/coordination tests/simulation \
-		tests/pipeline/test_spark_cluster.py tests/pipeline/test_spark_trouble_kills.py tests/pipeline/test_spark_trouble_restarts.py
+soak: setup ## Run every test with every crash point, seed and history, and ten times as many examples
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2
 
 format: setup ## Format the source with ruff
 	$(BIN)/ruff check --fix .
@@ -105,5 +110,5 @@ lock: ## Resolve the pinned versions again (needs uv)
 	$(UV_COMPILE) $(PINNED) pyproject.toml --all-extras --output-file requirements/extras.lock
 
 clean: ## Remove .venv and everything that builds and tests leave behind
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis src/ottla.egg-info
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .test-times.jsonl src/ottla.egg-info
 	rm -f $(KERNEL)/*.so

@@ -11,12 +11,15 @@ together, for they share one Spark.
 import os
 import signal
 import sys
+from collections import Counter, defaultdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+import run_summary
 import sampling
 from kernel_loading import KERNEL, SourceFinder
 
@@ -42,7 +45,22 @@ def pytest_configure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Show how to take the same samples again when something failed."""
+    """Note what took how long; show how to take the same samples again when something failed."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return  # the process that shares out the tests has all reports
+    seconds: defaultdict[str, float] = defaultdict(float)
+    counts: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        if not isinstance(report, pytest.TestReport):
+            continue
+        parts = report.nodeid.partition("::")[0].split("/")
+        area = parts[1] if len(parts) > 2 else "tests"
+        seconds[area] += report.duration
+        counts[area] += report.when == "call"
+        if report.skipped and isinstance(report.longrepr, tuple):
+            skipped[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
+    run_summary.note_tests(seconds, counts, skipped)
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.section("samples")
         terminalreporter.line(f"repeat them with OTTLA_SEED={sampling.seed()}")
