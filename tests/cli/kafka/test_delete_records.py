@@ -24,7 +24,7 @@ def test_offsets_of_partitions() -> None:
         ("{}", "Missing partitions field"),
         ('{"version": 2, "partitions": []}', "Not supported version field value 2"),
         ('{"version": true, "partitions": []}', "Not supported version"),
-        ('{"partitions": 5}', "is no list"),
+        ('{"partitions": 5}', "is not a list"),
         ('{"partitions": [5]}', "Expected JSON object"),
         ('{"partitions": [{"topic": "t", "partition": 0}]}', "No such field exists: `offset`"),
         ('{"partitions": [{"topic": 1, "partition": 0, "offset": 1}]}', "as topic"),

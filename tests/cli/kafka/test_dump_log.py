@@ -258,5 +258,5 @@ def test_lines_without_files() -> None:
     with pytest.raises(OttlaError, match="offset 3"):
         shown(offsets_topic.TYPES, None, b"", 3)
     assert shown(offsets_topic.TYPES, b"\0", b"", 3)[0] == (
-        "Error at offset 3, skipping. 1 bytes are too few for a record of a topic"
+        "Error at offset 3, skipping. 1 bytes are too few for a coordinator record"
     )

@@ -33,5 +33,5 @@ def test_dates_are_as_a_pattern_of_java_says(monkeypatch: pytest.MonkeyPatch) ->
         DateFormat("yyyy-MM-dd HH:mm:ss:SSS").text(1_700_000_000_007) == "2023-11-14 22:13:20:007"
     )
     assert DateFormat("'at' HH''mm %").text(0) == "at 00'00 %"
-    with pytest.raises(NotDone, match="z in a --date-format"):
+    with pytest.raises(NotDone, match="z in --date-format"):
         DateFormat("z")
