@@ -46,11 +46,15 @@ def own_settings(broker: OttlaBroker) -> dict[str, str]:
             2,
             "the group name must not be empty",
         ),
-        (["config", "set", "-t", "fruit", "retention.ms=5", "retention.ms=6"], 2, "said twice"),
-        (["config", "unset", "-t", "fruit", "retention.ms", "nope"], 1, "fruit has no nope"),
-        (["topic", "alter", "fruit", "-u", "nope"], 1, "fruit has no nope"),
+        (["config", "set", "-t", "fruit", "retention.ms=5", "retention.ms=6"], 2, "is given twice"),
+        (
+            ["config", "unset", "-t", "fruit", "retention.ms", "nope"],
+            1,
+            "fruit has no setting nope",
+        ),
+        (["topic", "alter", "fruit", "-u", "nope"], 1, "fruit has no setting nope"),
         (["topic", "list", "-X", "bootstrap.servers=127.0.0.1:1"], 2, "different brokers"),
-        (["consume", "fruit", "-g", "\udcff"], 2, "no UTF-8"),
+        (["consume", "fruit", "-g", "\udcff"], 2, "not valid UTF-8"),
     ],
 )
 def test_it_is_one_line_and_nothing_is_done(

@@ -89,7 +89,7 @@ def test_an_address_is_the_same_however_it_is_written() -> None:
     config = broker_config(overrides=("max.connections.per.ip.overrides=[0:0::1]:2,web:3",))
     assert AdmissionConfig.of(config).per_address_overrides == {"::1": 2, "web": 3}
     assert [notice.what for notice in config.notices] == [
-        '"web" limits nobody: give an address, for names are not looked up'
+        '"web" has no effect: use an IP address, host names are not resolved'
     ]
 
 
