@@ -83,7 +83,7 @@ def test_who_says_yes_gets_it(tmp_path: Path) -> None:
         session.wait_for(b"[y/N]: ")
         session.type(b"y\n")
         assert session.end() == 0
-        assert b"Profile dev is deleted." in session.shown
+        assert b"Profile dev was deleted." in session.shown
     assert profiles.read(path) == Profiles()
 
 
@@ -138,7 +138,7 @@ def test_an_answer_that_is_none_is_asked_for_again(tmp_path: Path) -> None:
     with terminal(tmp_path, "profile", "delete", "dev") as session:
         session.wait_for(b"[y/N]: ")
         session.type(b"maybe\n")
-        session.wait_for(b"Say y or n.\r\nDelete profile dev? [y/N]: ")
+        session.wait_for(b"Enter y or n.\r\nDelete profile dev? [y/N]: ")
         session.type(b"\n")
         assert session.end() == 1
     with terminal(tmp_path, "profile", "delete", "dev") as session:
