@@ -30,7 +30,7 @@ def test_a_real_broker_keeps_the_last_record_of_each_key(tmp_path: Path) -> None
                 time.sleep(0.2)
                 produce(wire, batch(b"x"), topic="t")
         assert broker.stop() == 0
-        assert "event=\"log cleaned\" " in broker.log.read_text()
+        assert 'event="log cleaned" ' in broker.log.read_text()
         assert "Traceback" not in broker.log.read_text()
 
 
