@@ -84,7 +84,7 @@ def by_leader(log: PartitionLog) -> None:
 
 @each_case("appending", [by_client, by_coordinator, by_leader])
 @each_case("index", [OffsetIndex, TimeIndex])
-def test_c6_no_batch_gets_the_offset_of_one_that_was_written_and_not_noted(
+def test_c6_a_half_done_append_fails_the_log(
     appending: Callable[[PartitionLog], None],
     index: type[Index],
     monkeypatch: pytest.MonkeyPatch,

@@ -136,7 +136,7 @@ def test_meta_properties_of_kafka_4_are_read() -> None:
     assert parse_meta_properties(KAFKA_META_PROPERTIES) == META
 
 
-def test_meta_properties_of_the_zookeeper_era_are_read_and_become_version_1() -> None:
+def test_meta_properties_version_0_becomes_version_1() -> None:
     meta = parse_meta_properties(KAFKA_META_PROPERTIES_0)
     assert meta == MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", BrokerId(3), version=0)
     assert (
@@ -196,7 +196,7 @@ def test_damaged_meta_properties_are_refused_with_their_line(text: str, message:
     assert problem_of(parse_meta_properties, text).startswith(message)
 
 
-def test_the_mark_of_a_clean_stop_is_read_and_written_as_kafka_does() -> None:
+def test_the_clean_shutdown_mark_has_kafkas_format() -> None:
     assert parse_clean_shutdown(KAFKA_CLEAN_SHUTDOWN) == 9007199254740993
     assert format_clean_shutdown(BrokerEpoch(9007199254740993)) == KAFKA_CLEAN_SHUTDOWN
     assert parse_clean_shutdown(' {"brokerEpoch" : -1, "colour":"blue"}\n') == -1

@@ -65,9 +65,7 @@ def test_all_but_the_active_segment_may_be_cleaned() -> None:
         ({"last_stable": 5}, 0),
     ],
 )
-def test_c8_nothing_is_cleaned_past_the_last_stable_offset_or_the_watermark(
-    bounds: dict[str, int], end: int
-) -> None:
+def test_c8_cleaning_stays_below_the_last_stable_offset(bounds: dict[str, int], end: int) -> None:
     dirt = dirt_of(**bounds)  # pyright: ignore[reportArgumentType]
     assert dirt.end_offset == end
     assert dirt.dirty_bytes == 10 * end
@@ -102,13 +100,13 @@ def test_the_ratio_counts_what_may_be_cleaned() -> None:
     assert dirt_of(first=19).is_due
 
 
-def test_a_cleaning_that_came_to_the_middle_of_a_segment_goes_on_there() -> None:
+def test_a_partial_cleaning_continues_inside_a_segment() -> None:
     dirt = dirt_of(first=15)
     assert dirt[:4] == (15, 40, 200, 300)
     assert dirt.is_due
 
 
-def test_max_compaction_lag_asks_for_a_cleaning_whatever_the_ratio() -> None:
+def test_max_compaction_lag_overrides_the_dirty_ratio() -> None:
     rules = LogConfig(compact=True, max_compaction_lag_ms=9000, min_cleanable_dirty_ratio=1.0)
     assert dirt_of(rules=rules, first=20, now_ms=100_000).overdue_ms == 0
     assert not dirt_of(rules=rules, first=20, now_ms=100_000).is_due

@@ -136,7 +136,7 @@ async def table(log: PartitionLog) -> dict[bytes | None, bytes | None]:
     return {r.key: r.value for b in batches(await content(log)) for r in b.records()}
 
 
-def test_a_child_that_dies_in_the_middle_leaves_what_was_swapped_and_the_rest(
+def test_a_killed_cleaner_process_leaves_a_readable_log(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:

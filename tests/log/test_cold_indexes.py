@@ -45,7 +45,7 @@ def log_of_closed_segments(disk: SimulatedDisk) -> PartitionLog:
     return log
 
 
-def test_a_cold_index_is_read_in_a_thread_though_the_records_are_in_memory() -> None:
+def test_a_cold_index_is_read_in_a_thread() -> None:
     disk = PatientDisk()
     log = log_of_closed_segments(disk)
     disk.is_cold = lambda path: path.endswith("index")
@@ -78,7 +78,7 @@ def test_an_index_cut_under_a_running_log_is_made_anew(name: str, left: int) -> 
     assert read_whole(disk, f"{FOLDER}/{name}") == whole
 
 
-def test_an_index_that_turns_to_nonsense_under_a_running_log_is_made_anew() -> None:
+def test_an_index_damaged_at_runtime_is_rebuilt() -> None:
     disk = SimulatedDisk()
     log = log_of_closed_segments(disk)
     path = f"{FOLDER}/00000000000000000000.index"

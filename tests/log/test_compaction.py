@@ -454,7 +454,7 @@ def test_a_cleaning_that_was_cancelled_in_a_swap_has_made_it() -> None:
     assert committed_table(owner.log) == before
 
 
-def test_max_compaction_lag_looks_at_the_first_batch_of_each_segment() -> None:
+def test_max_compaction_lag_uses_the_first_batch_of_a_segment() -> None:
     rules = replace(RULES, max_compaction_lag_ms=500, min_cleanable_dirty_ratio=1.0)
     owner = CompactedLog(rules)
     filled(owner)
@@ -489,7 +489,7 @@ def test_what_the_settings_give_to_each_cleaner() -> None:
     assert CleaningLimits.of(shared) == CleaningLimits(10_000_000, 0.5, 100, 250.0)
 
 
-def test_what_is_written_behind_a_cut_into_what_was_compacted_survives_a_kill() -> None:
+def test_appends_after_truncating_compacted_segments_survive() -> None:
     owner = Owner(SimulatedDisk())
     for _ in range(3):
         for size in (100, 5, 140):

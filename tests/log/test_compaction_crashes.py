@@ -148,7 +148,7 @@ def log_that_splits() -> CompactedLog:
 
 
 @pytest.mark.parametrize("loss", [Loss.TORN, Loss.HOLES])
-def test_c7_a_crash_in_the_swap_of_a_group_that_became_two_loses_nothing(loss: Loss) -> None:
+def test_c7_a_crash_in_a_swap_of_two_segments_loses_nothing(loss: Loss) -> None:
     """Either both of the new ones count or none."""
     source = log_that_splits()
     whole = source.twin()
@@ -187,7 +187,7 @@ def half_swapped(source: CompactedLog) -> list[SimulatedDisk]:
     return list(found.values())
 
 
-def test_c7_a_start_that_dies_while_it_finishes_a_swap_loses_nothing() -> None:
+def test_c7_a_crash_while_completing_a_swap_loses_nothing() -> None:
     source = log_that_splits()
     states = half_swapped(source)
     assert len(states) >= 3

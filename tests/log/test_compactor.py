@@ -147,7 +147,7 @@ class Failing(LocalCleaner):
             yield news
 
 
-def test_a_log_that_cannot_be_cleaned_is_put_aside_and_holds_up_no_other(
+def test_a_log_that_cannot_be_cleaned_is_suspended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def program(clock: SimulatedClock) -> None:
@@ -324,7 +324,7 @@ def test_a_log_that_cannot_even_be_looked_at_holds_up_no_other() -> None:
     simulated(program)
 
 
-def test_a_log_that_is_deleted_while_another_is_looked_at_does_not_end_compaction(
+def test_deleting_a_log_does_not_stop_the_cleaner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def program(clock: SimulatedClock) -> None:
@@ -360,7 +360,7 @@ def _except_for(
     return chosen
 
 
-def test_a_log_that_cannot_be_cleaned_for_want_of_room_is_put_aside() -> None:
+def test_a_log_is_suspended_if_the_disk_is_full() -> None:
     """And not tried again and again without a pause."""
 
     async def program(clock: SimulatedClock) -> None:

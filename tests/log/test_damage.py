@@ -327,7 +327,7 @@ def test_c4_a_torn_batch_above_the_recovery_point_is_still_cut() -> None:
             assert log.damaged == ()
 
 
-def test_c4_damage_that_reaches_over_the_recovery_point_keeps_what_was_flushed() -> None:
+def test_c4_damage_across_the_recovery_point_keeps_flushed() -> None:
     damaged = Damaged("active", clean=False)
     first, second, third = damaged.places[1:4]
     point = second.header.base_offset

@@ -121,7 +121,7 @@ def test_a_damaged_identity_is_left_to_a_person() -> None:
         claim(disk)
 
 
-def test_a_checkpoint_is_read_back_and_a_damaged_one_says_nothing() -> None:
+def test_a_damaged_checkpoint_is_read_as_empty() -> None:
     disk = SimulatedDisk()
     directory = claim(disk)
     assert directory.read_offsets(RECOVERY_POINTS) == {}

@@ -53,11 +53,11 @@ def test_a_damaged_file_is_refused_with_its_line(text: str, message: str) -> Non
     assert str(raised.value) == message
 
 
-def test_entries_in_a_file_that_conflict_give_way_to_later_ones_as_in_kafka() -> None:
+def test_later_entries_replace_conflicting_ones_as_in_kafka() -> None:
     assert list(EpochHistory.parse("0\n3\n1 5\n2 6\n1 7\n")) == [(1, 7)]
 
 
-def test_a1_an_epoch_without_records_is_kept_until_one_begins_at_the_same_offset() -> None:
+def test_a1_an_epoch_without_records_is_kept_until_replaced() -> None:
     epochs = history((1, 0), (2, 10))
     assert epochs.assign(LeaderEpoch(3), Offset(10))  # nothing was written in epoch 2
     assert list(epochs) == [(1, 0), (3, 10)]
@@ -94,7 +94,7 @@ def test_the_log_is_right_and_entries_that_conflict_are_removed() -> None:
         (7, None),  # this replica knows nothing of it
     ],
 )
-def test_a2_the_answer_is_the_largest_epoch_up_to_the_one_asked_and_the_start_of_the_next(
+def test_a2_an_epoch_ends_where_the_next_one_starts(
     asked: int, answer: tuple[int, int] | None
 ) -> None:
     assert history((2, 5), (4, 9), (6, 30)).end_offset(asked, Offset(50)) == answer

@@ -164,7 +164,7 @@ def test_c9_a_second_process_is_kept_out(disk: OsDisk, tmp_path: Path) -> None:
     again.release()
 
 
-def test_a_call_that_has_begun_is_done_before_a_cancellation_goes_on(disk: OsDisk) -> None:
+def test_a_started_call_completes_before_a_cancellation(disk: OsDisk) -> None:
     begun, go_on = threading.Event(), threading.Event()
     done: list[str] = []
 
@@ -188,7 +188,7 @@ def test_a_call_that_has_begun_is_done_before_a_cancellation_goes_on(disk: OsDis
     assert done == ["call", "cancelled"]
 
 
-def test_who_wants_the_device_does_not_wait_for_what_keeps_cores_busy(disk: OsDisk) -> None:
+def test_device_calls_do_not_wait_for_working_threads(disk: OsDisk) -> None:
     go_on = threading.Event()
 
     async def scenario() -> None:
@@ -272,9 +272,7 @@ def test_a_folder_is_synced_though_too_many_files_are_open(disk: OsDisk, tmp_pat
             disk.open(f"{tmp_path}/a", create=True)
 
 
-def test_many_threads_sync_folders_though_too_many_files_are_open(
-    disk: OsDisk, tmp_path: Path
-) -> None:
+def test_threads_sync_directories_without_free_descriptors(disk: OsDisk, tmp_path: Path) -> None:
     with ThreadPoolExecutor(RESERVED // 2) as threads, too_many_open():
         for done in [threads.submit(disk.sync_directory, str(tmp_path)) for _ in range(300)]:
             done.result()

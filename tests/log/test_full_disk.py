@@ -70,7 +70,7 @@ def test_a_log_is_opened_and_read_on_a_full_disk(left: int, flushed: bool) -> No
     assert contents(again.log) == whole
 
 
-def test_epochs_that_had_no_room_when_the_log_was_opened_are_stored_later() -> None:
+def test_epochs_without_space_at_open_are_stored_later() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 5)
@@ -105,7 +105,7 @@ def test_a1_nothing_is_appended_in_an_epoch_that_is_not_stored() -> None:
     assert append_batch(log, b"x").base_offset == 3
 
 
-def test_damage_that_had_no_room_in_its_file_is_told_by_the_next_flush() -> None:
+def test_damage_without_space_is_stored_by_the_next_flush() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 40)
@@ -125,7 +125,7 @@ def test_damage_that_had_no_room_in_its_file_is_told_by_the_next_flush() -> None
     assert not log.flush_retry_due
 
 
-def test_c6_a_full_directory_stays_online_and_goes_on_when_there_is_room() -> None:
+def test_c6_a_full_directory_stays_online_and_recovers() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -173,7 +173,7 @@ class NoRoomForIndexes(SimulatedDisk):
             raise DiskFull(f"{path}: write: no space left on the disk")
 
 
-def test_c2_a_directory_that_was_full_when_it_closed_is_not_clean() -> None:
+def test_c2_a_directory_full_at_shutdown_is_not_clean() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = NoRoomForIndexes()
         logs = await opened(disk, clock)

@@ -244,9 +244,7 @@ def done(operation: str, now: Situation) -> bool:
 
 @pytest.mark.parametrize("rotten", [False, True])
 @pytest.mark.parametrize("operation", list(OPERATIONS))
-def test_c6_a_full_disk_is_an_answer_and_all_goes_on_when_there_is_room(
-    operation: str, rotten: bool
-) -> None:
+def test_c6_operations_fail_on_a_full_disk_and_recover(operation: str, rotten: bool) -> None:
     rules = COMPACTED if operation == "compact" else RULES
     rotten = rotten and operation != "compact"  # what is damaged is not cleaned
     start = situation(rules, rotten=rotten)

@@ -177,7 +177,7 @@ def test_a_look_up_in_a_file_reads_few_small_blocks() -> None:
     assert set(sizes) == {BLOCK_ENTRIES * 8}
 
 
-def test_a_look_up_in_a_file_of_uneven_entries_halves_what_is_left() -> None:
+def test_lookup_of_uneven_entries_uses_binary_search() -> None:
     entries = [(100 + n, n) for n in range(1, 100_000)] + [(2**31, 2**31 - 1)]
     index = OffsetIndex.in_file(BASE, in_a_file(offset_index(entries).to_bytes()))
     sizes: list[int] = []
@@ -203,7 +203,7 @@ def test_a_look_up_in_a_cold_file_asks_for_patience() -> None:
 
 
 @each_case("left", [0, 1, 8, 23])
-def test_an_index_file_that_has_become_shorter_breaks_its_segment(left: int) -> None:
+def test_a_truncated_index_file_breaks_its_segment(left: int) -> None:
     file = in_a_file(KAFKA_INDEX)
     index = OffsetIndex.in_file(BASE, file)
     file.truncate(left)
@@ -226,7 +226,7 @@ def test_an_offset_entry_that_does_not_rise_is_our_bug(entry: tuple[int, int]) -
         offset_index([*OFFSETS, entry])
 
 
-def test_a_time_that_is_noted_already_is_skipped_and_one_that_falls_is_our_bug() -> None:
+def test_a_repeated_time_is_skipped_a_smaller_one_asserts() -> None:
     index = time_index(TIMES)
     assert not index.append(1700000009999, Offset(4000))
     assert not index.append(1700000009999, Offset(4005))
@@ -255,7 +255,7 @@ def test_an_offset_must_fit_31_bits_from_the_base() -> None:
             TimeIndex(BASE).append(1, beyond)
 
 
-def test_an_index_is_full_at_its_size_and_a_time_index_one_entry_earlier() -> None:
+def test_a_time_index_is_full_one_entry_before_its_size() -> None:
     # A segment that rolls notes its last timestamp, for which a place is kept.
     assert [offset_index(OFFSETS[:n]).is_full(31) for n in range(4)] == [False, False, False, True]
     assert [time_index(TIMES[:n]).is_full(47) for n in range(4)] == [False, False, True, True]

@@ -204,7 +204,7 @@ def test_a_cleaned_segment_about_to_take_its_place_is_checked() -> None:
     assert [one.path for one in damage(disk)] == [f"{SECOND}.log.swap"]
 
 
-def test_missing_offsets_are_damage_unless_the_topic_is_compacted() -> None:
+def test_missing_offsets_are_damage_unless_compacted() -> None:
     disk = data_directory()
     data = content(disk, f"{FIRST}.log")
     put(disk, f"{FIRST}.log", data[137:])
@@ -414,7 +414,7 @@ def test_what_is_compressed_beyond_the_cap_is_not_unpacked(tmp_path: Path) -> No
     assert "holds more than" in found.problem
 
 
-def test_records_that_do_not_parse_are_damage_though_the_crc_is_right(tmp_path: Path) -> None:
+def test_unparseable_records_with_a_valid_crc_are_damage(tmp_path: Path) -> None:
     for count, delta in ((2, 1), (1, 3), (2**31 - 1, 2**31 - 2)):
         batch = bytearray(made([b"value"]))
         seal(

@@ -235,12 +235,12 @@ def levels_of_flips(disk: SimulatedDisk) -> dict[int, set[Level]]:
     return found
 
 
-def test_below_the_recovery_point_every_byte_is_noticed_without_a_clean_stop_too() -> None:
+def test_flips_below_the_recovery_point_are_always_found() -> None:
     found = levels_of_flips(data_directory(clean=False))
     assert all(Level.DAMAGE in levels for levels in found.values())
 
 
-def test_above_the_recovery_point_a_batch_may_be_unfinished_and_an_epoch_new() -> None:
+def test_above_the_recovery_point_a_tail_may_be_incomplete() -> None:
     disk = data_directory(clean=False)
     write_offsets(disk, RECOVERY_POINTS, {PARTITIONS[0]: 26})
     for kind in ("index", "timeindex"):  # as while a segment is written to

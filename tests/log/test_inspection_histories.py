@@ -75,7 +75,7 @@ def test_a_log_is_right_at_every_step_of_its_life(part: int) -> None:
         assert [one for one in found if one.level is not Level.NOTE] == [], (part, seed)
 
 
-def test_the_directory_of_a_broker_is_right_while_it_runs_and_when_it_has_stopped() -> None:
+def test_a_brokers_directory_verifies_running_and_stopped() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, ("/data",))

@@ -51,7 +51,7 @@ def test_new_partitions_go_to_the_directory_with_the_fewest() -> None:
     simulated(program)
 
 
-def test_c2_a_clean_stop_is_trusted_and_everything_is_there_again() -> None:
+def test_c2_logs_reopen_unchanged_after_a_clean_shutdown() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, TWO)
@@ -77,7 +77,7 @@ def test_c2_a_clean_stop_is_trusted_and_everything_is_there_again() -> None:
     simulated(program)
 
 
-def test_c2_a_crash_at_any_call_of_a_start_after_a_clean_stop_loses_nothing() -> None:
+def test_c2_a_crash_during_a_start_loses_nothing() -> None:
     """Nor is a start trusted that follows one that was not finished."""
 
     async def stopped(clock: SimulatedClock) -> tuple[SimulatedDisk, Contents]:
@@ -133,7 +133,7 @@ def test_c2_what_could_not_be_flushed_is_not_marked() -> None:
     simulated(program)
 
 
-def test_c1_recovery_points_are_stored_after_the_flush_and_lowered_before_the_next_append() -> None:
+def test_c1_recovery_points_follow_flushes_and_truncations() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -153,7 +153,7 @@ def test_c1_recovery_points_are_stored_after_the_flush_and_lowered_before_the_ne
     simulated(program)
 
 
-def test_a_partition_that_is_made_again_does_not_begin_with_old_offsets() -> None:
+def test_a_recreated_partition_starts_without_old_offsets() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -178,7 +178,7 @@ def test_a_partition_that_is_made_again_does_not_begin_with_old_offsets() -> Non
     simulated(program)
 
 
-def test_deleted_folders_are_removed_after_the_delay_or_by_the_next_start() -> None:
+def test_deleted_directories_are_removed_after_the_delay() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -206,7 +206,7 @@ def test_deleted_folders_are_removed_after_the_delay_or_by_the_next_start() -> N
     simulated(program)
 
 
-def test_c5_a_directory_whose_sync_fails_goes_offline_and_the_others_go_on() -> None:
+def test_c5_a_failed_sync_takes_only_its_directory_offline() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         told: list[tuple[str, list[object]]] = []
@@ -277,7 +277,7 @@ def test_a_file_with_the_name_of_a_partition_is_left_alone() -> None:
     simulated(program)
 
 
-def test_when_all_directories_are_offline_a_new_partition_is_refused() -> None:
+def test_no_partition_is_created_when_all_directories_fail() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock)
         logs.fail(logs.directories[0], StorageFailure("it burns"))
@@ -301,7 +301,7 @@ class WaitingDisk(SimulatedDisk):
 
 
 @pytest.mark.parametrize("remembered", [False, True])
-def test_a_partition_that_is_made_while_its_directory_fails_is_refused(remembered: bool) -> None:
+def test_creation_fails_if_the_directory_fails_meanwhile(remembered: bool) -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = WaitingDisk()
         logs = await opened(disk, clock, TWO)
@@ -333,7 +333,7 @@ def test_a_partition_that_is_made_while_its_directory_fails_is_refused(remembere
     simulated(program)
 
 
-def test_a_directory_that_disappears_is_offline_with_a_clear_error(
+def test_a_removed_directory_goes_offline_with_a_clear_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def program() -> None:
@@ -358,7 +358,7 @@ def test_a_directory_that_disappears_is_offline_with_a_clear_error(
     assert told["partitions"] == 1
 
 
-def test_a_directory_that_cannot_be_opened_is_left_out_while_there_is_another() -> None:
+def test_an_unusable_directory_is_skipped_if_there_is_another() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, TWO)
@@ -377,7 +377,7 @@ def test_a_directory_that_cannot_be_opened_is_left_out_while_there_is_another() 
     simulated(program)
 
 
-def test_a_partition_in_two_directories_is_refused_and_all_are_let_go() -> None:
+def test_a_partition_in_two_directories_is_refused() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, ["/one"])
@@ -514,7 +514,7 @@ async def history(logs: LogManager, flushed: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_c1_a_crash_at_every_call_keeps_what_was_flushed_in_every_partition(loss: Loss) -> None:
+def test_c1_a_crash_at_any_call_keeps_flushed_records(loss: Loss) -> None:
     async def program(clock: SimulatedClock) -> None:
         crash_at, ended = 0, False
         while not ended:

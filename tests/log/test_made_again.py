@@ -52,7 +52,7 @@ async def check_after_crash(disk: SimulatedDisk, clock: SimulatedClock, loss: Lo
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_c1_a_deletion_cut_short_at_any_call_takes_nothing_from_the_next_partition(
+def test_c1_a_crashed_deletion_spares_the_recreated_partition(
     loss: Loss,
 ) -> None:
     async def program(clock: SimulatedClock) -> None:
@@ -79,7 +79,7 @@ def test_c1_a_deletion_cut_short_at_any_call_takes_nothing_from_the_next_partiti
     simulated(program)
 
 
-def test_c1_a_deletion_that_a_full_disk_cut_short_takes_nothing_from_the_next_partition() -> None:
+def test_c1_a_deletion_on_a_full_disk_spares_the_next_one() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await with_checkpoints(disk, clock)
@@ -126,7 +126,7 @@ class NarrowDisk(SimulatedDisk):
         super().rename(old, new)
 
 
-def test_a_folder_that_a_full_disk_could_not_put_aside_is_left_as_it_is() -> None:
+def test_a_stray_directory_stays_if_a_full_disk_cannot_rename() -> None:
     """A person decides about it, not the one who wants its name."""
 
     async def program(clock: SimulatedClock) -> None:
@@ -153,7 +153,7 @@ def test_a_folder_that_a_full_disk_could_not_put_aside_is_left_as_it_is() -> Non
     simulated(program)
 
 
-def test_nothing_is_left_of_a_folder_for_whose_files_there_was_no_room() -> None:
+def test_a_failed_creation_on_a_full_disk_leaves_nothing() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)

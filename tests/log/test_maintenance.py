@@ -88,7 +88,7 @@ def test_a_log_is_flushed_when_its_time_is_over() -> None:
     simulated(program)
 
 
-def test_producers_whose_records_were_all_deleted_are_told_by_a_snapshot() -> None:
+def test_a_snapshot_keeps_producers_without_records() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -216,7 +216,7 @@ def test_folders_of_deleted_partitions_are_removed() -> None:
     simulated(program)
 
 
-def test_a_directory_that_fails_does_not_stop_the_duty_for_the_others() -> None:
+def test_a_failed_directory_does_not_stop_a_task_for_others() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, ("/one", "/two"))
@@ -232,7 +232,7 @@ def test_a_directory_that_fails_does_not_stop_the_duty_for_the_others() -> None:
     simulated(program)
 
 
-def test_a_log_that_is_deleted_meanwhile_takes_no_directory_with_it() -> None:
+def test_a_log_deleted_meanwhile_does_not_fail_its_directory() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock)
         for number in range(2):
@@ -246,7 +246,7 @@ def test_a_log_that_is_deleted_meanwhile_takes_no_directory_with_it() -> None:
     simulated(program)
 
 
-def test_a_log_that_is_deleted_while_another_is_looked_at_is_passed_over() -> None:
+def test_a_log_deleted_during_a_task_is_skipped() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = HeldDisk()
         logs = await opened(disk, clock)
@@ -274,7 +274,7 @@ def test_a_log_that_is_deleted_while_another_is_looked_at_is_passed_over() -> No
     simulated(program)
 
 
-def test_a_folder_keeps_its_name_while_deleted_files_in_it_are_removed() -> None:
+def test_a_directory_is_not_renamed_during_file_removal() -> None:
     """Or a file is looked for in it, and gone with it before it is removed."""
 
     async def program(clock: SimulatedClock) -> None:
@@ -306,7 +306,7 @@ def test_a_folder_keeps_its_name_while_deleted_files_in_it_are_removed() -> None
     simulated(program)
 
 
-def test_a_flush_has_its_turn_between_deleted_files_that_are_removed() -> None:
+def test_a_flush_runs_between_two_file_removals() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = HeldDisk()
         logs = await opened(disk, clock)

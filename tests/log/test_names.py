@@ -88,7 +88,7 @@ def test_a_folder_is_read_back(of: TopicPartition) -> None:
 
 
 @given(partitions, st.sampled_from([DirectoryState.DELETED, DirectoryState.STRAY]))
-def test_a_marked_folder_fits_a_name_and_keeps_at_least_the_beginning_of_the_topic(
+def test_a_marked_directory_keeps_a_prefix_of_the_topic(
     of: TopicPartition, state: DirectoryState
 ) -> None:
     name = marked_directory(of, state, UNIQUE)

@@ -502,9 +502,7 @@ def test_group_commit_shares_a_flush(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("messages", "waits"), [(1, [0, 1, 2, 3]), (2, [1, 3]), (2**63 - 1, [])])
-def test_c5_an_append_waits_for_the_device_when_flush_messages_says_so(
-    messages: int, waits: list[int]
-) -> None:
+def test_c5_flush_messages_delays_the_acknowledgement(messages: int, waits: list[int]) -> None:
     log = new_log(rules=replace(SMALL, flush_messages=messages))
     commit = GroupCommit(log)
     waited: list[int] = []

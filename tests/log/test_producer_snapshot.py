@@ -24,7 +24,7 @@ KAFKA = bytes.fromhex(
 KAFKA_EMPTY = bytes.fromhex("000148674bc700000000")
 
 
-def test_d3_kafkas_snapshot_is_read_and_written_back_byte_for_byte() -> None:
+def test_d3_kafkas_snapshot_round_trips_byte_for_byte() -> None:
     producers = read_snapshot(KAFKA)
     plain, open_one, ended = producers
     assert plain.batches == [(10, 14, 115, 119, 1700000000100)]
@@ -77,7 +77,7 @@ def test_d4_open_transactions_of_a_snapshot_do_not_expire() -> None:
     assert [producer.producer_id for producer in producers] == [2]
 
 
-def test_open_transactions_are_in_the_order_of_the_log_whatever_the_files() -> None:
+def test_open_transactions_are_sorted_by_first_offset() -> None:
     leader = Leader()
     for producer_id in (3, 1, 2):
         leader.produce(header(producer_id, transactional=True))

@@ -54,7 +54,7 @@ def stable(leader: Leader, high_watermark: int | None = None) -> int:
 # D1, D2: sequences
 
 
-def test_d1_an_exact_repeat_of_any_of_five_batches_gets_its_first_offset() -> None:
+def test_d1_a_duplicate_of_the_last_five_batches_is_found() -> None:
     sent = [header(sequence=3 * n, count=3, timestamp=1000 + n) for n in range(5)]
     for lost_replies in permutations(range(5)):
         leader = Leader()
@@ -121,7 +121,7 @@ def test_d2_a_new_epoch_starts_at_zero() -> None:
     assert leader.produce(header(epoch=2, sequence=0, count=4)) == (4, 7, 0)
 
 
-def test_d2_a_zombie_of_an_earlier_epoch_is_refused_even_when_it_repeats() -> None:
+def test_d2_a_zombie_is_fenced_even_with_a_duplicate() -> None:
     leader = Leader()
     leader.produce(header(epoch=1, sequence=0))
     leader.produce(header(epoch=2, sequence=0))
@@ -308,7 +308,7 @@ def test_e4_a_marker_of_an_earlier_coordinator_is_refused(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_e4_before_version_2_the_marker_has_the_epoch_of_its_transaction(version: int) -> None:
+def test_e4_before_version_2_the_marker_epoch_is_equal(version: int) -> None:
     leader = Leader()
     leader.produce(header(epoch=5, transactional=True))
     completed = leader.end_transaction(1, 5, commit=False, transaction_version=version)
@@ -326,7 +326,7 @@ def test_e4_under_version_2_the_marker_has_a_higher_epoch() -> None:
     assert leader.end_transaction(1, 6, transaction_version=2) == (1, 0, 1, False, 2)
 
 
-def test_e4_under_version_2_an_equal_epoch_with_nothing_open_is_a_repeat() -> None:
+def test_e4_version_2_accepts_a_repeated_marker() -> None:
     leader = Leader()
     leader.produce(header(epoch=5, transactional=True))
     assert leader.end_transaction(1, 6, transaction_version=2)
@@ -336,13 +336,13 @@ def test_e4_under_version_2_an_equal_epoch_with_nothing_open_is_a_repeat() -> No
     assert refused_marker(leader, 6, version=2) is FENCED
 
 
-def test_e4_under_version_2_an_epoch_that_cannot_rise_ends_its_own_transaction() -> None:
+def test_e4_version_2_accepts_an_exhausted_epoch() -> None:
     leader = Leader()
     leader.produce(header(epoch=32767, transactional=True))
     assert leader.end_transaction(1, 32767, transaction_version=2)
 
 
-def test_e4_a_marker_begins_its_epoch_and_the_records_of_the_old_one_are_refused() -> None:
+def test_e4_a_marker_fences_the_earlier_epoch() -> None:
     leader = Leader()
     leader.produce(header(epoch=5, sequence=0, transactional=True))
     leader.end_transaction(1, 6, commit=False, transaction_version=2)
@@ -351,7 +351,7 @@ def test_e4_a_marker_begins_its_epoch_and_the_records_of_the_old_one_are_refused
     assert leader.produce(header(epoch=6, sequence=0, transactional=True)) is None
 
 
-def test_e4_a_marker_for_a_producer_that_wrote_nothing_here_fences_too() -> None:
+def test_e4_a_marker_fences_without_earlier_records() -> None:
     leader = Leader()
     assert leader.end_transaction(1, 3, coordinator_epoch=2) is None
     assert stable(leader) == leader.end == 1
@@ -380,7 +380,7 @@ def test_records_outside_an_open_transaction_are_refused() -> None:
     assert leader.produce(header(sequence=1)) is None
 
 
-def test_e7_the_last_stable_offset_waits_at_the_first_open_transaction() -> None:
+def test_e7_an_open_transaction_holds_the_last_stable_offset() -> None:
     leader = Leader()
     leader.produce(header(1, sequence=0, count=5))
     leader.produce(header(2, sequence=0, count=5, transactional=True))
@@ -404,7 +404,7 @@ def test_e7_a_marker_counts_when_it_is_below_the_high_watermark() -> None:
     assert stable(leader, 6) == 6
 
 
-def test_e7_a_long_transaction_holds_back_the_short_ones_that_ended_within() -> None:
+def test_e7_a_long_transaction_holds_back_shorter_ones() -> None:
     leader = Leader()
     leader.produce(header(1, sequence=0, transactional=True))  # 0
     leader.produce(header(2, sequence=0, transactional=True))  # 1
@@ -426,7 +426,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_e7_the_last_stable_offset_is_where_the_first_undecided_or_unreplicated_begins(
+def test_e7_the_last_stable_offset_matches_a_model(
     drawn: list[tuple[str, int, int, int]],
 ) -> None:
     leader = Leader()

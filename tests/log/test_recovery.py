@@ -333,7 +333,7 @@ def test_c3_a_segment_whose_forerunner_lost_its_end_is_dropped() -> None:
     assert len(contents(log)) == second - 1
 
 
-def test_c4_what_a_clean_start_meets_above_the_recovery_point_may_go() -> None:
+def test_c4_damage_above_the_recovery_point_is_truncated() -> None:
     disk = SimulatedDisk()
     log = history(disk)
     finish(log.close())

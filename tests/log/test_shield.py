@@ -129,7 +129,7 @@ def test_retention_removes_its_files_though_its_caller_gave_up() -> None:
     simulated(program)
 
 
-def test_what_is_appended_while_retention_waits_for_the_device_stays() -> None:
+def test_appends_during_retention_are_kept() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SlowDisk()
         logs = await opened(disk, clock)

@@ -31,7 +31,7 @@ def run(log: PartitionLog, number: int) -> None:
         append(log, b"v", producer_id=1, sequence=sequence)
 
 
-def test_stops_and_starts_leave_no_more_snapshots_than_segments_and_the_latest() -> None:
+def test_restarts_keep_one_snapshot_per_segment_and_the_last() -> None:
     disk, end = SimulatedDisk(), 0
     log = opened(disk, RULES).log
     for number in range(STARTS):
@@ -49,7 +49,7 @@ def test_stops_and_starts_leave_no_more_snapshots_than_segments_and_the_latest()
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_producers_are_known_after_any_stop_though_their_batches_are_gone(loss: Loss) -> None:
+def test_producers_are_known_after_their_batches_are_deleted(loss: Loss) -> None:
     """Only snapshots tell of the second producer once the first segment is deleted."""
     random, disk = Random(1), SimulatedDisk()
     log = opened(disk, RULES).log
@@ -76,7 +76,7 @@ def test_producers_are_known_after_any_stop_though_their_batches_are_gone(loss: 
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_producers_are_known_after_a_crash_at_any_call_that_deletes_all_they_wrote(
+def test_producers_survive_a_crash_during_deletion(
     loss: Loss,
 ) -> None:
     rules = replace(RULES, retention_ms=10)
@@ -112,7 +112,7 @@ def test_what_no_producer_wrote_goes_without_a_snapshot() -> None:
     assert log.log_start_offset == 1
 
 
-def test_without_room_for_a_snapshot_those_segments_go_of_which_one_tells() -> None:
+def test_a_full_disk_deletes_only_segments_with_a_snapshot() -> None:
     disk = SimulatedDisk()
     log = new_log(disk, replace(RULES, segment_bytes=200, retention_ms=10))
     with_room = disk.check_room

@@ -40,7 +40,7 @@ def append_times(
     log.append(valid, memoryview(data), leader_epoch=0, now_ms=0)
 
 
-def test_the_largest_time_is_that_of_a_record_above_a_start_within_a_batch() -> None:
+def test_max_timestamp_ignores_records_below_the_log_start() -> None:
     log = new_log()
     append_times(log, [100, 5, 5, 20, 50])
     append_times(log, [10])
@@ -50,7 +50,7 @@ def test_the_largest_time_is_that_of_a_record_above_a_start_within_a_batch() -> 
     assert finish(log.find_max_timestamp()) == (5, 10, 0)
 
 
-def test_the_largest_time_is_that_of_a_record_though_an_emptied_batch_says_it_was_later() -> None:
+def test_max_timestamp_ignores_emptied_batches() -> None:
     log = new_log(rules=LogConfig(compact=True, delete=False, delete_retention_ms=0))
 
     def put(timestamp: int, key: bytes, producer_id: int = -1) -> None:
@@ -147,7 +147,7 @@ def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch
         assert (None if found is None else found[:2]) == first
 
 
-def test_a_batch_that_holds_more_than_allowed_is_an_answer_for_its_partition() -> None:
+def test_a_batch_over_the_limit_is_a_partition_error() -> None:
     log = new_log(rules=LogConfig(decompressed_bytes_max=500))
     append_times(log, [1] * 10, Compression.GZIP)
     append_times(log, [2] * 100, Compression.GZIP)
@@ -161,7 +161,7 @@ def test_a_batch_that_holds_more_than_allowed_is_an_answer_for_its_partition() -
     assert finish(log.find_max_timestamp()) == (10, 2, 0)
 
 
-def test_a_batch_that_nobody_can_decompress_is_an_answer_for_its_partition() -> None:
+def test_an_undecodable_batch_is_a_partition_error() -> None:
     """As a log of another broker may have one; its CRC is right."""
     log = new_log()
     builder = BatchBuilder()
@@ -208,7 +208,7 @@ class WatchedDisk(SimulatedDisk):
     ("compression", "count", "in_thread"),
     [(Compression.NONE, 10, 0), (Compression.NONE, 2000, 1), (Compression.LZ4, 10, 1)],
 )
-def test_what_may_take_long_to_decode_is_decoded_beside_the_event_loop(
+def test_large_batches_are_decoded_in_a_thread(
     compression: Compression, count: int, in_thread: int
 ) -> None:
     disk = WatchedDisk()
@@ -268,7 +268,7 @@ def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.M
     assert finish(log.find_max_timestamp()) == (5, 400, 0)
 
 
-def test_a_long_way_is_gone_in_stretches_and_not_after_what_is_written_meanwhile(
+def test_a_long_walk_runs_in_steps_and_ignores_new_appends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(timestamps, "INLINE_BATCHES_MAX", 0)

@@ -69,7 +69,7 @@ def test_transactions_are_collected_as_in_kafka(
     assert found.complete == complete
 
 
-def test_the_search_ends_where_all_below_was_decided_though_nothing_touches_the_range() -> None:
+def test_search_ends_at_the_last_stable_offset() -> None:
     # A follower of Kafka's notes the markers of a fetch after it has seen all of its records.
     index = index_of([aborted(7, 100, 120, 140)])
     assert index.overlapping(125, 140) == ([], True)

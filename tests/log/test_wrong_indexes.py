@@ -88,7 +88,7 @@ def test_a_time_index_that_lost_its_last_entries_hides_no_record() -> None:
         finish(log.close())
 
 
-def test_a_segment_is_not_deleted_early_because_of_a_wrong_time_index() -> None:
+def test_a_wrong_time_index_does_not_delete_a_segment_early() -> None:
     disk = SimulatedDisk()
     log = written(disk)
     finish(log.close())
@@ -103,9 +103,7 @@ def test_a_segment_is_not_deleted_early_because_of_a_wrong_time_index() -> None:
 
 
 @pytest.mark.parametrize(("name", "entry"), [(".index", 8), (".timeindex", 12)])
-def test_c4_no_bit_of_an_index_of_the_active_segment_matters_after_a_restart(
-    name: str, entry: int
-) -> None:
+def test_c4_flipped_active_index_bits_are_harmless_at_restart(name: str, entry: int) -> None:
     whole = SimulatedDisk()
     rules = replace(RULES, segment_bytes=100_000)
 
@@ -134,7 +132,7 @@ def test_c4_no_bit_of_an_index_of_the_active_segment_matters_after_a_restart(
         assert contents(log, 62)[0][0] == 62
 
 
-def test_a_fetch_is_told_of_its_aborted_transactions_whatever_the_index_says() -> None:
+def test_aborted_transactions_survive_a_wrong_index() -> None:
     def transactions(disk: SimulatedDisk) -> PartitionLog:
         log = opened(disk, RULES).log
         finish(log.begin_epoch(LeaderEpoch(0)))

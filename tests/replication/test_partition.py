@@ -104,7 +104,7 @@ def test_what_is_appended_can_be_read_at_once() -> None:
     run(scenario)
 
 
-def test_who_waits_is_told_of_what_is_new_and_traffic_counts_it_once() -> None:
+def test_an_append_wakes_waiters_and_counts_traffic_once() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         first = made([b"a", b"b"], producer_id=7, epoch=0, sequence=0)
         awaited = BytesAwaited([led], len(first) + 1)
@@ -181,7 +181,7 @@ def test_a_batch_is_stored_as_the_topic_says() -> None:
 # The device.
 
 
-def test_c5_an_acknowledgement_waits_for_the_device_where_the_topic_says_so() -> None:
+def test_c5_flush_messages_delays_acknowledgements() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"x")
         assert led.must_flush
