@@ -1,14 +1,17 @@
-"""Java classes of others: fetched by their coordinates, kept in the user's cache, run.
+"""Java classes: fetched by their coordinates or compiled, kept in the user's cache, and run.
 
-Invariant: whatever is run has every jar that its pom names; a pom that changes is fetched anew.
-Without Java or Maven it is NoJudge with what to install.
+Every class that is run has all jars that its pom names. A pom that changed is fetched again, and a
+source that changed is compiled again. Without Java or Maven, NoJudge says what to install.
 """
 
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 POM = Path(__file__).parent / "pom.xml"
@@ -26,11 +29,16 @@ def java_command(main_class: str, *arguments: str, options: tuple[str, ...] = ()
     return ["java", *options, "-cp", class_path(POM), main_class, *arguments]
 
 
-def source_command(source: Path, *arguments: str, pom: Path = POM) -> list[str]:
-    """The command that compiles and runs one Java source with the jars of a pom; may fetch them."""
+def source_command(
+    source: Path, *arguments: str, pom: Path = POM, log_level: str = "error"
+) -> list[str]:
+    """The command that runs a Java source with the jars of a pom; compiles and fetches first."""
     options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    return ["java", *options, quiet, "-cp", class_path(pom), str(source), *arguments]
+    quiet = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
+    path = f"{_compiled(source, pom)}:{class_path(pom)}"
+    package = re.search(r"^package ([\w.]+);", source.read_text(), re.MULTILINE)
+    main_class = f"{package[1]}.{source.stem}" if package else source.stem
+    return ["java", *options, quiet, "-cp", path, main_class, *arguments]
 
 
 def class_path(pom: Path) -> str:
@@ -38,15 +46,36 @@ def class_path(pom: Path) -> str:
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise NoJudge(f"needs {program}: install Java 17 and Maven to let Kafka judge")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = home / "ottla" / f"judges-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
-    cache.mkdir(parents=True, exist_ok=True)
-    found = cache / "class-path"
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked("judges", pom) as cache:
+        found = cache / "class-path"
         if not _complete(found):
             _fetch(pom, found)
     return found.read_text()
+
+
+@contextmanager
+def _locked(kind: str, *files: Path) -> Generator[Path]:
+    """A folder of the cache for what is made from these files, which one process makes."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:12]
+    cache = home / "ottla" / f"{kind}-{digest}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield cache
+
+
+def _compiled(source: Path, pom: Path) -> Path:
+    """The folder with the classes of a source."""
+    libraries = class_path(pom)
+    with _locked("classes", source, pom) as cache:
+        if not (cache / "compiled").exists():
+            command = ["javac", "-proc:none", "-cp", libraries, "-d", str(cache), str(source)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{source.name} does not compile:\n{done.stdout}{done.stderr}")
+            (cache / "compiled").touch()
+    return cache
 
 
 def _complete(found: Path) -> bool:

@@ -18,14 +18,14 @@ than was recorded, fails and says how to record it. So does a test that asks few
 
 import json
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "compat" / "recorded"
 MODE: Final = "OTTLA_JUDGE"
@@ -137,7 +137,8 @@ class Recording:
     ) -> None:
         if self.mode is Mode.RECORD:
             new: dict[str, Json] = {name: one.asked for name, one in self._done.items()}
-            write_scenarios(self.path, {**self._recorded, **new})
+            every = {name: one for name, one in {**self._recorded, **new}.items() if one}
+            write_scenarios(self.path, every)
         differing = [one for one in self._done.values() if one.differences]
         if error is None and differing:
             shown = "\n".join(f"{one.name}: {_shown(one.differences)}" for one in differing)
@@ -180,7 +181,7 @@ def read_scenarios(path: Path) -> dict[str, Json]:
     return json.loads(path.read_text())
 
 
-def write_scenarios(path: Path, scenarios: dict[str, Json]) -> None:
+def write_scenarios(path: Path, scenarios: Mapping[str, Json]) -> None:
     """Write a file whose text depends on nothing but the scenarios."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_shown(dict(sorted(scenarios.items()))) + "\n")

@@ -3,18 +3,22 @@
 OTTLA_TEST_KERNEL=python loads the kernel's source even where the compiled one is installed, so
 that one machine tests both. Unset, the tests take what the installation has.
 
-With -n, a file named test_kafka_… is run by one process: its tests share a broker of Kafka's, which
-takes longer to fill than all of them to run. Those named test_spark_… are run by one process
-together, for they share one Spark.
+With -n, one process runs all files that use `shared_kafka`, and one all files named test_spark_…,
+because they share a Kafka and a Spark. One process runs a whole file that starts Kafka's tools, or
+that is named test_kafka_…, because its tests share what they start. xdist begins with the largest
+of these groups.
 """
 
 import os
 import signal
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Generator
+from contextlib import closing
+from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -22,6 +26,10 @@ from hypothesis import settings
 import run_summary
 import sampling
 from kernel_loading import KERNEL, SourceFinder
+
+if TYPE_CHECKING:
+    from kafka_tools import KafkaTools
+    from shared_kafka import SharedKafka
 
 if os.environ.get("OTTLA_TEST_KERNEL") == "python":
     assert KERNEL not in sys.modules
@@ -66,9 +74,20 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.line(f"repeat them with OTTLA_SEED={sampling.seed()}")
 
 
+@cache
+def _group(path: Path) -> str | None:
+    """What the tests of a file share; None when each can run anywhere."""
+    if path.name.startswith("test_spark_"):
+        return "spark"
+    text = path.read_text()
+    if "shared_kafka" in text or "client.both_brokers" in text:
+        return "kafka"
+    return str(path) if path.name.startswith("test_kafka_") or "java_tools" in text else None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Hand out tests one by one, but those with a broker file by file.
+    """Hand out tests one by one, except for those that share something: these go together.
 
     The marks that xdist has for this are lost on a pytest that computes the ids of tests.
     """
@@ -77,9 +96,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     class ByBroker(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            name = Path(path).name
-            if name.startswith("test_spark_"):
-                return "spark"
-            return path if name.startswith("test_kafka_") else nodeid
+            return _group(config.rootpath / path) or nodeid
 
     return ByBroker(config, log) if config.getoption("dist") == "load" else None
+
+
+@pytest.fixture(scope="session")
+def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> "Generator[SharedKafka]":
+    """One Kafka for all tests of this process that need no settings of their own."""
+    from shared_kafka import started
+
+    with started(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def java_tools() -> "Generator[KafkaTools]":
+    """Kafka's own tools, in one virtual machine for all tests of this process."""
+    from kafka_tools import KafkaTools
+
+    with closing(KafkaTools()) as tools:
+        yield tools

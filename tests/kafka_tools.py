@@ -1,18 +1,18 @@
-"""Kafka's own tools, in a virtual machine that stays for the next one unless one ends it.
+"""Kafka's own tools, run one after the other in one virtual machine.
 
-Invariant: a tool reads, writes and ends as it does in a process of its own, but for threads that
-it leaves behind, and for what it logs, which is nothing.
+A tool reads, writes and ends as it does in a process of its own, except that it logs nothing and
+may leave threads behind. The virtual machine starts with the first tool, and again after a tool
+that ended it. The fixture `java_tools` is one for all tests of a process.
 """
 
 import subprocess
 from base64 import b64decode, b64encode
-from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Timer
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
-from judges.java import java_command
+from judges.java import source_command
+from judges.recording import Json
 from kafka_java import judge_needed
 
 SOURCE = Path(__file__).with_name("KafkaTools.java")
@@ -37,12 +37,6 @@ CLASSES = {
     "kafka-verifiable-consumer": _TOOLS + "VerifiableConsumer",
     "kafka-verifiable-producer": _TOOLS + "VerifiableProducer",
 }
-_OPTIONS = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-Xmx256m",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-)
 
 
 class Said(NamedTuple):
@@ -57,49 +51,56 @@ class Said(NamedTuple):
         """What a process said that has ended."""
         return cls(done.returncode, done.stdout, done.stderr)
 
+    @classmethod
+    def of(cls, recorded: Json) -> "Said":
+        """What was recorded of a tool."""
+        found = cast("dict[str, Any]", recorded)
+        return cls(found["code"], "\n".join(found["out"]), "\n".join(found["err"]))
+
+    @property
+    def json(self) -> Json:
+        """The same to be recorded, as lists of lines."""
+        return {"code": self.code, "out": [*self.out.split("\n")], "err": [*self.err.split("\n")]}
+
 
 class KafkaTools:
     """Runs a tool at a time."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._command = command
-        self._machine = self._started()
+    def __init__(self) -> None:
+        self._machine: subprocess.Popen[str] | None = None
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> Said:
         """Run a tool, by the name of its script."""
-        assert self._machine.stdin is not None
-        assert self._machine.stdout is not None
+        machine = self._machine = self._machine or self._started()
+        assert machine.stdin is not None
+        assert machine.stdout is not None
         words = [b64encode(one.encode()).decode() for one in (CLASSES[tool], stdin, *arguments)]
-        hangs = Timer(PATIENCE_S, self._machine.kill)
+        hangs = Timer(PATIENCE_S, machine.kill)
         hangs.start()
         try:
-            self._machine.stdin.write(" ".join(words) + "\n")
-            self._machine.stdin.flush()
-            answer = self._machine.stdout.readline()
+            machine.stdin.write(" ".join(words) + "\n")
+            machine.stdin.flush()
+            answer = machine.stdout.readline()
         finally:
             hangs.cancel()
+        if not answer:
+            self.close()
         assert answer, f"{tool} {' '.join(arguments)} does not end"
         code, out, err = answer.rstrip("\n").split(" ")
         if code == "-":
-            code = self._machine.wait()
+            code = machine.wait()
             self.close()
-            self._machine = self._started()
         return Said(int(code), b64decode(out).decode(), b64decode(err).decode())
 
     def close(self) -> None:
         """End the virtual machine."""
-        self._machine.kill()
-        self._machine.communicate()
+        if self._machine is not None:
+            self._machine.kill()
+            self._machine.communicate()
+            self._machine = None
 
     def _started(self) -> subprocess.Popen[str]:
+        with judge_needed():
+            command = source_command(SOURCE, log_level="off")
         pipe = subprocess.PIPE
-        return subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)
-
-
-@contextmanager
-def kafka_tools() -> Generator[KafkaTools]:
-    """The tools, for as long as the `with` lasts."""
-    with judge_needed():
-        command = java_command(str(SOURCE), options=_OPTIONS)
-    with closing(KafkaTools(command)) as tools:
-        yield tools
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)

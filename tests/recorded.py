@@ -4,12 +4,13 @@ A test module imports `recording`, whose file is named like the module: the answ
 `tests/cli/kafka/test_kafka_groups.py` are in `tests/compat/recorded/cli/kafka/groups.json`.
 """
 
-from collections.abc import Generator
+import hashlib
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import pytest
 
-from judges.recording import Recording, Scenario
+from judges.recording import Json, Recording, Scenario
 
 TESTS = Path(__file__).parent
 
@@ -32,3 +33,40 @@ def recording_name(module: Path) -> str:
     """The name of the recording that belongs to a test module."""
     path = module.relative_to(TESTS)
     return str(path.with_name(path.stem.removeprefix("test_").removeprefix("kafka_")))
+
+
+def assert_answers(
+    scenario: Scenario,
+    questions: Sequence[str],
+    ours: Sequence[str],
+    ask: Callable[[Sequence[str]], Sequence[str]],
+) -> None:
+    """Assert that our answers to thousands of random questions are Java's.
+
+    Of Java's answers only fingerprints are recorded. Where one differs, `make judge` shows it.
+    """
+    live: list[str] = []
+
+    def fingerprints() -> Json:
+        live.extend(ask(questions))
+        assert len(live) == len(questions)
+        prints = [fingerprint(one) for one in live]
+        return [" ".join(prints[at : at + 10]) for at in range(0, len(prints), 10)]
+
+    asked: Json = {"questions": len(questions), "fingerprint": fingerprint("\n".join(questions))}
+    lines = scenario.answer(asked, fingerprints)
+    assert isinstance(lines, list)
+    recorded = [one for line in lines for one in str(line).split()]
+    assert len(ours) == len(recorded)
+    if live:
+        wrong = [row for row in zip(questions, ours, live, strict=True) if row[1] != row[2]]
+    else:
+        rows = zip(questions, ours, map(fingerprint, ours), recorded, strict=True)
+        wrong = [(one, mine, "") for one, mine, found, java in rows if found != java]
+    shown = "\n".join(f"{one}\n ours: {mine}\n Java: {java}" for one, mine, java in wrong[:5])
+    assert not wrong, f"{len(wrong)} of {len(ours)} answers differ from Java's:\n{shown}"
+
+
+def fingerprint(text: str) -> str:
+    """Eight digits that are others for another text."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]

@@ -1,16 +1,17 @@
-"""Partitions against Java's own partitioners, which get the same random numbers.
+"""Our partitioners, compared with Java's, which get the same random numbers.
 
-One process of Java answers the questions of a test. The same seed draws the same questions.
+The same seed draws the same questions. Java's answers are recorded as fingerprints.
 """
 
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from judges.java import POM, class_path
+from judges.java import source_command
+from judges.recording import Scenario
 from kafka_java import judge_needed
 from ottla.client.partitioners import (
     KeyPartitioner,
@@ -19,40 +20,33 @@ from ottla.client.partitioners import (
     partition_of_key,
     weights,
 )
+from recorded import assert_answers, recording, scenario
+
+__all__ = ["recording", "scenario"]  # fixtures
+
+pytestmark = pytest.mark.recorded
 
 SOURCE = Path(__file__).with_name("PartitionerJudge.java")
-MAIN = "org.apache.kafka.clients.producer.internals.PartitionerJudge"
-
-Ask = Callable[[Sequence[str]], list[str]]
 
 
-@pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
-    """Compiled into a folder: Kafka's package is closed to a source that is run as it is."""
+def ask(questions: Sequence[str]) -> list[str]:
+    """Java's answers."""
     with judge_needed():
-        libraries = class_path(POM)
-    folder = tmp_path_factory.mktemp("judge")
-    subprocess.run(["javac", "-cp", libraries, "-d", str(folder), str(SOURCE)], check=True)
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    command = ["java", "-XX:TieredStopAtLevel=1", quiet, "-cp", f"{folder}:{libraries}", MAIN]
-
-    def answers(questions: Sequence[str]) -> list[str]:
-        asked = "".join(question + "\n" for question in questions)
-        done = subprocess.run(
-            command, input=asked, capture_output=True, text=True, timeout=240, check=False
-        )
-        given = done.stdout.splitlines()
-        assert len(given) == len(questions), done.stderr
-        return given
-
-    return answers
+        command = source_command(SOURCE)
+    asked = "".join(question + "\n" for question in questions)
+    done = subprocess.run(
+        command, input=asked, capture_output=True, text=True, timeout=240, check=False
+    )
+    given = done.stdout.splitlines()
+    assert len(given) == len(questions), done.stderr
+    return given
 
 
 def listed(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers)) or "-"
 
 
-def test_a_key_goes_where_java_sends_it(ask: Ask) -> None:
+def test_key_goes_to_the_partition_that_java_chooses(scenario: Scenario) -> None:
     random = Random(7)
     keys = [
         b"",
@@ -61,15 +55,16 @@ def test_a_key_goes_where_java_sends_it(ask: Ask) -> None:
         *(random.randbytes(random.randrange(40)) for _ in range(2000)),
     ]
     cases = [(key, random.choice((1, 2, 3, 7, 12, 1000, 2**31 - 1))) for key in keys]
-    java = ask([f"key {key.hex() or '-'} {count}" for key, count in cases])
-    assert [str(partition_of_key(key, count)) for key, count in cases] == java
+    questions = [f"key {key.hex() or '-'} {count}" for key, count in cases]
+    ours = [str(partition_of_key(key, count)) for key, count in cases]
+    assert_answers(scenario, questions, ours, ask)
     partitioner = KeyPartitioner(16384, random.random)
-    assert [
+    assert ours == [
         str(partitioner.choose("t", key, None, Partitions(count, ()))) for key, count in cases
-    ] == java
+    ]
 
 
-def test_draws_fall_where_java_s_fall(ask: Ask) -> None:
+def test_random_choices_are_those_of_java(scenario: Scenario) -> None:
     """With and without a leader, a queue, a difference: every random number of the range."""
     random = Random(8)
     cases: list[tuple[int, dict[int, int], tuple[int, ...], int]] = []
@@ -90,7 +85,7 @@ def test_draws_fall_where_java_s_fall(ask: Ask) -> None:
             f"draw {count} {listed(available)} {listed(sizes)} {listed(ids)} {len(batches)} "
             + listed(range(end))
         )
-    assert [drawn(*case) for case in cases] == ask(questions)
+    assert_answers(scenario, questions, [drawn(*case) for case in cases], ask)
     assert sum(weights(batches, count) is not None for count, batches, _, _ in cases) > 100
 
 
@@ -107,7 +102,7 @@ def drawn(count: int, batches: dict[int, int], available: tuple[int, ...], end: 
     return listed(chosen)
 
 
-def test_records_without_a_key_switch_when_java_s_do(ask: Ask) -> None:
+def test_records_without_a_key_switch_when_javas_do(scenario: Scenario) -> None:
     random = Random(9)
     cases: list[tuple[int, int, list[int], list[int]]] = []
     for _ in range(300):
@@ -123,7 +118,7 @@ def test_records_without_a_key_switch_when_java_s_do(ask: Ask) -> None:
         for count, batch_size, draws, sizes in cases
     ]
     ours = [listed(stuck(*case)) for case in cases]
-    assert ours == ask(questions)
+    assert_answers(scenario, questions, ours, ask)
     assert sum(len(set(answer.split(","))) > 1 for answer in ours) > 100
 
 
@@ -156,11 +151,13 @@ def stuck(count: int, batch_size: int, draws: list[int], sizes: list[int]) -> li
     return chosen
 
 
-def test_turns_are_java_s(ask: Ask) -> None:
+def test_round_robin_is_that_of_java(scenario: Scenario) -> None:
     cases = [(1, (0,)), (3, (0, 1, 2)), (4, (1, 3)), (5, ()), (6, (5,))]
-    java = ask([f"turn {count} {listed(available)} 20" for count, available in cases])
-    for (count, available), answer in zip(cases, java, strict=True):
+    ours: list[str] = []
+    for count, available in cases:
         partitioner = RoundRobinPartitioner()
         partitions = Partitions(count, available)
         chosen = [partitioner.choose("t", b"k", b"v", partitions) for _ in range(20)]
-        assert listed(chosen) == answer
+        ours.append(listed(chosen))
+    questions = [f"turn {count} {listed(available)} 20" for count, available in cases]
+    assert_answers(scenario, questions, ours, ask)

@@ -5,6 +5,7 @@ Kafka's answers are recorded. Where ours differ, `known_differences` says why.
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -24,11 +25,13 @@ from judges.ottla_broker import ottla_broker
 from judges.recording import Json, Recording, Scenario
 from kafka_java import kafka_broker
 from ottla.broker.dispatch import HANDLERS
-from recorded import recording
+from recorded import recording, recording_name
 
 __all__ = ["recording"]  # a fixture
 
 pytestmark = pytest.mark.recorded
+
+ANSWERS = recording_name(Path(__file__))
 
 SCENARIOS = {
     scenario.__name__: scenario

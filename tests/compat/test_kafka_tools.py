@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from judges.ottla_broker import ottla_broker
-from kafka_tools import Said, kafka_tools
+from kafka_tools import KafkaTools, Said
 
 TOPICS = "kafka-topics"
 CONFIGS = "kafka-configs"
@@ -164,19 +164,19 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
+def said(tmp_path_factory: pytest.TempPathFactory, java_tools: KafkaTools) -> dict[str, Said]:
     """What each tool said."""
     folder = tmp_path_factory.mktemp("tools")
     offsets = folder / "offsets.json"
     wanted = {"topic": "tools", "partition": 0, "offset": 5}
     offsets.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
-    with ottla_broker() as broker, kafka_tools() as java:
+    with ottla_broker() as broker:
         found: dict[str, Said] = {}
         for name, run in RUNS.items():
             arguments = run.arguments.replace("{offsets}", str(offsets)).split()
             # The tool about clusters has a command before its options.
             address = ["--bootstrap-server", broker.bootstrap]
-            found[name] = java.run(run.tool, *arguments, *address, stdin=run.reads)
+            found[name] = java_tools.run(run.tool, *arguments, *address, stdin=run.reads)
         return found
 
 

@@ -1,4 +1,8 @@
-"""A real Kafka is asked everything that the table says; it reads what we wrote, and we it."""
+"""Our group coordinator, compared with Kafka's.
+
+The errors that Kafka answers in every state of a group, and how it treats static members, are
+recorded. `make judge` asks a real Kafka again, which also reads groups that we wrote, and we its.
+"""
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -10,6 +14,7 @@ import pytest
 from groups.error_table import CASES, REQUESTS
 from groups.harness import DELAY_MS, GROUP, RANGE, SESSION_MS, Harness, partition
 from judges.kafka_broker import KafkaBroker
+from judges.recording import Json, Scenario
 from judges.wire import Wire
 from kafka_java import kafka_broker
 from ottla.errors import ErrorCode
@@ -77,8 +82,9 @@ from ottla.protocol.messages.txn_offset_commit import (
 from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.control import read_control, read_end_txn_marker
+from recorded import recording, scenario
 
-pytestmark = pytest.mark.xdist_group("kafka")
+__all__ = ["recording", "scenario"]  # fixtures
 
 TOPIC = "orders"
 PATIENCE_S = 30
@@ -300,22 +306,30 @@ class KafkaSituation:
         return ErrorCode(self.wire.ask(request, 0, OffsetDeleteResponse).error_code)
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize(("name", "state", "expected"), CASES)
-def test_kafka_answers_as_the_table_says(
-    kafka: KafkaBroker, name: str, state: str, expected: ErrorCode | None
+def test_table_has_the_error_that_kafka_answers(
+    request: pytest.FixtureRequest,
+    scenario: Scenario,
+    name: str,
+    state: str,
+    expected: ErrorCode | None,
 ) -> None:
-    with ExitStack() as connections:
-        answer = REQUESTS[name](KafkaSituation(kafka, state, connections))
+    def ask() -> str:
+        kafka: KafkaBroker = request.getfixturevalue("kafka")
+        with ExitStack() as connections:
+            answer = REQUESTS[name](KafkaSituation(kafka, state, connections))
+        assert isinstance(answer, ErrorCode)
+        return answer.name
+
     # What waits is answered when the generation goes on, and then without an error.
-    assert answer == (expected or ErrorCode.NONE)
+    assert scenario.answer([name, state], ask) == (expected or ErrorCode.NONE).name
 
 
 # Static members.
 
 
-def static_story(
-    join: Callable[[str, str], JoinResult], sync: Callable[[str], bytes]
-) -> list[object]:
+def static_story(join: Callable[[str, str], JoinResult], sync: Callable[[str], bytes]) -> Json:
     """A static member comes twice, then the first of the two comes back with its id."""
     first = join("", "a")
     share = sync(first.member_id)
@@ -324,17 +338,20 @@ def static_story(
     fenced = join(first.member_id, "a")
     stranger = join(second.member_id, "b")
     return [
-        (first.error, first.generation, first.leader == first.member_id, len(first.members)),
-        share,
-        (second.error, second.generation, second.leader == second.member_id),
-        (second.skip_assignment, [member.instance_id for member in second.members]),
-        (fenced.error, fenced.member_id == first.member_id, fenced.generation),
-        (stranger.error, stranger.member_id == second.member_id),
-        sync(second.member_id),
+        [first.error.name, first.generation, first.leader == first.member_id, len(first.members)],
+        share.decode(),
+        [second.error.name, second.generation, second.leader == second.member_id],
+        [second.skip_assignment, [member.instance_id for member in second.members]],
+        [fenced.error.name, fenced.member_id == first.member_id, fenced.generation],
+        [stranger.error.name, stranger.member_id == second.member_id],
+        sync(second.member_id).decode(),
     ]
 
 
-def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
+@pytest.mark.recorded
+def test_static_members_are_treated_as_by_kafka(
+    request: pytest.FixtureRequest, scenario: Scenario
+) -> None:
     harness = Harness(GroupConfig(initial_rebalance_delay_ms=0))
 
     def our_join(member_id: str, instance_id: str) -> JoinResult:
@@ -346,27 +363,33 @@ def test_static_members_have_the_same_story(kafka: KafkaBroker) -> None:
         token = harness.sync(member_id, 1, {member_id: b"share"}, instance_id="a")
         return harness.synced(token).assignment
 
-    with ExitStack() as connections:
-        theirs = KafkaSituation(kafka, "none", connections)
+    def kafkas_story() -> Json:
+        with ExitStack() as connections:
+            kafka: KafkaBroker = request.getfixturevalue("kafka")
+            return story_of(KafkaSituation(kafka, "none", connections))
 
-        def their_join(member_id: str, instance_id: str) -> JoinResult:
-            theirs.send_join(theirs.wire, member_id, instance_id)
-            return join_answer(theirs.wire.receive(JoinGroupResponse))
+    assert static_story(our_join, our_sync) == scenario.answer("static_story", kafkas_story)
 
-        def their_sync(member_id: str) -> bytes:
-            share = SyncGroupRequestAssignment(member_id=member_id, assignment=b"share")
-            request = SyncGroupRequest(
-                group_id=theirs.group_id,
-                generation_id=1,
-                member_id=member_id,
-                group_instance_id="a",
-                protocol_type="consumer",
-                protocol_name="range",
-                assignments=(share,),
-            )
-            return theirs.wire.ask(request, 5, SyncGroupResponse).assignment
 
-        assert static_story(our_join, our_sync) == static_story(their_join, their_sync)
+def story_of(theirs: KafkaSituation) -> Json:
+    def their_join(member_id: str, instance_id: str) -> JoinResult:
+        theirs.send_join(theirs.wire, member_id, instance_id)
+        return join_answer(theirs.wire.receive(JoinGroupResponse))
+
+    def their_sync(member_id: str) -> bytes:
+        share = SyncGroupRequestAssignment(member_id=member_id, assignment=b"share")
+        request = SyncGroupRequest(
+            group_id=theirs.group_id,
+            generation_id=1,
+            member_id=member_id,
+            group_instance_id="a",
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=(share,),
+        )
+        return theirs.wire.ask(request, 5, SyncGroupResponse).assignment
+
+    return static_story(their_join, their_sync)
 
 
 def join_answer(told: JoinGroupResponse) -> JoinResult:
@@ -428,6 +451,7 @@ def ledger_of(broker: KafkaBroker) -> Ledger:
     return ledger
 
 
+@pytest.mark.judge
 def test_our_ledger_reads_what_kafka_wrote(kafka: KafkaBroker) -> None:
     with ExitStack() as connections:
         known = {
@@ -455,6 +479,7 @@ def test_our_ledger_reads_what_kafka_wrote(kafka: KafkaBroker) -> None:
     assert offsets[known["simple"].group_id] == {(TOPIC, 0): (5, 2, "n")}
 
 
+@pytest.mark.judge
 def test_kafka_reads_what_we_wrote(kafka: KafkaBroker) -> None:
     harness = our_groups()
     kafka.stop()

@@ -1,15 +1,17 @@
-"""Our check and Kafka's dump tool are of one mind about files, good and damaged ones."""
+"""Our check agrees with Kafka's dump tool on files, good and damaged ones."""
 
 import asyncio
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from kafka_java import run_java
+from judges.java import source_command
+from kafka_java import judge_needed
 from log.test_dump_tool import write_log
 from ottla.cli.main import app
 from ottla.inspection.directory_check import check_partition
@@ -17,7 +19,7 @@ from ottla.inspection.findings import Finding, Level
 from ottla.inspection.segment_check import Tally
 from ottla.log.files import OsDisk
 
-JUDGE = str(Path(__file__).with_name("DumpJudge.java"))
+JUDGE = Path(__file__).with_name("DumpJudge.java")
 
 Change = Callable[[bytes], bytes]
 
@@ -92,8 +94,14 @@ def damaged_copies(
         yield copy / name
 
 
+def run_judge(*arguments: str) -> subprocess.CompletedProcess[str]:
+    with judge_needed():
+        command = source_command(JUDGE, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def kafka_says(paths: list[Path]) -> list[str]:
-    done = run_java(JUDGE, "dump", *map(str, paths))
+    done = run_judge("dump", *map(str, paths))
     assert done.returncode == 0, done.stderr
     verdicts = [line for line in done.stdout.splitlines() if line in ("sound", "damaged")]
     assert len(verdicts) == len(paths)
@@ -130,7 +138,7 @@ def test_a_log_that_kafka_wrote_is_right_while_it_is_open(tmp_path: Path) -> Non
     """Index files that are allotted in advance, and a segment that was never closed."""
     folder = tmp_path / "events-3"
     folder.mkdir()
-    done = run_java(JUDGE, "write", str(folder))
+    done = run_judge("write", str(folder))
     assert done.returncode == 0, done.stderr
     assert (folder / "00000000000000000136.index").stat().st_size > 1_000_000
     tally = Tally()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kafka_java import run_java
+from kafka_tools import KafkaTools
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from ottla.log.cleaner.runners import LocalCleaner
 from ottla.log.files import OsDisk
@@ -20,7 +20,7 @@ from ottla.records.control import EndTxnMarker
 from ottla.records.validation import TopicRules, validate
 
 NOW_MS = 1_700_000_000_000
-DUMP = "org.apache.kafka.tools.DumpLogSegments"
+DUMP = "kafka-dump-log"
 RECORD = re.compile(
     r"\| offset: (\d+) CreateTime: (\d+) keySize: -?\d+ valueSize: -?\d+ sequence: (-?\d+) "
     r"headerKeys: \[(.*?)\](?: key: (\S+) payload: (\S+)| endTxnMarker: (\w+) .*)"
@@ -112,47 +112,51 @@ def files(folder: Path, *suffixes: str) -> str:
     return ",".join(sorted(str(path) for path in folder.iterdir() if path.suffix in suffixes))
 
 
-def test_every_record_is_dumped_as_it_was_written(log_folder: tuple[Path, list[Written]]) -> None:
+def test_every_record_is_dumped_as_it_was_written(
+    java_tools: KafkaTools, log_folder: tuple[Path, list[Written]]
+) -> None:
     folder, written = log_folder
     arguments = ("--deep-iteration", "--print-data-log", "--files", files(folder, ".log"))
-    done = run_java(DUMP, *arguments)
-    assert done.returncode == 0, done.stderr
+    done = java_tools.run(DUMP, *arguments)
+    assert done.code == 0, done.err
     dumped = [
         Written(int(offset), int(time), int(sequence), headers, key or None, value or None, mark)
         for offset, time, sequence, headers, key, value, mark in (
-            found.groups() for found in RECORD.finditer(done.stdout)
+            found.groups() for found in RECORD.finditer(done.out)
         )
     ]
     assert dumped == written
-    found = BATCH.findall(done.stdout)
+    found = BATCH.findall(done.out)
     assert len(found) == 60 + 6
     assert {valid for _, _, valid in found} == {"true"}
     assert {codec for _, codec, _ in found} == {"none", "gzip", "snappy", "lz4", "zstd"}
     assert len(list(folder.glob("*.log"))) >= 3
 
 
-def test_the_indexes_pass_its_checks(log_folder: tuple[Path, list[Written]]) -> None:
+def test_the_indexes_pass_its_checks(
+    java_tools: KafkaTools, log_folder: tuple[Path, list[Written]]
+) -> None:
     folder, _ = log_folder
     indexes = files(folder, ".index", ".timeindex")
-    done = run_java(DUMP, "--index-sanity-check", "--files", indexes)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("passed sanity check") == indexes.count(",") + 1
+    done = java_tools.run(DUMP, "--index-sanity-check", "--files", indexes)
+    assert done.code == 0, done.err
+    assert done.out.count("passed sanity check") == indexes.count(",") + 1
     # Without the option it looks every entry up in the records.
-    done = run_java(DUMP, "--verify-index-only", "--files", indexes)
-    assert done.returncode == 0, done.stderr
-    assert "mismatch" not in (done.stdout + done.stderr).lower()
+    done = java_tools.run(DUMP, "--verify-index-only", "--files", indexes)
+    assert done.code == 0, done.err
+    assert "mismatch" not in (done.out + done.err).lower()
 
 
-def test_transactions_and_producers_are_dumped(log_folder: tuple[Path, list[Written]]) -> None:
+def test_transactions_and_producers_are_dumped(
+    java_tools: KafkaTools, log_folder: tuple[Path, list[Written]]
+) -> None:
     folder, written = log_folder
-    done = run_java(DUMP, "--files", files(folder, ".txnindex", ".snapshot"))
-    assert done.returncode == 0, done.stderr
+    done = java_tools.run(DUMP, "--files", files(folder, ".txnindex", ".snapshot"))
+    assert done.code == 0, done.err
     aborts = [each.offset for each in written if each.marker == "ABORT"]
-    assert [
-        int(n) for n in re.findall(r"lastOffset: (\d+) lastStableOffset", done.stdout)
-    ] == aborts
+    assert [int(n) for n in re.findall(r"lastOffset: (\d+) lastStableOffset", done.out)] == aborts
     last = [each for each in written if each.sequence >= 0][-1]
-    assert f"lastSequence: {last.sequence} lastOffset: {last.offset} " in done.stdout
+    assert f"lastSequence: {last.sequence} lastOffset: {last.offset} " in done.out
 
 
 async def compact_log(folder: Path) -> list[Batch]:
@@ -191,20 +195,20 @@ def _end(found: list[Batch]) -> int:
     return found[-1].header.next_offset if found else 0
 
 
-def test_a_compacted_log_is_dumped_as_we_read_it(tmp_path: Path) -> None:
+def test_a_compacted_log_is_dumped_as_we_read_it(java_tools: KafkaTools, tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     folder.mkdir()
     asyncio.run(write_log(folder))
     left = asyncio.run(compact_log(folder))
     arguments = ("--deep-iteration", "--print-data-log", "--files", files(folder, ".log"))
-    done = run_java(DUMP, *arguments)
-    assert done.returncode == 0, done.stderr
-    found = re.findall(r"\| offset: (\d+) CreateTime: (\d+) ", done.stdout)
+    done = java_tools.run(DUMP, *arguments)
+    assert done.code == 0, done.err
+    found = re.findall(r"\| offset: (\d+) CreateTime: (\d+) ", done.out)
     assert found == [(str(r.offset), str(r.timestamp)) for b in left for r in b.records()]
     dumped = re.findall(
         r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* isTransactional: .* isControl: "
         r".* deleteHorizonMs: (\S+) .* isvalid: (\w+)",
-        done.stdout,
+        done.out,
     )
     assert dumped == [
         (
@@ -222,13 +226,13 @@ def test_a_compacted_log_is_dumped_as_we_read_it(tmp_path: Path) -> None:
     assert [r.value for batch in horizons for r in batch.records()].count(None) == 1
     assert any(not batch.header.record_count for batch in left)  # a producer's last sequence
     indexes = files(folder, ".index", ".timeindex")
-    done = run_java(DUMP, "--index-sanity-check", "--files", indexes)
-    sound = re.findall(r"passed sanity check|is empty", done.stdout)
-    assert len(sound) == indexes.count(",") + 1, done.stderr
+    done = java_tools.run(DUMP, "--index-sanity-check", "--files", indexes)
+    sound = re.findall(r"passed sanity check|is empty", done.out)
+    assert len(sound) == indexes.count(",") + 1, done.err
     assert "passed sanity check" in sound
-    done = run_java(DUMP, "--verify-index-only", "--files", indexes)
-    assert done.returncode == 0, done.stderr
-    assert "mismatch" not in (done.stdout + done.stderr).lower()
+    done = java_tools.run(DUMP, "--verify-index-only", "--files", indexes)
+    assert done.code == 0, done.err
+    assert "mismatch" not in (done.out + done.err).lower()
     if aborted := files(folder, ".txnindex"):
-        done = run_java(DUMP, "--files", aborted)
-        assert done.returncode == 0, done.stderr
+        done = java_tools.run(DUMP, "--files", aborted)
+        assert done.code == 0, done.err

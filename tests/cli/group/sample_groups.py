@@ -35,9 +35,11 @@ async def fill(bootstrap: str) -> None:
         for number in range(3):
             for at in range(records(number)):
                 time_ms = FIRST_MS + 1000 * at
-                await producer.send(ORDERS, b"v", partition=number, timestamp_ms=time_ms)
+                # One batch for each record, so that the log always has the same size.
+                await (await producer.send(ORDERS, b"v", partition=number, timestamp_ms=time_ms))
         for at in range(4):
-            await producer.send(LONG, b"v", partition=0, timestamp_ms=FIRST_MS + 1000 * at)
+            time_ms = FIRST_MS + 1000 * at
+            await (await producer.send(LONG, b"v", partition=0, timestamp_ms=time_ms))
 
 
 async def idle_groups(bootstrap: str, *names: str) -> None:

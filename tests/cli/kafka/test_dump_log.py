@@ -8,7 +8,7 @@ import pytest
 
 from cases import each_case
 from cli.console import command
-from kafka_tools import Said, kafka_tools
+from kafka_tools import KafkaTools, Said
 from log.test_dump_tool import write_log
 from ottla.cli.kafka.dump.coordinator_json import camel, shown
 from ottla.cli.kafka.dump.lines import contents, producer_line
@@ -174,12 +174,11 @@ def arguments(line: str, names: dict[str, str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def judged(names: dict[str, str]) -> dict[str, Said]:
-    with kafka_tools() as java:
-        return {
-            case: java.run("kafka-dump-log", *arguments(line, names))
-            for case, line in {**GOOD, **BAD}.items()
-        }
+def judged(names: dict[str, str], java_tools: KafkaTools) -> dict[str, Said]:
+    return {
+        case: java_tools.run("kafka-dump-log", *arguments(line, names))
+        for case, line in {**GOOD, **BAD}.items()
+    }
 
 
 def ours(*words: str) -> Said:

@@ -1,10 +1,12 @@
 """`kafka-cluster`, `kafka-broker-api-versions`, `ottla cluster` and `ottla api-versions`.
 
-Each beside Kafka's tool, on a broker of ours and on one of Kafka's.
+Each is compared with Kafka's Java tool. On our broker, the output of Java's tools is recorded;
+`make judge` runs both kinds of tools on both kinds of brokers.
 """
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import pytest
@@ -13,13 +15,20 @@ from cli.console import command, ottla
 from cli.golden import check_golden
 from cli.non_brokers import nobody
 from judges.ottla_broker import ottla_broker
+from judges.recording import Recording, Scenario
 from kafka_java import kafka_broker
-from kafka_tools import KafkaTools, Said, kafka_tools
+from kafka_tools import KafkaTools, Said
 from ottla.cli.cluster.served_apis import compared
 from ottla.cli.kafka.broker_api_versions import lines, node
 from ottla.cli.kafka.cluster import endpoint_lines, id_line
 from ottla.client.admin.cluster import BrokerDescription
 from ottla.protocol.schema import Versions
+from ottla.sync import Admin
+from recorded import recording, scenario
+
+__all__ = ["recording", "scenario"]  # fixtures
+
+pytestmark = pytest.mark.recorded
 
 RUNS = {
     "id": "cluster-id --bootstrap-server {server}",
@@ -32,6 +41,8 @@ RUNS = {
 
 
 class Judged(NamedTuple):
+    """A broker, and what Java's tools say of it."""
+
     server: str
     config: str
     cluster: dict[str, Said]
@@ -46,28 +57,55 @@ def filled(line: str, server: str, config: str) -> list[str]:
     return line.replace("{server}", server).replace("{config}", config).split()
 
 
-@pytest.fixture(scope="module")
-def java() -> Generator[KafkaTools]:
-    with kafka_tools() as tools:
-        yield tools
-
-
-@pytest.fixture(scope="module", params=["ottla", "kafka"])
+@pytest.fixture(scope="module", params=["ottla", pytest.param("kafka", marks=pytest.mark.judge)])
 def judged(
-    request: pytest.FixtureRequest, java: KafkaTools, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    recording: Recording,
+    java_tools: KafkaTools,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Generator[Judged]:
     config = tmp_path_factory.mktemp("java") / "client.properties"
     config.write_text("client.id=me\n")
     settings = {"broker.rack": "rack-1"}
     started = ottla_broker(settings) if request.param == "ottla" else kafka_broker(settings)
-    with started as broker:
+    with started as broker, ExitStack() as stack:
         server = broker.bootstrap
-        told = {
-            case: java.run("kafka-cluster", *filled(line, server, str(config)))
-            for case, line in RUNS.items()
-        }
-        versions = java.run("kafka-broker-api-versions", "--bootstrap-server", server)
+        names = {"{server}": server, "{port}": str(broker.port), "{id}": cluster_id(server)}
+        scenario = None
+        if request.param == "ottla":
+            scenario = stack.enter_context(recording.scenario("on our broker"))
+
+        def javas(tool: str, line: str) -> Said:
+            def ask() -> Said:
+                return java_tools.run(tool, *filled(line, server, str(config)))
+
+            if scenario is None:
+                return ask()
+            answer = scenario.answer(f"{tool} {line}", lambda: replaced(ask(), names).json)
+            return replaced(Said.of(answer), {value: name for name, value in names.items()})
+
+        told = {case: javas("kafka-cluster", line) for case, line in RUNS.items()}
+        versions = javas("kafka-broker-api-versions", "--bootstrap-server {server}")
         yield Judged(server, str(config), told, versions)
+
+
+def cluster_id(server: str) -> str:
+    with Admin(bootstrap_servers=server) as admin:
+        found = admin.describe_cluster().id
+    assert found
+    return found
+
+
+def replaced(said: Said, names: Mapping[str, str]) -> Said:
+    """What a tool said, with names in the place of addresses and ids, or the other way round."""
+
+    def plain(text: str) -> str:
+        for name, value in names.items():
+            text = text.replace(value, name)
+        return text
+
+    err = "" if said.code else said.err  # a trace of the stack, which is not compared
+    return Said(said.code, plain(said.out), plain(err))
 
 
 @pytest.mark.parametrize("case", RUNS)
@@ -138,11 +176,14 @@ def test_a_broker_of_ours_serves_what_it_says() -> None:
         ("kafka-broker-api-versions", "--nothing", 1),
     ],
 )
-def test_a_wrong_use_ends_as_with_kafka(
-    java: KafkaTools, tool: str, arguments: str, code: int
+def test_wrong_use_ends_as_with_kafka(
+    scenario: Scenario, java_tools: KafkaTools, tool: str, arguments: str, code: int
 ) -> None:
     told = ours(tool, *arguments.split())
-    assert told.code == java.run(tool, *arguments.split()).code == code
+    javas = scenario.answer(
+        f"{tool} {arguments}", lambda: java_tools.run(tool, *arguments.split()).code
+    )
+    assert told.code == javas == code
     assert "Traceback" not in told.err
 
 

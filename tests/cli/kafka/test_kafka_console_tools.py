@@ -1,8 +1,8 @@
-"""Kafka's tools that write and read records, ours beside Java's, on our broker and on a real Kafka.
+"""Our console and performance tools, compared with Kafka's Java tools.
 
-Java's run in one virtual machine for each cluster. What is written goes to a topic of its own for
-each of the two and is compared record by record; what is printed is compared as it is, but for
-numbers that are measured.
+Both write to topics of their own, which are compared record by record. Their output is compared
+as it is, except for measured numbers. On our broker, the output of Java's tools and the records
+that they write are recorded; `make judge` runs both kinds of tools on both kinds of brokers.
 """
 
 import asyncio
@@ -10,18 +10,26 @@ import re
 import struct
 import subprocess
 from collections.abc import Callable, Generator
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from cli.records.harness import BIN, PATIENCE_S, environment
 from judges.ottla_broker import ottla_broker
+from judges.recording import Json, Recording
 from kafka_java import kafka_broker
-from kafka_tools import KafkaTools, Said, kafka_tools
+from kafka_tools import KafkaTools, Said
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.client.record import RecordHeaders
+from recorded import recording
+
+__all__ = ["recording"]  # a fixture
+
+pytestmark = pytest.mark.recorded
 
 TOOLS = "org.apache.kafka.tools."
 SERDE = "org.apache.kafka.common.serialization."
@@ -180,7 +188,7 @@ CASES = {
         READ_PERF, "--topic filled --num-records 4 --timeout 20000 --hide-header", like="measured"
     ),
     "read too few": Case(
-        READ_PERF, "--include fille. --messages 10 --timeout 1500", like="measured"
+        READ_PERF, "--include fille. --messages 10 --timeout 4000", like="measured"
     ),
     "read none fast": Case(READ_PERF, "--topic filled", like="line"),
     "read fast from nowhere": Case(READ_PERF, "--num-records 1", like="line"),
@@ -206,11 +214,12 @@ FILLED: list[Content] = [
 
 
 class Outcome(NamedTuple):
-    """What both said, and what both wrote."""
+    """What the tools printed, as it is compared, and what they wrote."""
 
-    java: dict[str, Said]
-    ours: dict[str, Said]
-    written: Callable[[str], list[Content]]
+    java: dict[str, Json]
+    ours: dict[str, Json]
+    javas_records: Callable[[str], list[Content]]
+    our_records: Callable[[str], list[Content]]
 
 
 def topic_of(who: str, name: str) -> str:
@@ -222,28 +231,101 @@ def words(case: Case, who: str, name: str, server: str) -> list[str]:
     return [*said.split(), *(["--bootstrap-server", server] if case.server else [])]
 
 
-@pytest.fixture(scope="module")
-def tools() -> Generator[KafkaTools]:
-    with kafka_tools() as found:
-        yield found
-
-
-@pytest.fixture(scope="module", params=["ottla", "kafka"])
-def outcome(request: pytest.FixtureRequest, tools: KafkaTools) -> Generator[Outcome]:
+@pytest.fixture(scope="module", params=["ottla", pytest.param("kafka", marks=pytest.mark.judge)])
+def outcome(
+    request: pytest.FixtureRequest, recording: Recording, java_tools: KafkaTools
+) -> Generator[Outcome]:
     settings = {"group.initial.rebalance.delay.ms": 0}
-    with (ottla_broker if request.param == "ottla" else kafka_broker)(settings) as broker:
+    is_ours = request.param == "ottla"
+    with (ottla_broker if is_ours else kafka_broker)(settings) as broker:
         server = broker.bootstrap
         asyncio.run(_fill(server))
-        java = {
-            name: tools.run(case.tool, *words(case, "java", name, server), stdin=case.stdin)
-            for name, case in CASES.items()
-        }
-        ours = {name: _run_ours(case, name, server) for name, case in CASES.items()}
 
-        def written(topic: str) -> list[Content]:
-            return asyncio.run(_written(server, topic))
+        def javas(name: str, case: Case) -> Json:
+            arguments = words(case, "java", name, server)
+            said = java_tools.run(case.tool, *arguments, stdin=case.stdin)
+            return compared(case, said, javas_message)
 
-        yield Outcome(java, ours, written)
+        def written(who: str, name: str) -> list[Content]:
+            found = asyncio.run(_written(server, topic_of(who, name)))
+            if "--record-size" not in CASES[name].arguments:
+                return found
+            # The letters are random.
+            return [(key, b"x" * len(value or b""), headers) for key, value, headers in found]
+
+        def javas_records(name: str) -> list[Content]:
+            if not is_ours:
+                return written("java", name)
+            with recording.scenario(f"records of: {name}") as scenario:
+                answer = scenario.answer(
+                    asked(CASES[name]), lambda: recorded(written("java", name))
+                )
+            return content_of(answer)
+
+        java: dict[str, Json] = {}
+        for name, case in CASES.items():
+            if not is_ours:
+                java[name] = javas(name, case)
+                continue
+            with recording.scenario(name) as scenario:
+                java[name] = scenario.answer(asked(case), partial(javas, name, case))
+        yield Outcome(java, _all_ours(server), javas_records, partial(written, "ours"))
+
+
+def asked(case: Case) -> Json:
+    return {"run": f"{case.tool} {case.arguments}", "stdin": case.stdin, "server": case.server}
+
+
+def our_message(err: str) -> str:
+    return err.splitlines()[0]
+
+
+def javas_message(err: str) -> str:
+    """The message before or after the usage; Java breaks long lines and adds spaces."""
+    before, *_ = re.split(r"^(?:Option |\tat )", err, maxsplit=1, flags=re.MULTILINE)
+    _, error, after = before.rpartition(f"{WRITE_PERF}: error")
+    return " ".join((error + after).split())
+
+
+def compared(case: Case, said: Said, message: Callable[[str], str]) -> Json:
+    """The part of a tool's output that has to be the same as Java's."""
+    assert "Traceback" not in said.err
+    out, err = said.out, said.err
+    match case.like:
+        case "same":
+            return {"code": said.code, "out": printed(out), "err": printed(err)}
+        case "measured":
+            return {"code": said.code, "out": measured(out), "err": printed(err)}
+        case "line":
+            return {"code": said.code, "out": out, "err": message(err)}
+        case "records":
+            kept = re.compile(r"Offset:\d+(?:\t\d+)?|Processed.*")
+            return {"code": said.code, "out": kept.findall(out), "err": kept.findall(err)}
+        case _:
+            return {"code": said.code}
+
+
+def recorded(records: list[Content]) -> Json:
+    """Records as JSON, with bytes in hexadecimal."""
+    return [
+        [hexed(key), hexed(value), [[name, hexed(one)] for name, one in headers]]
+        for key, value, headers in records
+    ]
+
+
+def content_of(answer: Json) -> list[Content]:
+    return [
+        (unhexed(key), unhexed(value), tuple((name, unhexed(one)) for name, one in headers))
+        for key, value, headers in cast("list[Any]", answer)
+    ]
+
+
+def hexed(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+def unhexed(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
 
 
 async def _fill(server: str) -> None:
@@ -263,6 +345,21 @@ async def _fill(server: str) -> None:
             await producer.send("longs", struct.pack(">q", number), key=key)
         for value in (struct.pack(">q", 5), b"no long", struct.pack(">q", 6)):
             await producer.send("mixed", value)
+
+
+def _all_ours(server: str) -> dict[str, Json]:
+    """What our tools print; two run at a time, because some only wait."""
+
+    def run_all(tool: str) -> dict[str, Json]:
+        return {
+            name: compared(case, _run_ours(case, name, server), our_message)
+            for name, case in CASES.items()
+            if case.tool == tool
+        }
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [*pool.map(run_all, (READ, WRITE, WRITE_PERF, READ_PERF))]
+    return {name: one for each in found for name, one in each.items()}
 
 
 def _run_ours(case: Case, name: str, server: str) -> Said:
@@ -307,35 +404,19 @@ def printed(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ours_says_what_javas_says(outcome: Outcome, name: str) -> None:
+def test_tool_prints_what_javas_prints(outcome: Outcome, name: str) -> None:
     java, ours = outcome.java[name], outcome.ours[name]
-    assert ours.code == java.code, (java, ours)
-    assert "Traceback" not in ours.err
-    match CASES[name].like:
-        case "same":
-            assert printed(ours.out) == printed(java.out)
-            assert printed(ours.err) == printed(java.err)
-        case "measured":
-            assert measured(ours.out) == measured(java.out)
-            assert printed(ours.err) == printed(java.err)
-        case "line":
-            # Long lines are broken, with more spaces between the words.
-            assert ours.out == java.out
-            assert ours.err.splitlines()[0] in " ".join(java.err.split()), java.err
-        case "records":
-            kept = re.compile(r"Offset:\d+(?:\t\d+)?|Processed.*")
-            assert kept.findall(ours.out) == kept.findall(java.out)
-            assert kept.findall(ours.err) == kept.findall(java.err)
-        case _:
-            pass
+    if CASES[name].like == "line":
+        ours, java = cast("dict[str, Any]", ours), cast("dict[str, Any]", java)
+        assert (ours["code"], ours["out"]) == (java["code"], java["out"])
+        assert ours["err"]
+        assert ours["err"] in java["err"]
+    else:
+        assert ours == java
 
 
 @pytest.mark.parametrize("name", WRITING)
-def test_ours_writes_what_javas_writes(outcome: Outcome, name: str) -> None:
-    java = outcome.written(topic_of("java", name))
-    ours = outcome.written(topic_of("ours", name))
-    if "--record-size" in CASES[name].arguments:  # letters by chance
-        assert [len(one[1] or b"") for one in ours] == [len(one[1] or b"") for one in java]
-    else:
-        assert ours == java
+def test_tool_writes_what_javas_writes(outcome: Outcome, name: str) -> None:
+    java, ours = outcome.javas_records(name), outcome.our_records(name)
+    assert ours == java
     assert ours

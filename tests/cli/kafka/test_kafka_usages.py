@@ -1,12 +1,17 @@
-"""What all of Kafka's tools have in common, ours beside Java's: help, versions, flags cut short."""
+"""Help, versions and shortened flags of our tools, compared with Kafka's Java tools (recorded)."""
 
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from cli.console import SCRIPTS, command
-from kafka_tools import CLASSES, KafkaTools, Said, kafka_tools
+from judges.recording import Json, Scenario
+from kafka_tools import CLASSES, KafkaTools, Said
+from recorded import recording, scenario
+
+__all__ = ["recording", "scenario"]  # fixtures
+
+pytestmark = pytest.mark.recorded
 
 TOOLS = sorted(name for name in CLASSES if (SCRIPTS / name).exists())
 # What Kafka's script answers is not what its class answers, and an error of it is in its log.
@@ -26,20 +31,16 @@ OF_LETTERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def java() -> Generator[KafkaTools]:
-    with kafka_tools() as tools:
-        yield tools
-
-
-def manner(said: Said) -> tuple[int, bool, bool, bool]:
-    """The exit code, what was written to, and whether the flag is told to be unknown."""
+def manner(said: Said) -> Json:
+    """The exit code, what was written to, and whether the flag is said to be unknown."""
     is_unknown = "is not a recognized option" in said.err or "unrecognized argument" in said.err
-    return said.code, bool(said.out), bool(said.err), is_unknown
+    return {"code": said.code, "out": bool(said.out), "err": bool(said.err), "unknown": is_unknown}
 
 
 @pytest.mark.parametrize("words", ["", "--help", "--version", "--hel", "--versio", "-x", "-help"])
-def test_every_tool_answers_as_javas(java: KafkaTools, words: str) -> None:
+def test_every_tool_answers_as_javas(
+    scenario: Scenario, java_tools: KafkaTools, words: str
+) -> None:
     tools = [one for one in TOOLS if (one, words) not in OF_THE_SCRIPT | OF_LETTERS]
     assert len(tools) >= 11
 
@@ -49,8 +50,10 @@ def test_every_tool_answers_as_javas(java: KafkaTools, words: str) -> None:
     with ThreadPoolExecutor(2) as pool:
         told = dict(zip(tools, pool.map(ours, tools), strict=True))
     for tool in tools:
-        theirs = java.run(tool, *words.split())
-        assert manner(told[tool]) == manner(theirs), (tool, told[tool], theirs)
+        theirs = scenario.answer(
+            f"{tool} {words}", lambda tool=tool: manner(java_tools.run(tool, *words.split()))
+        )
+        assert manner(told[tool]) == theirs, (tool, told[tool])
         assert "Traceback" not in told[tool].err
 
 
@@ -71,8 +74,11 @@ def test_every_tool_answers_as_javas(java: KafkaTools, words: str) -> None:
         ("kafka-verifiable-producer", "--topi a --bootstrap-server b:1 --acks 7"),
     ],
 )
-def test_a_flag_cut_short_is_taken_where_java_takes_it(
-    java: KafkaTools, tool: str, words: str
+def test_shortened_flag_is_accepted_where_java_accepts_it(
+    scenario: Scenario, java_tools: KafkaTools, tool: str, words: str
 ) -> None:
-    theirs, own = java.run(tool, *words.split()), Said.by(command(tool, *words.split()))
-    assert manner(own) == manner(theirs), (own, theirs)
+    own = Said.by(command(tool, *words.split()))
+    theirs = scenario.answer(
+        f"{tool} {words}", lambda: manner(java_tools.run(tool, *words.split()))
+    )
+    assert manner(own) == theirs, own

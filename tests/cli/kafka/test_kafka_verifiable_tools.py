@@ -1,19 +1,29 @@
-"""The verifiable producer and consumer, ours beside Java's, on a real Kafka and on our broker."""
+"""Our verifiable producer and consumer, compared with Kafka's Java tools.
+
+On our broker, what Java's tools print is recorded; `make judge` runs both kinds of tools on both
+kinds of brokers.
+"""
 
 import asyncio
 import json
 import signal
 import subprocess
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
 
 import pytest
 
 from cli.records.harness import BIN, PATIENCE_S, environment
 from judges.java import java_command
 from judges.ottla_broker import ottla_broker
+from judges.recording import Json, Recording, Scenario
 from kafka_java import judge_needed, kafka_broker
 from ottla.client.admin import Admin, NewTopic
+from recorded import recording
+
+__all__ = ["recording"]  # a fixture
+
+pytestmark = pytest.mark.recorded
 
 TOOLS = "org.apache.kafka.tools."
 QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-XX:TieredStopAtLevel=1")
@@ -23,12 +33,35 @@ CLASSES = {
 }
 
 
-@pytest.fixture(scope="module", params=["ottla", "kafka"])
-def server(request: pytest.FixtureRequest) -> Generator[str]:
+class Bench(NamedTuple):
+    """A broker, and the recorded output of Java's tools when it is ours."""
+
+    server: str
+    scenario: Scenario | None
+
+    def javas(self, what: str, ask: Callable[[], Json]) -> Any:
+        """Something about Java's tools; Any: events are what they are."""
+        return ask() if self.scenario is None else self.scenario.answer(what, ask)
+
+
+@pytest.fixture(scope="module", params=["ottla", pytest.param("kafka", marks=pytest.mark.judge)])
+def server(request: pytest.FixtureRequest) -> Generator[tuple[str, str]]:
     settings = {"group.initial.rebalance.delay.ms": 0}
     with (ottla_broker if request.param == "ottla" else kafka_broker)(settings) as broker:
         asyncio.run(_create(broker.bootstrap))
-        yield broker.bootstrap
+        yield request.param, broker.bootstrap
+
+
+@pytest.fixture
+def bench(
+    request: pytest.FixtureRequest, server: tuple[str, str], recording: Recording
+) -> Generator[Bench]:
+    owner, bootstrap = server
+    if owner == "kafka":
+        yield Bench(bootstrap, None)
+        return
+    with recording.scenario(request.node.name) as scenario:
+        yield Bench(bootstrap, scenario)
 
 
 async def _create(server: str) -> None:
@@ -66,25 +99,29 @@ def plain(found: list[dict[str, Any]], who: str) -> list[dict[str, Any]]:
     ]
 
 
-def both(tool: str, server: str, *arguments: str) -> list[dict[str, Any]]:
-    """What both told, which is the same."""
-    java_code, java = events("java", tool, server, *arguments)
-    code, ours = events("ours", tool, server, *arguments)
-    assert code == java_code
-    assert plain(ours, "ours") == plain(java, "java")
+def both(bench: Bench, tool: str, *arguments: str) -> list[dict[str, Any]]:
+    """The events of both tools, which are the same."""
+
+    def ask() -> Json:
+        code, java = events("java", tool, bench.server, *arguments)
+        return {"code": code, "events": [*plain(java, "java")]}
+
+    code, ours = events("ours", tool, bench.server, *arguments)
+    found: Json = {"code": code, "events": [*plain(ours, "ours")]}
+    assert found == bench.javas(" ".join((tool, *arguments)), ask)
     return ours
 
 
-def test_what_is_written_and_read_is_told(server: str) -> None:
+def test_written_and_read_records_are_reported(bench: Bench) -> None:
     told = both(
-        "kafka-verifiable-producer", server,
+        bench, "kafka-verifiable-producer",
         "--max-messages", "5", "--repeating-keys", "2", "--value-prefix", "7",
     )  # fmt: skip
     assert [one["name"] for one in told] == [
         "startup_complete", *["producer_send_success"] * 5, "shutdown_complete", "tool_data"
     ]  # fmt: skip
     told = both(
-        "kafka-verifiable-consumer", server, "--group-id", "g", "--max-messages", "5", "--verbose"
+        bench, "kafka-verifiable-consumer", "--group-id", "g", "--max-messages", "5", "--verbose"
     )
     assert [one["name"] for one in told].count("record_data") == 5
 
@@ -98,26 +135,34 @@ def test_what_is_written_and_read_is_told(server: str) -> None:
         ("kafka-verifiable-consumer", ["--group-id", "g", "--nothing"]),
     ],
 )
-def test_a_wrong_use_ends_as_javas(server: str, tool: str, arguments: list[str]) -> None:
-    java = subprocess.run(
-        command("java", tool, server, *arguments), capture_output=True, text=True, check=False
-    )
-    ours = subprocess.run(
-        command("ours", tool, server, *arguments), capture_output=True, text=True, check=False
-    )
-    assert ours.returncode == java.returncode == 1
-    # Long lines are broken, with more spaces between the words.
-    assert ours.stderr.splitlines()[0] in " ".join(java.stderr.split())
+def test_wrong_use_ends_as_javas(bench: Bench, tool: str, arguments: list[str]) -> None:
+    def ended(who: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(who, tool, bench.server, *arguments),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def ask() -> Json:
+        java = ended("java")
+        # The message follows the usage. Long lines are broken, with more spaces between the words.
+        _, found, message = " ".join(java.stderr.split()).rpartition(f"{tool}: error")
+        return {"code": java.returncode, "err": found + message}
+
+    java, ours = bench.javas(" ".join((tool, *arguments)), ask), ended("ours")
+    assert ours.returncode == java["code"] == 1
+    assert ours.stderr.splitlines()[0] in java["err"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_in_order(server: str, number: signal.Signals) -> None:
+def test_signal_ends_the_tool_in_order(bench: Bench, number: signal.Signals) -> None:
     for tool, arguments in (
         ("kafka-verifiable-producer", ["--throughput", "50"]),
         ("kafka-verifiable-consumer", ["--group-id", f"signal-{number}"]),
     ):
         with subprocess.Popen(
-            command("ours", tool, server, *arguments),
+            command("ours", tool, bench.server, *arguments),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,13 +1,13 @@
-"""The forms of Java against Java's own classes: what they write, read and refuse.
+"""Our serializers, compared with Java's: what they write, read and refuse.
 
-One process of Java answers all questions; each form is then a test. The same seed draws the same
-questions, so that a difference is found again.
+The same seed draws the same questions. Java's answers are recorded as fingerprints.
 """
 
 import struct
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from judges.java import source_command
+from judges.recording import Json, Scenario
 from kafka_java import judge_needed
 from ottla.client.serializers import (
     BOOLEAN,
@@ -33,6 +34,11 @@ from ottla.client.serializers import (
     string,
     uuid_text,
 )
+from recorded import assert_answers, recording, scenario
+
+__all__ = ["recording", "scenario"]  # fixtures
+
+pytestmark = pytest.mark.recorded
 
 JUDGE = Path(__file__).with_name("SerializerJudge.java")
 ENCODINGS = (
@@ -259,36 +265,54 @@ TESTS = sorted({(q.form, q.encoding, q.step) for q in QUESTIONS})
 
 
 @pytest.fixture(scope="module")
-def java() -> dict[Question, str]:
-    with judge_needed():
-        command = source_command(JUDGE)
-    asked = "".join("\t".join(question) + "\n" for question in QUESTIONS)
-    done = subprocess.run(
-        command, input=asked, capture_output=True, text=True, timeout=240, check=False
-    )
-    answers = done.stdout.splitlines()
-    assert len(answers) == len(QUESTIONS), done.stderr
-    return dict(zip(QUESTIONS, answers, strict=True))
+def java() -> Callable[[], dict[Question, str]]:
+    """Java's answers; it is asked once."""
+
+    @cache
+    def answers() -> dict[Question, str]:
+        with judge_needed():
+            command = source_command(JUDGE)
+        asked = "".join("\t".join(question) + "\n" for question in QUESTIONS)
+        done = subprocess.run(
+            command, input=asked, capture_output=True, text=True, timeout=240, check=False
+        )
+        found = done.stdout.splitlines()
+        assert len(found) == len(QUESTIONS), done.stderr
+        return dict(zip(QUESTIONS, found, strict=True))
+
+    return answers
 
 
 @pytest.mark.parametrize(("name", "encoding", "step"), TESTS)
-def test_a_form_is_java_s(java: dict[Question, str], name: str, encoding: str, step: str) -> None:
+def test_serde_does_what_javas_does(
+    scenario: Scenario,
+    java: Callable[[], dict[Question, str]],
+    name: str,
+    encoding: str,
+    step: str,
+) -> None:
     asked = [
         question
         for question in QUESTIONS
         if question[:3] == (name, encoding, step) and not loses_more_in_java(question)
     ]
     assert asked
-    different = {
-        question.given: {"Java": java[question], "ours": our_answer(question)}
-        for question in asked
-        if java[question] != our_answer(question)
-    }
-    assert not different
+    assert_answers(
+        scenario,
+        ["\t".join(one) for one in asked],
+        [our_answer(one) for one in asked],
+        lambda _: [java()[one] for one in asked],
+    )
 
 
-def test_java_refuses_and_accepts_some_of_each(java: dict[Question, str]) -> None:
+def test_java_refuses_and_accepts_some_of_each(
+    scenario: Scenario, java: Callable[[], dict[Question, str]]
+) -> None:
     """So that a judge that refuses everything is not taken for one that agrees."""
     for name in ("short", "int", "long", "float", "double", "boolean", "uuid", "void"):
-        answers = {a == REFUSED for q, a in java.items() if (q.form, q.step) == (name, "read")}
-        assert answers == {True, False}, name
+
+        def refused(name: str = name) -> Json:
+            answers = [a for q, a in java().items() if (q.form, q.step) == (name, "read")]
+            return sorted({one == REFUSED for one in answers})
+
+        assert scenario.answer(f"{name}: refused", refused) == [False, True]

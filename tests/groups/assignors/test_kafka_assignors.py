@@ -1,8 +1,13 @@
-"""The assignors of Kafka's Java client, asked the same: the same partitions, order and bytes."""
+"""Our assignors, compared with those of Kafka's Java client: partitions, their order and bytes.
+
+The same seed draws the same groups. Java's answers are recorded, most of them as fingerprints.
+"""
 
 import os
 import subprocess
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -10,6 +15,7 @@ import pytest
 
 from groups.assignors.histories import KINDS, NAMES, Round, history, partition
 from judges.java import source_command
+from judges.recording import Json, Scenario
 from kafka_java import judge_needed
 from ottla.groups.assignors.assignor import ASSIGNORS
 from ottla.groups.assignors.claims import Claim
@@ -23,6 +29,11 @@ from ottla.groups.assignors.messages import (
 from ottla.groups.assignors.subscription import Subscription, TopicLayout
 from ottla.groups.assignors.user_data import sticky_bytes
 from ottla.ids import TopicPartition
+from recorded import assert_answers, recording, scenario
+
+__all__ = ["recording", "scenario"]  # fixtures
+
+pytestmark = pytest.mark.recorded
 
 JUDGE = Path(__file__).with_name("AssignorJudge.java")
 HISTORIES_PER_KIND = 12
@@ -36,15 +47,20 @@ Judge = Callable[[Iterable[str]], list[str]]
 
 @pytest.fixture(scope="module")
 def judge() -> Generator[Judge]:
-    """One Java process for all tests."""
-    with judge_needed():
-        command = source_command(JUDGE)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as java:
-        assert java.stdin
-        assert java.stdout
-        questions, answers = java.stdin, java.stdout
+    """One Java process for all tests, which starts when it is asked."""
+    with ExitStack() as stack:
+
+        @cache
+        def started() -> subprocess.Popen[bytes]:
+            with judge_needed():
+                command = source_command(JUDGE)
+            pipe = subprocess.PIPE
+            return stack.enter_context(subprocess.Popen(command, stdin=pipe, stdout=pipe))
 
         def ask(lines: Iterable[str]) -> list[str]:
+            questions, answers = started().stdin, started().stdout
+            assert questions
+            assert answers
             questions.write("".join(f"{line}\n" for line in (*lines, "answer")).encode())
             questions.flush()
             found: list[str] = []
@@ -95,47 +111,47 @@ def by_round(lines: list[str]) -> list[dict[str, str]]:
     return found[:-1]
 
 
-@pytest.fixture(scope="module")
-def rounds() -> dict[str, list[Round]]:
-    return {
-        name: [
-            each
-            for kind in KINDS
-            for number in range(HISTORIES_PER_KIND)
-            for each in history(name, kind, 1000 * SEED + number)
-        ]
-        for name in ASSIGNORS
-    }
+def rounds_of(name: str) -> list[Round]:
+    return [
+        each
+        for kind in KINDS
+        for number in range(HISTORIES_PER_KIND)
+        for each in history(name, kind, 1000 * SEED + number)
+    ]
 
 
-@pytest.fixture(scope="module")
-def verdicts(judge: Judge, rounds: dict[str, list[Round]]) -> dict[str, list[dict[str, str]]]:
-    """What Java makes of all rounds of all assignors."""
-    lines = judge(
-        line for name, found in rounds.items() for each in found for line in asked(name, each)
-    )
-    answers = iter(by_round(lines))
-    return {name: [next(answers) for _ in found] for name, found in rounds.items()}
+def shown(assignment: dict[str, str]) -> str:
+    return "\n".join(f"{member_id}\t{rest}" for member_id, rest in sorted(assignment.items()))
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_every_assignment_is_that_of_java(
-    name: str, rounds: dict[str, list[Round]], verdicts: dict[str, list[dict[str, str]]]
-) -> None:
-    assert len(rounds[name]) >= 500
-    for each, verdict in zip(rounds[name], verdicts[name], strict=True):
-        assert answer(name, each) == verdict, "\n".join(asked(name, each))
+def test_every_assignment_is_that_of_java(scenario: Scenario, judge: Judge, name: str) -> None:
+    rounds = rounds_of(name)
+    assert len(rounds) >= 500
+    questions = ["\n".join(asked(name, each)) for each in rounds]
+
+    def ask(all_of_them: Sequence[str]) -> list[str]:
+        return [shown(found) for found in by_round(judge(all_of_them))]
+
+    assert_answers(scenario, questions, [shown(answer(name, each)) for each in rounds], ask)
 
 
-def compared(judge: Judge, members: dict[str, Subscription], **partitions: int) -> tuple[str, str]:
-    """One rebalance by the sticky assignors: ours, and what Java says."""
+def compared(
+    scenario: Scenario, judge: Judge, members: dict[str, Subscription], **partitions: int
+) -> tuple[str, Json]:
+    """One rebalance by the sticky assignors: ours, and what Java does."""
     topics = {topic: TopicLayout(count) for topic, count in partitions.items()}
     sent = {key: subscription_bytes(each) for key, each in members.items()}
     assignment = ASSIGNORS["sticky"]().assign(topics, members)
     each = Round(1, True, topics, members, sent, assignment)
-    (verdict,) = by_round(judge(asked("sticky", each)))
+    question = [*asked("sticky", each)]
+
+    def ask() -> str:
+        (verdict,) = by_round(judge(question))
+        return "; ".join(f"{key} {rest.split(chr(9))[0]}" for key, rest in verdict.items())
+
     ours = "; ".join(f"{key} {written(found)}" for key, found in sorted(assignment.items()))
-    return ours, "; ".join(f"{key} {rest.split(chr(9))[0]}" for key, rest in verdict.items())
+    return ours, scenario.answer([*question], ask)
 
 
 def had(topics: str, generation: int, *partitions: TopicPartition) -> Subscription:
@@ -144,22 +160,22 @@ def had(topics: str, generation: int, *partitions: TopicPartition) -> Subscripti
     return Subscription(tuple(topics), partitions, generation, data)
 
 
-def test_java_fails_where_a_topic_was_made_anew_with_fewer_partitions(judge: Judge) -> None:
+def test_java_fails_on_a_topic_that_became_smaller(scenario: Scenario, judge: Judge) -> None:
     members = {
         "a": had("t", 1, partition("t", 0), partition("t", 7)),
         "b": had("t", 1, partition("t", 1), partition("t", 5)),
     }
-    ours, java = compared(judge, members, t=4)
+    ours, java = compared(scenario, judge, members, t=4)
     assert java == "failed IllegalStateException"
     assert ours == "a t:0,t:2; b t:1,t:3"
 
 
-def test_java_gives_a_partition_to_two_where_a_topic_was_made_anew_with_fewer(judge: Judge) -> None:
+def test_java_gives_a_partition_of_a_smaller_topic_to_two(scenario: Scenario, judge: Judge) -> None:
     members = {
         "a": had("st", 1, partition("s", 0), partition("s", 5)),
         "b": had("t", 1, partition("t", 0), partition("t", 1)),
     }
-    ours, java = compared(judge, members, s=2, t=4)
+    ours, java = compared(scenario, judge, members, s=2, t=4)
     assert java == "a s:0,s:5,s:1,t:1,t:3; b t:0,t:1,t:0,t:2"
     assert ours == "a s:0,s:1,t:2; b t:0,t:1,t:3"
 
@@ -168,20 +184,20 @@ def test_java_gives_a_partition_to_two_where_a_topic_was_made_anew_with_fewer(ju
     ("topics_of_a", "java"),
     [("tu", "a t:3,t:4,t:5; b t:1,t:2; c u:0,t:0"), ("t", "failed NullPointerException")],
 )
-def test_java_gives_a_partition_to_who_had_it_and_no_longer_reads_it(
-    judge: Judge, topics_of_a: str, java: str
+def test_java_gives_a_partition_to_a_member_that_left_its_topic(
+    scenario: Scenario, judge: Judge, topics_of_a: str, java: str
 ) -> None:
     members = {
         "a": had(topics_of_a, 5, *(partition("t", index) for index in range(6))),
         "b": had("t", 5),
         "c": had("u", 3, partition("t", 0)),
     }
-    ours, verdict = compared(judge, members, t=6, u=1)
+    ours, verdict = compared(scenario, judge, members, t=6, u=1)
     assert verdict == java
     assert ours == "a t:3,t:4,t:5; b t:0,t:1,t:2; c u:0"
 
 
-def test_the_bytes_of_a_subscription_are_those_of_java(judge: Judge) -> None:
+def test_subscription_has_the_bytes_of_java(scenario: Scenario, judge: Judge) -> None:
     random = Random(SEED)
     questions: list[str] = []
     expected: list[str] = []
@@ -200,10 +216,10 @@ def test_the_bytes_of_a_subscription_are_those_of_java(judge: Judge) -> None:
         back = read_subscription(sent)
         assert (sorted(back.topics), sorted(back.owned)) == (sorted(topics), sorted(owned))
         assert (back.generation, back.user_data, back.rack) == (generation, data, rack)
-    assert judge(questions) == expected
+    assert_answers(scenario, questions, expected, judge)
 
 
-def test_hash_tables_have_the_order_of_java(judge: Judge) -> None:
+def test_hash_tables_have_the_order_of_java(scenario: Scenario, judge: Judge) -> None:
     random = Random(SEED)
     questions: list[str] = []
     expected: list[str] = []
@@ -218,4 +234,4 @@ def test_hash_tables_have_the_order_of_java(judge: Judge) -> None:
         questions.append(f"partitions\tt\t{','.join(map(str, numbers))}")
         order = HashOrder(partition_hash, (partition("t", number) for number in numbers))
         expected.append(",".join(str(index) for _, index in order))
-    assert judge(questions) == expected
+    assert_answers(scenario, questions, expected, judge)
