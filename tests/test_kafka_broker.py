@@ -1,4 +1,4 @@
-"""The judge itself: a broker of Kafka's that starts, answers, dies and leaves nothing behind."""
+"""The Kafka of the tests: it starts, answers, dies and leaves nothing behind."""
 
 import os
 from pathlib import Path
@@ -19,6 +19,7 @@ def gone(process_id: int) -> bool:
     return False
 
 
+@pytest.mark.judge
 def test_it_answers_dies_comes_back_and_leaves_nothing() -> None:
     with kafka_broker({"num.partitions": 3}) as kafka:
         folder = kafka.data.parent
@@ -43,7 +44,8 @@ def test_it_answers_dies_comes_back_and_leaves_nothing() -> None:
         Wire(address)
 
 
-def test_a_failed_start_shows_the_log_and_leaves_nothing() -> None:
+@pytest.mark.judge
+def test_failed_start_shows_the_log_and_leaves_nothing() -> None:
     with judge_needed():
         broker = KafkaBroker({"log.retention.ms": "a week"})
     with pytest.raises(KafkaFailed, match="a week"), broker:

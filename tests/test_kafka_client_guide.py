@@ -1,30 +1,19 @@
 """What the guide to the client shows of transactions and logins, run against Apache Kafka."""
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from client.scenario_runner import run
 from judges.kafka_broker import KafkaBroker
-from kafka_java import kafka_broker
 from ottla import Consumer, Producer
+from shared_kafka import ANNS_PASSWORD, SharedKafka
 from test_client_guide import FOR_KAFKA, names_of
 
-PASSWORD = "her-secret"
-JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
-
-@pytest.fixture(scope="module")
-def kafka() -> Generator[KafkaBroker]:
-    settings: dict[str, object] = {
-        "auto.create.topics.enable": "true",
-        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "listener.name.login.scram-sha-512.sasl.jaas.config": JAAS,
-    }
-    user = ("--add-scram", f"SCRAM-SHA-512=[name=ann,password={PASSWORD}]")
-    with kafka_broker(settings, listeners={"LOGIN": "SASL_PLAINTEXT"}, formatting=user) as broker:
-        yield broker
+@pytest.fixture
+def kafka(shared_kafka: SharedKafka) -> KafkaBroker:
+    return shared_kafka.broker
 
 
 def example(name: str, servers: str) -> Any:
@@ -56,9 +45,9 @@ def test_the_transactions_count(kafka: KafkaBroker) -> None:
 
 def test_the_login_is_let_in(kafka: KafkaBroker) -> None:
     async def scenario() -> None:
-        secured = example("secured", f"127.0.0.1:{kafka.ports['LOGIN']}")
-        async with secured(PASSWORD) as producer:
+        secured = example("secured", f"127.0.0.1:{kafka.ports['SASL']}")
+        async with secured(ANNS_PASSWORD) as producer:
             assert (await (await producer.send("logged-in", b"v"))).offset == 0
-        assert PASSWORD not in repr(producer)
+        assert ANNS_PASSWORD not in repr(producer)
 
     run(scenario())

@@ -2,7 +2,7 @@
 nothing. The cluster is a Kafka with an authorizer; who may see nothing there sees nothing.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,18 +11,10 @@ import pytest
 from cli.console import command
 from cli.test_every_command import ASKING, ASKING_TOOLS, OFFSETS, at_once, verdict
 from judges.kafka_broker import KafkaBroker
-from kafka_java import kafka_broker
 from ottla.client.admin import ConfigResource, OffsetAt, ScramPassword
 from ottla.sync import Admin, Producer
+from shared_kafka import SharedKafka
 
-SETTINGS = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-    "listener.name.login.scram-sha-512.sasl.jaas.config": (
-        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-    ),
-}
 BOB = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "SCRAM-SHA-512",
@@ -99,7 +91,7 @@ class Scene(NamedTuple):
 
     @property
     def server(self) -> str:
-        return f"127.0.0.1:{self.kafka.ports['LOGIN']}"
+        return f"127.0.0.1:{self.kafka.ports['SASL']}"
 
     def words(self, text: str) -> list[str]:
         places = {"{topics}": "topics.yaml", "{offsets}": "offsets.json"}
@@ -134,24 +126,24 @@ class Scene(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Generator[Scene]:
+def scene(shared_kafka: SharedKafka, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     folder = tmp_path_factory.mktemp("bob")
-    with kafka_broker(SETTINGS, listeners={"LOGIN": "SASL_PLAINTEXT"}) as kafka:
-        with Admin(bootstrap_servers=kafka.bootstrap) as admin:
-            admin.alter_scram_users([ScramPassword("bob", "secret")]).or_raise()
-            admin.create_topic("t", 1)
-            with Producer(bootstrap_servers=kafka.bootstrap) as producer:
-                producer.send("t", b"x")
-                producer.send("t", b"y")
-            admin.alter_group_offsets("g", {("t", 0): 1}).or_raise()
-        scene = Scene(kafka, folder)
-        (folder / "topics.yaml").write_text("- {name: new, partitions: 1}\n")
-        (folder / "offsets.json").write_text(OFFSETS.replace('"offset": 0', '"offset": 1'))
-        (folder / "bob.properties").write_text("".join(f"{k}={v}\n" for k, v in BOB.items()))
-        lines = "".join(f'"{name}" = "{value}"\n' for name, value in BOB.items())
-        server = f'"bootstrap.servers" = "{scene.server}"\n'
-        (folder / "config.toml").write_text(f'profile = "bob"\n[profiles.bob]\n{server}{lines}')
-        yield scene
+    kafka = shared_kafka.broker
+    with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+        admin.alter_scram_users([ScramPassword("bob", "secret")]).or_raise()
+        admin.create_topic("t", 1)
+        with Producer(bootstrap_servers=kafka.bootstrap) as producer:
+            producer.send("t", b"x")
+            producer.send("t", b"y")
+        admin.alter_group_offsets("g", {("t", 0): 1}).or_raise()
+    scene = Scene(kafka, folder)
+    (folder / "topics.yaml").write_text("- {name: new, partitions: 1}\n")
+    (folder / "offsets.json").write_text(OFFSETS.replace('"offset": 0', '"offset": 1'))
+    (folder / "bob.properties").write_text("".join(f"{k}={v}\n" for k, v in BOB.items()))
+    lines = "".join(f'"{name}" = "{value}"\n' for name, value in BOB.items())
+    server = f'"bootstrap.servers" = "{scene.server}"\n'
+    (folder / "config.toml").write_text(f'profile = "bob"\n[profiles.bob]\n{server}{lines}')
+    return scene
 
 
 def test_every_command_is_in_the_tables() -> None:

@@ -1,11 +1,11 @@
-"""One suite, two judges: a test that is given a `Ground` runs against Ottla and against Kafka.
+"""Scenarios that run on our broker and on a real Kafka.
 
-Ottla's broker lives in the test's own event loop, Kafka's in a process that the tests of a file
-share; so every test has topics of its own.
+Our broker runs in the event loop of the test; Kafka is the one that all tests share. So every
+scenario has topics of its own.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from typing import Any, TypeAlias
@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from client.scenario_runner import AGELESS, run
+from client.scenario_runner import run
 from judges.kafka_broker import KafkaBroker
-from kafka_java import kafka_broker
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -25,6 +24,7 @@ from ottla.protocol.messages.create_topics import (
 from ottla.testing import Cluster
 from ottla.transport.channel import Channel, open_channel
 from ottla.transport.network import TcpNetwork
+from shared_kafka import SharedKafka
 
 _NUMBERS = count()
 
@@ -155,16 +155,19 @@ Scenario: TypeAlias = Callable[[Ground], Coroutine[Any, Any, None]]
 Judge: TypeAlias = Callable[[Scenario], None]
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Generator[Callable[[], AbstractAsyncContextManager[Ground]]]:
-    with kafka_broker(AGELESS, keeps_ports=True) as broker:
-        yield lambda: kafka_ground(broker)
-
-
 @pytest.fixture(params=["ottla", "kafka"])
 def judge(request: pytest.FixtureRequest) -> Judge:
     """Runs a scenario against a broker."""
-    return judged_on(ottla_ground if request.param == "ottla" else request.getfixturevalue("kafka"))
+    if request.param == "ottla":
+        return judged_on(ottla_ground)
+    kafka: SharedKafka = request.getfixturevalue("shared_kafka")
+    return judged_on(lambda: kafka_ground(kafka.broker))
+
+
+LONG_ON_KAFKA = pytest.mark.parametrize(
+    "judge", ["ottla", pytest.param("kafka", marks=pytest.mark.judge)], indirect=True
+)
+"""For a scenario that takes long on Kafka: there, only `make judge` runs it."""
 
 
 def judged_on(ground: Callable[[], AbstractAsyncContextManager[Ground]]) -> Judge:

@@ -52,6 +52,8 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
+pytestmark = pytest.mark.judge
+
 SOON_S = 180.0
 MINUTE_S = 60.0
 # A member that dies with its coordinator cannot say goodbye: the others wait for its session.

@@ -1,29 +1,20 @@
 """The consumer against Apache Kafka."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from client.close_scenarios import LEAVING, Leaving
 from client.consumer_scenarios import ANYWHERE, Scenario, new_topic, take, write
 from client.rebalance_scenarios import TOGETHER, member
-from client.scenario_runner import AGELESS, run
-from kafka_java import kafka_broker
+from client.scenario_runner import run
 from ottla import BrokerPattern, ErrorCode, RequestError
+from shared_kafka import SharedKafka
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    settings = {
-        **AGELESS,
-        "num.partitions": 3,
-        "auto.create.topics.enable": "true",
-        "group.consumer.min.heartbeat.interval.ms": 100,
-        "group.consumer.heartbeat.interval.ms": 100,
-    }
-    with kafka_broker(settings) as kafka:
-        yield kafka.bootstrap
+@pytest.fixture
+def servers(shared_kafka: SharedKafka) -> str:
+    return shared_kafka.bootstrap
 
 
 @pytest.mark.parametrize("scenario", [*ANYWHERE, *TOGETHER], ids=lambda scenario: scenario.__name__)

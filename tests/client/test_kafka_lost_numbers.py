@@ -6,7 +6,7 @@ broker expects; or a batch is given up of which nobody knows whether it came.
 
 import pytest
 
-from client.both_brokers import Ground, Judge, judge, kafka
+from client.both_brokers import Ground, Judge, judge
 from client.scenario_runner import FAST
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
@@ -20,7 +20,7 @@ from ottla.protocol.messages.produce import (
 from ottla.records import BatchBuilder, BatchHeader, Compression, batches
 from proxy import Detour
 
-__all__ = ["judge", "kafka"]  # fixtures
+__all__ = ["judge"]  # a fixture
 
 BY_NAME = 12  # the newest versions of Fetch and Produce that name a topic
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from client.both_brokers import Cuttable, Ground, Judge, judge, kafka
+from client.both_brokers import Cuttable, Ground, Judge, judge
 from client.scenario_runner import FAST
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner, partition_of_key
 from ottla.client.produce.pending_batch import Ack
@@ -17,7 +17,7 @@ from ottla.client.serializers import LONG, STRING, SerializationFailed, json_of
 from ottla.errors import ErrorCode, RequestError
 from ottla.transport.network import TcpNetwork
 
-__all__ = ["judge", "kafka"]  # fixtures
+__all__ = ["judge"]  # a fixture
 
 
 def producer(ground: Ground, network: TcpNetwork | None = None, **arguments: str | int) -> Producer:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +13,22 @@ import pytest
 from certificates import Authority
 from client.scenario_runner import run
 from judges.kafka_broker import KafkaBroker
-from kafka_java import kafka_broker
 from ottla.client.network.connections import RENEWED_AFTER
 from ottla.client.network.tokens import Token
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import TcpNetwork
+from shared_kafka import (
+    LISTENERS,
+    MECHANISMS,
+    PASSWORD,
+    SCRAM_PASSWORD,
+    SESSION_MS,
+    SharedKafka,
+)
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-PASSWORD = "alice, her=secret"
-FORMAT_PASSWORD = "scram-secret"
 JAAS = "org.apache.kafka.common.security"
-LISTENERS = {
-    "TLS": "SSL",
-    "MUTUAL": "SSL",
-    "ELSEWHERE": "SSL",
-    "SASL": "SASL_PLAINTEXT",
-    "BOTH": "SASL_SSL",
-    "BRIEF": "SASL_PLAINTEXT",
-    "SCRAMONLY": "SASL_PLAINTEXT",
-}
-SESSION_MS = 3000
 
 
 class Site:
@@ -61,50 +55,9 @@ class Site:
         return named
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
-    folder = tmp_path_factory.mktemp("certificates")
-    authority = Authority(folder)
-    here = authority.issue("broker", "IP:127.0.0.1", "DNS:localhost")
-    elsewhere = authority.issue("elsewhere", "DNS:elsewhere.example")
-    settings: dict[str, object] = {
-        "auto.create.topics.enable": "true",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": here,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": authority.path,
-        "listener.name.elsewhere.ssl.keystore.location": elsewhere,
-        "listener.name.elsewhere.ssl.keystore.type": "PEM",
-        "listener.name.mutual.ssl.client.auth": "required",
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        "listener.name.scramonly.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
-        "listener.name.brief.connections.max.reauth.ms": SESSION_MS,
-    }
-    for mechanism in MECHANISMS:
-        settings[f"listener.name.brief.{mechanism.lower()}.connections.max.reauth.ms"] = SESSION_MS
-    for listener in ("sasl", "both", "brief", "scramonly"):
-        of = f"listener.name.{listener}"
-        settings |= {
-            f"{of}.plain.sasl.jaas.config": (
-                f'{JAAS}.plain.PlainLoginModule required user_alice="{PASSWORD}";'
-            ),
-            f"{of}.scram-sha-256.sasl.jaas.config": f"{JAAS}.scram.ScramLoginModule required;",
-            f"{of}.scram-sha-512.sasl.jaas.config": f"{JAAS}.scram.ScramLoginModule required;",
-            f"{of}.oauthbearer.sasl.jaas.config": (
-                f"{JAAS}.oauthbearer.OAuthBearerLoginModule required "
-                'unsecuredLoginStringClaim_sub="broker";'
-            ),
-        }
-    users = [
-        argument
-        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-        for argument in (
-            "--add-scram",
-            f"{mechanism}=[name=alice,password={FORMAT_PASSWORD}]",
-        )
-    ]
-    with kafka_broker(settings, listeners=LISTENERS, formatting=tuple(users)) as kafka:
-        yield Site(kafka, authority, authority.issue("client"))
+@pytest.fixture
+def site(shared_kafka: SharedKafka) -> Site:
+    return Site(shared_kafka.broker, shared_kafka.authority, shared_kafka.client)
 
 
 class Counting(TcpNetwork):
@@ -143,7 +96,7 @@ def credentials(mechanism: str) -> dict[str, Any]:
     if mechanism == "PLAIN":
         given |= {"sasl_username": "alice", "sasl_password": PASSWORD}
     elif mechanism != "OAUTHBEARER":
-        given |= {"sasl_username": "alice", "sasl_password": FORMAT_PASSWORD}
+        given |= {"sasl_username": "alice", "sasl_password": SCRAM_PASSWORD}
     return given
 
 

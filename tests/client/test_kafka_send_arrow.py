@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from client.both_brokers import Cuttable, Ground, Judge, judge, kafka, ottla_ground
+from client.both_brokers import Cuttable, Ground, Judge, judge, ottla_ground
 from client.scenario_runner import FAST, run
 from ottla.client.partitioners import Partitions, partition_of_key
 from ottla.client.produce.row_ack import RowsNotWritten, WrittenRows
@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode
 
 pa: Any = pyarrow
 
-__all__ = ["judge", "kafka"]  # fixtures
+__all__ = ["judge"]  # a fixture
 
 
 def producer(ground: Ground, **arguments: Any) -> Producer:

@@ -31,35 +31,26 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from ottla.protocol.messages.update_features import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
 from ottla.testing import Cluster
 from ottla.transport.channel import TimedOut
 from ottla.transport.network import TcpNetwork
 from proxy import Detour
+from shared_kafka import SharedKafka, explicit_transactions
 
 pa: Any = pyarrow
 
-SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
 LATEST = -1
-SAFE_DOWNGRADE = 2
 
 
-@pytest.fixture(scope="module", params=[2, 1], ids=["implicit", "explicit"])
-def kafka(request: pytest.FixtureRequest) -> Generator[KafkaBroker]:
-    with kafka_broker(SETTINGS, keeps_ports=True) as broker:
-        if request.param == 1:
-            update = FeatureUpdateKey(
-                feature="transaction.version", max_version_level=1, upgrade_type=SAFE_DOWNGRADE
-            )
-            with broker.wire() as wire:
-                asked = UpdateFeaturesRequest(feature_updates=[update])
-                answer = wire.ask(asked, 1, UpdateFeaturesResponse)
-                assert answer.error_code == 0, answer.error_message
-        yield broker
+@pytest.fixture(
+    scope="module", params=["implicit", pytest.param("explicit", marks=pytest.mark.judge)]
+)
+def kafka(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Generator[KafkaBroker]:
+    if request.param == "implicit":
+        yield shared_kafka.broker
+        return
+    with explicit_transactions(shared_kafka.broker):
+        yield shared_kafka.broker
 
 
 @pytest.fixture

@@ -14,39 +14,25 @@ from typing import Any
 import pytest
 
 from client.both_brokers import Ground, Judge, judged_on, kafka_ground
-from client.scenario_runner import AGELESS, FAST, until
+from client.scenario_runner import FAST, until
 from client.sync.signal_injection import MOMENTS_S, interruptions, threads_end
-from client.test_kafka_transactions import SAFE_DOWNGRADE, committed, offset_of
+from client.test_kafka_transactions import committed, offset_of
 from client.test_troubled_consumer import TROUBLES, Making
-from judges.kafka_broker import KafkaBroker
-from kafka_java import kafka_broker
 from ottla.client.consumer import Consumer
 from ottla.client.produce.transaction import Transaction
 from ottla.client.produce.transaction_state import OutcomeUnknown
 from ottla.client.producer import Producer
 from ottla.client.sync.producer import Producer as SyncProducer
 from ottla.errors import RequestError
-from ottla.protocol.messages.update_features import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
 from ottla.transport.network import Connector
 from proxy import Detour, Trouble
+from shared_kafka import SharedKafka, explicit_transactions
 
 PARTITIONS = 4
 COUNT = 100
 TRANSACTIONS = 12
 RECORDS = 10
 
-KAFKA: dict[str, object] = {
-    **AGELESS,
-    "group.consumer.min.heartbeat.interval.ms": 50,
-    "group.consumer.heartbeat.interval.ms": 50,
-    "group.consumer.min.session.timeout.ms": 500,
-    "group.consumer.session.timeout.ms": 6000,
-    "group.consumer.assignment.interval.ms": 0,
-}
 PATIENT: dict[str, object] = {
     **FAST,
     "retry.backoff.max.ms": 100,
@@ -54,33 +40,22 @@ PATIENT: dict[str, object] = {
 }
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Generator[KafkaBroker]:
-    with kafka_broker(KAFKA) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def kafka_of_old() -> Generator[KafkaBroker]:
-    """One to which partitions and groups are added before they are written to."""
-    with kafka_broker(KAFKA) as broker:
-        explicit = FeatureUpdateKey(
-            feature="transaction.version", max_version_level=1, upgrade_type=SAFE_DOWNGRADE
-        )
-        with broker.wire() as wire:
-            asked = UpdateFeaturesRequest(feature_updates=[explicit])
-            assert wire.ask(asked, 1, UpdateFeaturesResponse).error_code == 0
-        yield broker
-
-
 @pytest.fixture
-def judge(kafka: KafkaBroker) -> Judge:
-    return judged_on(lambda: kafka_ground(kafka))
+def judge(shared_kafka: SharedKafka) -> Judge:
+    return judged_on(lambda: kafka_ground(shared_kafka.broker))
 
 
-@pytest.fixture(params=["kafka", "kafka_of_old"], ids=["implicit", "explicit"])
-def either(request: pytest.FixtureRequest) -> Judge:
-    return judged_on(lambda: kafka_ground(request.getfixturevalue(request.param)))
+@pytest.fixture(
+    scope="module", params=["implicit", pytest.param("explicit", marks=pytest.mark.judge)]
+)
+def either(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Generator[Judge]:
+    """With partitions and groups that writing adds to a transaction, or that are added before."""
+    judge = judged_on(lambda: kafka_ground(shared_kafka.broker))
+    if request.param == "implicit":
+        yield judge
+        return
+    with explicit_transactions(shared_kafka.broker):
+        yield judge
 
 
 async def is_cut_in_the_midst_of_a_request(way: Trouble) -> None:

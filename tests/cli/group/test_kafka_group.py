@@ -6,9 +6,17 @@ from collections.abc import Generator
 import pytest
 
 from cli.group.commands import Ran, ottla
-from cli.group.sample_groups import IDLE, LONG, ORDERS, busy_group, committed, fill, idle_groups
+from cli.group.sample_groups import (
+    IDLE,
+    LONG,
+    ORDERS,
+    VOID,
+    busy_group,
+    committed,
+    fill,
+    idle_groups,
+)
 from judges.kafka_broker import KafkaBroker
-from kafka_java import kafka_broker
 from ottla.client.admin import (
     Acl,
     AclResource,
@@ -17,23 +25,18 @@ from ottla.client.admin import (
     ScramPassword,
 )
 from ottla.client.producer import Producer
-
-SETTINGS = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-    "listener.name.login.scram-sha-512.sasl.jaas.config": (
-        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-    ),
-}
+from ottla.sync import Admin as SyncAdmin
+from shared_kafka import SharedKafka
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Generator[KafkaBroker]:
-    with kafka_broker(SETTINGS, listeners={"LOGIN": "SASL_PLAINTEXT"}) as broker:
-        asyncio.run(fill(broker.bootstrap))
-        asyncio.run(idle_groups(broker.bootstrap, "idle"))
-        yield broker
+def kafka(shared_kafka: SharedKafka) -> Generator[KafkaBroker]:
+    broker = shared_kafka.broker
+    asyncio.run(fill(broker.bootstrap))
+    asyncio.run(idle_groups(broker.bootstrap, "idle"))
+    yield broker
+    with SyncAdmin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.delete_topics([ORDERS, LONG, VOID]).or_raise()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -136,7 +139,7 @@ async def allow(bootstrap: str) -> None:
 
 def test_rights_that_are_missing_are_told_and_nothing_is_done(kafka: KafkaBroker) -> None:
     asyncio.run(allow(kafka.bootstrap))
-    login = f"127.0.0.1:{kafka.ports['LOGIN']}"
+    login = f"127.0.0.1:{kafka.ports['SASL']}"
     settings = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "SCRAM-SHA-512",

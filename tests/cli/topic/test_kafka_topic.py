@@ -1,4 +1,7 @@
-"""`ottla topic` and `ottla config` on a real Kafka, for those who may and those who may not."""
+"""`ottla topic` and `ottla config` on a real Kafka, with and without the rights that they need.
+
+Most of it needs a Kafka without other topics, and is left to `make judge`.
+"""
 
 import json
 import subprocess
@@ -13,6 +16,7 @@ from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.client.admin import ScramMechanism, ScramPassword
 from ottla.sync import Admin, Producer
+from shared_kafka import SharedKafka
 
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -56,29 +60,31 @@ def as_bob(kafka: KafkaBroker, *arguments: str) -> subprocess.CompletedProcess[s
     return ottla(*arguments, *words)
 
 
-def test_a_topic_from_its_beginning_to_its_end(kafka: KafkaBroker) -> None:
-    made = run(kafka, "topic", "create", "orders", "-p", "3", "-r", "1", "-c", "retention.ms=5")
+def test_topic_is_created_filled_changed_and_deleted(shared_kafka: SharedKafka) -> None:
+    kafka = shared_kafka.broker
+    made = run(kafka, "topic", "create", "cli-orders", "-p", "3", "-r", "1", "-c", "retention.ms=5")
     assert (made.returncode, made.stderr) == (0, "")
-    assert made.stdout == "Created orders with 3 partitions, replication factor 1.\n"
+    assert made.stdout == "Created cli-orders with 3 partitions, replication factor 1.\n"
     with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         for _ in range(100):
-            producer.send("orders", b"x" * 1000, partition=1)
-    (found,) = told(kafka, "topic", "describe", "orders", "--seconds", "0.1")["topics"]
+            producer.send("cli-orders", b"x" * 1000, partition=1)
+    (found,) = told(kafka, "topic", "describe", "cli-orders", "--seconds", "0.1")["topics"]
     assert found["configs"] == {"retention.ms": "5"}
     sizes = [one["size_bytes"] for one in found["partitions"]]
     assert sizes[1] > 100_000
     assert [one["skewed"] for one in found["partitions"]] == [[], ["size"], []]
     assert [one["end_offset"] for one in found["partitions"]] == [0, 100, 0]
     assert [one["records_per_s"] for one in found["partitions"]] == [0, 0, 0]
-    grown = run(kafka, "topic", "alter", "orders", "-p", "4", "--unset", "retention.ms")
+    grown = run(kafka, "topic", "alter", "cli-orders", "-p", "4", "--unset", "retention.ms")
     assert grown.returncode == 0
-    (found,) = told(kafka, "topic", "describe", "orders", "--seconds", "0")["topics"]
+    (found,) = told(kafka, "topic", "describe", "cli-orders", "--seconds", "0")["topics"]
     assert len(found["partitions"]) == 4
     assert found["configs"] == {}
-    assert told(kafka, "topic", "delete", "orders", "--yes")["deleted"] == ["orders"]
-    assert run(kafka, "topic", "delete", "orders", "--yes").returncode == 1
+    assert told(kafka, "topic", "delete", "cli-orders", "--yes")["deleted"] == ["cli-orders"]
+    assert run(kafka, "topic", "delete", "cli-orders", "--yes").returncode == 1
 
 
+@pytest.mark.judge
 def test_apply(kafka: KafkaBroker) -> None:
     text = "- {name: a, partitions: 2, configs: {retention.ms: 5}}\n- {name: b}\n"
     words = ("topic", "apply", "-f", "-", "-b", kafka.bootstrap)
@@ -97,6 +103,7 @@ def test_apply(kafka: KafkaBroker) -> None:
     assert told(kafka, "topic", "list")["topics"] == []
 
 
+@pytest.mark.judge
 def test_settings_of_a_group(kafka: KafkaBroker) -> None:
     of = ("--group", "shop")
     assert run(kafka, "config", "set", *of, "consumer.session.timeout.ms=50000").returncode == 0
@@ -106,6 +113,7 @@ def test_settings_of_a_group(kafka: KafkaBroker) -> None:
     assert told(kafka, "config", "describe", *of)["configs"] == []
 
 
+@pytest.mark.judge
 def test_quotas(kafka: KafkaBroker) -> None:
     for whom in (("--user", "ann"), ("--user", "ann", "--client-id", "app"), ("--ip-defaults",)):
         quota = (
@@ -127,6 +135,7 @@ def test_quotas(kafka: KafkaBroker) -> None:
     assert (nobody.returncode, nobody.stdout) == (0, "No matching quotas.\n")
 
 
+@pytest.mark.judge
 @pytest.mark.parametrize(
     "words",
     [
@@ -152,6 +161,7 @@ def test_who_has_not_the_rights_is_told_so(kafka: KafkaBroker, words: tuple[str,
     assert [(one["name"], one["partitions"]) for one in topics] == [("there", 1)]
 
 
+@pytest.mark.judge
 def test_who_may_see_nothing_sees_nothing(kafka: KafkaBroker) -> None:
     said = as_bob(kafka, "topic", "list")
     assert (said.returncode, said.stdout, said.stderr) == (0, "No topics.\n", "")

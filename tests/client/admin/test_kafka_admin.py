@@ -1,16 +1,12 @@
 """The administrator against a real Kafka: every call once with its effect, and the usual errors."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from client.scenario_runner import AGELESS
-from judges.kafka_broker import KafkaBroker
-from kafka_java import kafka_broker
 from ottla.client.admin import (
     Acl,
     AclFilter,
@@ -49,39 +45,17 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from ottla.transport.failures import AuthenticationFailed
+from shared_kafka import SharedKafka
 
 FAST = {"retry.backoff.ms": 10, "default.api.timeout.ms": 20_000}
-SETTINGS = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS;User:carol",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-    "listener.name.login.scram-sha-512.sasl.jaas.config": (
-        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-    ),
-}
 
 
-class Judge(NamedTuple):
-    """A Kafka with two data directories."""
-
-    broker: KafkaBroker
-    directories: tuple[str, str]
-
-    @property
-    def bootstrap(self) -> str:
-        return self.broker.bootstrap
+@pytest.fixture
+def kafka(shared_kafka: SharedKafka) -> SharedKafka:
+    return shared_kafka
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Generator[Judge]:
-    first: Path = tmp_path_factory.mktemp("first")
-    second: Path = tmp_path_factory.mktemp("second")
-    settings = {**AGELESS, **SETTINGS, "log.dirs": f"{first},{second}"}
-    with kafka_broker(settings, listeners={"LOGIN": "SASL_PLAINTEXT"}) as broker:
-        yield Judge(broker, (str(first), str(second)))
-
-
-def run(kafka: Judge, scenario: Callable[[Admin], Coroutine[Any, Any, None]]) -> None:
+def run(kafka: SharedKafka, scenario: Callable[[Admin], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
         async with (
             asyncio.timeout(90),
@@ -98,7 +72,7 @@ async def until(check: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def fill(kafka: Judge, topic: str) -> None:
+async def fill(kafka: SharedKafka, topic: str) -> None:
     """Ten records in the first partition."""
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         for number in range(10):
@@ -109,7 +83,7 @@ def code(error: RequestError) -> ErrorCode:
     return error.code
 
 
-def test_topics(kafka: Judge) -> None:
+def test_topics(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         made = await ours.create_topics(
             [
@@ -124,7 +98,7 @@ def test_topics(kafka: Judge) -> None:
         assert (made["topics"].partitions, made["topics"].replication_factor) == (2, 1)
         assert made["topics"].config is not None
         assert made["topics"].config["retention.ms"] == "1000"
-        assert made["topics.default"].partitions == 1
+        assert made["topics.default"].partitions == 3
         assert made["topics.placed"].partitions == 2
         assert code(made.failed["topics.far"]) is ErrorCode.INVALID_REPLICATION_FACTOR
         assert code(made.failed["no name!"]) is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -179,7 +153,7 @@ def test_topics(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_configs(kafka: Judge) -> None:
+def test_configs(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("configs", 1)
         topic = ConfigResource.topic("configs")
@@ -190,7 +164,7 @@ def test_configs(kafka: Judge) -> None:
             {
                 topic: {"segment.bytes": "2097152", "retention.ms": "5000"},
                 broker: {"log.cleaner.threads": "2"},
-                brokers: {"log.retention.ms": "7777"},
+                brokers: {"log.cleaner.backoff.ms": "7777"},
                 group: {"consumer.session.timeout.ms": "50000"},
                 metrics: {"interval.ms": "1000"},
                 ConfigResource.topic("missing"): {"segment.bytes": "2097152"},
@@ -255,12 +229,16 @@ def test_configs(kafka: Judge) -> None:
         assert await value(topic, "segment.ms") == "60000"
         resources = await ours.list_config_resources()
         assert {topic, broker, group, metrics} <= {*resources}
-        assert await ours.list_config_resources([ConfigKind.GROUP]) == (group,)
+        groups = await ours.list_config_resources([ConfigKind.GROUP])
+        assert group in groups
+        assert {one.kind for one in groups} == {ConfigKind.GROUP}
+        undone = {broker: {"log.cleaner.threads": None}, brokers: {"log.cleaner.backoff.ms": None}}
+        (await ours.alter_configs(undone)).or_raise()
 
     run(kafka, scenario)
 
 
-def test_records(kafka: Judge) -> None:
+def test_records(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         full, empty, missing = ("records", 0), ("records", 1), ("records", 7)
         await ours.create_topic("records", 2)
@@ -287,7 +265,7 @@ def test_records(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_classic_groups(kafka: Judge) -> None:
+def test_classic_groups(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("classic", 2)
         consumer: Any = AIOKafkaConsumer(
@@ -299,8 +277,10 @@ def test_classic_groups(kafka: Judge) -> None:
         )
         await consumer.start()
         try:
-            (listed,) = await ours.list_groups(states=["Stable"], types=["classic"])
-            assert (listed.id, listed.protocol_type) == ("classic", "consumer")
+            found = await ours.list_groups(states=["Stable"], types=["classic"])
+            (listed,) = [one for one in found if one.id == "classic"]
+            assert listed.protocol_type == "consumer"
+            assert {(one.state, one.type) for one in found} == {("Stable", "classic")}
             group = await ours.describe_group("classic")
             assert (group.type, group.state, group.assignor) == ("classic", "Stable", "roundrobin")
             (member,) = group.members
@@ -326,7 +306,7 @@ def test_classic_groups(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_groups_of_the_new_protocol(kafka: Judge) -> None:
+def test_groups_of_the_new_protocol(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("new", 2)
         with kafka.broker.wire() as wire:
@@ -346,8 +326,9 @@ def test_groups_of_the_new_protocol(kafka: Judge) -> None:
             # Looking for the coordinator makes the topic that it needs.
             assert not (await ours.list_group_offsets("new"))["new"]
             await until(joined)
-        (listed,) = await ours.list_groups(types=["consumer"])
-        assert (listed.id, listed.type) == ("new", "consumer")
+        found = await ours.list_groups(types=["consumer"])
+        assert "new" in [one.id for one in found]
+        assert {one.type for one in found} == {"consumer"}
         told = await ours.describe_groups(["new", "missing"], include_operations=True)
         group = told["new"]
         assert (group.type, group.protocol_type) == ("consumer", "consumer")
@@ -362,7 +343,7 @@ def test_groups_of_the_new_protocol(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_offsets_of_groups(kafka: Judge) -> None:
+def test_offsets_of_groups(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("offsets", 2)
         first, second = ("offsets", 0), ("offsets", 1)
@@ -391,7 +372,7 @@ def test_offsets_of_groups(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_share_groups(kafka: Judge) -> None:
+def test_share_groups(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("shared", 2)
         await fill(kafka, "shared")
@@ -410,7 +391,7 @@ def test_share_groups(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_reassignments_and_elections(kafka: Judge) -> None:
+def test_reassignments_and_elections(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("moved", 2)
         first, second, missing = ("moved", 0), ("moved", 1), ("moved", 9)
@@ -431,7 +412,7 @@ def test_reassignments_and_elections(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_transactions(kafka: Judge) -> None:
+def test_transactions(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("written", 1)
         where = ("written", 0)
@@ -440,7 +421,7 @@ def test_transactions(kafka: Judge) -> None:
         try:
             await producer.begin_transaction()
             await producer.send_and_wait("written", b"v", partition=0)
-            (listed,) = await ours.list_transactions(states=["Ongoing"], id_pattern="t.*")
+            (listed,) = await ours.list_transactions(states=["Ongoing"], id_pattern="t.")
             assert (listed.id, listed.state) == ("tx", "Ongoing")
             assert not [*await ours.list_transactions(longer_than_ms=3_600_000)]
             told = await ours.describe_transactions(["tx", "missing"])
@@ -482,7 +463,7 @@ def test_transactions(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_log_dirs(kafka: Judge) -> None:
+def test_log_dirs(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("kept", 1)
         await fill(kafka, "kept")
@@ -527,47 +508,47 @@ def test_log_dirs(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_quotas(kafka: Judge) -> None:
+def test_quotas(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        alice, pair = QuotaEntity(user="alice"), QuotaEntity(user=Quota.DEFAULT, client_id="c")
+        oscar, pair = QuotaEntity(user="oscar"), QuotaEntity(user=Quota.DEFAULT, client_id="c")
         address, wrong = QuotaEntity(ip="10.0.0.1"), QuotaEntity(user="wrong")
         told = await ours.alter_quotas(
             {
-                alice: {"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6},
+                oscar: {"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6},
                 pair: {"consumer_byte_rate": 5.0},
                 address: {"connection_creation_rate": 3},
                 wrong: {"nonsense": 1},
             }
         )
-        assert {*told.succeeded} == {alice, pair, address}
+        assert {*told.succeeded} == {oscar, pair, address}
         assert code(told.failed[wrong]) is ErrorCode.INVALID_REQUEST
 
         async def all_there() -> bool:
-            return {*await ours.describe_quotas()} == {alice, pair, address}
+            return {*await ours.describe_quotas()} >= {oscar, pair, address}
 
         await until(all_there)
-        assert await ours.describe_quotas(QuotaEntity(user=Quota.ANY), strict=True) == {
-            alice: {"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6}
-        }
+        every = await ours.describe_quotas(QuotaEntity(user=Quota.ANY), strict=True)
+        assert every[oscar] == {"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6}
+        assert pair not in every
         assert {*await ours.describe_quotas(QuotaEntity(user=Quota.DEFAULT))} == {pair}
-        await ours.alter_quotas({alice: {"producer_byte_rate": None}}, validate_only=True)
-        (await ours.alter_quotas({alice: {"consumer_byte_rate": None}})).or_raise()
+        await ours.alter_quotas({oscar: {"producer_byte_rate": None}}, validate_only=True)
+        (await ours.alter_quotas({oscar: {"consumer_byte_rate": None}})).or_raise()
 
         async def taken() -> bool:
-            return (await ours.describe_quotas(alice))[alice] == {"producer_byte_rate": 1e6}
+            return (await ours.describe_quotas(oscar))[oscar] == {"producer_byte_rate": 1e6}
 
         await until(taken)
 
     run(kafka, scenario)
 
 
-def test_acls(kafka: Judge) -> None:
+def test_acls(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        read = Acl(AclResource.TOPIC, "orders", "User:alice", Operation.READ)
+        read = Acl(AclResource.TOPIC, "orders", "User:oscar", Operation.READ)
         deny = Acl(
             AclResource.GROUP,
             "team-",
-            "User:bob",
+            "User:olga",
             Operation.ALL,
             Permission.DENY,
             AclPattern.PREFIXED,
@@ -579,31 +560,32 @@ def test_acls(kafka: Judge) -> None:
         assert code(made.failed[wrong]) is ErrorCode.INVALID_REQUEST
 
         async def all_there() -> bool:
-            return {*await ours.describe_acls()} == {read, deny}
+            return {*await ours.describe_acls()} >= {read, deny}
 
         await until(all_there)
-        assert await ours.describe_acls(AclFilter(principal="User:alice")) == (read,)
+        assert await ours.describe_acls(AclFilter(principal="User:oscar")) == (read,)
         match = AclFilter(AclResource.GROUP, "team-one", pattern=AclPattern.MATCH)
         assert await ours.describe_acls(match) == (deny,)
-        alice, nothing = AclFilter(principal="User:alice"), AclFilter(name="nothing")
-        gone = await ours.delete_acls([nothing, alice])
-        assert [*gone[alice]] == [read]
+        oscar, nothing = AclFilter(principal="User:oscar"), AclFilter(name="nothing")
+        gone = await ours.delete_acls([nothing, oscar])
+        assert [*gone[oscar]] == [read]
         assert not gone[nothing]
 
         async def taken() -> bool:
-            return await ours.describe_acls() == (deny,)
+            found = await ours.describe_acls()
+            return deny in found and read not in found
 
         await until(taken)
-        await ours.delete_acls([AclFilter()])
+        await ours.delete_acls([AclFilter(principal="User:olga")])
 
     run(kafka, scenario)
 
 
-def test_scram_users(kafka: Judge) -> None:
+def test_scram_users(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         both = [
-            ScramPassword("alice", "secret"),
-            ScramPassword("alice", "secret", ScramMechanism.SHA_256, 4096),
+            ScramPassword("oscar", "secret"),
+            ScramPassword("oscar", "secret", ScramMechanism.SHA_256, 4096),
         ]
         told = await ours.alter_scram_users(
             [
@@ -612,28 +594,28 @@ def test_scram_users(kafka: Judge) -> None:
                 ScramRemoval("nobody", ScramMechanism.SHA_256),
             ]
         )
-        assert {*told.succeeded} == {"alice"}
+        assert {*told.succeeded} == {"oscar"}
         assert code(told.failed["weak"]) is ErrorCode.UNACCEPTABLE_CREDENTIAL
         assert code(told.failed["nobody"]) is ErrorCode.RESOURCE_NOT_FOUND
 
         async def there() -> bool:
-            return len((await ours.describe_scram_users())["alice"]) == 2
+            return len((await ours.describe_scram_users())["oscar"]) == 2
 
         async def known() -> bool:
-            return "alice" in await ours.describe_scram_users()
+            return "oscar" in await ours.describe_scram_users()
 
         await until(known)
         await until(there)
-        users = await ours.describe_scram_users(["nobody", "alice"])
-        assert {*users["alice"]} == {
+        users = await ours.describe_scram_users(["nobody", "oscar"])
+        assert {*users["oscar"]} == {
             ScramCredential(ScramMechanism.SHA_256, 4096),
             ScramCredential(ScramMechanism.SHA_512, 8192),
         }
         assert code(users.failed["nobody"]) is ErrorCode.RESOURCE_NOT_FOUND
-        (await ours.alter_scram_users([ScramRemoval("alice", ScramMechanism.SHA_512)])).or_raise()
+        (await ours.alter_scram_users([ScramRemoval("oscar", ScramMechanism.SHA_512)])).or_raise()
 
         async def taken() -> bool:
-            left = (await ours.describe_scram_users("alice"))["alice"]
+            left = (await ours.describe_scram_users("oscar"))["oscar"]
             return left == (ScramCredential(ScramMechanism.SHA_256, 4096),)
 
         await until(taken)
@@ -641,14 +623,14 @@ def test_scram_users(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_who_is_given_a_password_can_log_in_with_it(kafka: Judge) -> None:
+def test_who_is_given_a_password_can_log_in_with_it(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         (await ours.alter_scram_users([ScramPassword("carol", "a secret")])).or_raise()
 
         def carol(password: str) -> Admin:
             return Admin(
                 FAST,
-                bootstrap_servers=f"127.0.0.1:{kafka.broker.ports['LOGIN']}",
+                bootstrap_servers=f"127.0.0.1:{kafka.broker.ports['SASL']}",
                 security_protocol="SASL_PLAINTEXT",
                 sasl_mechanism="SCRAM-SHA-512",
                 sasl_username="carol",
@@ -674,7 +656,7 @@ def test_who_is_given_a_password_can_log_in_with_it(kafka: Judge) -> None:
     run(kafka, scenario)
 
 
-def test_features_and_the_cluster(kafka: Judge) -> None:
+def test_features_and_the_cluster(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         features = await ours.describe_features()
         assert features.supported["transaction.version"].high >= 2

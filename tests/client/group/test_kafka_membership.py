@@ -1,7 +1,6 @@
 """Members of groups at a real Kafka, in both protocols, among themselves."""
 
 import asyncio
-from collections.abc import Generator
 from itertools import count
 
 import pytest
@@ -9,36 +8,31 @@ import pytest
 from client.group.harness import Guest, Mute, all_of, guests, settled, tp
 from client.scenario_runner import run, until
 from judges.kafka_broker import KafkaBroker
-from kafka_java import kafka_broker
+from ottla.client.admin import NewTopic
 from ottla.client.group.commits import CommitFailed
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
+from ottla.sync import Admin
+from shared_kafka import SharedKafka
 
 STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 NUMBERS = count()
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Generator[KafkaBroker]:
-    settings = {
-        "num.partitions": 6,
-        "auto.create.topics.enable": "true",
-        "group.initial.rebalance.delay.ms": 0,
-        "group.min.session.timeout.ms": 100,
-        "group.consumer.min.heartbeat.interval.ms": 50,
-        "group.consumer.heartbeat.interval.ms": 50,
-        "group.consumer.min.session.timeout.ms": 500,
-        "group.consumer.session.timeout.ms": 3000,
-        "group.consumer.assignment.interval.ms": 0,
-    }
-    with kafka_broker(settings) as running:
-        yield running
+@pytest.fixture
+def kafka(shared_kafka: SharedKafka) -> KafkaBroker:
+    return shared_kafka.broker
 
 
 @pytest.fixture
-def topic() -> str:
-    return f"topic-{next(NUMBERS)}"
+def topic(kafka: KafkaBroker) -> str:
+    """A new topic with six partitions; two more have its name with -a and -b."""
+    name = f"members-{next(NUMBERS)}"
+    with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+        made = admin.create_topics([NewTopic(f"{name}{end}", 6) for end in ("", "-a", "-b")])
+        made.or_raise()
+    return name
 
 
 PROTOCOLS = [*STRATEGIES, "uniform", "remote range"]

@@ -25,7 +25,7 @@ from client.group.peers import (
 from client.scenario_runner import run, until
 from judges.kafka_broker import KafkaBroker
 from judges.ottla_broker import OttlaBroker, ottla_broker
-from kafka_java import kafka_broker
+from ottla.client.admin import Admin
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 
@@ -33,22 +33,13 @@ NUMBERS = count()
 PARTITIONS = 7
 
 
-SETTINGS = {
-    "num.partitions": PARTITIONS,
-    "auto.create.topics.enable": "true",
-    "group.consumer.min.heartbeat.interval.ms": 100,
-    "group.consumer.heartbeat.interval.ms": 100,
-}
-
-
 @pytest.fixture(scope="module", params=["Kafka", "Ottla"])
 def server(request: pytest.FixtureRequest) -> Generator[KafkaBroker | OttlaBroker]:
     if request.param == "Ottla":
-        with ottla_broker(SETTINGS) as running:
+        with ottla_broker() as running:
             yield running
     else:
-        with kafka_broker({**SETTINGS, "group.consumer.assignment.interval.ms": 0}) as running:
-            yield running
+        yield request.getfixturevalue("shared_kafka").broker
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +86,9 @@ async def refused(bootstrap: str) -> None:
 async def mixed(bootstrap: str, theirs: Joins, strategy: str) -> None:
     """Members of both kinds come and go, each of them leads once."""
     number = next(NUMBERS)
-    topic, group = f"topic-{number}", f"group-{number}"
+    topic, group = f"mixed-{number}", f"mixed-{number}"
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        await admin.create_topic(topic, PARTITIONS)
     whole = all_of(topic, PARTITIONS)
     settings: dict[str, object] = {"group_protocol": "consumer"}
     if strategy != "consumer":

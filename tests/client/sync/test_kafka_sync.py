@@ -1,27 +1,25 @@
 """The sync clients against Apache Kafka: groups, transactions and administration."""
 
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
 
 from client.consumer_scenarios import FROM_START
-from client.scenario_runner import AGELESS, FAST
-from kafka_java import kafka_broker
+from client.scenario_runner import FAST
 from ottla.client.admin import NewTopic
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
+from shared_kafka import SharedKafka
 
 _numbers = count()
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with kafka_broker(AGELESS) as broker:
-        yield broker.bootstrap
+@pytest.fixture
+def servers(shared_kafka: SharedKafka) -> str:
+    return shared_kafka.bootstrap
 
 
 @pytest.fixture
