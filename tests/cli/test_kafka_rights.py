@@ -163,7 +163,7 @@ def test_who_may_do_nothing_is_told_so_by_every_command_and_nothing_is_done(scen
         done = command("ottla", *scene.words(words), env=env, stdin="x\n", folder=scene.folder)
         if told := verdict(words, done, [1], one_line=True):
             return told
-        if not any(one in done.stderr for one in ("uthorization failed", "may not do this")):
+        if not any(one in done.stderr for one in ("uthorization failed", "is not authorized")):
             return f"{words}: does not say why: {done.stderr}"
         done = command(
             "ottla",
