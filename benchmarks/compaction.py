@@ -30,7 +30,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog, open_log
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 
 NOW_MS = 1_700_000_000_000
 P99_TARGET_RATIO = 2.0
@@ -53,7 +53,7 @@ def batch(random: Random, keys: int, compression: Compression) -> bytes:
 
 
 def append(log: PartitionLog, data: bytes) -> None:
-    valid = validate(data, TopicRules(), now_ms=NOW_MS, produce_version=12)
+    valid = validate(data, ValidationConfig(), now_ms=NOW_MS, produce_version=12)
     log.append(valid, memoryview(data), leader_epoch=0, now_ms=NOW_MS)
 
 

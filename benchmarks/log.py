@@ -21,7 +21,7 @@ from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import open_log
 from ottla.records.builder import BatchBuilder
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 
 BYTES_MAX = 512 * 1024 * 1024
 NOW_MS = 1_700_000_000_000
@@ -50,7 +50,7 @@ def plain(path: Path, data: memoryview) -> Callable[[], object]:
 
 def ours(disk: OsDisk, folder: Path, data: memoryview) -> Callable[[], object]:
     opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, random=lambda: 0.0)
-    log, rules = opened.log, TopicRules()
+    log, rules = opened.log, ValidationConfig()
     asyncio.run(log.begin_epoch(LeaderEpoch(0)))
 
     def append() -> None:
@@ -69,7 +69,7 @@ def read_cases(disk: OsDisk, folder: Path) -> list[Case]:
     log, data = opened.log, batch(150, 100)
     asyncio.run(log.begin_epoch(LeaderEpoch(0)))
     for _ in range(8000):
-        valid = validate(data, TopicRules(), now_ms=NOW_MS, produce_version=12)
+        valid = validate(data, ValidationConfig(), now_ms=NOW_MS, produce_version=12)
         log.append(valid, data, leader_epoch=0, now_ms=NOW_MS)
     descriptor = os.open(log.segments.active.file.path, os.O_RDONLY)
     size, end, random = log.segments.active.size, log.log_end_offset, Random(0)

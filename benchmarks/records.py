@@ -21,7 +21,7 @@ from aiokafka.record._crecords.default_records import (  # the compiled codec, n
 )
 
 from harness import Case, run
-from ottla.records import BatchBuilder, TopicRules, batches, decode, encode, validate
+from ottla.records import BatchBuilder, ValidationConfig, batches, decode, encode, validate
 from ottla.records.arrow import key_column, to_arrow
 from ottla.records.columns import partitions
 
@@ -109,7 +109,7 @@ def cases() -> Iterator[Case]:
     run_of_batches = b"".join(our_batch(number * RECORDS) for number in range(BATCHES))
     one_by_one = [one] * BATCHES
     columns = decode(run_of_batches)
-    rules = TopicRules()
+    rules = ValidationConfig()
     kio_prepared, _ = kio.records.readers.read_batch(one, 0)
     keys = key_column(to_arrow(columns).column("value"))
     in_batch = RECORDS / 1e6

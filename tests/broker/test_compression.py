@@ -36,7 +36,7 @@ from ottla.protocol.messages.produce import (
 from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
-from ottla.records.validation import RECOMPRESSED_AT_ONCE_BYTES
+from ottla.records.validation import NONBLOCKING_RECOMPRESS_BYTES
 
 T = TypeVar("T")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = Compression
@@ -158,7 +158,7 @@ def test_large_batches_of_a_client_are_appended_in_their_order(tmp_path: Path, c
         async with broker(tmp_path, f"compression.type={codec}") as running:
             client = await running.client()
             topic_id = await create(client, "t")
-            sizes = [300_000, 10, 200_000, 20, RECOMPRESSED_AT_ONCE_BYTES, 30]
+            sizes = [300_000, 10, 200_000, 20, NONBLOCKING_RECOMPRESS_BYTES, 30]
             # Small ones are recompressed at once and follow those that take longer.
             requests = [produce_request(batch(bytes(size))) for size in sizes]
             answers = await client.ask_all(requests, ProduceResponse, 12)

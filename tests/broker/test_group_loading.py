@@ -25,7 +25,7 @@ from ottla.protocol.offsets_topic import (
 )
 from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 
 SETTINGS = ("offsets.topic.num.partitions=1",)
 LOAD = PartitionCoordinator.load
@@ -137,7 +137,7 @@ def test_a_record_that_cannot_be_read_stops_no_broker(
             value = OffsetCommitValue(offset=7, metadata="", commit_timestamp=0)
             assert builder.append(0, key, TYPES.encode_value(value, 3))
             data = builder.build()
-            rules = TopicRules(max_message_bytes=len(data), compacted=True)
+            rules = ValidationConfig(max_message_bytes=len(data), compacted=True)
             valid = validate(data, rules, now_ms=0, produce_version=12)
             coordinator.partition.append_valid(valid, memoryview(data), now_ms=0, from_client=False)
         caplog.clear()

@@ -14,7 +14,7 @@ from cases import each_case
 from fuzz_mutants import bounded_memory, explained, mutant, scaled, seeded
 from ottla.errors import ErrorCode
 from ottla.records._kernel import COMPILED, HEADER_SIZE, Record
-from ottla.records.batch import Batch, batches, seal
+from ottla.records.batch import Batch, batches, write_header
 from ottla.records.builder import BatchBuilder
 from ottla.records.columns import Columns, decode
 from ottla.records.compression import Compression, compress
@@ -26,15 +26,15 @@ from ottla.records.errors import (
     DecompressionLimitExceeded,
     InvalidRecords,
 )
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 
 NOW_MS: Final = 1_700_000_000_000
 SECTION_BYTES_MAX: Final = 256 * 1024
 RULES: Final = (
-    TopicRules(decompressed_bytes_max=SECTION_BYTES_MAX),
-    TopicRules(decompressed_bytes_max=SECTION_BYTES_MAX, compacted=True),
-    TopicRules(decompressed_bytes_max=SECTION_BYTES_MAX, timestamp_before_max_ms=1_000),
-    TopicRules(max_message_bytes=200),
+    ValidationConfig(decompressed_bytes_max=SECTION_BYTES_MAX),
+    ValidationConfig(decompressed_bytes_max=SECTION_BYTES_MAX, compacted=True),
+    ValidationConfig(decompressed_bytes_max=SECTION_BYTES_MAX, timestamp_before_max_ms=1_000),
+    ValidationConfig(max_message_bytes=200),
 )
 # What a produced batch may be refused with; everything else would puzzle a client.
 CODES: Final = {
@@ -94,7 +94,7 @@ def resealed(random: Random, section: bytes, count: int) -> bytes:
     """A sound batch around a damaged section."""
     compression = random.choice([*Compression])
     buffer = bytearray(HEADER_SIZE) + compress(compression, section)
-    seal(
+    write_header(
         buffer,
         record_count=count,
         last_offset_delta=max(count - 1, 0),

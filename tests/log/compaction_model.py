@@ -19,7 +19,7 @@ from ottla.records.batch import Batch, TimestampType, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.control import read_control
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 
 SECRET = bytes(range(16))
@@ -222,7 +222,7 @@ class CompactedLog:
         )
         kind = TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME
         valid = validate(
-            data, TopicRules(timestamp_type=kind), now_ms=self.now_ms, produce_version=11
+            data, ValidationConfig(timestamp_type=kind), now_ms=self.now_ms, produce_version=11
         )
         self.log.append(valid, memoryview(data), leader_epoch=0, now_ms=self.now_ms)
         transaction = None

@@ -11,7 +11,7 @@ from ottla.records.batch import TimestampType, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 from ottla.testing.disk import SimulatedDisk, finish
 
 FOLDER = "/data/t-0"
@@ -100,7 +100,7 @@ def append(
         compression=compression,
         keys=keys,
     )
-    rules = TopicRules(timestamp_type=timestamp_type, timestamp_after_max_ms=2**62)
+    rules = ValidationConfig(timestamp_type=timestamp_type, timestamp_after_max_ms=2**62)
     valid = validate(data, rules, now_ms=now_ms, produce_version=11)
     latest = log.epochs.latest
     assert latest is not None

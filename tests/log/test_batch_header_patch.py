@@ -5,7 +5,7 @@ from log.logs import made
 from ottla.log.batch_header_patch import patched_batch
 from ottla.records.batch import Batch, TimestampType, assign_offset, assign_timestamp
 from ottla.records.compression import Compression
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 
 
 @each_case("timestamp_type", list(TimestampType))
@@ -18,7 +18,7 @@ def test_the_header_is_replaced_without_copying_records(
     if wrong_maximum:
         assign_timestamp(data, TimestampType.CREATE_TIME, 7_000)
     data = bytes(data)
-    rules = TopicRules(timestamp_type=timestamp_type)
+    rules = ValidationConfig(timestamp_type=timestamp_type)
     valid = validate(data, rules, now_ms=5_000, produce_version=11)
     view = memoryview(data)
     buffers = patched_batch(valid, view, 2**40, 17)

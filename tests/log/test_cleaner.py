@@ -29,7 +29,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog, open_log
 from ottla.records.batch import batches
 from ottla.records.builder import BatchBuilder
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 
 NOW_MS = 1_700_000_000_000
 SECRET = bytes(16)
@@ -51,7 +51,7 @@ async def filled(disk: OsDisk, folder: Path) -> PartitionLog:
             key = (number * 10 + each) % 100
             builder.append(NOW_MS + number, b"key-%d" % key, b"%d " % number + bytes(80))
         data = builder.build()
-        valid = validate(data, TopicRules(), now_ms=NOW_MS, produce_version=11)
+        valid = validate(data, ValidationConfig(), now_ms=NOW_MS, produce_version=11)
         log.append(valid, memoryview(data), leader_epoch=0, now_ms=NOW_MS)
     log.roll(NOW_MS)
     return log

@@ -22,7 +22,7 @@ from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEANED_OFFSETS
 from ottla.log.partition_log import PartitionLog
 from ottla.records.builder import BatchBuilder
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 from ottla.settings.config_parser import broker_config
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import SimulatedDisk
@@ -35,7 +35,7 @@ def put(hosted: HostedLog, key: bytes, value: bytes) -> None:
     builder = BatchBuilder()
     builder.append(0, key, value)
     data = builder.build()
-    valid = validate(data, TopicRules(), now_ms=0, produce_version=11)
+    valid = validate(data, ValidationConfig(), now_ms=0, produce_version=11)
     hosted.log.append(valid, memoryview(data), leader_epoch=0, now_ms=0)
 
 

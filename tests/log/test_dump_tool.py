@@ -17,7 +17,7 @@ from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 
 NOW_MS = 1_700_000_000_000
 DUMP = "kafka-dump-log"
@@ -82,7 +82,7 @@ async def write_log(folder: Path) -> list[Written]:
         )
         sequence += 10 if idempotent else 0
         now_ms = NOW_MS + 1000 * number
-        valid = validate(raw, TopicRules(), now_ms=now_ms, produce_version=9)
+        valid = validate(raw, ValidationConfig(), now_ms=now_ms, produce_version=9)
         log.append(valid, memoryview(raw), leader_epoch=3, now_ms=now_ms)
         if number % 10 == 4:
             commit = number % 20 == 4
@@ -170,7 +170,7 @@ async def compact_log(folder: Path) -> list[Batch]:
         builder.append(NOW_MS, b"other-" + key, b"x")
         builder.append(NOW_MS + 70_000, key, value)
         raw = builder.build()
-        valid = validate(raw, TopicRules(), now_ms=NOW_MS, produce_version=9)
+        valid = validate(raw, ValidationConfig(), now_ms=NOW_MS, produce_version=9)
         log.append(valid, memoryview(raw), leader_epoch=4, now_ms=NOW_MS)
     log.roll(NOW_MS)
     done = await log.compact(

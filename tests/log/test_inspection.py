@@ -47,7 +47,7 @@ from ottla.inspection.listing import View, list_directory, list_file, list_parti
 from ottla.inspection.segment_check import Tally
 from ottla.log.files import OsDisk
 from ottla.log.names import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS
-from ottla.records.batch import HEADER_SIZE, seal
+from ottla.records.batch import HEADER_SIZE, write_header
 from ottla.records.compression import Compression, compress
 from ottla.testing.disk import SimulatedDisk, finish
 
@@ -401,7 +401,7 @@ def test_what_is_compressed_beyond_the_cap_is_not_unpacked(tmp_path: Path) -> No
     bomb = compress(Compression.ZSTD, bytes(200 * 1024 * 1024))
     assert len(bomb) < 100_000
     batch = bytearray(HEADER_SIZE) + bomb
-    seal(
+    write_header(
         batch,
         record_count=1,
         last_offset_delta=0,
@@ -411,13 +411,13 @@ def test_what_is_compressed_beyond_the_cap_is_not_unpacked(tmp_path: Path) -> No
     )
     (found,) = one_file(tmp_path, bytes(batch))
     assert found.level is Level.NOTE
-    assert "holds more than" in found.problem
+    assert "has more than" in found.problem
 
 
 def test_unparseable_records_with_a_valid_crc_are_damage(tmp_path: Path) -> None:
     for count, delta in ((2, 1), (1, 3), (2**31 - 1, 2**31 - 2)):
         batch = bytearray(made([b"value"]))
-        seal(
+        write_header(
             batch,
             record_count=count,
             last_offset_delta=delta,

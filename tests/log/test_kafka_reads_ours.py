@@ -39,7 +39,7 @@ from ottla.log.partition_log import PartitionLog, open_log
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 
 RULES = LogConfig(segment_bytes=SEGMENT_BYTES, index_interval_bytes=INDEX_INTERVAL_BYTES)
 CLEAN = TopicPartition("clean", PartitionIndex(0))
@@ -105,7 +105,7 @@ class Writer:
     def append(self, producer_id: int = -1, *, transactional: bool = False) -> None:
         data = self.batch(producer_id, transactional=transactional)
         now_ms = timestamp(10 * self.number)
-        valid = validate(data, TopicRules(), now_ms=now_ms, produce_version=12)
+        valid = validate(data, ValidationConfig(), now_ms=now_ms, produce_version=12)
         self.log.append(valid, memoryview(data), leader_epoch=self.leader_epoch, now_ms=now_ms)
 
     def end(self, producer_id: ProducerId, *, commit: bool) -> None:

@@ -20,7 +20,7 @@ from ottla.log.segment import timestamps
 from ottla.records.batch import CRC_END, DECOMPRESSED_BYTES_MAX, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 from ottla.settings.config_parser import broker_config
 from ottla.testing.disk import SimulatedDisk, finish
 
@@ -35,7 +35,7 @@ def append_times(
     for timestamp in times:
         builder.append(timestamp, b"k", b"v" * 7)
     data = builder.build()
-    rules = TopicRules(timestamp_after_max_ms=2**62)
+    rules = ValidationConfig(timestamp_after_max_ms=2**62)
     valid = validate(data, rules, now_ms=0, produce_version=11)
     log.append(valid, memoryview(data), leader_epoch=0, now_ms=0)
 

@@ -24,7 +24,7 @@ from ottla.records.batch import (
     batches,
     empty_batch,
     read_header,
-    seal,
+    write_header,
 )
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
@@ -168,7 +168,7 @@ def test_a_length_of_2_gib_is_a_cut_off_batch() -> None:
     data = bytearray(ONE)
     data[8:12] = struct.pack(">i", 2**31 - 1)
     assert list(batches(data, lenient=True)) == []
-    with pytest.raises(CorruptRecords, match="cut off"):
+    with pytest.raises(CorruptRecords, match="truncated"):
         list(batches(data))
 
 
@@ -278,7 +278,7 @@ def test_the_crc_is_crc32c_from_the_attributes_on() -> None:
 @given(st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1))
 def test_sealing_writes_every_field(count: int, sequence: int) -> None:
     buffer = bytearray(HEADER_SIZE)
-    seal(
+    write_header(
         buffer,
         record_count=count,
         last_offset_delta=count,
@@ -323,7 +323,7 @@ def test_compaction_leaves_an_empty_batch() -> None:
 
 def test_an_empty_batch_may_keep_its_codec() -> None:
     buffer = bytearray(HEADER_SIZE)
-    seal(
+    write_header(
         buffer,
         record_count=0,
         last_offset_delta=2,

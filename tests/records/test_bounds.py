@@ -12,7 +12,7 @@ from ottla.records.batch import (
     Batch,
     empty_batch,
     read_header,
-    seal,
+    write_header,
 )
 from ottla.records.builder import BatchBuilder
 from ottla.records.columns import _expected  # pyright: ignore[reportPrivateUsage]
@@ -24,7 +24,12 @@ from ottla.records.errors import (
     DecompressionLimitExceeded,
     InvalidRecords,
 )
-from ottla.records.validation import PRODUCED_BYTES_MAX, RECORD_ERRORS_MAX, TopicRules, validate
+from ottla.records.validation import (
+    PRODUCED_BYTES_MAX,
+    RECORD_ERRORS_MAX,
+    ValidationConfig,
+    validate,
+)
 
 NOW_MS = 1_700_000_000_000
 HEADERS_MAX = 65_535
@@ -34,7 +39,7 @@ def batch_of(
     section: bytes, compression: Compression, count: int = 1, attributes: int = 0
 ) -> bytes:
     buffer = bytearray(HEADER_SIZE) + compress(compression, section)
-    seal(
+    write_header(
         buffer,
         record_count=count,
         last_offset_delta=count - 1,
@@ -54,16 +59,16 @@ def test_the_numbers() -> None:
     assert PRODUCED_BYTES_MAX == 32 * 2**20
     assert DECOMPRESSED_BYTES_MAX == 128 * 2**20
     assert RECORD_ERRORS_MAX == 1000
-    assert TopicRules().decompressed_bytes_max == PRODUCED_BYTES_MAX
+    assert ValidationConfig().decompressed_bytes_max == PRODUCED_BYTES_MAX
 
 
 def test_a_record_has_at_most_65535_headers() -> None:
     most = batch_of(record_with_headers(HEADERS_MAX), Compression.ZSTD)
-    validate(most, TopicRules(), now_ms=NOW_MS, produce_version=9)
+    validate(most, ValidationConfig(), now_ms=NOW_MS, produce_version=9)
     assert len(next(Batch(most).records()).headers) == HEADERS_MAX
     more = batch_of(record_with_headers(HEADERS_MAX + 1), Compression.ZSTD)
     with pytest.raises(InvalidRecords, match="header count"):
-        validate(more, TopicRules(), now_ms=NOW_MS, produce_version=9)
+        validate(more, ValidationConfig(), now_ms=NOW_MS, produce_version=9)
     with pytest.raises(CorruptRecords, match="header count"):
         next(Batch(more).records())
     with pytest.raises(CorruptRecords, match="header count"):
@@ -74,7 +79,7 @@ def test_a_record_has_at_most_65535_headers() -> None:
 def test_a_produced_batch_unpacks_to_32_mib_at_most(codec: Compression) -> None:
     bomb = batch_of(bytes(PRODUCED_BYTES_MAX + 1), codec)
     with pytest.raises(InvalidRecords) as raised:
-        validate(bomb, TopicRules(), now_ms=NOW_MS, produce_version=9)
+        validate(bomb, ValidationConfig(), now_ms=NOW_MS, produce_version=9)
     assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -88,7 +93,9 @@ def test_at_most_1000_records_are_named() -> None:
     for _ in range(RECORD_ERRORS_MAX + 5):
         builder.append(NOW_MS, None, b"v")
     with pytest.raises(InvalidRecords) as raised:
-        validate(builder.build(), TopicRules(compacted=True), now_ms=NOW_MS, produce_version=9)
+        validate(
+            builder.build(), ValidationConfig(compacted=True), now_ms=NOW_MS, produce_version=9
+        )
     assert len(raised.value.record_errors) == RECORD_ERRORS_MAX
 
 
@@ -124,7 +131,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 def test_a_zstd_frame_cannot_claim_more_than_its_blocks_hold() -> None:
     claim = (1 << 20).to_bytes(4, "little")
     frame = ZSTD_MAGIC + b"\xa0" + claim + b"\x01\0\0"  # one empty block
-    with pytest.raises(CorruptCompression, match="claims more than it can hold"):
+    with pytest.raises(CorruptCompression, match="declares more than it can hold"):
         decompress(Compression.ZSTD, frame, 2 << 20)
 
 

@@ -18,8 +18,8 @@ from ottla.records.batch import (
 from ottla.records.builder import BatchBuilder
 from ottla.records.compaction import (
     Compacted,
-    Emptied,
-    Pass,
+    CompactionPass,
+    EmptyBatch,
     compact_marker,
     compact_records,
     discard_records,
@@ -65,7 +65,7 @@ def noted(*batches: Batch, size: int = 24_000, from_offset: int = 0) -> OffsetMa
 def note(keys: OffsetMap, batch: Batch, from_offset: int = 0) -> int:
     header = batch.header
     return keys.add_batch(
-        batch.section(),
+        batch.record_bytes(),
         header.record_count,
         header.last_offset_delta,
         header.base_offset,
@@ -73,8 +73,8 @@ def note(keys: OffsetMap, batch: Batch, from_offset: int = 0) -> int:
     )
 
 
-def passing(keys: OffsetMap, *, until: int = 1000, now_ms: int = NOW_MS) -> Pass:
-    return Pass(keys, until, now_ms, DAY_MS, 1 << 20)
+def passing(keys: OffsetMap, *, until: int = 1000, now_ms: int = NOW_MS) -> CompactionPass:
+    return CompactionPass(keys, until, now_ms, DAY_MS, 1 << 20)
 
 
 def result(compacted: Compacted) -> Batch:
@@ -184,7 +184,7 @@ def test_what_is_no_batch_is_refused(section: bytes, count: int, last: int) -> N
 
 def test_nothing_changes_in_a_batch_of_which_all_stays() -> None:
     batch = batch_of((b"a", b"1"), (b"b", b"2"))
-    found = compact_records(batch, passing(noted(batch)), Emptied.GOES)
+    found = compact_records(batch, passing(noted(batch)), EmptyBatch.DELETE)
     assert bytes(found.data) == bytes(batch.data)
     assert (found.records, found.records_read, found.max_timestamp) == (2, 2, NOW_MS + 1)
 
@@ -197,7 +197,7 @@ def test_what_is_outdated_goes_and_offsets_stay(compression: Compression) -> Non
         timestamps=[NOW_MS + 9, NOW_MS, NOW_MS + 5, NOW_MS + 3, NOW_MS + 4],
     )
     later = batch_of((b"c", b"later"), base_offset=10)
-    found = compact_records(old, passing(noted(old, later)), Emptied.GOES)
+    found = compact_records(old, passing(noted(old, later)), EmptyBatch.DELETE)
     batch = result(found)
     assert records(batch) == [r for r in records(old) if r.offset in (2, 3)]
     assert (found.records, found.records_read, found.keyless) == (2, 5, 1)
@@ -214,18 +214,18 @@ def test_what_is_outdated_goes_and_offsets_stay(compression: Compression) -> Non
 def test_records_behind_the_map_stay_whatever_they_are() -> None:
     batch = batch_of((b"a", b"1"), (b"a", b"2"), (b"a", b"3"), (None, b"4"))
     keys = OffsetMap(2400, 0.9, SECRET)
-    keys.add_batch(batch.section(), 4, 3, 0, 0)
-    found = result(compact_records(batch, passing(keys, until=2), Emptied.GOES))
+    keys.add_batch(batch.record_bytes(), 4, 3, 0, 0)
+    found = result(compact_records(batch, passing(keys, until=2), EmptyBatch.DELETE))
     assert [offset for offset, _, _ in pairs(found)] == [2, 3]
 
 
 def test_a_batch_without_records_goes_or_keeps_its_header() -> None:
     batch = batch_of((b"a", b"1"), (None, b"2"), compression=Compression.ZSTD)
     this = passing(noted(batch, batch_of((b"a", b"3"), base_offset=9)))
-    assert compact_records(batch, this, Emptied.GOES).data == b""
+    assert compact_records(batch, this, EmptyBatch.DELETE).data == b""
     for found in (
-        compact_records(batch, this, Emptied.STAYS),
-        discard_records(batch, Emptied.STAYS),
+        compact_records(batch, this, EmptyBatch.KEEP),
+        discard_records(batch, EmptyBatch.KEEP),
     ):
         kept = result(found)
         assert len(kept.data) == HEADER_SIZE
@@ -233,9 +233,9 @@ def test_a_batch_without_records_goes_or_keeps_its_header() -> None:
         assert (kept.header.base_offset, kept.header.last_offset) == (0, 1)
         assert kept.header.is_transactional
         # Once empty, it can go through it again.
-        assert bytes(compact_records(kept, this, Emptied.STAYS).data) == bytes(kept.data)
-        assert compact_records(kept, this, Emptied.GOES).data == b""
-    assert discard_records(batch, Emptied.GOES).data == b""
+        assert bytes(compact_records(kept, this, EmptyBatch.KEEP).data) == bytes(kept.data)
+        assert compact_records(kept, this, EmptyBatch.DELETE).data == b""
+    assert discard_records(batch, EmptyBatch.DELETE).data == b""
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
@@ -244,7 +244,7 @@ def test_a_tombstone_lives_for_its_time_from_when_it_is_first_seen(
 ) -> None:
     batch = batch_of((b"a", b"1"), (b"a", None), (b"b", b"2"), compression=compression)
     keys = noted(batch)
-    first = result(compact_records(batch, passing(keys), Emptied.GOES))
+    first = result(compact_records(batch, passing(keys), EmptyBatch.DELETE))
     assert pairs(first) == [(1, b"a", None), (2, b"b", b"2")]
     assert first.header.delete_horizon_ms == NOW_MS + DAY_MS
     assert first.header.attributes == batch.header.attributes | DELETE_HORIZON
@@ -252,9 +252,9 @@ def test_a_tombstone_lives_for_its_time_from_when_it_is_first_seen(
     assert first.header.max_timestamp == NOW_MS + 2
     # The horizon is set once.
     for now_ms in (NOW_MS + 1, NOW_MS + DAY_MS - 1):
-        again = compact_records(first, passing(keys, now_ms=now_ms), Emptied.GOES)
+        again = compact_records(first, passing(keys, now_ms=now_ms), EmptyBatch.DELETE)
         assert bytes(again.data) == bytes(first.data)
-    last = result(compact_records(first, passing(keys, now_ms=NOW_MS + DAY_MS), Emptied.GOES))
+    last = result(compact_records(first, passing(keys, now_ms=NOW_MS + DAY_MS), EmptyBatch.DELETE))
     assert pairs(last) == [(2, b"b", b"2")]
     assert last.header.delete_horizon_ms == NOW_MS + DAY_MS
     assert [r.timestamp for r in last.records()] == [NOW_MS + 2]
@@ -265,7 +265,7 @@ def test_times_of_the_broker_stay_what_they_were() -> None:
     data = bytearray(batch.data)
     assign_timestamp(data, TimestampType.LOG_APPEND_TIME, NOW_MS + 500)
     batch = Batch(data)
-    found = result(compact_records(batch, passing(noted(batch)), Emptied.GOES))
+    found = result(compact_records(batch, passing(noted(batch)), EmptyBatch.DELETE))
     assert [(r.offset, r.timestamp) for r in found.records()] == [
         (1, NOW_MS + 500),
         (2, NOW_MS + 500),
@@ -291,9 +291,9 @@ def marker() -> Batch:
 
 def test_a_marker_goes_a_while_after_its_transaction() -> None:
     batch, keys = marker(), OffsetMap(2400, 0.9, SECRET)
-    kept = compact_marker(batch, passing(keys), Emptied.GOES, deletable=False)
+    kept = compact_marker(batch, passing(keys), EmptyBatch.DELETE, deletable=False)
     assert bytes(kept.data) == bytes(batch.data)
-    seen = result(compact_marker(batch, passing(keys), Emptied.GOES, deletable=True))
+    seen = result(compact_marker(batch, passing(keys), EmptyBatch.DELETE, deletable=True))
     assert seen.header.delete_horizon_ms == NOW_MS + DAY_MS
     assert seen.header.attributes & CONTROL
     record = read_control(seen)
@@ -301,13 +301,15 @@ def test_a_marker_goes_a_while_after_its_transaction() -> None:
     assert (record.offset, record.timestamp) == (40, NOW_MS)
     assert read_end_txn_marker(record) == EndTxnMarker(False, 6)
     early = passing(keys, now_ms=NOW_MS + DAY_MS - 1)
-    assert bytes(compact_marker(seen, early, Emptied.GOES, deletable=True).data) == bytes(seen.data)
+    assert bytes(compact_marker(seen, early, EmptyBatch.DELETE, deletable=True).data) == bytes(
+        seen.data
+    )
     late = passing(keys, now_ms=NOW_MS + DAY_MS)
-    assert compact_marker(seen, late, Emptied.GOES, deletable=True).data == b""
-    empty = result(compact_marker(seen, late, Emptied.STAYS, deletable=True))
+    assert compact_marker(seen, late, EmptyBatch.DELETE, deletable=True).data == b""
+    empty = result(compact_marker(seen, late, EmptyBatch.KEEP, deletable=True))
     assert (empty.header.is_control, empty.header.record_count) == (True, 0)
-    assert compact_marker(empty, late, Emptied.GOES, deletable=True).data == b""
-    again = compact_marker(empty, late, Emptied.STAYS, deletable=True)
+    assert compact_marker(empty, late, EmptyBatch.DELETE, deletable=True).data == b""
+    again = compact_marker(empty, late, EmptyBatch.KEEP, deletable=True)
     assert bytes(again.data) == bytes(empty.data)
 
 
@@ -334,7 +336,7 @@ def test_what_stays_of_any_batch_is_what_a_dict_says(
             latest[key] = offset
     for offset in latest.values():
         note(keys, batch_of(drawn[offset], base_offset=offset))
-    found = compact_records(batch, passing(keys, until=until), Emptied.STAYS)
+    found = compact_records(batch, passing(keys, until=until), EmptyBatch.KEEP)
     stays = [
         record
         for record in records(batch)
@@ -353,4 +355,4 @@ def test_what_stays_of_any_batch_is_what_a_dict_says(
 def test_copying_needs_marks_for_no_more_than_there_is() -> None:
     batch = batch_of((b"a", b"1"))
     with pytest.raises(CorruptRecords):
-        copy_retained(batch.section(), bytearray(2), 0, None, 0)
+        copy_retained(batch.record_bytes(), bytearray(2), 0, None, 0)

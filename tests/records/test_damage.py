@@ -16,7 +16,7 @@ from ottla.records.batch import Batch, batches, read_header
 from ottla.records.columns import decode
 from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker, marker_batch, read_control, read_end_txn_marker
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 from records.drawing import Drawn, build, damaged
 
 WHOLE = [
@@ -36,7 +36,7 @@ def read_columns(data: Buffer) -> None:
 
 
 def produce(data: Buffer) -> None:
-    rules = TopicRules(compacted=True, decompressed_bytes_max=ONE_KB)
+    rules = ValidationConfig(compacted=True, decompressed_bytes_max=ONE_KB)
     validate(data, rules, now_ms=1000, produce_version=9)
 
 

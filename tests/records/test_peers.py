@@ -15,7 +15,7 @@ from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.columns import decode, encode
 from ottla.records.compression import Compression
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 from records.drawing import Drawn, build
 
 NOW = 1_700_000_000_000
@@ -124,7 +124,7 @@ def check_both_ways(peer: Peer, codec: Compression, drawn: list[Drawn]) -> None:
     assert bytes(encoded.data) == ours
     valid = validate(
         theirs,
-        TopicRules(max_message_bytes=2**31 - 1, timestamp_after_max_ms=2**62),
+        ValidationConfig(max_message_bytes=2**31 - 1, timestamp_after_max_ms=2**62),
         now_ms=NOW,
         produce_version=9,
     )

@@ -14,22 +14,22 @@ from ottla.records.batch import COMPRESSION_MASK, Batch, BatchHeader, TimestampT
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.errors import InvalidRecords
-from ottla.records.recompression import recompressed
-from ottla.records.validation import TopicRules, ValidBatch, validate
+from ottla.records.recompression import recompress
+from ottla.records.validation import ValidationConfig, ValidBatch, validate
 from records.drawing import Drawn, build, drawn_batches
 
 NOW = 1_700_000_000_000
-RULES = TopicRules(
+RULES = ValidationConfig(
     max_message_bytes=2**31 - 1, timestamp_before_max_ms=2**63 - 1, timestamp_after_max_ms=2**63 - 1
 )
 OTHERS = [(one, two) for one, two in product(Compression, Compression) if one is not two]
 TEXT = [Drawn(NOW + i, b"key", b"many words, many words " * 40, (("h", b"1"),)) for i in range(50)]
 
 
-def stored(data: bytes, rules: TopicRules) -> tuple[ValidBatch, Batch]:
+def stored(data: bytes, rules: ValidationConfig) -> tuple[ValidBatch, Batch]:
     """A batch as it goes into the log of a topic with these rules."""
     valid = validate(data, rules, now_ms=NOW, produce_version=9)
-    valid, view = recompressed(valid, memoryview(data), rules)
+    valid, view = recompress(valid, memoryview(data), rules)
     return valid, Batch(view)
 
 
@@ -76,8 +76,8 @@ def test_what_has_the_codec_is_left_alone(codec: Compression) -> None:
     for target in (codec, None):
         rules = replace(RULES, compression=target)
         valid = validate(data, rules, now_ms=NOW, produce_version=9)
-        assert recompressed(valid, data, rules) == (valid, data)
-        assert recompressed(valid, data, rules)[1] is data
+        assert recompress(valid, data, rules) == (valid, data)
+        assert recompress(valid, data, rules)[1] is data
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_wrong_maximum_timestamp_is_put_right() -> None:
 def test_what_grows_beyond_the_limit_is_refused() -> None:
     data = build(TEXT, Compression.ZSTD)
     rules = replace(RULES, compression=Compression.NONE, max_message_bytes=len(data))
-    with pytest.raises(InvalidRecords, match="as none") as failure:
+    with pytest.raises(InvalidRecords, match="with compression none") as failure:
         stored(data, rules)
     assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
 

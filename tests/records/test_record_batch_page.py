@@ -6,7 +6,7 @@ from pathlib import Path
 from ottla.records._kernel import OffsetMap
 from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
-from ottla.records.compaction import Emptied, Pass, compact_records
+from ottla.records.compaction import CompactionPass, EmptyBatch, compact_records
 from ottla.records.control import EndTxnMarker, marker_batch
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "record-batch.md"
@@ -31,8 +31,8 @@ def test_the_worked_bytes_are_ours() -> None:
     tombstone.append(1_700_000_000_750, b"user-1", None)
     seen = Batch(tombstone.build(base_offset=45, leader_epoch=3))
     keys = OffsetMap(2400, 0.9, bytes(16))
-    this = Pass(keys, 46, 1_700_000_001_000, 86_400_000, 1 << 20)
-    with_horizon = bytes(compact_records(seen, this, Emptied.GOES).data)
+    this = CompactionPass(keys, 46, 1_700_000_001_000, 86_400_000, 1 << 20)
+    with_horizon = bytes(compact_records(seen, this, EmptyBatch.DELETE).data)
     blocks = re.findall(r"^```\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     assert [bytes.fromhex(block) for block in blocks] == [batch, marker, with_horizon]
 

@@ -20,16 +20,16 @@ from ottla.records.batch import (
     Batch,
     TimestampType,
     assign_timestamp,
-    seal,
+    write_header,
 )
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression, compress
-from ottla.records.errors import InvalidRecords, TakesLong
+from ottla.records.errors import InvalidRecords, WouldBlock
 from ottla.records.validation import (
-    AT_ONCE_BYTES,
-    RECOMPRESSED_AT_ONCE_BYTES,
+    NONBLOCKING_DECOMPRESS_BYTES,
+    NONBLOCKING_RECOMPRESS_BYTES,
     RECORD_ERRORS_MAX,
-    TopicRules,
+    ValidationConfig,
     ValidBatch,
     validate,
 )
@@ -37,13 +37,13 @@ from records.drawing import Drawn, build, drawn_batches
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
-RULES = TopicRules(max_message_bytes=2**31 - 1)
+RULES = ValidationConfig(max_message_bytes=2**31 - 1)
 
 PRODUCED = build([Drawn(NOW + i, b"k", b"v", ()) for i in range(3)])
 
 
 def produce(
-    data: Buffer, rules: TopicRules = RULES, *, now_ms: int = NOW, produce_version: int = 9
+    data: Buffer, rules: ValidationConfig = RULES, *, now_ms: int = NOW, produce_version: int = 9
 ) -> ValidBatch:
     return validate(data, rules, now_ms=now_ms, produce_version=produce_version)
 
@@ -65,7 +65,7 @@ def patched(at: int, layout: str, *values: int, data: bytes = PRODUCED) -> bytea
 def with_section(section: bytes, count: int = 1, attributes: int = 0) -> bytes:
     """A batch around any bytes, with everything in its header right."""
     buffer = bytearray(HEADER_SIZE) + section
-    seal(
+    write_header(
         buffer,
         record_count=count,
         last_offset_delta=count - 1,
@@ -127,24 +127,24 @@ def variants(data: bytes) -> list[bytes]:
     return [*found, bytes(flipped)]
 
 
-def outcome(data: bytes, rules: TopicRules) -> object:
+def outcome(data: bytes, rules: ValidationConfig) -> object:
     try:
         valid = produce(data, rules)
     except InvalidRecords as error:
         return error.code, str(error), error.record_errors
-    return valid._replace(section=bytes(valid.section))
+    return valid._replace(record_bytes=bytes(valid.record_bytes))
 
 
 @pytest.mark.parametrize("rules", TOPICS.values(), ids=list(TOPICS))
 def test_one_step_finds_what_the_many_steps_find(
-    rules: TopicRules, monkeypatch: pytest.MonkeyPatch
+    rules: ValidationConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keyless = build([Drawn(NOW, None, b"v", ()), Drawn(-1, b"k", None, (("h", b"x"),))])
     owned = bytes(patched(43, ">qhi", 7, 0, 5))
     given = [one for batch in (PRODUCED, keyless, owned) for one in variants(batch)]
     at_once = [outcome(one, rules) for one in given]
 
-    def none_is_plain(data: Buffer, rules: TopicRules, now_ms: int) -> None:
+    def none_is_plain(data: Buffer, rules: ValidationConfig, now_ms: int) -> None:
         pass
 
     monkeypatch.setattr(validation, "_plain", none_is_plain)
@@ -161,7 +161,7 @@ def test_one_no_batch() -> None:
 
 @pytest.mark.parametrize("size", range(1, len(PRODUCED)))
 def test_one_a_batch_that_is_cut_off(size: int) -> None:
-    refused(PRODUCED[:size], ErrorCode.INVALID_RECORD, "cut off")
+    refused(PRODUCED[:size], ErrorCode.INVALID_RECORD, "truncated")
 
 
 @pytest.mark.parametrize("more", [b"\0", PRODUCED, PRODUCED[:30]])
@@ -174,16 +174,16 @@ def test_one_something_after_the_batch(more: bytes) -> None:
 
 def test_size_the_topics_limit_is_exact() -> None:
     size = len(PRODUCED)
-    assert produce(PRODUCED, TopicRules(max_message_bytes=size))
+    assert produce(PRODUCED, ValidationConfig(max_message_bytes=size))
     with pytest.raises(
-        InvalidRecords, match=f"{size} bytes, the topic takes {size - 1}"
+        InvalidRecords, match=f"{size} bytes, max.message.bytes of the topic is {size - 1}"
     ) as failure:
-        produce(PRODUCED, TopicRules(max_message_bytes=size - 1))
+        produce(PRODUCED, ValidationConfig(max_message_bytes=size - 1))
     assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_size_by_default_a_topic_takes_what_kafkas_do() -> None:
-    assert TopicRules().max_message_bytes == 1_048_588
+    assert ValidationConfig().max_message_bytes == 1_048_588
 
 
 # shape and magic
@@ -191,7 +191,7 @@ def test_size_by_default_a_topic_takes_what_kafkas_do() -> None:
 
 @pytest.mark.parametrize("length", [48, 0, -1, -(2**31)])
 def test_shape_a_length_smaller_than_a_header(length: int) -> None:
-    refused(patched(8, ">i", length), ErrorCode.CORRUPT_MESSAGE, "smaller than its header")
+    refused(patched(8, ">i", length), ErrorCode.CORRUPT_MESSAGE, "less than a header")
 
 
 @pytest.mark.parametrize("magic", [3, 127, -1])
@@ -226,7 +226,7 @@ def test_base_an_offset_from_a_client(base_offset: int) -> None:
 
 @pytest.mark.parametrize("count", [0, -1, 1, 2, 4, 2**31 - 1])
 def test_count_against_the_offsets(count: int) -> None:
-    refused(patched(57, ">i", count), ErrorCode.INVALID_RECORD, f"counts {count} records")
+    refused(patched(57, ">i", count), ErrorCode.INVALID_RECORD, f"has {count} records")
 
 
 @pytest.mark.parametrize("delta", [0, 1, 3, 2**31 - 1, -1, -(2**31)])
@@ -235,8 +235,8 @@ def test_count_offsets_against_it(delta: int) -> None:
 
 
 def test_count_of_an_empty_batch() -> None:
-    refused(with_section(b"", 0), ErrorCode.INVALID_RECORD, "counts 0 records and 0 offsets")
-    refused(with_section(b"", -1), ErrorCode.INVALID_RECORD, "counts -1 records")
+    refused(with_section(b"", 0), ErrorCode.INVALID_RECORD, "has 0 records and 0 offsets")
+    refused(with_section(b"", -1), ErrorCode.INVALID_RECORD, "has -1 records")
 
 
 # control, producer, transaction
@@ -273,13 +273,13 @@ def test_transaction_without_a_producer() -> None:
 @pytest.mark.parametrize("code", [5, 6, 7])
 def test_codec_that_nobody_knows(code: int) -> None:
     data = patched(21, ">h", code)
-    refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression {code}")
+    refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {code}")
 
 
 @pytest.mark.parametrize("version", [3, 6])
 def test_codec_zstd_before_its_time(version: int) -> None:
     data = build([Drawn(NOW, b"k", b"v", ())], Compression.ZSTD)
-    refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Produce 7", produce_version=version)
+    refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "version 7", produce_version=version)
     assert produce(data, produce_version=7)
     for other in Compression:
         if other is not Compression.ZSTD:
@@ -361,10 +361,10 @@ def test_key_is_needed_where_the_topic_is_compacted(compression: Compression) ->
     keys = [b"k", None, b"", None]
     data = build([Drawn(NOW, key, b"v", ()) for key in keys], compression)
     assert produce(data)
-    with pytest.raises(InvalidRecords, match="2 of its records") as failure:
+    with pytest.raises(InvalidRecords, match="2 records of the batch") as failure:
         produce(data, replace(RULES, compacted=True))
     assert failure.value.code is ErrorCode.INVALID_RECORD
-    message = "a compacted topic takes no record without a key"
+    message = "a compacted topic needs a key in every record"
     assert failure.value.record_errors == ((1, message), (3, message))
 
 
@@ -378,7 +378,7 @@ def test_clock_a_timestamp_too_far_from_ours(compression: Compression) -> None:
     sound = build([Drawn(each, b"k", b"v", ()) for each in times[:4]], compression)
     assert produce(sound, rules)
     data = build([Drawn(each, b"k", b"v", ()) for each in times], compression)
-    with pytest.raises(InvalidRecords, match="2 of its records") as failure:
+    with pytest.raises(InvalidRecords, match="2 records of the batch") as failure:
         produce(data, rules)
     assert failure.value.code is ErrorCode.INVALID_TIMESTAMP
     bounds = f"[{NOW - HOUR}, {NOW + HOUR}]"
@@ -389,9 +389,9 @@ def test_clock_a_timestamp_too_far_from_ours(compression: Compression) -> None:
 
 
 def test_clock_by_default_an_hour_ahead_and_anything_before() -> None:
-    assert produce(build([Drawn(0, b"k", b"v", ())]), TopicRules())
+    assert produce(build([Drawn(0, b"k", b"v", ())]), ValidationConfig())
     with pytest.raises(InvalidRecords):
-        produce(build([Drawn(NOW + HOUR + 1, b"k", b"v", ())]), TopicRules())
+        produce(build([Drawn(NOW + HOUR + 1, b"k", b"v", ())]), ValidationConfig())
 
 
 def test_clock_does_not_matter_where_the_broker_sets_the_time() -> None:
@@ -469,35 +469,35 @@ def test_a_builder_that_is_full_makes_a_batch_that_is_accepted() -> None:
     builder = BatchBuilder()
     while builder.append(NOW, b"k", bytes(10_000)):
         pass
-    assert produce(builder.build(), TopicRules())
+    assert produce(builder.build(), ValidationConfig())
 
 
-def at_once(data: Buffer, rules: TopicRules = RULES) -> ValidBatch:
-    return validate(data, rules, now_ms=NOW, produce_version=9, at_once=True)
+def at_once(data: Buffer, rules: ValidationConfig = RULES) -> ValidBatch:
+    return validate(data, rules, now_ms=NOW, produce_version=9, nonblocking=True)
 
 
-@pytest.mark.parametrize("compression", AT_ONCE_BYTES)
+@pytest.mark.parametrize("compression", NONBLOCKING_DECOMPRESS_BYTES)
 def test_at_once_what_becomes_large_takes_long_however_small_it_is(
     compression: Compression,
 ) -> None:
-    most = AT_ONCE_BYTES[compression]
+    most = NONBLOCKING_DECOMPRESS_BYTES[compression]
     fits = build([Drawn(NOW, b"k", bytes(most - 100), ())], compression)
     assert at_once(fits) == produce(fits)
     more = build([Drawn(NOW, b"k", bytes(most), ())], compression)
     assert len(more) < most // 10
-    with pytest.raises(TakesLong):
+    with pytest.raises(WouldBlock):
         at_once(more)
     assert produce(more).record_count == 1
 
 
-@pytest.mark.parametrize("compression", AT_ONCE_BYTES)
+@pytest.mark.parametrize("compression", NONBLOCKING_DECOMPRESS_BYTES)
 def test_at_once_what_is_large_is_not_tried(compression: Compression) -> None:
-    noise = Random(1).randbytes(AT_ONCE_BYTES[compression] // 2)
-    with pytest.raises(TakesLong):
+    noise = Random(1).randbytes(NONBLOCKING_DECOMPRESS_BYTES[compression] // 2)
+    with pytest.raises(WouldBlock):
         at_once(build([Drawn(NOW, b"k", noise, ())], compression))
 
 
-@pytest.mark.parametrize("compression", AT_ONCE_BYTES)
+@pytest.mark.parametrize("compression", NONBLOCKING_DECOMPRESS_BYTES)
 def test_at_once_a_bomb_is_found_where_the_limit_is_small(compression: Compression) -> None:
     bomb = build([Drawn(NOW, b"k", bytes(20_000), ())], compression)
     with pytest.raises(InvalidRecords, match="more than 10000 bytes"):
@@ -510,14 +510,14 @@ def test_at_once_what_is_not_compressed_never_takes_long() -> None:
 
 
 def test_at_once_what_is_compressed_anew_takes_long_sooner() -> None:
-    size = RECOMPRESSED_AT_ONCE_BYTES
+    size = NONBLOCKING_RECOMPRESS_BYTES
     rules = replace(RULES, compression=Compression.GZIP)
     plain, lz4 = (
         build([Drawn(NOW, b"k", bytes(size), ())], codec)
         for codec in (Compression.NONE, Compression.LZ4)
     )
     for large in (plain, lz4):
-        with pytest.raises(TakesLong):
+        with pytest.raises(WouldBlock):
             at_once(large, rules)
     same = build([Drawn(NOW, b"k", bytes(size), ())], Compression.GZIP)
     assert at_once(same, rules) == produce(same, rules)

@@ -18,7 +18,7 @@ from ottla.log.names import LOG_START_OFFSETS
 from ottla.log.segment.timestamps import FoundOffset
 from ottla.records.batch import batches
 from ottla.records.compression import Compression
-from ottla.records.validation import TopicRules
+from ottla.records.validation import ValidationConfig
 from ottla.replication.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -49,7 +49,12 @@ def run(
         hosted = await logs.create(partition(0, topic), TOPIC_ID, rules)
         await hosted.log.begin_epoch(EPOCH)
         led = Partition(
-            logs, hosted, TOPIC_ID, EPOCH, TopicRules(timestamp_after_max_ms=2**62), in_sync_min
+            logs,
+            hosted,
+            TOPIC_ID,
+            EPOCH,
+            ValidationConfig(timestamp_after_max_ms=2**62),
+            in_sync_min,
         )
         await scenario(led, logs, disk)
 
@@ -166,7 +171,7 @@ def test_a_transaction_that_nobody_would_end_is_not_begun() -> None:
 def test_a_batch_is_stored_as_the_topic_says() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"x" * 100)
-        led.rules = TopicRules(compression=Compression.ZSTD)
+        led.rules = ValidationConfig(compression=Compression.ZSTD)
         append(led, b"x" * 100)
         data = led.read_cached(0, 1 << 20, committed=False).cached()
         codecs = [one.header.compression for one in batches(data or b"")]

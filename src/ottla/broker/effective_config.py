@@ -13,7 +13,7 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.log.log_config import LogConfig, readable_bytes_max
 from ottla.records.batch import TimestampType
 from ottla.records.compression import Compression
-from ottla.records.validation import TopicRules
+from ottla.records.validation import ValidationConfig
 from ottla.settings import broker, topic
 from ottla.settings.config import Config
 from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER, ConfigDef, Setting
@@ -153,13 +153,13 @@ class EffectiveConfig:
         """Return the config of a topic's logs."""
         return LogConfig.of(self.topic(name), readable_bytes_max(self.broker))
 
-    def topic_rules(self, name: str) -> TopicRules:
+    def topic_rules(self, name: str) -> ValidationConfig:
         """Return the validation rules for batches produced to a topic."""
         config = self.topic(name)
         by_clock = config[topic.MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime"
         compression = _STORED_AS[config[topic.COMPRESSION_TYPE]]
         level = None if compression is None else _LEVELS.get(compression)
-        return TopicRules(
+        return ValidationConfig(
             max_message_bytes=config[topic.MAX_MESSAGE_BYTES],
             compacted="compact" in config[topic.CLEANUP_POLICY],
             timestamp_type=TimestampType.LOG_APPEND_TIME if by_clock else TimestampType.CREATE_TIME,

@@ -44,7 +44,7 @@ from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.control import read_control, read_end_txn_marker
 from ottla.records.errors import UNREADABLE, CorruptRecords
-from ottla.records.validation import TopicRules, validate
+from ottla.records.validation import ValidationConfig, validate
 from ottla.replication.partition import Partition
 
 _LOG = logging.getLogger(__name__)
@@ -259,7 +259,7 @@ class PartitionCoordinator:
 
     def _append_one(self, data: bytes) -> Offset:
         now_ms = self._clock.now_ms()
-        rules = TopicRules(
+        rules = ValidationConfig(
             max_message_bytes=self.partition.log.config.segment_bytes, compacted=True
         )
         valid = validate(data, rules, now_ms=now_ms, produce_version=_PRODUCE_VERSION)

@@ -82,7 +82,7 @@ class ArrowSend:
     # Checks.
 
     def _check_sizes(self, rows: Rows) -> None:
-        larger = rows.larger(0, rows.count, self.record_bytes_max)
+        larger = rows.find_oversized(0, rows.count, self.record_bytes_max)
         if larger is not None:
             raise RequestError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -162,7 +162,7 @@ class ArrowSend:
             if run is not None:
                 return run
             # The first row of a batch is accepted whatever its size, and its memory is reserved.
-            larger = rows.larger(start, start + 1, outbox.rules.batch_bytes)
+            larger = rows.find_oversized(start, start + 1, outbox.rules.batch_bytes)
             # The open batch is closed now; rows for any partition go to another one.
             where = await self._where(stretch.partition, deadline_s)
             memory = await outbox.reserve(

@@ -1,7 +1,4 @@
-"""Record batches: what is in them, how they are read, built and checked.
-
-Invariant: functions and values only. No socket, file, clock or chance; bytes in, bytes out.
-"""
+"""Reads, builds, compresses and validates record batches; pure functions on bytes."""
 
 from ottla.records._kernel import (
     COMPILED,
@@ -57,7 +54,7 @@ from ottla.records.errors import (
     InvalidRecords,
     UnsupportedMagic,
 )
-from ottla.records.validation import TopicRules, ValidBatch, validate
+from ottla.records.validation import ValidationConfig, ValidBatch, validate
 
 __all__ = [
     "COMPILED",
@@ -88,9 +85,9 @@ __all__ = [
     "RecordRef",
     "Rows",
     "TimestampType",
-    "TopicRules",
     "UnsupportedMagic",
     "ValidBatch",
+    "ValidationConfig",
     "assign_offset",
     "assign_timestamp",
     "batches",

@@ -1,7 +1,7 @@
-"""Columns to and from pyarrow, which is imported when first needed.
+"""Converts columns to and from pyarrow, which is imported when it is first needed.
 
-Invariant: buffers pass without a copy wherever pyarrow holds them as we do: binary, string and
-their large forms, sliced or not. Other types are cast to binary by pyarrow first.
+Buffers of binary, string and their large forms are shared, not copied, also those of a slice.
+pyarrow casts other types to binary first.
 """
 
 import sys
@@ -10,22 +10,25 @@ from typing import Any, Final
 from ottla.protocol.primitives import Buffer
 from ottla.records.columns import Column, Columns, Headers
 
-_EMPTY_OFFSETS: Final = bytes(8)  # of an array without rows, for which pyarrow may have none
+_EMPTY_OFFSETS: Final = bytes(8)  # pyarrow may have no offsets buffer for an empty array
 
 
 def pyarrow_module() -> Any:
-    """pyarrow; ImportError that says how to get it."""
+    """Import pyarrow; raise an ImportError that names the extra to install."""
     try:
         import pyarrow
     except ImportError:
         raise ImportError(
-            "columns as Arrow need pyarrow: pip install ottla[arrow]", name="pyarrow"
+            "Arrow columns need pyarrow: pip install ottla[arrow]", name="pyarrow"
         ) from None
     return pyarrow
 
 
 def to_arrow(columns: Columns) -> Any:
-    """A RecordBatch over the same buffers: offset (if known), timestamp, key, value, headers."""
+    """Return a pyarrow.RecordBatch that shares the buffers.
+
+    Its columns are offset (if known), timestamp, key, value and headers.
+    """
     pa = pyarrow_module()
     rows = columns.rows
     names: list[str] = []
@@ -50,10 +53,10 @@ def to_arrow(columns: Columns) -> Any:
 def _binary(pa: Any, column: Column | None, rows: int, *, text: bool = False) -> Any:
     if column is None:
         return pa.nulls(rows, pa.binary())
-    narrow, wide = (pa.utf8(), pa.large_utf8()) if text else (pa.binary(), pa.large_binary())
+    narrow, large = (pa.utf8(), pa.large_utf8()) if text else (pa.binary(), pa.large_binary())
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     return pa.Array.from_buffers(
-        wide if column.wide else narrow,
+        large if column.large else narrow,
         column.length,
         [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)],
         offset=column.start,
@@ -70,7 +73,7 @@ def _header_lists(pa: Any, headers: Headers | None, rows: int) -> Any:
     pairs = pa.StructArray.from_arrays([keys, values], fields=fields)
     validity = None if headers.validity is None else pa.py_buffer(headers.validity)
     return pa.Array.from_buffers(
-        (pa.large_list if headers.wide else pa.list_)(pairs.type),
+        (pa.large_list if headers.large else pa.list_)(pairs.type),
         headers.length,
         [validity, pa.py_buffer(headers.offsets)],
         offset=headers.start,
@@ -79,10 +82,11 @@ def _header_lists(pa: Any, headers: Headers | None, rows: int) -> Any:
 
 
 def from_arrow(batch: Any, *, now_ms: int | None = None) -> Columns:
-    """Columns over a RecordBatch that has some of: timestamp, key, value, headers.
+    """Return columns that share the buffers of a RecordBatch.
 
-    `now_ms` is the timestamp of rows that have none. Headers are lists of structs of a key and a
-    value, or maps. ValueError for what is not so.
+    The batch has some of the columns timestamp, key, value and headers. `now_ms` is the timestamp
+    of rows without one. Headers are maps, or lists of structs with the fields key and value. Raise
+    ValueError for other types.
     """
     pa = pyarrow_module()
     by_name: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -96,7 +100,7 @@ def from_arrow(batch: Any, *, now_ms: int | None = None) -> Columns:
 
 
 def key_column(array: Any) -> Column:
-    """One array of keys as a column, such as `partitions` takes."""
+    """Return an array of keys as a column, for `partitions`."""
     column = _column(pyarrow_module(), array)
     if column is None:
         return Column(bytes(4 * len(array) + 4), b"", bytes((len(array) + 7) // 8), len(array))
@@ -104,7 +108,7 @@ def key_column(array: Any) -> Column:
 
 
 def _flat(array: Any) -> Any:
-    """One array of what may be in chunks or in a dictionary."""
+    """Combine the chunks of a chunked array, and decode a dictionary array."""
     if hasattr(array, "combine_chunks"):
         array = array.combine_chunks()
     return array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
@@ -113,16 +117,16 @@ def _flat(array: Any) -> Any:
 def _timestamps(pa: Any, array: Any, rows: int, now_ms: int | None) -> Buffer:
     if array is None or pa.types.is_null(array.type):
         if now_ms is None:
-            raise ValueError("there is no timestamp column, nor a time to use instead")
+            raise ValueError("the timestamp column is missing and now_ms is not set")
         return now_ms.to_bytes(8, sys.byteorder, signed=True) * rows
     array = _flat(array)
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
     elif not pa.types.is_int64(array.type):
-        raise ValueError(f"timestamps are int64 or timestamp, not {array.type}")
+        raise ValueError(f"the timestamp column must be int64 or timestamp, not {array.type}")
     if array.null_count:
         if now_ms is None:
-            raise ValueError("a row has no timestamp, and there is no time to use instead")
+            raise ValueError("a row has a null timestamp and now_ms is not set")
         array = array.cast(pa.int64()).fill_null(now_ms)
     values = array.buffers()[1]
     if values is None:
@@ -135,12 +139,14 @@ def _column(pa: Any, array: Any) -> Column | None:
         return None
     array = _flat(array)
     kind = array.type
-    wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
-    if not (wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+    large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    if not (large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
         try:
             array = array.cast(pa.binary())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise ValueError(f"keys, values and headers are binary or string, not {kind}") from None
+            raise ValueError(
+                f"keys, values and headers must be binary or string, not {kind}"
+            ) from None
     validity, offsets, data = array.buffers()
     return Column(
         memoryview(offsets) if offsets else _EMPTY_OFFSETS,
@@ -148,7 +154,7 @@ def _column(pa: Any, array: Any) -> Column | None:
         memoryview(validity) if validity and array.null_count else None,
         len(array),
         array.offset,
-        wide,
+        large,
     )
 
 
@@ -157,18 +163,18 @@ def _headers(pa: Any, array: Any) -> Headers | None:
         return None
     array = _flat(array)
     kind = array.type
-    wide = pa.types.is_large_list(kind)
+    large = pa.types.is_large_list(kind)
     if pa.types.is_map(kind):
         keys, values = array.keys, array.items
-    elif (wide or pa.types.is_list(kind)) and pa.types.is_struct(kind.value_type):
+    elif (large or pa.types.is_list(kind)) and pa.types.is_struct(kind.value_type):
         pairs = array.values
         names = [pairs.type.field(number).name for number in range(pairs.type.num_fields)]
         if sorted(names) != ["key", "value"]:
-            raise ValueError(f"a header is a struct of key and value, not {pairs.type}")
-        parts = pairs.flatten()  # a header that is null has a null key, and is refused
+            raise ValueError(f"a header must be a struct of key and value, not {pairs.type}")
+        parts = pairs.flatten()  # a null header gets a null key, which the encoder rejects
         keys, values = (parts[names.index(name)] for name in ("key", "value"))
     else:
-        raise ValueError(f"headers are lists of structs, or maps, not {kind}")
+        raise ValueError(f"headers must be maps or lists of structs, not {kind}")
     validity, offsets = array.buffers()[:2]
     return Headers(
         memoryview(offsets) if offsets else _EMPTY_OFFSETS,
@@ -177,5 +183,5 @@ def _headers(pa: Any, array: Any) -> Headers | None:
         key_column(values),
         len(array),
         array.offset,
-        wide,
+        large,
     )

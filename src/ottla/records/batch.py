@@ -1,8 +1,8 @@
-"""One record batch: a header of 61 bytes and its records, possibly compressed (magic 2).
+"""Record batches of magic 2: a header of 61 bytes, and records that may be compressed.
 
-Invariant: a Batch covers exactly the bytes that its header declares. Nothing is decoded before it
-is asked for. The CRC is over everything from the attributes on, so that a broker may write base
-offset and leader epoch, which come before them, without computing it anew.
+Invariant: a Batch has exactly the bytes that its header declares. Records are decoded on demand.
+The CRC covers everything from the attributes on. The leader can therefore write the base offset and
+the leader epoch, which precede them, without computing the CRC again.
 """
 
 from collections.abc import Iterator
@@ -31,14 +31,14 @@ from ottla.records.errors import CorruptRecords, UnsupportedMagic
 MAGIC: Final = 2
 NO_TIMESTAMP: Final = -1
 
-# What a reader decompresses at most unless it says otherwise: more than a request may carry.
+# The default limit for the decompressed records of a batch; larger than a request may be.
 DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
 
-# The header, once: the fields of BatchHeader in their order.
+# The fields of BatchHeader, in their order.
 HEADER: Final = Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_SIZE
 
-LENGTH_END: Final = 12  # base offset and length; the length counts what follows it
+LENGTH_END: Final = 12  # base offset and length; the length counts the bytes after it
 _LENGTH: Final = Struct(">i")
 _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16  # in all three formats
@@ -47,12 +47,12 @@ _LEADER_EPOCH: Final = Struct(">i")
 _LEADER_EPOCH_AT: Final = 12
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = 17
-CRC_END: Final = 21  # the CRC is over everything from here on
+CRC_END: Final = 21  # the CRC covers everything from here on
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 
-# Bits of the attributes. Those above are unused: Kafka ignores them, so does everything here.
+# Bits of the attributes. Kafka and Ottla ignore the other bits.
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
@@ -64,19 +64,19 @@ _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps: the producer when it made the records, or the broker's append."""
+    """Whether the producer or the broker sets the timestamps."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
-# By number; an enum takes ten times as long to look one up.
+# Indexed by number, because a lookup in an enum takes ten times as long.
 _CODECS: Final = tuple(Compression)
 _TIMESTAMP_TYPES: Final = tuple(TimestampType)
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a header as they are on disk. A tuple: made by one struct unpack."""
+    """The fields of a batch header, as on disk. A tuple, because one struct unpack creates it."""
 
     base_offset: Offset
     length: int  # bytes after this field
@@ -85,7 +85,7 @@ class BatchHeader(NamedTuple):
     crc: int
     attributes: int
     last_offset_delta: int
-    base_timestamp: int  # of the first record; the delete horizon when that flag is set
+    base_timestamp: int  # of the first record, or the delete horizon if that flag is set
     max_timestamp: int
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -94,67 +94,67 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Return the size of the batch in bytes."""
         return LENGTH_END + self.length
 
     @property
     def last_offset(self) -> Offset:
-        """The offset of the last record, also when compaction has removed it."""
+        """Return the offset of the last record, even if compaction has removed it."""
         return Offset(self.base_offset + self.last_offset_delta)
 
     @property
     def next_offset(self) -> Offset:
-        """Where the next batch may begin."""
+        """Return the offset after the last record."""
         return Offset(self.base_offset + self.last_offset_delta + 1)
 
     @property
     def last_sequence(self) -> Sequence:
-        """The sequence of the last record; after 2**31 - 1 follows 0."""
+        """Return the sequence of the last record; 2**31 - 1 is followed by 0."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return Sequence((self.base_sequence + self.last_offset_delta) & _SEQUENCE_MASK)
 
     @property
     def compression(self) -> Compression:
-        """The codec; CorruptRecords for a number that stands for none."""
+        """Return the compression codec; raise CorruptRecords for an unknown number."""
         code = self.attributes & COMPRESSION_MASK
         if code >= len(_CODECS):
-            raise CorruptRecords(f"unknown compression {code}")
+            raise CorruptRecords(f"unknown compression codec {code}")
         return _CODECS[code]
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
+        """Return whether the producer or the broker set the timestamps."""
         return _TIMESTAMP_TYPES[bool(self.attributes & LOG_APPEND_TIME)]
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the records belong to a transaction."""
+        """Return whether the records belong to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are markers of the broker, which no consumer sees."""
+        """Return whether this is a control batch, which consumers do not see."""
         return bool(self.attributes & CONTROL)
 
     @property
     def has_producer(self) -> bool:
-        """Whether an idempotent or transactional producer wrote it."""
+        """Return whether an idempotent or transactional producer wrote the batch."""
         return self.producer_id >= 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the tombstones or markers in it; None before it saw them."""
+        """Return when compaction may delete its tombstones or markers; None if not set yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def append_timestamp(self) -> int | None:
-        """The timestamp of every record under LogAppendTime; None when each has its own."""
+        """Return the timestamp of all records under LogAppendTime; None under CreateTime."""
         return self.max_timestamp if self.attributes & LOG_APPEND_TIME else None
 
 
 class Batch:
-    """A header and the bytes that it heads; the bytes are the caller's, not a copy."""
+    """A header and the bytes of its batch; the bytes are not copied."""
 
     __slots__ = ("data", "header")
 
@@ -162,21 +162,23 @@ class Batch:
         self.data = memoryview(data)
         self.header = read_header(data) if header is None else header
         if self.header.size != len(self.data):
-            raise CorruptRecords(f"a batch of {self.header.size} bytes in {len(self.data)}")
+            raise CorruptRecords(
+                f"the header declares a batch of {self.header.size} bytes, not {len(self.data)}"
+            )
 
     def __repr__(self) -> str:
         return f"Batch({self.header})"
 
     @property
     def crc_ok(self) -> bool:
-        """Whether the bytes are those that the CRC was computed of."""
+        """Return whether the CRC matches the bytes."""
         return crc32c(self.data[CRC_END:]) == self.header.crc
 
-    def section(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-        """The encoded records, decompressed where needed, under a limit."""
+    def record_bytes(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+        """Return the encoded records, decompressed; the limit bounds their size."""
         raw = self.data[HEADER_SIZE:]
         compression = self.header.compression
-        # A batch that compaction has emptied may keep its codec and has nothing to decompress.
+        # A batch that compaction has emptied may keep its codec, with nothing to decompress.
         if compression is Compression.NONE or not (raw or self.header.record_count):
             return raw
         return decompress(compression, raw, decompressed_bytes_max)
@@ -187,13 +189,13 @@ class Batch:
         from_offset: int = 0,
         decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     ) -> RecordReader:
-        """Iterate over the records, or take all with `read_all`.
+        """Return an iterator over the records; its `read_all` returns them as a list.
 
-        CorruptRecords comes up at the record that is at fault, after those before it.
+        The iterator raises CorruptRecords when it reaches the corrupt record.
         """
         header = self.header
         return RecordReader(
-            self.section(decompressed_bytes_max),
+            self.record_bytes(decompressed_bytes_max),
             header.record_count,
             header.last_offset_delta,
             header.base_offset,
@@ -204,36 +206,37 @@ class Batch:
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at a position; CorruptRecords unless it heads a record batch of a log.
+    """Return the header at a position; raise CorruptRecords if its offsets are not those of a log.
 
-    Whether the batch is all there, and its CRC right, is for the caller to check.
+    The caller checks that the batch is complete and that its CRC matches.
     """
     header = unpack_header(data, position)
     if header.last_offset_delta < 0 or not (
         0 <= header.base_offset <= _INT64_MAX - header.last_offset_delta - 1
     ):
         raise CorruptRecords(
-            f"a batch from offset {header.base_offset} with {header.last_offset_delta} more"
+            f"invalid offsets: base offset {header.base_offset}, "
+            f"last offset delta {header.last_offset_delta}"
         )
     return header
 
 
 def unpack_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at a position, by one unpack, of which only magic and length are looked at."""
+    """Return the header at a position; only its magic and length are checked."""
     if len(data) - position < HEADER_SIZE:
         if 0 <= _peek_magic(data, position) < MAGIC:
             raise UnsupportedMagic(_peek_magic(data, position))
-        raise CorruptRecords("a batch header is cut off")
+        raise CorruptRecords("the batch header is truncated")
     header = BatchHeader._make(HEADER.unpack_from(data, position))
     if header.magic != MAGIC:
         raise _wrong_magic(header.magic)
     if header.length < HEADER_SIZE - LENGTH_END:
-        raise CorruptRecords(f"a batch of {header.length} bytes is smaller than its header")
+        raise CorruptRecords(f"a batch length of {header.length} bytes is less than a header")
     return header
 
 
 def _peek_magic(data: Buffer, position: int) -> int:
-    """The format of what begins at a position; -1 when too little is there to tell."""
+    """Return the magic of the batch at a position; -1 if it is truncated."""
     at = position + _MAGIC_AT
     return data[at] if at < len(data) else -1
 
@@ -245,20 +248,20 @@ def _wrong_magic(magic: int) -> CorruptRecords:
 
 
 def batches(data: Buffer, *, lenient: bool = False) -> Iterator[Batch]:
-    """Split a run of batches, one at a time.
+    """Iterate over consecutive batches.
 
-    A batch that is cut off at the end is an error, or in lenient mode the end: a fetch is answered
-    with as many bytes as were asked for. What cannot be a batch is an error in both.
+    A batch that is truncated at the end raises CorruptRecords. In lenient mode it ends the
+    iteration, because a fetch response may end within a batch. Other bytes raise in both modes.
     """
     view = memoryview(data)
     position, end = 0, len(view)
     while position < end:
         left = end - position
         if left < HEADER_SIZE or left < LENGTH_END + _length(view, position):
-            if lenient and _may_go_on(view, position):
+            if lenient and _is_truncated_batch(view, position):
                 return
             read_header(view, position)
-            raise CorruptRecords("a batch is cut off")
+            raise CorruptRecords("the record batch is truncated")
         header = read_header(view, position)
         size = header.size
         yield Batch(view[position : position + size], header)
@@ -269,8 +272,8 @@ def _length(view: memoryview, position: int) -> int:
     return _LENGTH.unpack_from(view, position + _LENGTH_AT)[0]
 
 
-def _may_go_on(view: memoryview, position: int) -> bool:
-    """Whether what is left is the beginning of a batch, as far as it can be told."""
+def _is_truncated_batch(view: memoryview, position: int) -> bool:
+    """Return whether the remaining bytes can be the start of a batch."""
     left = len(view) - position
     if left >= LENGTH_END and _length(view, position) < HEADER_SIZE - LENGTH_END:
         return False
@@ -291,7 +294,7 @@ def scan_headers(
 def assign_offset(
     buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0
 ) -> None:
-    """Write where the leader puts the batch, and in which epoch; the CRC does not cover it."""
+    """Write the base offset and the leader epoch, which the CRC does not cover."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
 
@@ -302,7 +305,7 @@ def assign_timestamp(
     max_timestamp: int,
     position: int = 0,
 ) -> bool:
-    """Write the timestamp's type and maximum, and the CRC if one of them was another before."""
+    """Write the timestamp type and max timestamp, and the CRC; return whether anything changed."""
     header = read_header(buffer, position)
     if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
         return False
@@ -316,7 +319,7 @@ def assign_timestamp(
     return True
 
 
-def seal(
+def write_header(
     buffer: bytearray,
     *,
     record_count: int,
@@ -330,7 +333,7 @@ def seal(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> None:
-    """Write a header over the first 61 bytes of a buffer that holds the records after them."""
+    """Write the header and its CRC to the first 61 bytes of a buffer; the records follow them."""
     HEADER.pack_into(
         buffer,
         0,
@@ -354,9 +357,9 @@ def seal(
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """What compaction leaves of a batch without records: its offsets and its producer's state."""
+    """Return the batch without its records; it keeps the offsets and the producer's sequence."""
     buffer = bytearray(HEADER_SIZE)
-    seal(
+    write_header(
         buffer,
         record_count=0,
         last_offset_delta=header.last_offset_delta,

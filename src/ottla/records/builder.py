@@ -1,25 +1,23 @@
 """Builds one record batch, a record at a time.
 
-Invariant: what `build` returns is a batch that `batches` and Kafka read; before compression it is
-no larger than the limit, unless a single record is. Building changes nothing: the same builder
-may be built again, with other offsets.
+Before compression the batch does not exceed the limit, unless its only record does.
 """
 
 from typing import Final
 
 from ottla.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.records._kernel import HEADER_SIZE, RecordAppender
-from ottla.records.batch import CONTROL, TRANSACTIONAL, seal
+from ottla.records.batch import CONTROL, TRANSACTIONAL, write_header
 from ottla.records.compression import Compression, compress
 
-MAX_MESSAGE_BYTES: Final = 1_048_588  # what a topic of Kafka takes unless told otherwise
+MAX_MESSAGE_BYTES: Final = 1_048_588  # the default of max.message.bytes
 
 
 class BatchBuilder(RecordAppender):
-    """Collects records up to a limit in bytes: `append`, `size` and `count` are the kernel's.
+    """Collects records up to a limit in bytes.
 
-    `append(timestamp, key, value, headers)` is False, and changes nothing, when the record does
-    not fit; the first one always does.
+    `append(timestamp, key, value, headers)` returns False and changes nothing if the record does
+    not fit. The first record always fits. `size` is the size in bytes so far, `count` the records.
     """
 
     __slots__ = ("compression", "level")
@@ -45,11 +43,14 @@ class BatchBuilder(RecordAppender):
         transactional: bool = False,
         control: bool = False,
     ) -> bytes:
-        """The batch with its header and CRC; ValueError while there is no record."""
+        """Return the batch with its header and CRC; the builder does not change.
+
+        Raise ValueError if there is no record.
+        """
         if not self.count:
-            raise ValueError("a batch is built of one record at least")
+            raise ValueError("a batch needs at least one record")
         if base_offset < 0:
-            raise ValueError(f"a batch cannot begin at offset {base_offset}")
+            raise ValueError(f"base offset {base_offset} is negative")
         buffer = self.encoded()
         attributes = self.compression.value
         if self.compression is not Compression.NONE:
@@ -60,7 +61,7 @@ class BatchBuilder(RecordAppender):
             attributes |= TRANSACTIONAL
         if control:
             attributes |= CONTROL
-        seal(
+        write_header(
             buffer,
             record_count=self.count,
             last_offset_delta=self.count - 1,

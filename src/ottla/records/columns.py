@@ -1,8 +1,7 @@
-"""Records as columns: Arrow's buffers, with or without pyarrow.
+"""Decodes batches into columns and encodes columns into batches.
 
-Invariant: a Columns value describes one row per record, in the order of the log; its buffers are
-laid out as Arrow has them and are never copied on the way to or from it. No Python object is made
-per record.
+A column has the buffers of an Arrow array; pyarrow is not needed. There is one row per record, in
+offset order, and no Python object per record.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +27,7 @@ from ottla.records.batch import (
     Batch,
     TimestampType,
     batches,
-    seal,
+    write_header,
 )
 from ottla.records.compression import Compression, compress
 from ottla.records.errors import CorruptRecords
@@ -39,10 +38,12 @@ _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """Rows of bytes: row i is data[offsets[start + i]:offsets[start + i + 1]].
+    """The buffers of an Arrow array of binary or string.
 
-    `offsets` are 32-bit numbers of the machine's byte order, or 64-bit ones when `wide`. Bit
-    start + i of `validity` is 0 for a null; without validity there is none.
+    Row i is data[offsets[start + i] : offsets[start + i + 1]].
+
+    The offsets have 32 bits, or 64 bits if `large`, in native byte order. Bit start + i of
+    `validity` is 0 for a null. Without validity there are no nulls.
     """
 
     offsets: Buffer
@@ -50,18 +51,18 @@ class Column:
     validity: Buffer | None
     length: int
     start: int = 0
-    wide: bool = False
+    large: bool = False
 
     def kernel(self) -> BinaryColumn:
-        """The kernel's view; ValueError when the buffers are too short for the rows."""
+        """Return the column for the kernel; raise ValueError if a buffer is too short."""
         return BinaryColumn(
-            self.offsets, self.data, self.validity, self.length, self.start, self.wide
+            self.offsets, self.data, self.validity, self.length, self.start, self.large
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Headers:
-    """Lists of headers: those of row i are rows offsets[start + i] to offsets[start + i + 1]."""
+    """The buffers of an Arrow array of lists; row i has headers from offsets[start + i] on."""
 
     offsets: Buffer
     validity: Buffer | None
@@ -69,10 +70,10 @@ class Headers:
     values: Column
     length: int
     start: int = 0
-    wide: bool = False
+    large: bool = False
 
     def kernel(self) -> HeaderColumn:
-        """The kernel's view of the lists and of both columns."""
+        """Return the column for the kernel; raise ValueError if a buffer is too short."""
         return HeaderColumn(
             self.offsets,
             self.validity,
@@ -80,16 +81,15 @@ class Headers:
             self.values.kernel(),
             self.length,
             self.start,
-            self.wide,
+            self.large,
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """One row per record. `offsets` and `timestamps` (in ms) are 64-bit numbers.
+    """One row per record. `offsets` and `timestamps` (in ms) are 64-bit integers.
 
-    Records that are to be written need no offsets; a column of keys, values or headers that is
-    None is null, or empty, throughout.
+    Records to encode need no offsets. If `keys`, `values` or `headers` is None, no record has one.
     """
 
     rows: int
@@ -99,11 +99,11 @@ class Columns:
     headers: Headers | None = None
     offsets: Buffer | None = None
     timestamp_types: Sequence[tuple[TimestampType, int]] = ()
-    """Whose the timestamps of what was read are: of so many rows, one run after the other."""
+    """For decoded records: the timestamp type of each run of rows, and the number of rows."""
 
 
 class Rows:
-    """Columns as the kernel reads them; ValueError when the buffers are too short for the rows."""
+    """Columns in the form that the kernel encodes; ValueError if a buffer is too short."""
 
     __slots__ = ("_headers", "_keys", "_timestamps", "_values", "count")
 
@@ -115,14 +115,14 @@ class Rows:
         self._timestamps = TimestampColumn(columns.timestamps, columns.rows)
 
     def append_to(self, appender: RecordAppender, start: int, stop: int) -> int:
-        """Append rows from start on to a batch; the row behind the last that fitted."""
+        """Append rows from `start` on while they fit; return the row after the last one."""
         parts = (self._keys, self._values, self._headers, self._timestamps)
         return appender.append_rows(*parts, start, stop)
 
-    def larger(self, start: int, stop: int, limit: int) -> tuple[int, int] | None:
-        """The first row that may take more than limit bytes in a batch of its own, and how many.
+    def find_oversized(self, start: int, stop: int, limit: int) -> tuple[int, int] | None:
+        """Find the first row that may exceed `limit` bytes in a batch of its own, with its size.
 
-        ValueError when there is one that no batch can have, as with a header's key that is null.
+        Raise ValueError for a row that cannot be encoded, such as one with a null header key.
         """
         parts = (self._keys, self._values, self._headers)
         row, size = find_oversized_row(*parts, start, stop, limit)
@@ -131,7 +131,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """A batch as it goes to the broker, and the rows [first_row, next_row) that are in it."""
+    """A batch to send, and its rows [first_row, next_row)."""
 
     data: Buffer
     first_row: int
@@ -147,10 +147,10 @@ def decode(
     lenient: bool = False,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> Columns:
-    """Decode the records of a run of batches whose offsets are in [from_offset, to_offset).
+    """Decode the records of consecutive batches whose offsets are in [from_offset, to_offset).
 
-    Control batches are passed over. `lenient` is that of `batches`, for bytes of a fetch.
-    ColumnsTooLarge when keys or values are more than 2 GiB together.
+    Control batches are skipped. `lenient` is passed to `batches`. Raise ColumnsTooLarge if the
+    keys, the values or the headers exceed 2 GiB.
     """
     if isinstance(source, bytes | bytearray | memoryview):
         source = batches(cast("Buffer", source), lenient=lenient)
@@ -166,10 +166,10 @@ def decode(
     for batch in wanted:
         before = builder.rows
         if check_crc and not batch.crc_ok:
-            raise CorruptRecords(f"the CRC of the batch at {batch.header.base_offset} is wrong")
+            raise CorruptRecords(f"the batch at offset {batch.header.base_offset} has a wrong CRC")
         header = batch.header
         builder.append_batch(
-            batch.section(decompressed_bytes_max),
+            batch.record_bytes(decompressed_bytes_max),
             header.record_count,
             header.last_offset_delta,
             header.base_offset,
@@ -187,7 +187,7 @@ def decode(
 
 
 def _expected(wanted: list[Batch]) -> tuple[int, int]:
-    """Rows and bytes to make room for at once; what a header says counts only if it can be true."""
+    """Return the rows and bytes to reserve; a record count above what the bytes can hold is cut."""
     rows = size = 0
     for batch in wanted:
         if not batch.header.attributes & 7:
@@ -246,10 +246,11 @@ def encode(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
 ) -> list[EncodedBatch]:
-    """Encode rows into batches of at most limit bytes each (before compression).
+    """Encode rows into batches of at most `limit` bytes each, before compression.
 
-    A row that is larger has a batch of its own. Sequences run on from batch to batch. Without a
-    base offset every batch has 0, as a broker demands of a client; with one, offsets run on.
+    A row that is larger gets a batch of its own. Sequences continue from batch to batch. Without
+    `base_offset` every batch has base offset 0, as brokers require of clients. With it, offsets
+    continue from batch to batch.
     """
     stop = columns.rows if stop is None else stop
     keys = None if columns.keys is None else columns.keys.kernel()
@@ -267,7 +268,7 @@ def encode(
                 compressed = compress(compression, records, level)
             buffer[HEADER_SIZE:] = compressed
         done = row - start
-        seal(
+        write_header(
             buffer,
             record_count=after - row,
             last_offset_delta=after - row - 1,
@@ -288,5 +289,5 @@ def encode(
 
 
 def partitions(keys: Column, count: int) -> memoryview:
-    """The partition of each key by Kafka's murmur2, as 32-bit numbers; -1 where there is none."""
+    """Return the partition of each key by murmur2, as 32-bit integers; -1 for a null key."""
     return memoryview(kernel_partitions(keys.kernel(), count)).cast("i")

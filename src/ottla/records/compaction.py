@@ -1,10 +1,10 @@
-"""What compaction leaves of one batch.
+"""Compacts one batch: removes the records that a later record of the same key replaces.
 
-Invariant: offsets never change: a record that stays keeps its own, and a batch its first and last
-with the sequences that go with them. A batch of which everything stays is the same bytes, unless
-it gets its delete horizon: when its tombstones, or its marker, may go. That is set once, when
-compaction first sees them, takes the place of the base timestamp, and bit 6 of the attributes
-tells of it (KIP-534).
+Invariant: the offsets of the remaining records, and the first and last offset and sequence of the
+batch, never change. A batch that keeps all its records keeps its bytes, unless it gets a delete
+horizon: the time from which its tombstones or its marker may be deleted (KIP-534). Compaction sets
+the horizon once, when it first sees them. It replaces the base timestamp, and bit 6 of the
+attributes marks it.
 """
 
 from dataclasses import dataclass
@@ -21,56 +21,56 @@ from ottla.records.batch import (
     Batch,
     BatchHeader,
     empty_batch,
-    seal,
+    write_header,
 )
 from ottla.records.compression import Compression, compress
 
 _CARRIED = COMPRESSION_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 
 
-class Emptied(Enum):
-    """What becomes of a batch that has lost its records."""
+class EmptyBatch(Enum):
+    """What to do with a batch that has lost all its records."""
 
-    GOES = "nothing needs it"
-    STAYS = "its header tells of a producer's last sequence, or where the log ended"
+    DELETE = "nothing needs it"
+    KEEP = "its header has the last sequence of a producer, or the last offset of the log"
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """One compaction: what was found out before, and when it takes place."""
+class CompactionPass:
+    """The parameters of one compaction of a log."""
 
     keys: OffsetMap
-    map_end: int  # from this offset on, records are not yet compacted
+    map_end: int  # records from this offset on are not in the offset map, and are kept
     now_ms: int
     delete_retention_ms: int
     decompressed_bytes_max: int
 
     @property
     def new_horizon_ms(self) -> int:
-        """Until when what is first seen now stays."""
+        """Return the delete horizon of tombstones and markers that are first seen now."""
         return self.now_ms + self.delete_retention_ms
 
     def is_over(self, header: BatchHeader) -> bool:
-        """Whether what was to stay for a while has stayed long enough."""
+        """Return whether the delete horizon of a batch has passed."""
         horizon_ms = header.delete_horizon_ms
         return horizon_ms is not None and horizon_ms <= self.now_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The bytes that take a batch's place, none when it goes, and how it came to that."""
+    """The bytes that replace a batch, empty if it is deleted, and the counts of its records."""
 
     data: Buffer
     max_timestamp: int
-    records: int  # that stay
+    records: int  # remaining
     records_read: int
-    keyless: int = 0  # records that went because they had no key
+    keyless: int = 0  # records that were removed because they have no key
 
 
-def compact_records(batch: Batch, this: Pass, emptied: Emptied) -> Compacted:
-    """Keep the last record of each key, and tombstones for their time."""
+def compact_records(batch: Batch, this: CompactionPass, emptied: EmptyBatch) -> Compacted:
+    """Keep the last record of each key, and tombstones until their delete horizon."""
     header = batch.header
-    section = batch.section(this.decompressed_bytes_max)
+    section = batch.record_bytes(this.decompressed_bytes_max)
     appended = header.append_timestamp
     marks, kept, tombstones, keyless, first, latest = mark_retained(
         this.keys,
@@ -99,14 +99,16 @@ def compact_records(batch: Batch, this: Pass, emptied: Emptied) -> Compacted:
     return Compacted(data, largest, kept, count, keyless)
 
 
-def discard_records(batch: Batch, emptied: Emptied) -> Compacted:
-    """Keep none: their transaction was aborted."""
+def discard_records(batch: Batch, emptied: EmptyBatch) -> Compacted:
+    """Remove all records of a batch, because their transaction was aborted."""
     header = batch.header
     return _without_records(header, emptied, 0, header.record_count)
 
 
-def compact_marker(batch: Batch, this: Pass, emptied: Emptied, *, deletable: bool) -> Compacted:
-    """Keep a control batch; one whose transaction is gone stays until its delete horizon."""
+def compact_marker(
+    batch: Batch, this: CompactionPass, emptied: EmptyBatch, *, deletable: bool
+) -> Compacted:
+    """Keep a control batch; one that is deletable is kept until its delete horizon."""
     header = batch.header
     count = header.record_count
     if not count or (deletable and this.is_over(header)):
@@ -114,7 +116,7 @@ def compact_marker(batch: Batch, this: Pass, emptied: Emptied, *, deletable: boo
     if not deletable or header.delete_horizon_ms is not None:
         return Compacted(batch.data, header.max_timestamp, count, count)
     base = this.new_horizon_ms
-    section = batch.section(this.decompressed_bytes_max)
+    section = batch.record_bytes(this.decompressed_bytes_max)
     marks = bytearray(b"\x01" * count)
     appended = header.append_timestamp
     buffer = copy_retained(section, marks, header.base_timestamp, appended, base)
@@ -122,8 +124,10 @@ def compact_marker(batch: Batch, this: Pass, emptied: Emptied, *, deletable: boo
     return Compacted(data, header.max_timestamp, count, count)
 
 
-def _without_records(header: BatchHeader, emptied: Emptied, keyless: int, count: int) -> Compacted:
-    data = empty_batch(header) if emptied is Emptied.STAYS else b""
+def _without_records(
+    header: BatchHeader, emptied: EmptyBatch, keyless: int, count: int
+) -> Compacted:
+    data = empty_batch(header) if emptied is EmptyBatch.KEEP else b""
     return Compacted(data, header.max_timestamp, 0, count, keyless)
 
 
@@ -135,13 +139,13 @@ def _sealed(
     max_timestamp: int,
     has_horizon: bool,
 ) -> bytearray:
-    """The records as a batch again, compressed as they were."""
+    """Return the records as a batch with the codec of the old one."""
     if header.compression is not Compression.NONE:
         with memoryview(buffer) as whole, whole[HEADER_SIZE:] as section:
             packed = compress(header.compression, section)
         buffer[HEADER_SIZE:] = packed
     attributes = header.attributes & _CARRIED
-    seal(
+    write_header(
         buffer,
         record_count=count,
         last_offset_delta=header.last_offset_delta,

@@ -1,13 +1,12 @@
-"""The five codecs of a record batch, as two functions.
+"""Compresses and decompresses the records of a batch with Kafka's five codecs.
 
-Invariant: `decompress` never returns more than `limit` bytes nor allocates for more, whatever
-its input claims; its time is linear in its input and `limit`; and damaged input brings only
-CorruptCompression and DecompressionLimitExceeded. What `compress` writes, the Java client,
-librdkafka and the Python clients read.
+Invariant: whatever the input declares, `decompress` never returns or allocates more than `limit`
+bytes, and its time is linear in the input and `limit`. Damaged input raises CorruptCompression or
+DecompressionLimitExceeded only.
 
-Each call makes its own codec context. A kept one would save 5 µs of the 25 µs that unpacking 16 KB
-of zstd takes, and nothing measurable at 1 MB, but it would be state shared between brokers and
-unsafe between threads. Codec libraries are imported when first used.
+Each call creates its own codec context. A shared one would save 5 µs of the 25 µs that
+decompressing 16 KB of zstd takes, and nothing measurable at 1 MB. It would be state that brokers
+and threads share. Codec libraries are imported on first use.
 """
 
 import sys
@@ -23,7 +22,7 @@ from ottla.records.errors import CorruptCompression, DecompressionLimitExceeded
 
 
 class Compression(IntEnum):
-    """A codec; the value is the one in bits 0 to 2 of a batch's attributes."""
+    """A codec; its value is bits 0 to 2 of the batch attributes."""
 
     NONE = 0
     GZIP = 1
@@ -33,17 +32,17 @@ class Compression(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name in Kafka's settings, such as `zstd`."""
+        """Return the name in Kafka's settings, such as `zstd`."""
         return self.name.lower()
 
     @classmethod
     def named(cls, label: str) -> Self:
-        """The codec of a label; ValueError when there is none."""
+        """Return the codec with a label; raise ValueError if there is none."""
         for kind in cls:
             if kind.label == label:
                 return kind
         labels = ", ".join(kind.label for kind in cls)
-        raise ValueError(f"no compression is called {label!r}; there are {labels}")
+        raise ValueError(f"unknown compression {label!r}; choose one of {labels}")
 
 
 # The levels that Kafka's settings allow (KIP-390). Snappy and none have no levels.
@@ -57,7 +56,7 @@ _LEVELS: Final[Mapping[Compression, Container[int]]] = MappingProxyType(
 
 
 def compress(kind: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """Compress `data`; a level of None is the default of Kafka, one out of range a ValueError."""
+    """Compress `data`; level None is Kafka's default, an invalid level raises ValueError."""
     if level is not None and level not in _LEVELS.get(kind, ()):
         raise ValueError(f"{kind.label} has no compression level {level}")
     match kind:
@@ -76,8 +75,8 @@ def compress(kind: Compression, data: Buffer, level: int | None = None) -> bytes
 def decompress(kind: Compression, data: Buffer, limit: int) -> bytes:
     """Decompress `data` into at most `limit` bytes.
 
-    Raises CorruptCompression for damaged data, also for data that is cut short, empty, or
-    followed by anything, and DecompressionLimitExceeded when `limit` bytes do not suffice.
+    Raise CorruptCompression for data that is damaged, truncated, empty or followed by other bytes.
+    Raise DecompressionLimitExceeded if the result has more than `limit` bytes.
     """
     view = memoryview(data)
     if kind is Compression.NONE:
@@ -85,7 +84,7 @@ def decompress(kind: Compression, data: Buffer, limit: int) -> bytes:
             raise DecompressionLimitExceeded(limit)
         return bytes(data)
     if not view:
-        raise CorruptCompression(f"{kind.label}: there is no data")
+        raise CorruptCompression(f"{kind.label}: no data")
     pieces: list[Buffer] = []
     produced = 0
     for piece in _READERS[kind](view, limit):
@@ -96,12 +95,12 @@ def decompress(kind: Compression, data: Buffer, limit: int) -> bytes:
     return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
 
-# Below, a reader yields pieces whose sum may pass `limit` by one byte, which tells that there is
-# more than the limit allows; it never makes a longer piece.
+# The readers below yield pieces that together exceed `limit` by at most one byte. That byte shows
+# that the data exceeds the limit.
 
 
 class _Decoder(Protocol):
-    """What the stdlib's decompressors have in common."""
+    """The methods that the decompressors of the standard library share."""
 
     @property
     def eof(self) -> bool: ...
@@ -112,18 +111,18 @@ class _Decoder(Protocol):
     def decompress(self, data: memoryview, /, max_length: int) -> bytes: ...
 
 
-# A decoder hands back a copy of what follows its member, and holds twice what a step gives, which
-# may be a thousand times the step. Small steps keep both small, so that a crowd of tiny members
-# costs time in proportion to their bytes, and a bomb no more memory than the limit. What a step
-# gives is copied while no other thread runs, so steps get smaller still where they give much.
+# A decompressor copies the bytes after its member, and holds twice the output of a step, which may
+# be a thousand times the input. Small steps keep both small: many tiny members take time in
+# proportion to their bytes, and a decompression bomb takes no more memory than the limit. The
+# output of a step is copied while the GIL is held, so steps with much output become smaller still.
 _STEP_BYTES: Final = 8 * 1024
 _STEP_BYTES_MIN: Final = 256
 _PIECE_BYTES: Final = 256 * 1024
 
-_ROOM_BYTES: Final = 256 * 1024  # for the first piece of a frame that is read in pieces
+_ROOM_BYTES: Final = 256 * 1024  # for the first piece of a frame that is read in steps
 
-# Java's readers go on after the end of a gzip member or a zstd frame if there is more, so we do
-# too. Writers make one; a crowd of them is an attempt to keep us busy.
+# Java's readers continue after the end of a gzip member or a zstd frame, and so does Ottla. Writers
+# write one. A large number of them is an attack on the CPU.
 _MEMBERS_MAX: Final = 1000
 
 
@@ -139,7 +138,7 @@ def _read_members(
         step_bytes = _STEP_BYTES_MIN
         while not member.eof:
             if position == len(view):
-                raise CorruptCompression(f"{name}: the data ends too early")
+                raise CorruptCompression(f"{name}: the data is truncated")
             step = view[position : position + step_bytes]
             piece = member.decompress(step, limit - produced + 1)
             produced += len(piece)
@@ -162,11 +161,11 @@ def _read_gzip(view: memoryview, limit: int) -> Iterator[bytes]:
         raise CorruptCompression(f"gzip: {error}") from None
 
 
-# LZ4. Kafka takes frames of independent blocks only.
+# LZ4. Kafka accepts only frames of independent blocks.
 
 
 class _Lz4Frame(Protocol):
-    """The part of `lz4.frame` used here, which comes without types."""
+    """The functions of `lz4.frame` that are used here; the library has no types."""
 
     def compress(
         self, data: Buffer, *, compression_level: int, block_linked: bool, store_size: bool
@@ -184,8 +183,8 @@ _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_FLAGS_KEPT: Final = 0b1110_0011  # version, independence, reserved, dictionary
 _LZ4_FLAGS_TAKEN: Final = 0b0110_0000  # version 1, independent blocks, nothing else
 
-# Kafka names its default level 9 and means the fast compressor by it; only the other levels are
-# of the high compressor, which is 20 times slower.
+# Kafka's default level is called 9 but uses the fast compressor. The other levels use the high
+# compressor, which is 20 times slower.
 _LZ4_LEVEL_DEFAULT: Final = 9
 _LZ4_LEVEL_FAST: Final = 0
 
@@ -199,8 +198,8 @@ def _lz4_frame() -> _Lz4Frame:
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     if level is None or level == _LZ4_LEVEL_DEFAULT:
         level = _LZ4_LEVEL_FAST
-    # As Java's writer: blocks of 64 KB, which is the library's default, without the content's
-    # size. No content checksum: Java's reader computes another one for several blocks.
+    # As Java's writer: blocks of 64 KB, which is the default of the library, no content size. No
+    # content checksum either, because Java's reader computes another one for several blocks.
     return _lz4_frame().compress(
         data, compression_level=level, block_linked=False, store_size=False
     )
@@ -208,37 +207,37 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
 
 def _read_lz4(view: memoryview, limit: int) -> Iterator[bytes]:
     if len(view) < 7 or bytes(view[:4]) != _LZ4_MAGIC:
-        raise CorruptCompression("lz4: the data does not begin with a frame")
+        raise CorruptCompression("lz4: the data does not start with a frame")
     if view[4] & _LZ4_FLAGS_KEPT != _LZ4_FLAGS_TAKEN:
-        raise CorruptCompression("lz4: the frame is not of version 1 with independent blocks")
+        raise CorruptCompression("lz4: only version 1 with independent blocks is supported")
     frame = _lz4_frame()
     context = frame.create_decompression_context()
     position = produced = 0
     ended = False
     try:
         while not ended:
-            # The library allocates `max_length` at once. Records shrink to a quarter or so,
-            # thus one step is the rule.
+            # The library allocates `max_length` immediately. Records compress to about a quarter,
+            # so that one step is usually enough.
             room = min(limit - produced + 1, 4 * len(view) + _LZ4_BLOCK_BYTES)
             piece, consumed, ended = frame.decompress_chunk(
                 context, view[position:], max_length=room
             )
             if not piece and not consumed and not ended:
-                raise CorruptCompression("lz4: the data ends too early")
+                raise CorruptCompression("lz4: the data is truncated")
             produced += len(piece)
             position += consumed
             yield piece
     except RuntimeError as error:
         raise CorruptCompression(f"lz4: {error}") from None
-    # Java's reader stops at the end of the first frame, so a second one would be lost there.
+    # Java's reader stops at the end of the first frame, and would lose a second one.
     if position < len(view):
         raise CorruptCompression("lz4: bytes follow the end of the frame")
 
 
-# zstd, from the stdlib where it has it.
+# zstd, from the standard library if it has it.
 
-# What zstd itself takes and its highest level uses. The window is allocated at once, but pages
-# are touched only as far as there is output.
+# The maximum of zstd, which its highest level uses. The window is allocated immediately, but only
+# the pages that receive output are touched.
 _ZSTD_WINDOW_LOG_MAX: Final = 27
 
 if sys.version_info >= (3, 14):
@@ -277,13 +276,13 @@ else:
                 if declared > limit - produced:
                     raise DecompressionLimitExceeded(limit)
                 if declared > capacity:
-                    raise CorruptCompression("zstd: a frame claims more than it can hold")
+                    raise CorruptCompression("zstd: a frame declares more than it can hold")
                 if declared > 0 or (declared < 0 and capacity <= limit - produced):
                     piece = decompressor.decompress(frame, max_output_size=capacity)
                     produced += len(piece)
                     yield piece
                     continue
-                # The frame may hold more than is allowed, so it is read in steps.
+                # The frame may exceed the limit, so it is read in steps.
                 reader = decompressor.stream_reader(frame)
                 ended = False
                 while not ended:
@@ -296,16 +295,16 @@ else:
             raise CorruptCompression(f"zstd: {error}") from None
 
 
-_ZSTD_SKIPPABLE: Final = range(0x184D2A50, 0x184D2A60)  # magic numbers of frames to pass over
+_ZSTD_SKIPPABLE: Final = range(0x184D2A50, 0x184D2A60)  # magic numbers of frames to skip
 _ZSTD_BLOCK_RLE: Final = 1
 _ZSTD_BLOCK_BYTES_MAX: Final = 128 * 1024
 
 
 def _zstd_frames(view: memoryview) -> Iterator[tuple[memoryview, int]]:
-    """Cut the data into frames by the lengths of their blocks, each with the most it may hold.
+    """Split the data into frames by the lengths of their blocks; yield each with its capacity.
 
-    The library's reader tells neither that a frame was cut short nor that bytes follow it, and
-    its other interfaces have to be given as much memory as the frame may need.
+    The stream reader of the library reports neither a truncated frame nor bytes after it. Its other
+    functions need to know how much memory a frame may need.
     """
     import zstandard
 
@@ -325,11 +324,11 @@ def _zstd_frames(view: memoryview) -> Iterator[tuple[memoryview, int]]:
             if position <= len(view):
                 yield view[start:position], blocks * _ZSTD_BLOCK_BYTES_MAX
     if position > len(view):
-        raise CorruptCompression("zstd: the data ends too early")
+        raise CorruptCompression("zstd: the data is truncated")
 
 
 def _zstd_blocks(view: memoryview, position: int) -> tuple[int, int]:
-    """Where the last block ends, beyond the data when it was cut, and how many there are."""
+    """Return the end of the last block, past the view if truncated, and the number of blocks."""
     blocks = 0
     empty = 0
     while position + 3 <= len(view):
@@ -337,7 +336,7 @@ def _zstd_blocks(view: memoryview, position: int) -> tuple[int, int]:
         size = 1 if block >> 1 & 3 == _ZSTD_BLOCK_RLE else block >> 3
         position += 3 + size
         blocks += 1
-        # A writer that flushes makes an empty block now and then; a crowd is to keep us busy.
+        # A flush writes an empty block. A large number of them is an attack on the CPU.
         empty += not block >> 3
         if empty > _MEMBERS_MAX:
             raise CorruptCompression(f"zstd: more than {_MEMBERS_MAX} empty blocks in one frame")

@@ -1,7 +1,7 @@
-"""Control batches: what the broker writes between the records of clients.
+"""Builds and reads control batches, which brokers write into the log.
 
-Invariant: a control batch holds exactly one record; its key tells what it is, its value is read
-only when that is known. Versions above ours are read as ours, as Kafka does: fields are appended.
+A control batch has one record. Its key has the type. As in Kafka, a version above 0 is read as
+version 0, because later versions only append fields.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MARKER_SIZE_MAX: Final = 128
 
 
 class ControlType(IntEnum):
-    """What a control record tells. The types from 2 on are of KRaft, known by number only."""
+    """The type of a control record. KRaft uses those from 2 on; Ottla knows only their numbers."""
 
     ABORT = 0
     COMMIT = 1
@@ -34,7 +34,7 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """A control record as it is in the log; `type` is a bare number when nobody knows it."""
+    """A control record of a log; `type` is a number if it is unknown."""
 
     offset: int
     timestamp: int
@@ -45,7 +45,7 @@ class ControlRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndTxnMarker:
-    """The end of a producer's transaction in one partition."""
+    """The end of a transaction in one partition."""
 
     commit: bool
     coordinator_epoch: int
@@ -60,7 +60,7 @@ def marker_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends a transaction."""
+    """Build the batch that ends a transaction."""
     builder = BatchBuilder(_MARKER_SIZE_MAX)
     control_type = ControlType.COMMIT if marker.commit else ControlType.ABORT
     builder.append(
@@ -79,33 +79,33 @@ def marker_batch(
 
 
 def read_control(batch: Batch) -> ControlRecord | None:
-    """The control record of a batch; None when compaction has removed it."""
+    """Return the control record of a batch; None if compaction has removed it."""
     assert batch.header.is_control
-    # A control batch is one small record: one that claims more is refused before it is read.
+    # A control batch has one small record: a larger one is rejected before it is decompressed.
     records = batch.records(decompressed_bytes_max=_MARKER_SIZE_MAX).read_all()
     if not records:
         return None
     if len(records) > 1:
-        raise CorruptRecords(f"a control batch of {len(records)} records")
+        raise CorruptRecords(f"a control batch has {len(records)} records instead of one")
     record = records[0]
     if record.key is None or len(record.key) < _KEY.size:
-        raise CorruptRecords("a control record without a type")
+        raise CorruptRecords("the control record has no type")
     version, number = _KEY.unpack_from(record.key)
     if version < 0:
-        raise CorruptRecords(f"a control record of version {version}")
+        raise CorruptRecords(f"the control record has version {version}")
     control_type = ControlType(number) if number in _KNOWN else number
     return ControlRecord(record.offset, record.timestamp, version, control_type, record.value)
 
 
 def read_end_txn_marker(record: ControlRecord) -> EndTxnMarker | None:
-    """What a control record says of a transaction; None when it is of another kind."""
+    """Return the transaction marker of a control record; None if it has another type."""
     if record.type not in (ControlType.ABORT, ControlType.COMMIT):
         return None
     if record.value is None or len(record.value) < _END_TXN_MARKER.size:
-        raise CorruptRecords("a transaction marker is cut off")
+        raise CorruptRecords("the transaction marker is truncated")
     version, coordinator_epoch = _END_TXN_MARKER.unpack_from(record.value)
     if version < 0:
-        raise CorruptRecords(f"a transaction marker of version {version}")
+        raise CorruptRecords(f"the transaction marker has version {version}")
     return EndTxnMarker(record.type == ControlType.COMMIT, coordinator_epoch)
 
 

@@ -1,7 +1,7 @@
-"""What is raised when records cannot be read or may not be written.
+"""Errors of reading and validating records.
 
-Invariant: whatever bytes come in, nothing but these leaves this folder; a message names the
-record or the batch, never repeats its content.
+Invalid bytes raise only these errors. A message names the record or the batch, and never has its
+content.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from ottla.errors import ErrorCode, OttlaError, RequestError
 
 
 class CorruptRecords(OttlaError):
-    """The bytes are not a batch, or not the records that the batch promises."""
+    """The bytes are not a record batch, or its records are corrupt."""
 
     def __init__(self, message: str, record: int | None = None) -> None:
         super().__init__(message if record is None else f"record {record}: {message}")
-        self.record = record  # counted from 0 within its batch; None: the batch as a whole
+        self.record = record  # its index in the batch; None for the batch as a whole
 
 
 class UnsupportedMagic(CorruptRecords):
@@ -30,14 +30,14 @@ class UnsupportedMagic(CorruptRecords):
 
 
 class ColumnsTooLarge(OttlaError):
-    """A column would hold more than its 32-bit offsets can count: 2 GiB of keys or of values."""
+    """The keys, values or headers exceed the 2 GiB of a column with 32-bit offsets."""
 
 
 class InvalidRecords(RequestError):
-    """A produced batch breaks a rule; nothing of it may be appended.
+    """A produced batch is invalid and must not be appended.
 
-    `record_errors` holds (index in the batch, message) for the records at fault, as the
-    response's RecordErrors do; empty when the batch as a whole is refused.
+    `record_errors` has (index in the batch, message) for each invalid record, as RecordErrors in
+    the response. It is empty if the batch as a whole is invalid.
     """
 
     def __init__(
@@ -51,23 +51,23 @@ class InvalidRecords(RequestError):
 
 
 class CorruptCompression(OttlaError):
-    """The compressed bytes are damaged, cut short, or followed by bytes that do not belong."""
+    """The compressed bytes are damaged, truncated or followed by other bytes."""
 
 
 class DecompressionLimitExceeded(OttlaError):
-    """The compressed bytes hold more than the caller allows; nothing beyond that was produced."""
+    """The decompressed data exceeds the caller's limit."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.limit = limit
 
     def __str__(self) -> str:
-        return f"the compressed data holds more than {self.limit} bytes"
+        return f"the decompressed data has more than {self.limit} bytes"
 
 
-class TakesLong(Exception):
-    """To check a batch would hold up everybody else; nothing was found wrong with it so far."""
+class WouldBlock(Exception):
+    """The check of a batch would block the event loop; no error has been found so far."""
 
 
 UNREADABLE: Final = (CorruptRecords, CorruptCompression, DecompressionLimitExceeded)
-"""Why the records of a batch that is stored cannot be read."""
+"""The errors of reading the records of a stored batch."""

@@ -1,10 +1,8 @@
-"""A produced batch in the codec that its topic is stored in, where compression.type names one.
+"""Recompresses a produced batch with the codec of its topic, if compression.type names one.
 
-Invariant: records, offsets, timestamps, producer and flags stay what they are; only the codec,
-the length and the CRC are others. Records are not looked into: their bytes are copied as they are.
-
-A batch that has the topic's codec already is left alone whatever its level, as in Kafka. What
-recompression makes of a batch may be larger than it was, so max.message.bytes is asked once more.
+Only the codec, the length and the CRC change. As in Kafka, a batch that has the codec of the topic
+is not recompressed, whatever its level. A recompressed batch may be larger, so max.message.bytes is
+checked again.
 """
 
 from ottla.errors import ErrorCode
@@ -13,34 +11,34 @@ from ottla.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     TimestampType,
-    seal,
     unpack_header,
+    write_header,
 )
 from ottla.records.compression import compress
 from ottla.records.errors import InvalidRecords
-from ottla.records.validation import TopicRules, ValidBatch
+from ottla.records.validation import ValidationConfig, ValidBatch
 
 
-def recompressed(
-    valid: ValidBatch, data: memoryview, rules: TopicRules
+def recompress(
+    valid: ValidBatch, data: memoryview, rules: ValidationConfig
 ) -> tuple[ValidBatch, memoryview]:
-    """The batch as its topic stores it, with its bytes; InvalidRecords when it grew too large."""
+    """Return the batch in the codec of its topic; raise InvalidRecords if it becomes too large."""
     header = valid.header
     target = rules.compression
     if target is None or header.attributes & COMPRESSION_MASK == target:
         return valid, data
     buffer = bytearray(HEADER_SIZE)
-    buffer += compress(target, valid.section, rules.compression_level)
+    buffer += compress(target, valid.record_bytes, rules.compression_level)
     if len(buffer) > rules.max_message_bytes:
         raise InvalidRecords(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {len(buffer)} bytes as {target.label}, "
-            f"the topic takes {rules.max_message_bytes}",
+            f"the batch has {len(buffer)} bytes with compression {target.label}, "
+            f"max.message.bytes of the topic is {rules.max_message_bytes}",
         )
     attributes = header.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME) | target
     if valid.timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME
-    seal(
+    write_header(
         buffer,
         record_count=header.record_count,
         last_offset_delta=header.last_offset_delta,

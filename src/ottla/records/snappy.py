@@ -1,9 +1,9 @@
-"""Snappy as it is found in record batches.
+"""Snappy in record batches.
 
-Invariant: a block is decompressed only when what it claims fits what it can hold and what is
-allowed. Java's clients frame snappy as the xerial library does: a header, then blocks, each with
-its compressed length. librdkafka and others send one raw block without a frame. Both are read, and
-the frame is written.
+Java's clients use the framing of the xerial library: a header, then blocks, each with its
+compressed length. librdkafka and others send one raw block without a frame. Both are read, and the
+frame is written. A block is decompressed only if the size that it declares is possible and within
+the limit.
 """
 
 from collections.abc import Iterator
@@ -16,17 +16,17 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version, compatible
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024  # the default of Java's writer
 
-# Three bytes of snappy copy at most 64, so a length beyond 22 times the input is a lie.
+# Three bytes of snappy copy at most 64, so a length above 22 times the input is impossible.
 _SNAPPY_RATIO_MAX: Final = 22
 
-# Java's writer puts at least 1 KB into a block, which packs into 48 bytes at best. Smaller blocks
-# are read as well, but not so many that their number alone keeps us busy.
+# Java's writer puts at least 1 KB into a block, which compresses to 48 bytes at best. Smaller
+# blocks are read too, but a large number of them is an attack on the CPU.
 _XERIAL_BLOCKS_MAX: Final = 1000
 _XERIAL_BLOCK_PACKED_BYTES: Final = 48
 
 
 def compress(data: Buffer) -> bytes:
-    """Frame and compress `data` as Java does."""
+    """Compress `data` with the framing of Java's clients."""
     import cramjam
 
     view = memoryview(data)
@@ -39,7 +39,7 @@ def compress(data: Buffer) -> bytes:
 
 
 def read(view: memoryview, limit: int) -> Iterator[Buffer]:
-    """Decompress piece by piece; a piece that would pass `limit` is not made."""
+    """Decompress block by block; no block is decompressed that would exceed `limit`."""
     import cramjam
 
     blocks = _xerial_blocks(view) if bytes(view[:8]) == _XERIAL_MAGIC else (view,)
@@ -48,13 +48,13 @@ def read(view: memoryview, limit: int) -> Iterator[Buffer]:
         for block in blocks:
             declared = cramjam.snappy.decompress_raw_len(block)
             if declared > _SNAPPY_RATIO_MAX * len(block):
-                raise CorruptCompression("snappy: a block claims more than it can hold")
+                raise CorruptCompression("snappy: a block declares more than it can hold")
             produced += declared
             if produced > limit:
                 raise DecompressionLimitExceeded(limit)
             yield memoryview(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
-        raise CorruptCompression(f"{error}") from None  # the library's text opens with its name
+        raise CorruptCompression(f"{error}") from None  # the message names the library
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
@@ -64,10 +64,10 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         blocks_left -= 1
         if blocks_left < 0:
             raise CorruptCompression("snappy: too many tiny blocks")
-        # Java's reader takes a further header between two blocks for appended data. As a
-        # length its first bytes would be negative.
+        # Java's reader accepts another header between two blocks, as the start of appended data.
+        # Its first bytes would be a negative length.
         if bytes(view[position : position + 8]) == _XERIAL_MAGIC:
-            # Some writers store the version in the wrong byte order; any from 1 on is good.
+            # Some writers store the version in the wrong byte order; every positive one is valid.
             if int.from_bytes(view[position + 8 : position + 12], "big", signed=True) < 1:
                 raise CorruptCompression("snappy: the frame has an unknown version")
             position += len(_XERIAL_HEADER)
@@ -75,10 +75,10 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
             size = int.from_bytes(view[position : position + 4], "big", signed=True)
             position += 4
             if size < 1:
-                raise CorruptCompression(f"snappy: a block of {size} bytes")
+                raise CorruptCompression(f"snappy: invalid block length {size}")
             block = view[position : position + size]
             position += size
             if position <= len(view):
                 yield block
     if position > len(view):
-        raise CorruptCompression("snappy: the data ends too early")
+        raise CorruptCompression("snappy: the data is truncated")

@@ -1,37 +1,36 @@
-"""What a broker checks before it appends a produced batch: Kafka's rules, with Kafka's codes.
+"""Validates a produced batch by Kafka's rules, with Kafka's error codes.
 
-Invariant: `validate` changes nothing, and returns only when every rule below holds. Every record is
-walked by the kernel, compressed or not; nothing is allocated per record.
+`validate` changes nothing, and returns only if no rule is violated. The kernel parses every record,
+also of a compressed batch. Nothing is allocated per record.
 
-| rule | breaks it | code |
+| rule | violated by | code |
 |---|---|---|
-| one | no batch, a cut-off one, or anything after the first | INVALID_RECORD |
+| one | no batch, a truncated batch, or bytes after the first batch | INVALID_RECORD |
 | size | more bytes than max.message.bytes | MESSAGE_TOO_LARGE |
 | shape | a length smaller than a header, a magic above 2 | CORRUPT_MESSAGE |
 | magic | message format 0 or 1 | INVALID_RECORD |
-| crc | bytes that the CRC was not computed of | CORRUPT_MESSAGE |
+| crc | a CRC that does not match | CORRUPT_MESSAGE |
 | base | a base offset other than 0 | INVALID_RECORD |
 | count | a count that is not lastOffsetDelta + 1, or not above 0 | INVALID_RECORD |
 | control | a control batch | INVALID_RECORD |
 | producer | a producer id with a negative epoch or sequence | INVALID_RECORD |
 | transaction | transactional without a producer id | INVALID_RECORD |
-| codec | a number that is no codec; zstd before Produce 7 | UNSUPPORTED_COMPRESSION_TYPE |
+| codec | an unknown codec; zstd before Produce 7 | UNSUPPORTED_COMPRESSION_TYPE |
 | append time | LogAppendTime, which only the broker sets | INVALID_TIMESTAMP |
 | bomb | more decompressed bytes than allowed | MESSAGE_TOO_LARGE |
-| stream | compressed bytes that do not decompress | INVALID_RECORD |
-| records | records that do not parse, fill the batch, or count from 0 to n-1 | INVALID_RECORD |
+| stream | records that cannot be decompressed | INVALID_RECORD |
+| records | corrupt records, or offset deltas other than 0 to n-1 | INVALID_RECORD |
 | key | a record without a key for a compacted topic | INVALID_RECORD, per record |
-| clock | CreateTime too far from the broker's clock, -1 excepted | INVALID_TIMESTAMP, per record |
+| clock | CreateTime too far from the broker's clock, except -1 | INVALID_TIMESTAMP, per record |
 
-A wrong maximum timestamp in the header is no error: the caller is told the true one and writes it.
-A base sequence without a producer id is ignored, for some clients leave zero there. Attribute bits
-without a meaning and the attributes of a record are ignored.
+A wrong max timestamp in the header is not an error: the result has the correct one, which the
+caller writes. A base sequence without a producer id is ignored, because some clients send 0.
+Undefined attribute bits and the attributes of a record are ignored.
 
-Stricter than Kafka: it cuts off trailing bytes where we refuse them (one), numbers records anew
-where we refuse the numbering (records), and takes a null length below -1 (records), more than
-65,535 headers in a record (records), a negative epoch (producer) and LogAppendTime that a client
-set on a CreateTime topic (append time). What does not decompress and a number that is no codec are
-a server error there.
+Ottla is stricter than Kafka. Kafka truncates trailing bytes (one) and renumbers records (records).
+It accepts a null length below -1 (records), more than 65,535 headers in a record (records), a
+negative epoch (producer), and LogAppendTime set by a client on a CreateTime topic (append time).
+For records that cannot be decompressed and for an unknown codec Kafka returns a server error.
 """
 
 from collections.abc import Mapping
@@ -70,21 +69,21 @@ from ottla.records.errors import (
     CorruptRecords,
     DecompressionLimitExceeded,
     InvalidRecords,
-    TakesLong,
     UnsupportedMagic,
+    WouldBlock,
 )
 
 ZSTD_PRODUCE_VERSION_MIN: Final = 7  # KIP-110
 
-# A response names so many records at fault: a batch of 1 MB could have 150,000 of them.
+# The invalid records that a response lists, at most: a batch of 1 MB could have 150,000 of them.
 RECORD_ERRORS_MAX: Final = 1000
 
-# What a produced batch may become: the default of max.decompressed.message.bytes. Readers allow
-# more, for what is in a log already may have come from a broker that did.
+# The limit for the decompressed records of a produced batch: the default of
+# max.decompressed.message.bytes. Readers allow more, because a log may come from another broker.
 PRODUCED_BYTES_MAX: Final = 32 * 1024 * 1024
 
-# What is decompressed in about half a millisecond: a batch with more takes long.
-AT_ONCE_BYTES: Final[Mapping[Compression, int]] = MappingProxyType(
+# What can be decompressed in about half a millisecond, without blocking the event loop for long.
+NONBLOCKING_DECOMPRESS_BYTES: Final[Mapping[Compression, int]] = MappingProxyType(
     {
         Compression.GZIP: 64 * 1024,
         Compression.ZSTD: 256 * 1024,
@@ -93,16 +92,16 @@ AT_ONCE_BYTES: Final[Mapping[Compression, int]] = MappingProxyType(
     }
 )
 
-# The same for one that is compressed anew, for which gzip needs a millisecond.
-RECOMPRESSED_AT_ONCE_BYTES: Final = 32 * 1024
+# The same for a batch that is recompressed, for which gzip needs a millisecond.
+NONBLOCKING_RECOMPRESS_BYTES: Final = 32 * 1024
 
 _INT64_MIN: Final = -0x8000000000000000
 _INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRules:
-    """What a topic demands of the batches produced to it; the defaults are Kafka's."""
+class ValidationConfig:
+    """The settings of a topic that validation needs; the defaults are Kafka's."""
 
     max_message_bytes: int = MAX_MESSAGE_BYTES
     compacted: bool = False
@@ -110,38 +109,38 @@ class TopicRules:
     timestamp_before_max_ms: int = _INT64_MAX
     timestamp_after_max_ms: int = 3_600_000
     decompressed_bytes_max: int = PRODUCED_BYTES_MAX
-    compression: Compression | None = None  # in which batches are stored; None is the producer's
+    compression: Compression | None = None  # the codec of stored batches; None keeps the producer's
     compression_level: int | None = None
 
 
 class ValidBatch(NamedTuple):
-    """A batch that may be appended, and what the broker has to write into its header."""
+    """A valid batch, and what the broker has to write into its header."""
 
     header: BatchHeader
     timestamp_type: TimestampType
-    max_timestamp: int  # the true one; under LogAppendTime the broker's clock
-    max_timestamp_delta: int  # offset delta of the record that has it; -1: no record has any
-    patch: bool  # whether `assign_timestamp` has something to change
-    section: Buffer  # the records, decompressed
+    max_timestamp: int  # of the records; under LogAppendTime the broker's clock
+    max_timestamp_delta: int  # offset delta of the record that has it; -1 if there is none
+    patch: bool  # whether `assign_timestamp` has to change the header
+    record_bytes: Buffer  # the encoded records, decompressed
 
     @property
     def record_count(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         return self.header.record_count
 
 
 def validate(
     data: Buffer,
-    rules: TopicRules,
+    rules: ValidationConfig,
     *,
     now_ms: int,
     produce_version: int,
-    at_once: bool = False,
+    nonblocking: bool = False,
 ) -> ValidBatch:
-    """Check the records that a produce request has for one partition.
+    """Validate the records of one partition in a Produce request.
 
-    InvalidRecords tells the code, a message, and where single records are at fault which ones.
-    With `at_once`, TakesLong is raised when it would not be done in a millisecond or so.
+    Raise InvalidRecords with an error code, a message and the invalid records. With `nonblocking`,
+    raise WouldBlock if the check would take more than about a millisecond.
     """
     if (plain := _plain(data, rules, now_ms)) is not None:
         return plain
@@ -149,12 +148,12 @@ def validate(
     header = batch.header
     _check_header(header, produce_version)
     append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-    # Under LogAppendTime a record's own timestamp is overridden, so any will do.
+    # Under LogAppendTime the timestamps of the records are overridden, so any value is valid.
     earliest = (
         _INT64_MIN if append_time else max(now_ms - rules.timestamp_before_max_ms, _INT64_MIN)
     )
     latest = _INT64_MAX if append_time else min(now_ms + rules.timestamp_after_max_ms, _INT64_MAX)
-    section = (_section_at_once if at_once else _section)(batch, rules)
+    section = (_section_at_once if nonblocking else _section)(batch, rules)
     reason, record, max_timestamp, max_delta, without_key, out_of_bounds = check_records(
         section, header.record_count, header.base_timestamp, earliest, latest
     )
@@ -170,7 +169,7 @@ def validate(
         max_timestamp,
         max_delta,
         patch=append_time or header.max_timestamp != max_timestamp,
-        section=section,
+        record_bytes=section,
     )
 
 
@@ -181,7 +180,7 @@ def find_corruption(batch: Batch) -> str | None:
     """
     header = batch.header
     reason, record, *_ = check_records(
-        batch.section(), header.record_count, header.base_timestamp, _INT64_MIN, _INT64_MAX
+        batch.record_bytes(), header.record_count, header.base_timestamp, _INT64_MIN, _INT64_MAX
     )
     return _describe(reason, record) if reason else None
 
@@ -190,11 +189,11 @@ def _describe(reason: int, record: int) -> str:
     return f"record {record}: {REASONS[reason]}" if record >= 0 else REASONS[reason]
 
 
-def _plain(data: Buffer, rules: TopicRules, now_ms: int) -> ValidBatch | None:
-    """All rules in one step for what nearly every batch is, uncompressed and in order.
+def _plain(data: Buffer, rules: ValidationConfig, now_ms: int) -> ValidBatch | None:
+    """Check all rules in one step for the usual batch: not compressed, and valid.
 
-    None for any other, of which the steps after this tell what it is. Many small calls per batch
-    are what a broker would spend most of its time with.
+    Return None for any other batch; `validate` then finds the violated rule. One function instead
+    of many small calls saves the broker a large part of its CPU time.
     """
     size = len(data)
     if (
@@ -234,28 +233,28 @@ def _plain(data: Buffer, rules: TopicRules, now_ms: int) -> ValidBatch | None:
 
 
 def _only_batch(view: memoryview, max_message_bytes: int) -> Batch:
-    """Rules one, size, shape, magic and crc."""
+    """Check the rules one, size, shape, magic and crc."""
     if not view:
-        raise InvalidRecords(ErrorCode.INVALID_RECORD, "there is no record batch")
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, "the request has no record batch")
     try:
         header = unpack_header(view)
     except UnsupportedMagic as error:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
     except CorruptRecords as error:
-        cut_off = len(view) < HEADER_SIZE
-        code = ErrorCode.INVALID_RECORD if cut_off else ErrorCode.CORRUPT_MESSAGE
+        truncated = len(view) < HEADER_SIZE
+        code = ErrorCode.INVALID_RECORD if truncated else ErrorCode.CORRUPT_MESSAGE
         raise InvalidRecords(code, str(error)) from None
     size = LENGTH_END + header.length
     if size > max_message_bytes:
         raise InvalidRecords(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {size} bytes, the topic takes {max_message_bytes}",
+            f"the batch has {size} bytes, max.message.bytes of the topic is {max_message_bytes}",
         )
     if size > len(view):
-        raise InvalidRecords(ErrorCode.INVALID_RECORD, "the record batch is cut off")
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, "the record batch is truncated")
     if size < len(view):
         raise InvalidRecords(
-            ErrorCode.INVALID_RECORD, "a partition takes exactly one record batch per request"
+            ErrorCode.INVALID_RECORD, "a request must have exactly one record batch per partition"
         )
     batch = Batch(view, header)
     if not batch.crc_ok:
@@ -264,67 +263,67 @@ def _only_batch(view: memoryview, max_message_bytes: int) -> Batch:
 
 
 def _check_header(header: BatchHeader, produce_version: int) -> None:
-    """Rules base, count, control, producer, transaction, codec and append time."""
+    """Check the rules base, count, control, producer, transaction, codec and append time."""
     attributes = header.attributes
     codec = attributes & COMPRESSION_MASK
     problem = None
     code = ErrorCode.INVALID_RECORD
     if header.base_offset != 0:
-        problem = f"the base offset is {header.base_offset}, from a client it is 0"
+        problem = f"the base offset is {header.base_offset}, a client must send 0"
     elif header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         problem = (
-            f"the batch counts {header.record_count} records and "
+            f"the batch has {header.record_count} records and "
             f"{header.last_offset_delta + 1} offsets"
         )
     elif attributes & CONTROL:
-        problem = "a client may not write control records"
+        problem = "a client must not write control records"
     elif header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         problem = (
             f"producer {header.producer_id} has epoch {header.producer_epoch} "
             f"and sequence {header.base_sequence}"
         )
     elif attributes & TRANSACTIONAL and header.producer_id < 0:
-        problem = "a transactional batch without a producer id"
+        problem = "the batch is transactional and has no producer id"
     elif codec > Compression.ZSTD:
-        problem = f"unknown compression {codec}"
+        problem = f"unknown compression codec {codec}"
         code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     elif codec == Compression.ZSTD and produce_version < ZSTD_PRODUCE_VERSION_MIN:
-        problem = f"zstd needs Produce {ZSTD_PRODUCE_VERSION_MIN} or later"
+        problem = f"zstd needs version {ZSTD_PRODUCE_VERSION_MIN} of Produce or later"
         code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     elif attributes & LOG_APPEND_TIME:
-        problem = "a client may not set the timestamp type to LogAppendTime"
+        problem = "a client must not set the timestamp type to LogAppendTime"
         code = ErrorCode.INVALID_TIMESTAMP
     if problem is not None:
         raise InvalidRecords(code, problem)
 
 
-def _section_at_once(batch: Batch, rules: TopicRules) -> Buffer:
-    """The same, unless it takes long; how much a batch holds is known when it is decompressed."""
+def _section_at_once(batch: Batch, rules: ValidationConfig) -> Buffer:
+    """Return the decompressed records; raise WouldBlock if that would block for long."""
     codec = batch.header.compression
     size = len(batch.data)
     if rules.compression is not None and rules.compression is not codec:
-        most = RECOMPRESSED_AT_ONCE_BYTES
+        most = NONBLOCKING_RECOMPRESS_BYTES
     elif codec is Compression.NONE:
         return _section(batch, rules)
     else:
-        most = AT_ONCE_BYTES[codec]
-        size *= 2  # records shrink to half or less, or they would not be compressed
+        most = NONBLOCKING_DECOMPRESS_BYTES[codec]
+        size *= 2  # records compress to half or less
     if size >= most:
-        raise TakesLong
+        raise WouldBlock
     if codec is Compression.NONE or most >= rules.decompressed_bytes_max:
         return _section(batch, rules)
     try:
-        return batch.section(most)
+        return batch.record_bytes(most)
     except DecompressionLimitExceeded:
-        raise TakesLong from None
+        raise WouldBlock from None
     except CorruptCompression as error:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, str(error)) from None
 
 
-def _section(batch: Batch, rules: TopicRules) -> Buffer:
-    """Rules bomb and stream."""
+def _section(batch: Batch, rules: ValidationConfig) -> Buffer:
+    """Check the rules bomb and stream; return the decompressed records."""
     try:
-        return batch.section(rules.decompressed_bytes_max)
+        return batch.record_bytes(rules.decompressed_bytes_max)
     except DecompressionLimitExceeded as error:
         raise InvalidRecords(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
     except CorruptCompression as error:
@@ -334,7 +333,7 @@ def _section(batch: Batch, rules: TopicRules) -> Buffer:
 def _refused_records(
     section: Buffer, header: BatchHeader, earliest: int, latest: int, compacted: bool
 ) -> InvalidRecords:
-    """Rules key and clock: the records at fault, one by one; the first one gives the code."""
+    """Return the error for the rules key and clock; the first invalid record decides the code."""
     found = find_invalid_records(
         section,
         header.record_count,
@@ -347,11 +346,11 @@ def _refused_records(
     errors = [
         (
             index,
-            "a compacted topic takes no record without a key"
+            "a compacted topic needs a key in every record"
             if timestamp is None
             else f"timestamp {timestamp} is outside [{earliest}, {latest}]",
         )
         for index, timestamp in found
     ]
     code = ErrorCode.INVALID_RECORD if found[0][1] is None else ErrorCode.INVALID_TIMESTAMP
-    return InvalidRecords(code, f"refused for {len(errors)} of its records", errors)
+    return InvalidRecords(code, f"{len(errors)} records of the batch are invalid", errors)

@@ -22,8 +22,8 @@ from ottla.log.reading import RecordSlice
 from ottla.log.segment.timestamps import FoundOffset
 from ottla.metrics import TopicCounts
 from ottla.records.batch import TRANSACTIONAL
-from ottla.records.recompression import recompressed
-from ottla.records.validation import TopicRules, ValidBatch, validate
+from ottla.records.recompression import recompress
+from ottla.records.validation import ValidationConfig, ValidBatch, validate
 from ottla.replication.waiting import BytesAwaited
 
 NO_TRANSACTIONS: Final = "transactions are not supported by this broker"
@@ -59,7 +59,7 @@ class Partition:
         hosted: HostedLog,
         topic_id: Uuid,
         leader_epoch: LeaderEpoch,
-        rules: TopicRules,
+        rules: ValidationConfig,
         in_sync_min: int,
         traffic: TopicCounts | None = None,
     ) -> None:
@@ -90,12 +90,12 @@ class Partition:
     ) -> Appended:
         """Validate and append a batch of a client (rules A8 and D1).
 
-        Raises TakesLong before any change if the work belongs in a thread: see `append_in_thread`.
+        Raises WouldBlock before any change if the work belongs in a thread: see `append_in_thread`.
         """
         if self.internal or self.in_sync_min > 1:
             self._check_taken(acks)
         valid, records = _stored(
-            records, self.rules, produce_version=produce_version, now_ms=now_ms, at_once=True
+            records, self.rules, produce_version=produce_version, now_ms=now_ms, nonblocking=True
         )
         return self.append_valid(valid, records, now_ms=now_ms)
 
@@ -240,19 +240,19 @@ class Partition:
 
 def _stored(
     records: memoryview,
-    rules: TopicRules,
+    rules: ValidationConfig,
     *,
     produce_version: int,
     now_ms: int,
-    at_once: bool = False,
+    nonblocking: bool = False,
 ) -> tuple[ValidBatch, memoryview]:
     """Validate a produced batch; return it with the bytes to store."""
     valid = validate(
-        records, rules, now_ms=now_ms, produce_version=produce_version, at_once=at_once
+        records, rules, now_ms=now_ms, produce_version=produce_version, nonblocking=nonblocking
     )
     if valid.header.attributes & TRANSACTIONAL:
         # Nobody would end the transaction, so read_committed consumers would never read on.
         raise RequestError(ErrorCode.INVALID_TXN_STATE, NO_TRANSACTIONS)
     if rules.compression is None:
         return valid, records
-    return recompressed(valid, records, rules)
+    return recompress(valid, records, rules)

@@ -25,7 +25,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records.errors import InvalidRecords, TakesLong
+from ottla.records.errors import InvalidRecords, WouldBlock
 from ottla.replication.partition import Partition
 from ottla.transport.connection import Connection, DeferredResponse
 
@@ -167,11 +167,11 @@ def _append_topic(
             if records is None:
                 raise RequestError(ErrorCode.INVALID_RECORD, "the request contains no records")
             if partition in slow:
-                raise TakesLong  # must stay behind the batch before it
+                raise WouldBlock  # must stay behind the batch before it
             appended = partition.append(
                 memoryview(records), produce_version=version, acks=acks, now_ms=now_ms
             )
-        except TakesLong:
+        except WouldBlock:
             one = _Slow(name, data, responses, len(responses))
             slow.setdefault(partition, []).append(one)
             responses.append(_NOT_YET)

@@ -126,7 +126,7 @@ class Cells:
         headers = self._taken.columns.headers
         if headers is None or not headers.keys.length:
             return [[] for _ in range(self.count)]
-        edges = memoryview(headers.offsets).cast("B").cast("q" if headers.wide else "i")
+        edges = memoryview(headers.offsets).cast("B").cast("q" if headers.large else "i")
         first, last = edges[headers.start + self.start], edges[headers.start + self.stop]
         pairs = zip(
             (name or b"" for name in cut(headers.keys, first, last)),
@@ -167,7 +167,7 @@ def _size(column: Column | None) -> int:
 
 
 def _edges(column: Column) -> "memoryview[int]":
-    return memoryview(column.offsets).cast("B").cast("q" if column.wide else "i")
+    return memoryview(column.offsets).cast("B").cast("q" if column.large else "i")
 
 
 def _numbers(buffer: Buffer | None) -> "memoryview[int]":

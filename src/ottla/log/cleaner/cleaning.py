@@ -32,9 +32,9 @@ from ottla.records.batch import (
 )
 from ottla.records.compaction import (
     Compacted,
-    Emptied,
+    CompactionPass,
+    EmptyBatch,
     OffsetMap,
-    Pass,
     compact_marker,
     compact_records,
     discard_records,
@@ -167,7 +167,7 @@ class _Cleaning:
         remove_cleaned(self.disk, job.directory)
         mapped_until = self.map_keys()
         mapped = self.clock()
-        cleaner_pass = Pass(
+        cleaner_pass = CompactionPass(
             self.keys,
             mapped_until,
             job.now_ms,
@@ -210,7 +210,7 @@ class _Cleaning:
                 self.map_bytes_read += header.size
                 if not header.is_control and not transactions.is_aborted(header):
                     reached = self.keys.add_batch(
-                        batch.section(job.limits.decompressed_bytes_max),
+                        batch.record_bytes(job.limits.decompressed_bytes_max),
                         header.record_count,
                         header.last_offset_delta,
                         header.base_offset,
@@ -225,7 +225,10 @@ class _Cleaning:
     # Segments.
 
     def clean_group(
-        self, group: list[SourceSegment], cleaner_pass: Pass, transactions: CleanedTransactions
+        self,
+        group: list[SourceSegment],
+        cleaner_pass: CompactionPass,
+        transactions: CleanedTransactions,
     ) -> CleanedGroup:
         """Copy what stays of neighbouring segments to one segment, or more if it does not fit."""
         job = self.job
@@ -272,7 +275,7 @@ class _Cleaning:
             throttle=self.throttle,
         )
 
-    def emptied(self, header: BatchHeader) -> Emptied:
+    def emptied(self, header: BatchHeader) -> EmptyBatch:
         """Whether a batch is kept without records.
 
         It is kept if it has the last sequence of a producer, or the epoch of a producer that only
@@ -280,15 +283,15 @@ class _Cleaning:
         does not end earlier.
         """
         if header.next_offset == self.job.end_offset:
-            return Emptied.STAYS
+            return EmptyBatch.KEEP
         producer = self.producers.get(header.producer_id)
         if producer is None:
-            return Emptied.GOES
+            return EmptyBatch.DELETE
         if producer.last_offset is not None:
             last = header.last_offset == producer.last_offset
         else:
             last = header.is_control and header.producer_epoch == producer.epoch
-        return Emptied.STAYS if last else Emptied.GOES
+        return EmptyBatch.KEEP if last else EmptyBatch.DELETE
 
     def count(self, header: BatchHeader, compacted: Compacted) -> None:
         self.bytes_read += header.size
