@@ -114,7 +114,7 @@ def test_kafkas_tools_leave_out_what_is_for_others_and_warn_of_what_is_for_nobod
     shared = tmp_path / "client.properties"
     shared.write_text("group.id=g\nlinger.ms=3\nmy.custom=1\n")
     servers = ("--bootstrap-server", broker.bootstrap)
-    warning = "warning: no client has a use for these settings: my.custom\n"
+    warning = "warning: unknown client settings: my.custom\n"
     done = command("kafka-topics", "--list", "--command-config", str(shared), *servers)
     assert (done.returncode, done.stdout, done.stderr) == (0, "fruit\n", warning)
     done = command(

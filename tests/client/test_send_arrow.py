@@ -62,7 +62,7 @@ def with_producer(
                 }
             ),
             {"headers": "h"},
-            "a header's key is null",
+            r"header \d+: the key is null",
         ),
     ],
 )

@@ -113,7 +113,10 @@ def test_a_crash_at_every_call_leaves_all_of_it_or_nothing(loss: Loss) -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [(CLEAN_SHUTDOWN, "was not left cleanly"), (META_PROPERTIES, "does not say whose")],
+    [
+        (CLEAN_SHUTDOWN, "was not shut down cleanly"),
+        (META_PROPERTIES, "has no cluster.id or node.id"),
+    ],
 )
 def test_a_directory_that_lacks_something_is_refused(name: str, reason: str) -> None:
     disk = kafka_disk()

@@ -156,7 +156,7 @@ def refuse_while_it_runs(kafka: KafkaBroker) -> None:
 def test_what_a_kafka_that_did_not_stop_left_is_refused(left: Left) -> None:
     code, _, told = adopt("--check", str(left.data.parent / "running"))
     assert code == 1
-    assert "was not left cleanly" in told
+    assert "was not shut down cleanly" in told
 
 
 def test_a_check_tells_and_changes_nothing(left: Left) -> None:
