@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.records._kernel import Record, murmur2
 from ottla.records.arrow import from_arrow, key_column, to_arrow
 from ottla.records.batch import Batch, batches
@@ -112,7 +113,7 @@ CELLS = [b"one", None, b"", b"four"]
 TEXT = [None if cell is None else cell.decode() for cell in CELLS]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "array",
     [
         pytest.param(pa.array(CELLS, pa.binary()), id="binary"),
@@ -153,8 +154,8 @@ def test_a_column_of_nothing_is_null() -> None:
     assert partitions(key_column(pa.nulls(2)), 5).tolist() == [-1, -1]
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Prague"])
+@each_case("unit", ["s", "ms", "us", "ns"])
+@each_case("zone", [None, "UTC", "Europe/Prague"])
 def test_timestamps_of_any_unit(unit: str, zone: str | None) -> None:
     array = pa.array([1_700_000_000_000, None, 0], pa.timestamp("ms", tz="UTC"))
     array = array.cast(pa.timestamp(unit, tz="UTC")).cast(pa.timestamp(unit, tz=zone))
@@ -188,7 +189,7 @@ def test_headers_may_be_maps_or_large_lists() -> None:
             assert read == expected[start:]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "array"),
     [
         ("key", pa.array([1])),
@@ -207,7 +208,7 @@ def test_what_is_no_column_of_records(name: str, array: Any) -> None:
         from_arrow(batch, now_ms=1)
 
 
-@pytest.mark.parametrize("headers", [[None], [{"key": None, "value": b"x"}]])
+@each_case("headers", [[None], [{"key": None, "value": b"x"}]])
 def test_a_header_has_a_key(headers: list[Any]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([headers], PAIRS)], names=["headers"])
     with pytest.raises(ValueError, match="the key is null"):

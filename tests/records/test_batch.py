@@ -7,6 +7,7 @@ from fastcrc import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence
 from ottla.records._kernel import count_records
 from ottla.records.batch import (
@@ -84,13 +85,13 @@ def test_attribute_bits_without_a_meaning_are_ignored() -> None:
     assert odd.compression is Compression.NONE
 
 
-@pytest.mark.parametrize("code", [5, 6, 7])
+@each_case("code", [5, 6, 7])
 def test_a_codec_that_nobody_knows(code: int) -> None:
     with pytest.raises(CorruptRecords, match="compression"):
         _ = header(attributes=code).compression
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("base", "delta", "last"),
     [(-1, 4, -1), (0, 4, 4), (2**31 - 1, 0, 2**31 - 1), (2**31 - 1, 1, 0), (2**31 - 3, 9, 6)],
 )
@@ -122,7 +123,7 @@ def test_a_run_is_split_one_at_a_time() -> None:
         next(run)
 
 
-@pytest.mark.parametrize("size", range(len(ONE)))
+@each_case("size", range(len(ONE)))
 def test_a_batch_that_is_cut_off(size: int) -> None:
     run = THREE + ONE[:size]
     assert [bytes(batch.data) for batch in batches(run, lenient=True)] == [THREE]
@@ -131,16 +132,16 @@ def test_a_batch_that_is_cut_off(size: int) -> None:
             list(batches(run))
 
 
-@pytest.mark.parametrize("legacy", [LEGACY_V0, LEGACY_V1])
-@pytest.mark.parametrize("lenient", [False, True])
+@each_case("legacy", [LEGACY_V0, LEGACY_V1])
+@each_case("lenient", [False, True])
 def test_older_formats_are_named(legacy: bytes, lenient: bool) -> None:
     for run in (legacy, legacy + bytes(100), THREE + legacy):
         with pytest.raises(UnsupportedMagic, match=f"message format {legacy[16]}"):
             list(batches(run, lenient=lenient))
 
 
-@pytest.mark.parametrize("lenient", [False, True])
-@pytest.mark.parametrize(
+@each_case("lenient", [False, True])
+@each_case(
     ("at", "raw"),
     [
         pytest.param(16, b"\x03", id="magic 3"),
@@ -182,7 +183,7 @@ def test_a_single_batch_is_all_there() -> None:
 # Records
 
 
-@pytest.mark.parametrize("compression", Compression)
+@each_case("compression", Compression)
 @given(drawn=drawn_batches)
 def test_records_come_back(compression: Compression, drawn: list[Drawn]) -> None:
     batch = Batch(build(drawn, compression, base_offset=7))
@@ -194,7 +195,7 @@ def test_records_come_back(compression: Compression, drawn: list[Drawn]) -> None
     assert batch.records(from_offset=9).read_all() == read[2:]
 
 
-@pytest.mark.parametrize("compression", [c for c in Compression if c])
+@each_case("compression", [c for c in Compression if c])
 def test_a_reader_decompresses_under_a_limit(compression: Compression) -> None:
     batch = Batch(build([Drawn(1, None, bytes(10_000), ())], compression))
     with pytest.raises(DecompressionLimitExceeded):
@@ -226,9 +227,9 @@ def test_the_leader_assigns_offset_and_epoch_without_a_new_crc() -> None:
     assert second.data[16:] == first.data[16:]
 
 
-@pytest.mark.parametrize("timestamp_type", TimestampType)
-@pytest.mark.parametrize("max_timestamp", [5, 77])
-@pytest.mark.parametrize("position", [0, len(THREE)])
+@each_case("timestamp_type", TimestampType)
+@each_case("max_timestamp", [5, 77])
+@each_case("position", [0, len(THREE)])
 def test_the_leader_assigns_timestamps(
     timestamp_type: TimestampType, max_timestamp: int, position: int
 ) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.records import decode
 from ottla.records._kernel import write_varint
@@ -75,7 +76,7 @@ def test_a_record_has_at_most_65535_headers() -> None:
         decode(more)
 
 
-@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+@each_case("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 def test_a_produced_batch_unpacks_to_32_mib_at_most(codec: Compression) -> None:
     bomb = batch_of(bytes(PRODUCED_BYTES_MAX + 1), codec)
     with pytest.raises(InvalidRecords) as raised:

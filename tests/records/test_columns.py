@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.protocol.primitives import Buffer
 from ottla.records import _kernel as kernel
 from ottla.records._kernel import RECORD_OVERHEAD_MAX
@@ -78,7 +79,7 @@ def run_of(drawn: Sequence[list[Drawn]], compression: Compression = Compression.
 runs = st.lists(drawn_batches, max_size=4)
 
 
-@pytest.mark.parametrize("compression", Compression)
+@each_case("compression", Compression)
 @given(drawn=runs)
 def test_columns_hold_what_reading_one_at_a_time_finds(
     compression: Compression, drawn: list[list[Drawn]]
@@ -169,7 +170,7 @@ def test_a_batch_that_was_let_go_has_its_numbers_and_no_room() -> None:
     assert not builder.append(5, b"k", b"v")
 
 
-@pytest.mark.parametrize("compression", Compression)
+@each_case("compression", Compression)
 def test_encoded_batches_are_compressed(compression: Compression) -> None:
     drawn = [Drawn(5, b"key", b"value" * 10, ()) for _ in range(100)]
     (batch,) = encode(decode(build(drawn)), limit=UNLIMITED, compression=compression)

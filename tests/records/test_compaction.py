@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.records._kernel import OffsetMap, Record, copy_retained, mark_retained
 from ottla.records.batch import (
     CONTROL,
@@ -94,7 +95,7 @@ def records(batch: Batch) -> list[Record]:
 # The map.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("size", "expected"),
     [
         (0, "a3817f04ba25a8e66df67214c7550293"),
@@ -149,7 +150,7 @@ def test_a_map_that_is_as_full_as_it_gets_finds_everything() -> None:
     assert [keys.get(name) for name in names] == [*range(49), *[None] * 11]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("size", "factor", "secret"),
     [(47, 0.9, SECRET), (2400, 0.0, SECRET), (2400, 1.1, SECRET), (2400, 0.9, b"short")],
 )
@@ -158,7 +159,7 @@ def test_a_map_without_room_or_secret_is_refused(size: int, factor: float, secre
         OffsetMap(size, factor, secret)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("section", "count", "last"),
     [
         (b"", 1, 0),
@@ -189,7 +190,7 @@ def test_nothing_changes_in_a_batch_of_which_all_stays() -> None:
     assert (found.records, found.records_read, found.max_timestamp) == (2, 2, NOW_MS + 1)
 
 
-@pytest.mark.parametrize("compression", list(Compression))
+@each_case("compression", list(Compression))
 def test_what_is_outdated_goes_and_offsets_stay(compression: Compression) -> None:
     old = batch_of(
         *((b"a", b"1"), (None, b"no key"), (b"b", b"2" * 300), (b"a", b"3"), (b"c", b"")),
@@ -238,7 +239,7 @@ def test_a_batch_without_records_goes_or_keeps_its_header() -> None:
     assert discard_records(batch, EmptyBatch.DELETE).data == b""
 
 
-@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+@each_case("compression", [Compression.NONE, Compression.LZ4])
 def test_a_tombstone_lives_for_its_time_from_when_it_is_first_seen(
     compression: Compression,
 ) -> None:

@@ -17,6 +17,7 @@ import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.errors import OttlaError
 from ottla.records.compression import (
     Compression,
@@ -93,7 +94,7 @@ def test_codecs_have_kafkas_numbers_and_labels() -> None:
     assert all(Compression.named(kind.label) is kind for kind in Compression)
 
 
-@pytest.mark.parametrize("label", ["", "ZSTD", "producer", "brotli"])
+@each_case("label", ["", "ZSTD", "producer", "brotli"])
 def test_an_unknown_label_is_refused_with_the_known_ones(label: str) -> None:
     with pytest.raises(ValueError, match="none, gzip, snappy, lz4, zstd"):
         Compression.named(label)
@@ -111,7 +112,7 @@ payloads = st.binary(max_size=300) | st.builds(
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "level"),
     [(kind, level) for kind in Compression for level in [None, *LEVELS[kind]]],
 )
@@ -128,14 +129,14 @@ def test_round_trip(kind: Compression, level: int | None) -> None:
     check()
 
 
-@pytest.mark.parametrize("kind", CODECS)
-@pytest.mark.parametrize("size", [1, 32767, 32768, 32769, 65535, 65536, 65537, 131073, 300_000])
+@each_case("kind", CODECS)
+@each_case("size", [1, 32767, 32768, 32769, 65535, 65536, 65537, 131073, 300_000])
 def test_round_trip_around_the_sizes_of_blocks(kind: Compression, size: int) -> None:
     payload = (RECORDS * 2)[:size]
     assert decompress(kind, compress(kind, payload), size) == payload
 
 
-@pytest.mark.parametrize("kind", Compression)
+@each_case("kind", Compression)
 def test_any_buffer_is_taken_and_left_as_it_was(kind: Compression) -> None:
     packed = compress(kind, RECORDS)
     original = bytearray(b"before" + RECORDS + b"after")
@@ -152,12 +153,12 @@ def test_any_buffer_is_taken_and_left_as_it_was(kind: Compression) -> None:
     assert framed == b"before" + packed + b"after"
 
 
-@pytest.mark.parametrize("kind", CODECS)
+@each_case("kind", CODECS)
 def test_compression_makes_records_smaller(kind: Compression) -> None:
     assert len(compress(kind, RECORDS)) < len(RECORDS) / 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "level"),
     [
         (Compression.NONE, 1),
@@ -214,7 +215,7 @@ PEERS: Mapping[str, Peer] = {
 }
 
 
-@pytest.mark.parametrize("peer", PEERS.values(), ids=PEERS.keys())
+@each_case("peer", PEERS.values(), ids=list(PEERS))
 @given(payloads.filter(len))
 @example(RECORDS)
 @settings(max_examples=30, deadline=None)
@@ -223,7 +224,7 @@ def test_peers_read_us_and_we_read_peers(peer: Peer, payload: bytes) -> None:
     assert decompress(peer.kind, bytes(peer.write(payload)), len(payload)) == payload
 
 
-@pytest.mark.parametrize("kind", CODECS)
+@each_case("kind", CODECS)
 def test_what_java_writes_is_read(kind: Compression) -> None:
     assert decompress(kind, bytes.fromhex(FROM_JAVA[kind]), len(SMALL)) == SMALL
 
@@ -235,7 +236,7 @@ def test_snappy_is_written_in_the_frame_of_java() -> None:
     assert compress(Compression.SNAPPY, b"") == compress(Compression.SNAPPY, SMALL)[:16]
 
 
-@pytest.mark.parametrize("payload", [b"", b"x", SMALL, RECORDS])
+@each_case("payload", [b"", b"x", SMALL, RECORDS])
 def test_raw_snappy_is_read(payload: bytes) -> None:
     assert decompress(Compression.SNAPPY, snappy_raw(payload), len(payload)) == payload
 
@@ -244,7 +245,7 @@ def test_lz4_is_written_with_the_header_of_java() -> None:
     assert compress(Compression.LZ4, RECORDS)[:7].hex(" ") == "04 22 4d 18 60 40 82"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "options",
     [
         {"store_size": True},
@@ -258,8 +259,8 @@ def test_lz4_frames_with_other_options_are_read(options: dict[str, object]) -> N
     assert decompress(Compression.LZ4, lz4_frame(RECORDS, **options), len(RECORDS)) == RECORDS
 
 
-@pytest.mark.parametrize("checksum", [False, True])
-@pytest.mark.parametrize("payload", [SMALL, RECORDS])
+@each_case("checksum", [False, True])
+@each_case("payload", [SMALL, RECORDS])
 def test_zstd_frames_of_unknown_size_are_read(payload: bytes, checksum: bool) -> None:
     frame = zstd_stream(payload, checksum=checksum)
     assert zstandard.frame_content_size(frame) == -1
@@ -314,8 +315,8 @@ def test_linked_lz4_blocks_are_refused_as_java_cannot_read_them() -> None:
         decompress(Compression.LZ4, lz4_frame(RECORDS, block_linked=True), LIMIT)
 
 
-@pytest.mark.parametrize("kind", CODECS)
-@pytest.mark.parametrize("garbage", [b"\x00", b"x", b"\x00" * 100, b"garbage" * 100])
+@each_case("kind", CODECS)
+@each_case("garbage", [b"\x00", b"x", b"\x00" * 100, b"garbage" * 100])
 def test_bytes_after_the_end_are_refused(kind: Compression, garbage: bytes) -> None:
     with pytest.raises(CorruptCompression):
         decompress(kind, compress(kind, RECORDS) + garbage, LIMIT)
@@ -326,7 +327,7 @@ def test_bytes_after_raw_snappy_are_refused() -> None:
         decompress(Compression.SNAPPY, snappy_raw(SMALL) + b"\x00", LIMIT)
 
 
-@pytest.mark.parametrize("kind", CODECS)
+@each_case("kind", CODECS)
 def test_no_data_is_refused_but_an_empty_payload_is_not(kind: Compression) -> None:
     with pytest.raises(CorruptCompression, match="no data"):
         decompress(kind, b"", LIMIT)
@@ -360,7 +361,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 
 @every_form
-@pytest.mark.parametrize("payload", [b"x", SMALL, RECORDS, bytes(1_000_000)])
+@each_case("payload", [b"x", SMALL, RECORDS, bytes(1_000_000)])
 def test_the_limit_is_the_largest_size_that_passes(form: str, payload: bytes) -> None:
     kind, write = FORMS[form]
     packed = write(payload)
@@ -445,7 +446,7 @@ print(outcome, held_kib() - before)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-@pytest.mark.parametrize("name", BOMBS)
+@each_case("name", BOMBS)
 def test_a_bomb_is_refused_in_little_memory(name: str, tmp_path: Path) -> None:
     kind, make = BOMBS[name]
     path = tmp_path / "bomb"
@@ -486,7 +487,7 @@ def test_a_crowd_of_members_is_refused() -> None:
         decompress(Compression.ZSTD, b"\x50\x2a\x4d\x18\x00\x00\x00\x00" * 100_000, 0)
 
 
-@pytest.mark.parametrize("size", [0, -1, -(2**31), 2**31 - 1])
+@each_case("size", [0, -1, -(2**31), 2**31 - 1])
 def test_a_snappy_block_of_impossible_length_is_refused(size: int) -> None:
     header = compress(Compression.SNAPPY, b"")
     flood = header + size.to_bytes(4, "big", signed=True) * 100_000
@@ -572,7 +573,7 @@ STARTS: Mapping[Compression, list[bytes]] = {
 }
 
 
-@pytest.mark.parametrize("kind", CODECS)
+@each_case("kind", CODECS)
 @given(st.data())
 @settings(max_examples=500, deadline=None)
 def test_arbitrary_bytes_bring_only_the_declared_errors(

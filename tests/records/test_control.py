@@ -8,6 +8,7 @@ from aiokafka.record.control_record import ABORT_MARKER, COMMIT_MARKER
 from aiokafka.record.control_record import ControlRecord as AiokafkaControlRecord
 from kafka.record.memory_records import MemoryRecords
 
+from cases import each_case
 from ottla.records.batch import Batch, empty_batch
 from ottla.records.builder import BatchBuilder
 from ottla.records.control import (
@@ -28,7 +29,7 @@ def control_batch(*pairs: tuple[bytes | None, bytes | None]) -> Batch:
     return Batch(builder.build(control=True, transactional=True, producer_id=1))
 
 
-@pytest.mark.parametrize("commit", [True, False])
+@each_case("commit", [True, False])
 def test_a_marker_comes_back(commit: bool) -> None:
     marker = EndTxnMarker(commit, coordinator_epoch=77)
     batch = Batch(
@@ -54,7 +55,7 @@ def test_a_marker_has_kafkas_bytes() -> None:
     assert record.value == bytes.fromhex("0000 00000001")
 
 
-@pytest.mark.parametrize("commit", [True, False])
+@each_case("commit", [True, False])
 def test_other_clients_read_our_markers(commit: bool) -> None:
     data = marker_batch(
         EndTxnMarker(commit, 1), producer_id=9, producer_epoch=3, timestamp=5, base_offset=1
@@ -69,7 +70,7 @@ def test_other_clients_read_our_markers(commit: bool) -> None:
     assert (theirs.commit, theirs.abort) == (commit, not commit)
 
 
-@pytest.mark.parametrize("number", [2, 3, 4, 5, 6, 7, -1])
+@each_case("number", [2, 3, 4, 5, 6, 7, -1])
 def test_other_types_are_known_by_number(number: int) -> None:
     record = read_control(control_batch((struct.pack(">hh", 0, number), b"anything")))
     assert record is not None
@@ -92,7 +93,7 @@ def test_a_marker_that_compaction_removed() -> None:
     assert read_control(Batch(empty_batch(batch.header))) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "pairs",
     [
         [(None, b"")],
@@ -106,7 +107,7 @@ def test_what_is_no_control_record(pairs: list[tuple[bytes | None, bytes | None]
         read_control(control_batch(*pairs))
 
 
-@pytest.mark.parametrize("value", [None, b"", b"\0\0\0\0\0", struct.pack(">hi", -1, 0)])
+@each_case("value", [None, b"", b"\0\0\0\0\0", struct.pack(">hi", -1, 0)])
 def test_what_is_no_marker(value: bytes | None) -> None:
     with pytest.raises(CorruptRecords):
         read_end_txn_marker(ControlRecord(0, 0, 0, ControlType.COMMIT, value))

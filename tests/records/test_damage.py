@@ -5,11 +5,11 @@ import struct
 from collections.abc import Callable
 from itertools import pairwise
 
-import pytest
 from fastcrc import crc32
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.errors import OttlaError
 from ottla.protocol.primitives import Buffer
 from ottla.records.batch import Batch, batches, read_header
@@ -58,8 +58,8 @@ def with_crc(data: bytes) -> bytes:
     return data[:17] + struct.pack(">I", crc32.iscsi(data[21:])) + data[21:]
 
 
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("compression", Compression)
+@each_case("read", READERS)
+@each_case("compression", Compression)
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_only_declared_errors(
@@ -71,7 +71,7 @@ def test_only_declared_errors(
             read(each)
 
 
-@pytest.mark.parametrize("read", READERS)
+@each_case("read", READERS)
 @given(data=st.data())
 def test_only_declared_errors_for_a_damaged_marker(
     read: Callable[[Buffer], None], data: st.DataObject
@@ -88,7 +88,7 @@ def test_only_declared_errors_for_any_bytes(data: bytes) -> None:
             read(data)
 
 
-@pytest.mark.parametrize("read", READERS)
+@each_case("read", READERS)
 def test_every_bit_flipped_and_every_length(read: Callable[[Buffer], None]) -> None:
     whole = build(WHOLE[:2])
     flipped = [bytearray(whole) for _ in range(len(whole) * 8)]
@@ -100,7 +100,7 @@ def test_every_bit_flipped_and_every_length(read: Callable[[Buffer], None]) -> N
                 read(form)
 
 
-@pytest.mark.parametrize("compression", Compression)
+@each_case("compression", Compression)
 @given(data=st.data())
 def test_what_both_ways_of_reading_find_is_the_same(
     compression: Compression, data: st.DataObject

@@ -13,6 +13,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.protocol.primitives import Buffer
 from ottla.records import _kernel as kernel
 from ottla.records.batch import HEADER_SIZE, BatchHeader, batches
@@ -61,7 +62,7 @@ def test_a_varlong_comes_back(value: int) -> None:
     assert kernel.read_varlong(data) == (value, len(data))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "data"),
     [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), (-65, "8101"), (300, "d804"),
      (2**31 - 1, "feffffff0f"), (-(2**31), "ffffffff0f")],
@@ -75,23 +76,19 @@ def test_a_varint_may_be_longer_than_needed() -> None:
     assert kernel.read_varint(b"\x82\x80\x00") == (1, 3)
 
 
-@pytest.mark.parametrize(
-    "data", ["", "80", "ffffffff", "ffffffff10", "ffffffff1f", "ffffffff7f", "808080808000"]
-)
+@each_case("data", ["", "80", "ffffffff", "ffffffff10", "ffffffff1f", "ffffffff7f", "808080808000"])
 def test_a_varint_has_5_bytes_and_32_bits_at_most(data: str) -> None:
     with pytest.raises(CorruptRecords):
         kernel.read_varint(bytes.fromhex(data))
 
 
-@pytest.mark.parametrize(
-    "data", ["", "80", "ff" * 9, "ff" * 9 + "02", "ff" * 9 + "7f", "80" * 10 + "00"]
-)
+@each_case("data", ["", "80", "ff" * 9, "ff" * 9 + "02", "ff" * 9 + "7f", "80" * 10 + "00"])
 def test_a_varlong_has_10_bytes_and_64_bits_at_most(data: str) -> None:
     with pytest.raises(CorruptRecords):
         kernel.read_varlong(bytes.fromhex(data))
 
 
-@pytest.mark.parametrize("pos", [-1, 1, 2**40])
+@each_case("pos", [-1, 1, 2**40])
 def test_a_number_outside_the_data_is_refused(pos: int) -> None:
     for read in (kernel.read_varint, kernel.read_varlong):
         with pytest.raises(CorruptRecords):
@@ -129,7 +126,7 @@ def test_numbers_are_read_as_the_bytes_they_are() -> None:
 # Checking
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "reason"),
     [
         pytest.param(b"\x80" * 7, BAD_LENGTH, id="length without an end"),
@@ -167,7 +164,7 @@ def test_what_is_wrong_with_a_record_is_found(data: bytes, reason: int) -> None:
     assert kernel.REASONS[reason]
 
 
-@pytest.mark.parametrize("count", [-1, -(2**31), 2, 2**31 - 1])
+@each_case("count", [-1, -(2**31), 2, 2**31 - 1])
 def test_a_count_is_held_against_the_bytes(count: int) -> None:
     assert reason_of(plain_record(), count) == (BAD_COUNT, -1)
     with pytest.raises(CorruptRecords):
@@ -262,7 +259,7 @@ def test_a_record_is_a_value() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wrong",
     [
         {"key": "text"},
@@ -298,7 +295,7 @@ def test_under_log_append_time_every_record_has_the_brokers_time() -> None:
     assert [each.timestamp for each in reader] == [7777, 7777]
 
 
-@pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (0, 10), (-1, 0)])
+@each_case("deltas", [(0, 0), (1, 0), (0, 10), (-1, 0)])
 def test_offsets_rise_within_the_batch(deltas: tuple[int, int]) -> None:
     data = b"".join(plain_record(delta) for delta in deltas)
     with pytest.raises(CorruptRecords, match="offset"):
@@ -385,7 +382,7 @@ def test_the_first_record_always_fits() -> None:
     assert not appender.append(1, None, None)
 
 
-@pytest.mark.parametrize("limit", [-1, 2**31])
+@each_case("limit", [-1, 2**31])
 def test_a_limit_is_below_2_gib(limit: int) -> None:
     with pytest.raises(ValueError, match="2 GiB"):
         kernel.RecordAppender(limit)
@@ -398,7 +395,7 @@ def test_what_is_appended_may_be_any_buffer() -> None:
     assert (read.key, read.value, read.headers) == (b"k", b"v", (("h", b"x"),))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "error"),
     [
         ((0, "text", None), TypeError),
@@ -469,7 +466,7 @@ JAVA = {
 }
 
 
-@pytest.mark.parametrize(("key", "hashed"), JAVA.items())
+@each_case(("key", "hashed"), JAVA.items())
 def test_murmur2_is_javas(key: bytes, hashed: int) -> None:
     assert kernel.murmur2(key) == hashed
 
@@ -503,7 +500,7 @@ def column_of(cells: list[bytes | None]) -> tuple[bytes, bytes, bytes]:
     return offsets.tobytes(), data, bytes(validity)
 
 
-@pytest.mark.parametrize("count", [0, -1, 2**31])
+@each_case("count", [0, -1, 2**31])
 def test_a_topic_has_partitions(count: int) -> None:
     with pytest.raises(ValueError, match="partition"):
         kernel.partitions(kernel.BinaryColumn(bytes(4), b"", None, 0), count)
@@ -512,10 +509,10 @@ def test_a_topic_has_partitions(count: int) -> None:
 # Columns that lie
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("length", "start"), [(2, 0), (1, 1), (-1, 0), (0, -1), (2**62, 0), (0, 2**62), (2**63 - 1, 1)]
 )
-@pytest.mark.parametrize("wide", [False, True])
+@each_case("wide", [False, True])
 def test_a_column_needs_an_offset_more_than_rows(length: int, start: int, wide: bool) -> None:
     offsets = bytes(16 if wide else 8)
     with pytest.raises(ValueError, match="bytes of offsets"):
@@ -533,7 +530,7 @@ def test_timestamps_are_as_many_as_rows() -> None:
             kernel.TimestampColumn(bytes(8), length)
 
 
-@pytest.mark.parametrize("offsets", [[0, 4], [-1, 1], [2, 1], [0, 2**31 - 1], [-(2**31), 0]])
+@each_case("offsets", [[0, 4], [-1, 1], [2, 1], [0, 2**31 - 1], [-(2**31), 0]])
 def test_offsets_outside_the_data_are_refused(offsets: list[int]) -> None:
     column = kernel.BinaryColumn(array("i", offsets).tobytes(), b"abc", None, 1)
     for keys, values in ((column, None), (None, column)):
@@ -543,7 +540,7 @@ def test_offsets_outside_the_data_are_refused(offsets: list[int]) -> None:
         kernel.partitions(column, 3)
 
 
-@pytest.mark.parametrize("offsets", [[0, 2], [-1, 1], [1, 0], [2, 2]])
+@each_case("offsets", [[0, 2], [-1, 1], [1, 0], [2, 2]])
 def test_headers_outside_their_columns_are_refused(offsets: list[int]) -> None:
     cell = kernel.BinaryColumn(array("i", [0, 1]).tobytes(), b"h", None, 1)
     lists = kernel.HeaderColumn(array("i", offsets).tobytes(), None, cell, cell, 1)
@@ -551,7 +548,7 @@ def test_headers_outside_their_columns_are_refused(offsets: list[int]) -> None:
         kernel.encode_rows(None, None, lists, None, 0, 0, 1, 1000)
 
 
-@pytest.mark.parametrize(("data", "validity"), [(b"\xff", None), (b"h", b"\x00")])
+@each_case(("data", "validity"), [(b"\xff", None), (b"h", b"\x00")])
 def test_a_header_key_that_is_null_or_not_utf8_is_refused(
     data: bytes, validity: bytes | None
 ) -> None:
@@ -562,7 +559,7 @@ def test_a_header_key_that_is_null_or_not_utf8_is_refused(
         kernel.encode_rows(None, None, lists, None, 0, 0, 1, 1000)
 
 
-@pytest.mark.parametrize(("start", "stop", "limit"), [(-1, 1, 9), (2, 1, 9), (0, 1, 2**31)])
+@each_case(("start", "stop", "limit"), [(-1, 1, 9), (2, 1, 9), (0, 1, 2**31)])
 def test_rows_and_limit_are_in_range(start: int, stop: int, limit: int) -> None:
     with pytest.raises(ValueError, match=r"range|limit"):
         kernel.encode_rows(None, None, None, None, 0, start, stop, limit)

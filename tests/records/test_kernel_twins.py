@@ -10,6 +10,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
 from kernel_loading import CompiledFinder, SourceFinder, is_compiled, load_kernel
 from ottla.records.batch import HEADER_SIZE, BatchHeader
 from ottla.records.errors import CorruptRecords
@@ -288,7 +289,7 @@ def test_scan_batch_headers(data: bytes, at: int, expected: int, limit: int) -> 
         )
 
 
-@pytest.mark.parametrize("wrong", [None, "text", 5, [1], memoryview(b"abcd")[::2]])
+@each_case("wrong", [None, "text", 5, [1], memoryview(b"abcd")[::2]])
 def test_what_is_no_buffer(wrong: object) -> None:
     def kind_of_error(kernel: Any) -> object:
         try:

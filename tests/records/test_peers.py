@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.records.readers import read_batch
 
+from cases import each_case
 from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.columns import decode, encode
@@ -135,13 +136,13 @@ def check_both_ways(peer: Peer, codec: Compression, drawn: list[Drawn]) -> None:
 HEADER_COMPARED = 21  # before that are leader epoch and CRC, which are the writer's choice
 
 
-@pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize(("peer", "codec"), PAIRS)
+@each_case("name", NAMED)
+@each_case(("peer", "codec"), PAIRS)
 def test_both_ways(peer: Peer, codec: Compression, name: str) -> None:
     check_both_ways(peer, codec, NAMED[name])
 
 
-@pytest.mark.parametrize(("peer", "codec"), PAIRS)
+@each_case(("peer", "codec"), PAIRS)
 @settings(deadline=None, max_examples=40)
 @given(drawn=shared_batches)
 def test_both_ways_whatever_is_in_it(peer: Peer, codec: Compression, drawn: list[Drawn]) -> None:

@@ -9,6 +9,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.records.batch import COMPRESSION_MASK, Batch, BatchHeader, TimestampType
 from ottla.records.builder import BatchBuilder
@@ -37,7 +38,7 @@ def without_codec(header: BatchHeader) -> BatchHeader:
     return header._replace(length=0, crc=0, attributes=header.attributes & ~COMPRESSION_MASK)
 
 
-@pytest.mark.parametrize(("source", "target"), OTHERS)
+@each_case(("source", "target"), OTHERS)
 @given(drawn=drawn_batches, transactional=st.booleans())
 @settings(max_examples=5)
 def test_records_and_header_stay_what_they_are(
@@ -59,7 +60,7 @@ def test_records_and_header_stay_what_they_are(
     assert valid.max_timestamp == header.max_timestamp
 
 
-@pytest.mark.parametrize("target", Compression)
+@each_case("target", Compression)
 def test_aiokafka_reads_what_was_recompressed(target: Compression) -> None:
     source = Compression.GZIP if target is not Compression.GZIP else Compression.LZ4
     _, after = stored(build(TEXT, source), replace(RULES, compression=target))
@@ -70,7 +71,7 @@ def test_aiokafka_reads_what_was_recompressed(target: Compression) -> None:
     assert read == [tuple(one) for one in TEXT]
 
 
-@pytest.mark.parametrize("codec", Compression)
+@each_case("codec", Compression)
 def test_what_has_the_codec_is_left_alone(codec: Compression) -> None:
     data = memoryview(build(TEXT, codec))
     for target in (codec, None):
@@ -80,7 +81,7 @@ def test_what_has_the_codec_is_left_alone(codec: Compression) -> None:
         assert recompress(valid, data, rules)[1] is data
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("codec", "low", "high"),
     [(Compression.GZIP, 1, 9), (Compression.LZ4, 1, 12), (Compression.ZSTD, -100, 19)],
 )

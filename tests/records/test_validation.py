@@ -9,6 +9,7 @@ import pytest
 from fastcrc import crc32
 from hypothesis import given
 
+from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.protocol.primitives import Buffer
 from ottla.records import validation
@@ -84,7 +85,7 @@ def test_a_sound_batch_passes_as_it_is() -> None:
     assert valid.timestamp_type is TimestampType.CREATE_TIME
 
 
-@pytest.mark.parametrize("compression", Compression)
+@each_case("compression", Compression)
 @given(drawn=drawn_batches)
 def test_every_batch_of_ours_passes(compression: Compression, drawn: list[Drawn]) -> None:
     anytime = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
@@ -135,7 +136,7 @@ def outcome(data: bytes, rules: ValidationConfig) -> object:
     return valid._replace(record_bytes=bytes(valid.record_bytes))
 
 
-@pytest.mark.parametrize("rules", TOPICS.values(), ids=list(TOPICS))
+@each_case("rules", TOPICS.values(), ids=list(TOPICS))
 def test_one_step_finds_what_the_many_steps_find(
     rules: ValidationConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,12 +160,12 @@ def test_one_no_batch() -> None:
     refused(b"", ErrorCode.INVALID_RECORD, "no record batch")
 
 
-@pytest.mark.parametrize("size", range(1, len(PRODUCED)))
+@each_case("size", range(1, len(PRODUCED)))
 def test_one_a_batch_that_is_cut_off(size: int) -> None:
     refused(PRODUCED[:size], ErrorCode.INVALID_RECORD, "truncated")
 
 
-@pytest.mark.parametrize("more", [b"\0", PRODUCED, PRODUCED[:30]])
+@each_case("more", [b"\0", PRODUCED, PRODUCED[:30]])
 def test_one_something_after_the_batch(more: bytes) -> None:
     refused(PRODUCED + more, ErrorCode.INVALID_RECORD, "exactly one")
 
@@ -189,18 +190,18 @@ def test_size_by_default_a_topic_takes_what_kafkas_do() -> None:
 # shape and magic
 
 
-@pytest.mark.parametrize("length", [48, 0, -1, -(2**31)])
+@each_case("length", [48, 0, -1, -(2**31)])
 def test_shape_a_length_smaller_than_a_header(length: int) -> None:
     refused(patched(8, ">i", length), ErrorCode.CORRUPT_MESSAGE, "less than a header")
 
 
-@pytest.mark.parametrize("magic", [3, 127, -1])
+@each_case("magic", [3, 127, -1])
 def test_shape_a_format_that_nobody_knows(magic: int) -> None:
     refused(patched(16, ">b", magic), ErrorCode.CORRUPT_MESSAGE, "unknown message format")
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("size", [20, len(PRODUCED)])
+@each_case("magic", [0, 1])
+@each_case("size", [20, len(PRODUCED)])
 def test_magic_an_older_format(magic: int, size: int) -> None:
     data = patched(16, ">b", magic)[:size]
     refused(data, ErrorCode.INVALID_RECORD, f"message format {magic} is not supported")
@@ -219,17 +220,17 @@ def test_crc_a_flipped_bit() -> None:
 # base, count
 
 
-@pytest.mark.parametrize("base_offset", [1, 2**40, 2**63 - 1, -1, -(2**63)])
+@each_case("base_offset", [1, 2**40, 2**63 - 1, -1, -(2**63)])
 def test_base_an_offset_from_a_client(base_offset: int) -> None:
     refused(patched(0, ">q", base_offset), ErrorCode.INVALID_RECORD, "base offset")
 
 
-@pytest.mark.parametrize("count", [0, -1, 1, 2, 4, 2**31 - 1])
+@each_case("count", [0, -1, 1, 2, 4, 2**31 - 1])
 def test_count_against_the_offsets(count: int) -> None:
     refused(patched(57, ">i", count), ErrorCode.INVALID_RECORD, f"has {count} records")
 
 
-@pytest.mark.parametrize("delta", [0, 1, 3, 2**31 - 1, -1, -(2**31)])
+@each_case("delta", [0, 1, 3, 2**31 - 1, -1, -(2**31)])
 def test_count_offsets_against_it(delta: int) -> None:
     refused(patched(23, ">i", delta), ErrorCode.INVALID_RECORD, f"and {delta + 1} offsets")
 
@@ -246,13 +247,13 @@ def test_control_from_a_client() -> None:
     refused(patched(21, ">h", CONTROL), ErrorCode.INVALID_RECORD, "control")
 
 
-@pytest.mark.parametrize(("epoch", "sequence"), [(0, -1), (-1, 0), (0, -(2**31)), (-5, -5)])
+@each_case(("epoch", "sequence"), [(0, -1), (-1, 0), (0, -(2**31)), (-5, -5)])
 def test_producer_an_id_without_epoch_or_sequence(epoch: int, sequence: int) -> None:
     data = patched(43, ">qhi", 7, epoch, sequence)
     refused(data, ErrorCode.INVALID_RECORD, "producer 7 has epoch")
 
 
-@pytest.mark.parametrize(("epoch", "sequence"), [(0, 0), (-1, 5), (3, 2**31 - 1)])
+@each_case(("epoch", "sequence"), [(0, 0), (-1, 5), (3, 2**31 - 1)])
 def test_producer_without_an_id_the_rest_is_ignored(epoch: int, sequence: int) -> None:
     assert produce(patched(43, ">qhi", -1, epoch, sequence))
 
@@ -270,13 +271,13 @@ def test_transaction_without_a_producer() -> None:
 # codec
 
 
-@pytest.mark.parametrize("code", [5, 6, 7])
+@each_case("code", [5, 6, 7])
 def test_codec_that_nobody_knows(code: int) -> None:
     data = patched(21, ">h", code)
     refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {code}")
 
 
-@pytest.mark.parametrize("version", [3, 6])
+@each_case("version", [3, 6])
 def test_codec_zstd_before_its_time(version: int) -> None:
     data = build([Drawn(NOW, b"k", b"v", ())], Compression.ZSTD)
     refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "version 7", produce_version=version)
@@ -286,7 +287,7 @@ def test_codec_zstd_before_its_time(version: int) -> None:
             assert produce(build([Drawn(NOW, b"k", b"v", ())], other), produce_version=version)
 
 
-@pytest.mark.parametrize("bits", [0x40, 0x80, 0x4000, -0x8000])
+@each_case("bits", [0x40, 0x80, 0x4000, -0x8000])
 def test_codec_and_flags_are_all_that_counts_of_the_attributes(bits: int) -> None:
     assert produce(patched(21, ">h", bits))
 
@@ -294,7 +295,7 @@ def test_codec_and_flags_are_all_that_counts_of_the_attributes(bits: int) -> Non
 # append time
 
 
-@pytest.mark.parametrize("timestamp_type", TimestampType)
+@each_case("timestamp_type", TimestampType)
 def test_append_time_from_a_client(timestamp_type: TimestampType) -> None:
     data = patched(21, ">h", LOG_APPEND_TIME)
     with pytest.raises(InvalidRecords, match="LogAppendTime") as failure:
@@ -305,7 +306,7 @@ def test_append_time_from_a_client(timestamp_type: TimestampType) -> None:
 # bomb, stream
 
 
-@pytest.mark.parametrize("compression", [c for c in Compression if c])
+@each_case("compression", [c for c in Compression if c])
 def test_bomb_more_than_may_be_decompressed(compression: Compression) -> None:
     data = build([Drawn(NOW, b"k", bytes(100_000), ())], compression)
     assert produce(data, replace(RULES, decompressed_bytes_max=100_100))
@@ -314,8 +315,8 @@ def test_bomb_more_than_may_be_decompressed(compression: Compression) -> None:
     assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-@pytest.mark.parametrize("compression", [c for c in Compression if c])
-@pytest.mark.parametrize("section", [b"", b"not compressed", bytes(100)])
+@each_case("compression", [c for c in Compression if c])
+@each_case("section", [b"", b"not compressed", bytes(100)])
 def test_stream_that_does_not_decompress(compression: Compression, section: bytes) -> None:
     data = with_section(section, attributes=compression)
     refused(data, ErrorCode.INVALID_RECORD, compression.label)
@@ -339,8 +340,8 @@ UNSOUND: Sequence[tuple[bytes, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize("compression", Compression)
-@pytest.mark.parametrize(("section", "count", "message"), UNSOUND)
+@each_case("compression", Compression)
+@each_case(("section", "count", "message"), UNSOUND)
 def test_records_that_are_not_sound(
     section: bytes, count: int, message: str, compression: Compression
 ) -> None:
@@ -356,7 +357,7 @@ def test_records_header_keys_may_be_any_bytes() -> None:
 # key
 
 
-@pytest.mark.parametrize("compression", Compression)
+@each_case("compression", Compression)
 def test_key_is_needed_where_the_topic_is_compacted(compression: Compression) -> None:
     keys = [b"k", None, b"", None]
     data = build([Drawn(NOW, key, b"v", ()) for key in keys], compression)
@@ -371,7 +372,7 @@ def test_key_is_needed_where_the_topic_is_compacted(compression: Compression) ->
 # clock
 
 
-@pytest.mark.parametrize("compression", Compression)
+@each_case("compression", Compression)
 def test_clock_a_timestamp_too_far_from_ours(compression: Compression) -> None:
     rules = replace(RULES, timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
     times = [NOW, NOW - HOUR, NOW + HOUR, -1, NOW - HOUR - 1, NOW + HOUR + 1]
@@ -423,8 +424,8 @@ def test_a_response_names_so_many_records_at_most() -> None:
 # What the caller has to patch
 
 
-@pytest.mark.parametrize("claimed", [NOW - 1, NOW + 3, -1, 2**63 - 1])
-@pytest.mark.parametrize("compression", Compression)
+@each_case("claimed", [NOW - 1, NOW + 3, -1, 2**63 - 1])
+@each_case("compression", Compression)
 def test_a_wrong_maximum_timestamp_is_corrected(claimed: int, compression: Compression) -> None:
     times = [NOW, NOW + 2, NOW + 2, NOW + 1]
     whole = build([Drawn(each, b"k", b"v", ()) for each in times], compression)
@@ -476,7 +477,7 @@ def at_once(data: Buffer, rules: ValidationConfig = RULES) -> ValidBatch:
     return validate(data, rules, now_ms=NOW, produce_version=9, nonblocking=True)
 
 
-@pytest.mark.parametrize("compression", NONBLOCKING_DECOMPRESS_BYTES)
+@each_case("compression", NONBLOCKING_DECOMPRESS_BYTES)
 def test_at_once_what_becomes_large_takes_long_however_small_it_is(
     compression: Compression,
 ) -> None:
@@ -490,14 +491,14 @@ def test_at_once_what_becomes_large_takes_long_however_small_it_is(
     assert produce(more).record_count == 1
 
 
-@pytest.mark.parametrize("compression", NONBLOCKING_DECOMPRESS_BYTES)
+@each_case("compression", NONBLOCKING_DECOMPRESS_BYTES)
 def test_at_once_what_is_large_is_not_tried(compression: Compression) -> None:
     noise = Random(1).randbytes(NONBLOCKING_DECOMPRESS_BYTES[compression] // 2)
     with pytest.raises(WouldBlock):
         at_once(build([Drawn(NOW, b"k", noise, ())], compression))
 
 
-@pytest.mark.parametrize("compression", NONBLOCKING_DECOMPRESS_BYTES)
+@each_case("compression", NONBLOCKING_DECOMPRESS_BYTES)
 def test_at_once_a_bomb_is_found_where_the_limit_is_small(compression: Compression) -> None:
     bomb = build([Drawn(NOW, b"k", bytes(20_000), ())], compression)
     with pytest.raises(InvalidRecords, match="more than 10000 bytes"):
