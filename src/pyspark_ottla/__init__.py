@@ -1,7 +1,7 @@
-"""Where Spark looks for data sources by itself: `format("ottla")` without a word before it.
+"""The module that Spark imports to find `format("ottla")` without a registration.
 
-Invariant: its batches take no filters. Spark refuses a reader that does in a session which was not
-told to push them down; `ottla.pipeline.register` tells it.
+Invariant: its reader takes no filters. Spark refuses a reader with filters unless the session
+enables filter pushdown, which `ottla.pipeline.register` can do.
 """
 
 from ottla.pipeline.source import OttlaSource as DefaultSource

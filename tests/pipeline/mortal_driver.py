@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ottla.pipeline.options import SERVERS, Use
-from ottla.pipeline.sink import OttlaStreamWriter, writing
+from ottla.pipeline.sink import OttlaStreamWriter, row_writer
 from ottla.pipeline.source import OttlaSource, OttlaStreamReader
 from ottla.pipeline.source_options import source_options
 
@@ -100,7 +100,7 @@ def main(given: dict[str, Any]) -> None:
             return MortalReader(source_options(self._given, Use.STREAM), schema)
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-            return MortalWriter(writing(self._given, schema, overwrite=False))
+            return MortalWriter(row_writer(self._given, schema, overwrite=False))
 
     builder: Any = SparkSession.builder
     spark = (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.pipeline.client_pool import KEPT_MAX, ClientPool
+from ottla.pipeline.client_pool import CLIENTS_MAX, ClientPool
 
 
 class Client:
@@ -21,7 +21,7 @@ class Client:
 
 
 def used(shelf: ClientPool[Client], **settings: object) -> Client:
-    with shelf.lent(settings) as client:
+    with shelf.borrow(settings) as client:
         assert not client.is_closed
         return client
 
@@ -46,7 +46,7 @@ def test_the_next_task_with_the_same_settings_has_the_same_client() -> None:
 def test_a_client_whose_task_failed_is_closed_and_not_lent_again(failure: BaseException) -> None:
     shelf = ClientPool(Client)
     one = used(shelf)
-    with pytest.raises(type(failure)), shelf.lent({}):
+    with pytest.raises(type(failure)), shelf.borrow({}):
         raise failure
     assert one.is_closed
     assert used(shelf) is not one
@@ -57,26 +57,26 @@ def test_a_client_that_cannot_be_closed_does_not_hide_why_its_task_failed() -> N
         def close(self) -> None:
             raise OSError("not now")
 
-    with pytest.raises(ValueError, match="no"), ClientPool(Stubborn).lent({}):
+    with pytest.raises(ValueError, match="no"), ClientPool(Stubborn).borrow({}):
         raise ValueError("no")
 
 
 def test_the_clients_that_were_used_last_are_kept() -> None:
     shelf = ClientPool(Client)
     first = used(shelf, n=0)
-    others = [used(shelf, n=n) for n in range(1, KEPT_MAX)]
+    others = [used(shelf, n=n) for n in range(1, CLIENTS_MAX)]
     used(shelf, n=0)
-    newest = used(shelf, n=KEPT_MAX)
+    newest = used(shelf, n=CLIENTS_MAX)
     assert [one.is_closed for one in (first, *others, newest)] == [
         False,
         True,
-        *(False,) * (KEPT_MAX - 1),
+        *(False,) * (CLIENTS_MAX - 1),
     ]
 
 
 def test_two_tasks_at_a_time_have_a_client_each_and_one_is_kept() -> None:
     shelf = ClientPool(Client)
-    with shelf.lent({}) as one:
+    with shelf.borrow({}) as one:
         other = used(shelf)
         assert other is not one
         assert not other.is_closed
@@ -87,7 +87,7 @@ def test_two_tasks_at_a_time_have_a_client_each_and_one_is_kept() -> None:
 def test_a_shelf_that_is_closed_ends_what_it_keeps_and_not_what_is_lent() -> None:
     shelf = ClientPool(Client)
     kept = used(shelf, n=0)
-    with shelf.lent({}) as lent:
+    with shelf.borrow({}) as lent:
         shelf.close()
         assert kept.is_closed
         assert not lent.is_closed

@@ -11,7 +11,7 @@ from judges.ottla_broker import OttlaBroker
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.options import Use
 from ottla.pipeline.plan import Range
-from ottla.pipeline.sink import writing
+from ottla.pipeline.sink import row_writer
 from ottla.pipeline.source import Task
 from ottla.pipeline.source_options import SourceOptions, source_options
 from ottla.records import batches
@@ -53,7 +53,7 @@ def write(
     given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
     if batch_size:
         given["kafka.batch.size"] = batch_size
-    task = writing(given, schema_of(value="string", partition="integer"), overwrite=False)
+    task = row_writer(given, schema_of(value="string", partition="integer"), overwrite=False)
     places = pa.array([partition] * len(values), pa.int32())
     batch = pa.RecordBatch.from_pydict({"value": pa.array(values, pa.utf8()), "partition": places})
     return task.write(iter((batch.slice(0, 0), batch))).rows
@@ -89,7 +89,7 @@ def test_tasks_share_a_client_that_outlives_its_connections(own: OttlaBroker) ->
 
 def test_a_task_without_rows_needs_no_broker() -> None:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
-    task = writing(given, schema_of(value="string"), overwrite=False)
+    task = row_writer(given, schema_of(value="string"), overwrite=False)
     nothing = pa.RecordBatch.from_pydict({"value": pa.array([], pa.utf8())})
     assert task.write(iter((nothing, nothing))).rows == 0
 

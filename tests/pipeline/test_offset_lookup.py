@@ -1,4 +1,4 @@
-"""Surveys of a real broker: what they find, and what they cost."""
+"""Offset lookups on a real broker: their results and their requests."""
 
 from collections import Counter
 from typing import Any
@@ -19,7 +19,7 @@ MANY = 1000
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each request is sent from here on."""
+    """Count the requests of each kind that are sent."""
     found: Counter[str] = Counter()
     posted: Any = Channel._post  # pyright: ignore[reportPrivateUsage]
 
@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_a_plan_ends_where_the_tasks_end(
     broker: OttlaBroker, topic: str, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
-    """They take a setting without the blanks around it, and read committed records alone then."""
+    """Both strip blanks from the setting."""
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topic(topic, 1)
     levels: list[int] = []
@@ -48,11 +48,11 @@ def test_a_plan_ends_where_the_tasks_end(
 
     monkeypatch.setattr(Channel, "_post", post)
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}
-    survey = OffsetLookup(source_options({**options, "kafka.isolation.level": level}, Use.STREAM))
+    lookup = OffsetLookup(source_options({**options, "kafka.isolation.level": level}, Use.STREAM))
     try:
-        survey.latest(survey.partitions())
+        lookup.latest(lookup.partitions())
     finally:
-        survey.close()
+        lookup.close()
     assert set(levels) == {int("uncommitted" not in level)}
 
 
@@ -66,14 +66,14 @@ def test_a_thousand_partitions_are_planned_in_one_round_trip(
     with Producer(servers) as producer:
         producer.send(topic, b"here", partition=7)
     options = {"kafka.bootstrap.servers": broker.bootstrap, way: topic}
-    survey = OffsetLookup(source_options(options, Use.STREAM))
+    lookup = OffsetLookup(source_options(options, Use.STREAM))
     try:
-        survey.latest(survey.partitions())  # connected now
+        lookup.latest(lookup.partitions())  # connected now
         asked.clear()
-        ends = survey.latest(survey.partitions())
+        ends = lookup.latest(lookup.partitions())
     finally:
-        survey.close()
+        lookup.close()
     assert len(ends) == MANY
     assert {one for one, end in ends.items() if end} == {TopicPartition(topic, PartitionIndex(7))}
     assert asked["ListOffsetsRequest"] == 1
-    assert asked.total() <= 3, asked  # which topics, who leads them, where they end
+    assert asked.total() <= 3, asked  # topics, leaders, offsets

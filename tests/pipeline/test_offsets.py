@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.offsets import (
     BadOffsets,
-    names,
+    format_partitions,
+    from_json,
     parse_offsets,
     parse_partitions,
-    read,
-    written,
+    to_json,
 )
 
 PARTITIONS = st.builds(
@@ -20,18 +20,18 @@ PARTITIONS = st.builds(
 
 
 @given(st.dictionaries(PARTITIONS, st.integers(-2, 2**63 - 1)))
-def test_what_is_written_is_read_back(offsets: dict[TopicPartition, int]) -> None:
-    assert read(written(offsets)) == offsets
+def test_json_is_read_back(offsets: dict[TopicPartition, int]) -> None:
+    assert from_json(to_json(offsets)) == offsets
 
 
 def test_partitions_are_in_order_by_number() -> None:
     offsets = {TopicPartition("t", PartitionIndex(n)): n for n in (10, 9, 1)}
-    assert [*written(offsets)["t"]] == ["1", "9", "10"]
+    assert [*to_json(offsets)["t"]] == ["1", "9", "10"]
 
 
 def test_offsets_are_parsed() -> None:
-    told = parse_offsets('{"a": {"0": 23, "1": -2}, "b": {"0": -1}}')
-    assert told == {("a", 0): 23, ("a", 1): -2, ("b", 0): -1}
+    found = parse_offsets('{"a": {"0": 23, "1": -2}, "b": {"0": -1}}')
+    assert found == {("a", 0): 23, ("a", 1): -2, ("b", 0): -1}
     assert parse_partitions('{"a": [0, 2], "b": [1]}') == [("a", 0), ("a", 2), ("b", 1)]
 
 
@@ -40,18 +40,18 @@ def test_offsets_are_parsed() -> None:
     ["", "5", "[]", '{"a": 1}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}', '{"a": {"0": 1.5}}',
      '{"a": {"0": true}}', '{"a": {"-1": 1}}', '{"a": [0]}'],
 )  # fmt: skip
-def test_what_says_no_offsets_is_refused_with_the_right_form(text: str) -> None:
-    with pytest.raises(BadOffsets, match=r'as \{"topic": \{"0": 23'):
+def test_a_text_without_offsets_is_refused_with_the_form(text: str) -> None:
+    with pytest.raises(BadOffsets, match=r'like \{"topic": \{"0": 23'):
         parse_offsets(text)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": {}}', '{"a": ["x"]}', '{"a": [-1]}', "[0]"])
-def test_what_says_no_partitions_is_refused_with_the_right_form(text: str) -> None:
-    with pytest.raises(BadOffsets, match=r'as \{"topic": \[0, 1\]\}'):
+def test_a_text_without_partitions_is_refused_with_the_form(text: str) -> None:
+    with pytest.raises(BadOffsets, match=r'like \{"topic": \[0, 1\]\}'):
         parse_partitions(text)
 
 
-def test_many_partitions_are_named_shortly() -> None:
+def test_many_partitions_are_shortened() -> None:
     many = [TopicPartition("t", PartitionIndex(n)) for n in range(12)]
-    assert names(many[:2]) == "t-0, t-1"
-    assert names(many).endswith("t-9 and 2 more")
+    assert format_partitions(many[:2]) == "t-0, t-1"
+    assert format_partitions(many).endswith("t-9 and 2 more")

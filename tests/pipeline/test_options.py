@@ -25,9 +25,11 @@ def test_names_are_of_any_case_and_stand_in_the_table_once() -> None:
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(BadOption, match="no option startingOffset; did you mean startingOffsets"):
+    with pytest.raises(
+        BadOption, match="unknown option startingOffset; did you mean startingOffsets"
+    ):
         batch(startingOffset="earliest")
-    with pytest.raises(BadOption, match=r"no option xyzzy$"):
+    with pytest.raises(BadOption, match=r"unknown option xyzzy$"):
         batch(xyzzy="1")
 
 
@@ -60,12 +62,12 @@ def test_what_counts_for_other_uses_is_left_out_and_said(
 ) -> None:
     found = source_options({**SERVERS, "subscribe": "t", name: "1"}, use)
     assert found == source_options({**SERVERS, "subscribe": "t"}, use)
-    assert f"{name} is for" in caplog.text
+    assert f"option {name} ignored: it is only for" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    with pytest.raises(BadOption, match=f"{name} is for reading a batch, and this is"):
+    with pytest.raises(BadOption, match=f"{name} is only for reading a batch, not for reading"):
         source_options({**SERVERS, "subscribe": "t", name: "1"}, Use.STREAM)
 
 
@@ -87,11 +89,11 @@ def test_topics_are_said_in_one_way() -> None:
     assert source_options(only, Use.BATCH).topics == Topics(pattern="a.*")
     only = {**SERVERS, "assign": '{"a": [1]}'}
     assert source_options(only, Use.BATCH).topics == Topics(partitions=(("a", 1),))  # pyright: ignore[reportArgumentType]
-    with pytest.raises(BadOption, match="given: subscribe and assign"):
+    with pytest.raises(BadOption, match="not subscribe and assign"):
         batch(assign='{"a": [1]}')
-    with pytest.raises(BadOption, match="none of them"):
+    with pytest.raises(BadOption, match="not none"):
         source_options(SERVERS, Use.BATCH)
-    with pytest.raises(BadOption, match="is no pattern"):
+    with pytest.raises(BadOption, match="invalid pattern"):
         source_options({**SERVERS, "subscribePattern": "a("}, Use.BATCH)
     for empty in ("", " ", ","):
         with pytest.raises(BadOption):
@@ -126,8 +128,8 @@ def test_a_time_counts_before_times_and_those_before_offsets() -> None:
         ({"startingOffsets": "soon"}, "a JSON object"),
         ({"startingTimestamp": "soon"}, "milliseconds"),
         ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "below 0"),
-        ({"startingTimestamp": f"{2**63}"}, "startingTimestamp is a time"),
-        ({"endingTimestamp": f"{2**63}"}, "endingTimestamp is a time"),
+        ({"startingTimestamp": f"{2**63}"}, "startingTimestamp must be a time"),
+        ({"endingTimestamp": f"{2**63}"}, "endingTimestamp must be a time"),
         ({"startingOffsetsByTimestamp": f'{{"t": {{"0": {2**63}}}}}'}, "Timestamp: .* is above"),
         ({"endingOffsetsByTimestamp": f'{{"t": {{"0": {2**63}}}}}'}, "Timestamp: .* is above"),
         ({"endingOffsets": f'{{"t": {{"0": {2**63}}}}}'}, "endingOffsets: .* is above"),
@@ -150,7 +152,7 @@ def test_the_last_time_of_all_can_be_said() -> None:
 def test_limits_of_a_micro_batch_fit_together() -> None:
     told = stream(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="9", maxTriggerDelay="30s")
     assert (told.batch_records_min, told.batch_records_max, told.batch_delay_s) == (5, 9, 30.0)
-    with pytest.raises(BadOption, match="is more than"):
+    with pytest.raises(BadOption, match="is above"):
         stream(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="9")
-    with pytest.raises(BadOption, match="a time as"):
+    with pytest.raises(BadOption, match="a time like"):
         stream(maxTriggerDelay="soon")

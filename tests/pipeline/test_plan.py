@@ -18,7 +18,7 @@ def place(number: int) -> TopicPartition:
 
 def test_a_batch_does_not_begin_behind_its_end() -> None:
     check_order({place(0): 5, place(1): 3}, {place(0): 5, place(1): 4})
-    with pytest.raises(BadOption, match="t-1: the batch is to begin at offset 9 and to end at 4"):
+    with pytest.raises(BadOption, match="t-1: the batch starts at offset 9, after its end 4"):
         check_order({place(0): 5, place(1): 9}, {place(0): 5, place(1): 4})
 
 
@@ -90,13 +90,13 @@ def test_a_limit_is_shared_by_what_waits() -> None:
 def test_a_narrowed_range_has_all_that_is_wanted() -> None:
     one = Range(place(1), 10, 20)
     every = Pushdown()
-    assert every.of(one, {}) == one
-    assert every.offsets_from(15).of(one, {}) == Range(place(1), 15, 20)
-    assert every.offsets_until(15).of(one, {}) == Range(place(1), 10, 16)
-    assert every.offsets_from(30).of(one, {}).size == 0
-    assert every.offsets_until(5).of(one, {}).size == 0
-    assert every.since(7).of(one, {place(1): 12}) == Range(place(1), 12, 20)
+    assert every.narrowed(one, {}) == one
+    assert every.offsets_from(15).narrowed(one, {}) == Range(place(1), 15, 20)
+    assert every.offsets_until(15).narrowed(one, {}) == Range(place(1), 10, 16)
+    assert every.offsets_from(30).narrowed(one, {}).size == 0
+    assert every.offsets_until(5).narrowed(one, {}).size == 0
+    assert every.since(7).narrowed(one, {place(1): 12}) == Range(place(1), 12, 20)
     assert every.since(-1) == every  # records without a time are so new
     assert every.since(7).since(-1).since(5) == every.since(7)
-    assert every.among({1, 2}).among({1}).has(place(1))
-    assert not every.among({1, 2}).among({2}).has(place(1))
+    assert every.among({1, 2}).among({1}).includes(place(1))
+    assert not every.among({1, 2}).among({2}).includes(place(1))

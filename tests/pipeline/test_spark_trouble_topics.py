@@ -76,10 +76,10 @@ def come_and_go(ground: Ground, topic: str) -> None:
 @pytest.mark.parametrize(
     ("happens", "is_lost", "left"),
     [
-        (trim, "begins at 15 now", [n for n in range(30, 60) if n % 3 or n >= 45]),
-        (remake_smaller, "ends at offset 5 and was to be read from 10 on", []),
+        (trim, "starts at 15", [n for n in range(30, 60) if n % 3 or n >= 45]),
+        (remake_smaller, "ends at offset 5, before its starting offset 10", []),
         (remake_larger, None, [*range(130, 160)]),
-        (come_and_go, "no longer there", [*range(30, 60)]),
+        (come_and_go, "do not exist any more", [*range(30, 60)]),
     ],
     ids=["trimmed", "created again with less", "created again with more", "created and deleted"],
 )

@@ -157,7 +157,7 @@ def test_a_task_waits_as_long_as_it_says(broker: OttlaBroker, topic: str, record
             assert next(found).rows == records
             clock.seconds += 100.0  # what Spark does with them takes as long as it takes
         begun_s = clock.seconds
-        with pytest.raises(TimedOut, match=f"from offset {records} on in 8 s"):
+        with pytest.raises(TimedOut, match=f"from offset {records} in 8 s"):
             next(found)
         assert clock.seconds - begun_s == timeout_s
     finally:

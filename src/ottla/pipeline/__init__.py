@@ -1,4 +1,4 @@
-"""Topics in Spark: `register(spark)`, then `format("ottla")` reads and writes without a jar."""
+"""The Spark data source `format("ottla")`, which reads and writes topics without a jar."""
 
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,12 @@ __all__ = ["register"]
 
 
 def register(spark: "SparkSession", *, push_filters: bool = False) -> None:
-    """Let a session read and write topics by `format("ottla")`, and groups hear of its streams.
+    """Let a session read and write topics with `format("ottla")`.
 
-    With `push_filters`, batch reads fetch only what filters on partition, offset and timestamp
-    leave. Use each DataFrame with one filter then, and `load()` another one for the next.
+    Its streams commit their offsets to consumer groups after each micro-batch. With `push_filters`,
+    batch reads fetch only records that match filters on partition, offset and timestamp. Then use
+    each DataFrame with one filter only, and `load()` another DataFrame for the next filter.
     """
-    from ottla.pipeline.registration import register as registered
+    from ottla.pipeline.registration import register as register_session
 
-    registered(spark, push_filters=push_filters)
+    register_session(spark, push_filters=push_filters)

@@ -1,8 +1,8 @@
-"""A shelf: the clients that a Python worker of Spark keeps from one task to the next.
+"""A pool of the clients that a Python worker of Spark keeps from one task to the next.
 
-Invariant: a client is on the shelf or lent to one task, never both. One whose task failed or was
-given up is closed, and the next task gets a new one. What was put there before a fork stays with
-the process that did it. At most KEPT_MAX are kept, those that were used last.
+Invariant: a client is in the pool or borrowed by one task, never both. The client of a task that
+failed or was cancelled is closed. After a fork the child starts with an empty pool. The pool keeps
+at most CLIENTS_MAX clients, the most recently used ones.
 """
 
 import gc
@@ -11,24 +11,24 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-KEPT_MAX: Final = 4
-"""So many clients of a kind a worker keeps, of queries with different settings."""
+CLIENTS_MAX: Final = 4
+"""Clients that a worker keeps per kind; queries with different settings need different ones."""
 
 
-class Closing(Protocol):
-    """What can be kept."""
+class Closeable(Protocol):
+    """A client that can be pooled."""
 
     def close(self) -> None:
-        """End it, at once."""
+        """Close the connections at once."""
 
 
-C = TypeVar("C", bound=Closing)
+C = TypeVar("C", bound=Closeable)
 
 
-def _spare() -> None:
-    """Hide what lives as long as the process from the collector of garbage, once.
+def _freeze_garbage_collector() -> None:
+    """Exclude the objects of imported modules from garbage collection, once per process.
 
-    Spark's workers collect after each task: going through all that was imported took 40 ms of
+    Spark's workers collect garbage after each task. To traverse all imported modules took 40 ms of
     processor time, ten times as much as a small task.
     """
     if not gc.get_freeze_count():
@@ -37,40 +37,40 @@ def _spare() -> None:
 
 
 class ClientPool(Generic[C]):
-    """Clients by their settings, the one that was used last at the end."""
+    """Clients by their settings, in the order of their last use."""
 
     def __init__(self, make: Callable[[dict[str, object]], C]) -> None:
         self._make = make
-        self._kept: dict[tuple[tuple[str, Any], ...], C] = {}
+        self._clients: dict[tuple[tuple[str, Any], ...], C] = {}
         self._process = os.getpid()
 
     @contextmanager
-    def lent(self, settings: Mapping[str, object]) -> Generator[C]:
-        """A client with these settings, an old one if there is one, for as long as a task lasts."""
-        if self._process != os.getpid():  # their threads are not here, their connections not ours
-            self._kept, self._process = {}, os.getpid()
+    def borrow(self, settings: Mapping[str, object]) -> Generator[C]:
+        """Take a client with these settings from the pool, or make one, for the `with` block."""
+        if self._process != os.getpid():  # after a fork: the threads are in the parent
+            self._clients, self._process = {}, os.getpid()
         key = tuple(sorted(settings.items()))
-        client = self._kept.pop(key, None)
+        client = self._clients.pop(key, None)
         if client is None:
             client = self._make({**settings})
         try:
             yield client
         except BaseException:
-            with suppress(Exception):  # the task fails by what came first
+            with suppress(Exception):  # the first error is the one to raise
                 client.close()
             raise
         self._keep(key, client)
-        _spare()  # now that a task has imported all that tasks need
+        _freeze_garbage_collector()  # the first task has imported what tasks need
 
     def close(self) -> None:
-        """End all that are kept; those that are lent are their task's."""
-        while self._kept:
-            self._kept.popitem()[1].close()
+        """Close the clients in the pool; borrowed ones belong to their tasks."""
+        while self._clients:
+            self._clients.popitem()[1].close()
 
     def _keep(self, key: tuple[tuple[str, Any], ...], client: C) -> None:
-        beside = self._kept.pop(key, None)  # two tasks at a time: one client is enough
-        if beside is not None:
-            beside.close()
-        self._kept[key] = client
-        while len(self._kept) > KEPT_MAX:
-            self._kept.pop(next(iter(self._kept))).close()
+        other = self._clients.pop(key, None)  # from a task that ran at the same time
+        if other is not None:
+            other.close()
+        self._clients[key] = client
+        while len(self._clients) > CLIENTS_MAX:
+            self._clients.pop(next(iter(self._clients))).close()

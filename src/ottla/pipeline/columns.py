@@ -1,6 +1,6 @@
-"""Rows for Spark, and rows from it: the columns of its Kafka connector.
+"""The rows that Spark reads from a topic, with the columns of its Kafka connector.
 
-Invariant: the types are those that Spark makes of the schema, to the letter; no Python object is
+Invariant: the Arrow types are exactly those that Spark makes of the schema. No Python object is
 made per row.
 """
 
@@ -22,20 +22,20 @@ _TYPES: Final = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1}
 
 
 def source_schema(*, headers: bool) -> str:
-    """The schema of a source, as Spark writes it."""
+    """Return the schema of a source as DDL."""
     return f"{SCHEMA}, {HEADERS}" if headers else SCHEMA
 
 
 def check_source_schema(schema: Any, *, headers: bool) -> None:
-    """BadOption for a schema that somebody has given: a topic has its own."""
-    told = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema.fields)
+    """Raise BadOption if the user has set another schema than that of a topic."""
+    given = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema.fields)
     expected = source_schema(headers=headers)
-    if told != expected:
-        raise BadOption(f"the schema of a topic is {expected}: leave out .schema(...)")
+    if given != expected:
+        raise BadOption(f"the schema of a topic is fixed, remove .schema(...): it is {expected}")
 
 
 def arrow_schema(schema: Any) -> Any:
-    """What Spark makes of a schema of its own."""
+    """Return the Arrow schema that Spark makes of its schema."""
     from pyspark.sql.pandas import types
 
     spark: Any = types
@@ -43,7 +43,7 @@ def arrow_schema(schema: Any) -> Any:
 
 
 def _headers(lists: Any) -> Any:
-    """Headers as the connector has them: null where there are none."""
+    """Return the headers as the connector does: null for a record without headers."""
     import pyarrow.compute
 
     compute: Any = pyarrow.compute
@@ -52,7 +52,7 @@ def _headers(lists: Any) -> Any:
 
 
 def rows(partition: TopicPartition, columns: Columns, end: int, schema: Any) -> Any:
-    """Rows before an offset, in a schema of Arrow that Spark made of ours."""
+    """Return the rows with offsets below `end`, in the Arrow schema that Spark expects."""
     pa = pyarrow_module()
     batch = to_arrow(columns)
     count = columns.rows

@@ -1,7 +1,7 @@
-"""Filters that Spark pushes down: on partition, offset and timestamp of a batch.
+"""Pushes filters on partition, offset and timestamp down to the reader of a batch.
 
-Invariant: a filter that is taken narrows what is read and Spark filters again what comes, so that a
-filter can make a read smaller and never wrong.
+Invariant: Spark applies every filter again to the rows, so that a pushed filter can make a read
+smaller but never wrong.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from ottla.pipeline.source import OttlaReader, RegisteredSource
 
 
 def narrowed(before: Pushdown, one: Filter) -> Pushdown:
-    """Narrowed by a filter, as far as it tells anything."""
+    """Return the pushdown narrowed by a filter, or unchanged if the filter cannot be pushed."""
     path: tuple[str, ...] = getattr(one, "attribute", ())
     match path, one:
         case (("partition",), EqualTo(_, value)) if isinstance(value, int):
@@ -53,16 +53,16 @@ def _ms(value: datetime) -> int:
 
 
 class FilteringReader(OttlaReader):
-    """Reads a batch, and of it what filters leave."""
+    """Reads the records of a batch that can match the filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Narrow what is read; Spark filters what comes all the same."""
+        """Narrow the read; return all filters, for Spark to apply them to the rows."""
         for one in filters:
-            self.narrowing = narrowed(self.narrowing, one)
+            self.pushdown = narrowed(self.pushdown, one)
         return filters
 
 
 class FilteringSource(RegisteredSource):
-    """The source that is registered: its batches take filters, which Spark has to be told."""
+    """The data source of a session with filter pushdown; Spark requires the setting for it."""
 
     batch_reader = FilteringReader

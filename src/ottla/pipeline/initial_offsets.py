@@ -1,22 +1,32 @@
-"""Where a stream begins, and what its first micro-batch may take for that.
+"""The initial offsets of a stream, and the limits that they set to its first micro-batch.
 
-Invariant: the first micro-batch has the same records whenever it is run, but for those that were
-deleted meanwhile, of which a warning tells (`OffsetLookup.repeated`). Spark writes down where it
-ends, and not where it begins: that it asks twice before it runs it, and anew when it repeats it
-after a failure. So the answer is kept as long as the reader lives, and a partition that begins at
-its end, which is elsewhere later, stays there in the first micro-batch: what is written down is its
-beginning then. A partition that came in between is for the next one.
+Invariant: the first micro-batch has the same records whenever it runs, except for records that were
+deleted in between; a warning names those (`OffsetLookup.initial_offsets_of_repeat`).
 
-A repeated micro-batch is known by what Spark asks: where the stream begins, and its tasks, without
-a look for an end in between.
+Spark logs the end of the first micro-batch, but not its start. It asks for the start twice before
+it runs the micro-batch, and again when it repeats the micro-batch after a failure. Therefore:
+
+- The initial offsets are kept as long as the reader lives.
+- A partition that starts at its end stays there in the first micro-batch, because its end moves
+  later. So the end that Spark logs is also the start.
+- A partition that was created in between belongs to the second micro-batch.
+
+A repeat can be recognised: Spark asks for the initial offsets and for tasks, but not for an end.
 """
 
 from typing import TYPE_CHECKING
 
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
-from ottla.pipeline.loss import is_gone
-from ottla.pipeline.offsets import LATEST, Offsets, Places, Specific, Written, written
+from ottla.pipeline.loss import is_missing
+from ottla.pipeline.offsets import (
+    LATEST,
+    JsonOffsets,
+    Offsets,
+    ResolvedOffsets,
+    Specific,
+    to_json,
+)
 from ottla.pipeline.options import BadOption
 from ottla.pipeline.source_options import SourceOptions
 
@@ -25,49 +35,51 @@ if TYPE_CHECKING:
 
 
 class InitialOffsets:
-    """Where a stream begins that has no place yet; asked for once."""
+    """The initial offsets of a stream without a checkpoint; they are looked up once."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._places: Places | None = None
-        self._unfit: Exception | None = None  # why no stream can begin as it was told to
-        self._is_looked = False  # whether the end of a micro-batch was looked for
-        self._is_repeated = False
+        self._resolved: ResolvedOffsets | None = None
+        self._error: Exception | None = None  # why the options do not fit the topics
+        self._end_requested = False  # whether Spark has asked for the end of a micro-batch
+        self._repeat_planned = False
 
-    def asked(self, survey: "OffsetLookup") -> Written:
-        """Where it begins; the same however often it is asked.
+    def get(self, lookup: "OffsetLookup") -> JsonOffsets:
+        """Return the initial offsets, the same at each call.
 
-        What does not fit the topics of now is an error of `is_looked_for`: a micro-batch that is
-        repeated has its partitions already.
+        Options that do not fit the topics raise in `is_first_batch`: a repeated micro-batch has its
+        partitions already.
         """
-        if self._places is None:
+        if self._resolved is None:
+            start = self._options.start
             try:
-                self._places = survey.places(self._options.start, survey.partitions(), "starting")
+                self._resolved = lookup.resolve_with_ends(start, lookup.partitions(), "starting")
             except (BadOption, RequestError) as error:
-                if isinstance(error, RequestError) and not is_gone(error):
+                if isinstance(error, RequestError) and not is_missing(error):
                     raise
-                self._places, self._unfit = Places({}), error
-        return written(self._places.offsets)
+                self._resolved, self._error = ResolvedOffsets({}), error
+        return to_json(self._resolved.offsets)
 
-    def is_looked_for(self, start: Written) -> bool:
-        """Whether a look for an end is the one for the first micro-batch."""
-        is_first = self._is_at(start) and not self._is_repeated
-        self._is_looked = True
-        if is_first and self._unfit is not None:
-            raise self._unfit
+    def is_first_batch(self, start: JsonOffsets) -> bool:
+        """Return whether Spark, which asks for an end, starts the first micro-batch."""
+        is_first = self._is_initial(start) and not self._repeat_planned
+        self._end_requested = True
+        if is_first and self._error is not None:
+            raise self._error
         return is_first
 
-    def is_repeated(self, start: Written) -> bool:
-        """Whether a micro-batch that is planned is the first one, of an earlier life."""
-        if not self._is_at(start):
+    def is_repeat(self, start: JsonOffsets) -> bool:
+        """Return whether Spark, which asks for tasks, repeats the first micro-batch."""
+        if not self._is_initial(start):
             return False
-        self._is_repeated = True
+        self._repeat_planned = True
         return True
 
-    def raised(self, target: Offsets) -> dict[TopicPartition, int]:
-        """A target that was set before, where the stream begins behind it.
+    def raise_target(self, target: Offsets) -> dict[TopicPartition, int]:
+        """Return an earlier target, raised to the initial offsets that are above it.
 
-        An offset that the options name is no reason: behind the end it is a mistake.
+        An offset that the options name is not a reason: above the end of its partition it is an
+        error.
         """
         limit = self._options.start
         named: Offsets = limit.offsets if isinstance(limit, Specific) else {}
@@ -77,16 +89,18 @@ class InitialOffsets:
                 found[one] = offset
         return found
 
-    def first_ends(self, ends: Offsets) -> dict[TopicPartition, int]:
-        """How far the first micro-batch may go, when the partitions end there."""
-        begun, at_end = self._known.offsets, self._known.at_end
-        return {one: begun[one] if one in at_end else ends[one] for one in ends if one in begun}
+    def first_batch_ends(self, ends: Offsets) -> dict[TopicPartition, int]:
+        """Return where the first micro-batch ends at most, given the ends of the partitions."""
+        start, at_end = self._known.offsets, self._known.at_end
+        return {one: start[one] if one in at_end else ends[one] for one in ends if one in start}
 
     @property
-    def _known(self) -> Places:
-        assert self._places is not None, "asked for first"
-        return self._places
+    def _known(self) -> ResolvedOffsets:
+        assert self._resolved is not None, "Spark asks for the initial offsets first"
+        return self._resolved
 
-    def _is_at(self, start: Written) -> bool:
-        places = self._places
-        return places is not None and not self._is_looked and start == written(places.offsets)
+    def _is_initial(self, start: JsonOffsets) -> bool:
+        resolved = self._resolved
+        return (
+            resolved is not None and not self._end_requested and start == to_json(resolved.offsets)
+        )

@@ -1,6 +1,6 @@
-"""The Java that Spark runs on: whether there is one, and whether it is new enough.
+"""Finds the Java runtime for Spark, and checks its version.
 
-Invariant: what is found here is what Spark would start: JAVA_HOME counts before the path.
+Invariant: it is the runtime that Spark starts: that of JAVA_HOME, else the one on the PATH.
 """
 
 import os
@@ -14,58 +14,57 @@ from typing import Final, NamedTuple
 from ottla.errors import OttlaError
 
 JAVA_MIN: Final = 17
-"""What Spark 4 needs."""
+"""The version that Spark 4 needs."""
 
 ANSWER_S: Final = 30.0
 INSTALL: Final = (
-    f"install a Java runtime of version {JAVA_MIN} or newer (Debian: openjdk-17-jre-headless; "
-    "macOS: brew install openjdk), or let JAVA_HOME name one"
+    f"install Java {JAVA_MIN} or newer (Debian: openjdk-17-jre-headless; macOS: brew install "
+    "openjdk), or set JAVA_HOME"
 )
 
 
 class NoJava(OttlaError):
-    """Spark cannot run here; the text says what to install."""
+    """There is no usable Java runtime; the message says what to install."""
 
 
 class Java(NamedTuple):
-    """The one that Spark would start."""
+    """The Java runtime that Spark starts."""
 
     version: int
-    build: str  # what tells it from others of its version
+    build: str  # tells builds of the same version apart
 
 
 def check_java(environment: Mapping[str, str] | None = None) -> int:
-    """The version of the Java that Spark would start; NoJava when it cannot."""
+    """Return the version of the Java that Spark starts; raise NoJava if Spark cannot use it."""
     return found_java(environment).version
 
 
 def found_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The Java that Spark would start; NoJava when it cannot."""
-    around = os.environ if environment is None else environment
-    program = _program(around)
+    """Return the Java that Spark starts; raise NoJava if Spark cannot use it."""
+    program = _program(os.environ if environment is None else environment)
     try:
         done = subprocess.run(
             [program, "-version"], capture_output=True, text=True, timeout=ANSWER_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoJava(f"Spark needs Java, and {program} does not run ({error}): {INSTALL}") from None
-    told = done.stderr + done.stdout
-    version = version_of(told)
+        raise NoJava(f"Spark needs Java, but {program} does not run ({error}): {INSTALL}") from None
+    output = done.stderr + done.stdout
+    version = version_of(output)
     if version is None:
-        raise NoJava(f"Spark needs Java, and {program} does not say its version: {INSTALL}")
+        raise NoJava(f"Spark needs Java, but {program} -version prints no version: {INSTALL}")
     if version < JAVA_MIN:
-        raise NoJava(f"Spark needs Java {JAVA_MIN}, and {program} is Java {version}: {INSTALL}")
-    return Java(version, build_of(told) or str(version))
+        raise NoJava(f"Spark needs Java {JAVA_MIN}, but {program} is Java {version}: {INSTALL}")
+    return Java(version, build_of(output) or str(version))
 
 
 def version_of(text: str) -> int | None:
-    """The version in what `java -version` says: 8 of "1.8.0_402", 17 of "17.0.15"."""
+    """Parse the version from `java -version`: 8 from "1.8.0_402", 17 from "17.0.15"."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return None if found is None else int(found[1])
 
 
 def build_of(text: str) -> str | None:
-    """What the last line of `java -version` says in brackets of the virtual machine's build."""
+    """Parse the build of the virtual machine, which `java -version` prints last."""
     found = re.findall(r"\(build ([^,)]+)", text)
     return found[-1] if found else None
 
@@ -76,5 +75,5 @@ def _program(environment: Mapping[str, str]) -> str:
         return str(Path(home) / "bin" / "java")
     found = shutil.which("java", path=environment.get("PATH"))
     if found is None:
-        raise NoJava(f"Spark needs Java, and there is none: {INSTALL}")
+        raise NoJava(f"Spark needs Java, but there is none on the PATH: {INSTALL}")
     return found

@@ -1,8 +1,8 @@
-"""How far queries are, told to consumer groups, so that Kafka's own tools show their lag.
+"""Commits the offsets of streams to consumer groups, so that Kafka's tools show their lag.
 
-Invariant: an offset is committed when its micro-batch is finished, and never before. A group that
-cannot be told is logged and the query goes on: its place is in its checkpoint. The
-connections for it last as long as the query, or until one fails.
+Invariant: the end of a micro-batch is committed after the micro-batch, never before. A failed
+commit is logged and the query continues, because it resumes from its checkpoint. The connections
+stay open until the query ends or a commit fails.
 """
 
 import json
@@ -19,39 +19,39 @@ from pyspark.sql.streaming.listener import (
 )
 
 from ottla.pipeline.offset_lookup import OffsetLookup
-from ottla.pipeline.offsets import Offsets, read
+from ottla.pipeline.offsets import Offsets, from_json
 from ottla.pipeline.options import Use
 from ottla.pipeline.source_options import SourceOptions, source_options
 
 GROUP: Final = "ottla-pipeline."
-"""What the groups of queries begin with, when they have none of their own."""
+"""The prefix of the groups of queries without `kafka.group.id`."""
 
-NEW_KIND: Final = "StreamingDataSourceV2"
-"""What Spark calls streams in its plans, but for those of its older kind, as files are."""
+V2_PREFIX: Final = "StreamingDataSourceV2"
+"""The class names of V2 streams in Spark's plans start with this; file streams are V1."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 def group_of(options: SourceOptions, query: str | None, query_id: str) -> str:
-    """The group of a query."""
+    """Return the consumer group of a query."""
     return options.group or f"{GROUP}{query or query_id}"
 
 
 class LagListener(StreamingQueryListener):
-    """Commits the end of each finished micro-batch."""
+    """Commits the end offsets of each micro-batch."""
 
     def __init__(self, session: SparkSession) -> None:
         super().__init__()
         self._session = session
-        self._queries: dict[str, Any] = {}  # by their runs
-        self._sources: dict[str, list[_Source | None]] = {}  # the same
+        self._queries: dict[str, Any] = {}  # by run id
+        self._sources: dict[str, list[_Source | None]] = {}  # by run id
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """A query begins: it may have ended when its progress is heard of."""
+        """Remember the query: it may have ended when its progress arrives."""
         self._queries[str(event.runId)] = self._session.streams.get(str(event.id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A micro-batch is finished."""
+        """Commit the end of a micro-batch."""
         progress = event.progress
         try:
             found = self._known(progress)
@@ -60,20 +60,19 @@ class LagListener(StreamingQueryListener):
                 if known is None or not end:
                     continue
                 group = group_of(known.options, progress.name, str(progress.id))
-                known.tell(group, read(json.loads(end) if isinstance(end, str) else end))
-        # Whatever it is, the query is not to suffer from it.
-        except Exception as error:
-            _log.warning("the group of query %s was not told: %s", progress.name, error)
+                known.commit(group, from_json(json.loads(end) if isinstance(end, str) else end))
+        except Exception as error:  # must not fail the query
+            _log.warning("offset commit failed: query %s: %s", progress.name, error)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """It has no sources any more."""
+        """Close the connections of the query."""
         self._queries.pop(str(event.runId), None)
         for known in self._sources.pop(str(event.runId), ()):
             if known is not None:
-                known.survey.close()
+                known.lookup.close()
 
     def _known(self, progress: Any) -> list["_Source | None"]:
-        """The sources of a query, in order; None for those of others."""
+        """Return the sources of a query in order; None for a source of another format."""
         run = str(progress.runId)
         if run not in self._sources:
             found = _options_of(self._queries.get(run))
@@ -83,26 +82,26 @@ class LagListener(StreamingQueryListener):
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A source of a query, and who tells its group."""
+    """A source of a query, and the client that commits its offsets."""
 
     options: SourceOptions
-    survey: OffsetLookup
+    lookup: OffsetLookup
 
-    def tell(self, group: str, offsets: Offsets) -> None:
+    def commit(self, group: str, offsets: Offsets) -> None:
         try:
-            self.survey.tell(group, offsets)
+            self.lookup.commit(group, offsets)
         except Exception:
-            self.survey.close()  # it connects anew for the next micro-batch
+            self.lookup.close()  # it connects again for the next micro-batch
             raise
 
 
 def _options_of(query: Any) -> list[SourceOptions | None]:
-    """What the sources of a query were told, out of Spark's plan of it.
+    """Return the options of a query's sources, from Spark's plan of the query.
 
-    A stream that a query uses in several places is one source, where it is first.
+    A stream that a query uses several times is one source, at its first place in the plan.
     """
     if query is None:
-        return []  # it began before anybody listened
+        return []  # it started before the listener
     leaves: Any = query._jsq.streamingQuery().logicalPlan().collectLeaves()  # noqa: SLF001
     found: list[SourceOptions | None] = []
     streams: list[Any] = []
@@ -110,13 +109,13 @@ def _options_of(query: Any) -> list[SourceOptions | None]:
         leaf = leaves.apply(number)
         if not leaf.isStreaming():
             continue
-        is_new = leaf.getClass().getSimpleName().startswith(NEW_KIND)
-        stream = leaf.stream() if is_new else leaf.source()
+        is_v2 = leaf.getClass().getSimpleName().startswith(V2_PREFIX)
+        stream = leaf.stream() if is_v2 else leaf.source()
         if any(stream.equals(one) for one in streams):
             continue
         streams.append(stream)
         options: SourceOptions | None = None
-        if is_new and leaf.relation().name() == "ottla":
+        if is_v2 and leaf.relation().name() == "ottla":
             given = dict(leaf.relation().options().asCaseSensitiveMap())
             options = source_options(given, Use.STREAM)
         found.append(options)

@@ -1,19 +1,19 @@
-"""Loss: what is said when records are gone before they were read.
+"""Data loss: records that were deleted before a query has read them.
 
-Invariant: a loss is an error, or it is logged: never passed over in silence.
+Invariant: a loss raises DataLost, or it is logged.
 """
 
 from typing import Final
 
 from ottla.errors import ErrorCode, RequestError
 
-GOES_ON: Final = "With failOnDataLoss=false the query goes on with what there is."
+HINT: Final = "Set failOnDataLoss=false to continue with the records that are left."
 
 
 class DataLost(Exception):
-    """Records that were not read yet are gone."""
+    """Records that were not read yet do not exist any more."""
 
 
-def is_gone(error: RequestError) -> bool:
-    """Whether an error says that a topic or partition is not there."""
+def is_missing(error: RequestError) -> bool:
+    """Return whether an error says that a topic or partition does not exist."""
     return error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,8 +1,8 @@
-"""A survey: which partitions a source reads, and where they begin and end now.
+"""Looks up the partitions that a source reads, and their start and end offsets.
 
-Invariant: all partitions are asked about in one round trip to each broker, however many there are.
-What a survey says was so at one moment: a topic may be gone when it is read. Who asks with
-`if_there` hears nothing of what is not there; otherwise that is a RequestError.
+Invariant: a lookup sends one request to each broker, for any number of partitions. The result is a
+snapshot: a topic may be deleted before it is read. With `ignore_missing`, topics and partitions
+that do not exist are left out; otherwise they raise RequestError.
 """
 
 import logging
@@ -14,7 +14,7 @@ from ottla.client.admin import FoundOffset, OffsetAt
 from ottla.client.calls.results import Results
 from ottla.client.sync.administrator import Admin
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.pipeline.loss import is_gone
+from ottla.pipeline.loss import is_missing
 from ottla.pipeline.offsets import (
     EARLIEST,
     LATEST,
@@ -23,9 +23,9 @@ from ottla.pipeline.offsets import (
     Everywhere,
     Limit,
     Offsets,
-    Places,
+    ResolvedOffsets,
     Specific,
-    names,
+    format_partitions,
 )
 from ottla.pipeline.options import BadOption
 from ottla.pipeline.source_options import SourceOptions, Topics
@@ -42,152 +42,161 @@ V = TypeVar("V")
 
 
 class OffsetLookup:
-    """Asks the cluster for a source; `close` ends its connections."""
+    """Looks up offsets for a source; `close` closes its connections."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        # As the consumers of the tasks understand it: both have to mean the same end.
-        told = client_config(CONSUMER, options.settings)
-        self._is_committed = told[ISOLATION_LEVEL] == READ_COMMITTED
+        # The isolation level of the tasks' consumers, so that both see the same end.
+        config = client_config(CONSUMER, options.settings)
+        self._is_committed = config[ISOLATION_LEVEL] == READ_COMMITTED
         self._admin: Admin | None = None
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         admin, self._admin = self._admin, None
         if admin is not None:
             admin.__exit__(None, None, None)
 
     @property
-    def _asked(self) -> Admin:
+    def _client(self) -> Admin:
         if self._admin is None:
             settings = self._options.settings.items()
-            # What is for the consumers of the tasks alone is not for who plans.
+            # Some settings are only for the consumers of the tasks.
             wanted = {name: value for name, value in settings if ADMIN.find(name) is not None}
             self._admin = Admin(wanted).__enter__()
         return self._admin
 
-    def tell(self, group: str, offsets: Offsets) -> None:
-        """Commit to a group how far its query is."""
-        self._asked.alter_group_offsets(group, offsets).or_raise()
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Commit the offsets of a query to a consumer group."""
+        self._client.alter_group_offsets(group, offsets).or_raise()
 
-    # Which partitions.
-
-    def partitions(self, *, if_there: bool = False) -> frozenset[TopicPartition]:
-        """Those that are read."""
+    def partitions(self, *, ignore_missing: bool = False) -> frozenset[TopicPartition]:
+        """Return the partitions to read."""
         topics: Topics = self._options.topics
         if topics.partitions:
             return frozenset(topics.partitions)
         if topics.pattern is not None:
             pattern = re.compile(topics.pattern)
-            listed = self._asked.list_topics()
-            counts = {one: told.partitions for one, told in listed.items() if pattern.search(one)}
+            listed = self._client.list_topics()
+            counts = {
+                name: topic.partitions for name, topic in listed.items() if pattern.search(name)
+            }
         else:
-            described = _found(self._asked.describe_topics(topics.names), if_there=if_there)
-            counts = {str(one): len(told.partitions) for one, told in described.items()}
+            described = _succeeded(
+                self._client.describe_topics(topics.names), ignore_missing=ignore_missing
+            )
+            counts = {str(name): len(topic.partitions) for name, topic in described.items()}
         return frozenset(
             TopicPartition(topic, PartitionIndex(index))
             for topic, count in counts.items()
             for index in range(count)
         )
 
-    # Where.
-
     def earliest(
-        self, partitions: Iterable[TopicPartition], *, if_there: bool = False
+        self, partitions: Iterable[TopicPartition], *, ignore_missing: bool = False
     ) -> dict[TopicPartition, int]:
-        """The first offsets that there are."""
-        return self._places(dict.fromkeys(partitions, OffsetAt.EARLIEST), if_there=if_there)
+        """Return the earliest offsets."""
+        return self._offsets(
+            dict.fromkeys(partitions, OffsetAt.EARLIEST), ignore_missing=ignore_missing
+        )
 
     def latest(
-        self, partitions: Iterable[TopicPartition], *, if_there: bool = False
+        self, partitions: Iterable[TopicPartition], *, ignore_missing: bool = False
     ) -> dict[TopicPartition, int]:
-        """The offsets behind the last that can be read."""
-        return self._places(dict.fromkeys(partitions, OffsetAt.LATEST), if_there=if_there)
+        """Return the latest offsets: those after the last readable records."""
+        return self._offsets(
+            dict.fromkeys(partitions, OffsetAt.LATEST), ignore_missing=ignore_missing
+        )
 
-    def resolved(
+    def resolve(
         self, limit: Limit, partitions: frozenset[TopicPartition], option: str
     ) -> dict[TopicPartition, int]:
-        """Where a limit is in each partition; BadOption when it does not fit them."""
-        return self.places(limit, partitions, option).offsets
+        """Resolve a limit to an offset for each partition; raise BadOption if it does not fit."""
+        return self.resolve_with_ends(limit, partitions, option).offsets
 
-    def places(self, limit: Limit, partitions: frozenset[TopicPartition], option: str) -> Places:
-        """The same, with the partitions of which it is the end."""
+    def resolve_with_ends(
+        self, limit: Limit, partitions: frozenset[TopicPartition], option: str
+    ) -> ResolvedOffsets:
+        """Resolve a limit, and note the partitions in which it is the end."""
         if isinstance(limit, Everywhere):
-            at_end = partitions if limit.place == LATEST else frozenset[TopicPartition]()
-            return Places(self._places(dict.fromkeys(partitions, OffsetAt(limit.place))), at_end)
+            at_end = partitions if limit.offset == LATEST else frozenset[TopicPartition]()
+            found = self._offsets(dict.fromkeys(partitions, OffsetAt(limit.offset)))
+            return ResolvedOffsets(found, at_end)
         if isinstance(limit, Specific):
             self._check_all(limit.offsets, partitions, f"{option}Offsets")
             special = {one: OffsetAt(offset) for one, offset in limit.offsets.items() if offset < 0}
             at_end = frozenset(one for one, offset in limit.offsets.items() if offset == LATEST)
-            return Places({**limit.offsets, **self._places(special)}, at_end)
+            return ResolvedOffsets({**limit.offsets, **self._offsets(special)}, at_end)
         if isinstance(limit, AtTimes):
             self._check_all(limit.times_ms, partitions, f"{option}OffsetsByTimestamp")
             return self._at_times(limit.times_ms, limit.if_none)
         return self._at_times(dict.fromkeys(partitions, limit.time_ms), limit.if_none)
 
-    def repeated(
-        self, limit: Limit, ends: Offsets, *, if_there: bool = False
+    def initial_offsets_of_repeat(
+        self, limit: Limit, ends: Offsets, *, ignore_missing: bool = False
     ) -> dict[TopicPartition, int]:
-        """Where a stream began whose first micro-batch ends there.
+        """Return where a stream has started whose first micro-batch has these ends.
 
-        What began at its end has nothing in that micro-batch. Where the first record that there is,
-        or that is so new, lies behind the end now, nothing is left of it: the next one begins
-        there, and tells what is lost. What went of the micro-batch itself nobody can tell, as its
-        beginning is not written down: where the log has lost its first records, a warning says so.
+        A partition that started at its end has no records in that micro-batch. If the first record,
+        or the first record at or after the starting time, is now after the end, then none of its
+        records is left: the next micro-batch starts there and reports the loss.
+
+        Records that were deleted since the first try cannot be counted, because Spark does not log
+        the start. A warning names the partitions that have lost their first records.
         """
         if isinstance(limit, Specific):
-            said = limit.offsets
+            starts = limit.offsets
         elif isinstance(limit, Everywhere):
-            said = dict.fromkeys(ends, limit.place)
+            starts = dict.fromkeys(ends, limit.offset)
         else:
             times_ms = limit.times_ms if isinstance(limit, AtTimes) else dict[TopicPartition, int]()
             all_ms = limit.time_ms if isinstance(limit, AtTime) else 0
             wanted = {one: times_ms.get(one, all_ms) for one in ends}
-            told = self._told(wanted, if_there=if_there)
-            said = {
+            listed = self._list(wanted, ignore_missing=ignore_missing)
+            starts = {
                 one: LATEST if found.offset is None else min(found.offset, ends[one])
-                for one, found in told.items()
+                for one, found in listed.items()
             }
-        first = [one for one in ends if said.get(one, EARLIEST) == EARLIEST]
-        begun = {one: ends[one] if (at := said.get(one, LATEST)) < 0 else at for one in ends}
+        first = [one for one in ends if starts.get(one, EARLIEST) == EARLIEST]
+        result = {one: ends[one] if (at := starts.get(one, LATEST)) < 0 else at for one in ends}
         is_timed = isinstance(limit, AtTime | AtTimes)
-        logs = self.earliest(ends if is_timed else first, if_there=if_there)
+        log_starts = self.earliest(ends if is_timed else first, ignore_missing=ignore_missing)
         for one in first:
-            if one in logs:
-                begun[one] = min(logs[one], ends[one])
-        if cut := [one for one, offset in logs.items() if min(offset, ends[one]) > 0]:
+            if one in log_starts:
+                result[one] = min(log_starts[one], ends[one])
+        if cut := [one for one, offset in log_starts.items() if min(offset, ends[one]) > 0]:
             _log.warning(
-                "the first micro-batch is repeated, and the first records of %s are gone: "
-                "those that went since its first try are not in it",
-                names(cut),
+                "first micro-batch repeated: %s lost their first records; those that were deleted "
+                "since the first try are missing",
+                format_partitions(cut),
             )
-        return begun
+        return result
 
-    def _at_times(self, times_ms: Offsets, if_none: int | None) -> Places:
-        told = self._told(times_ms)
-        late = frozenset(one for one, found in told.items() if found.offset is None)
+    def _at_times(self, times_ms: Offsets, if_none: int | None) -> ResolvedOffsets:
+        listed = self._list(times_ms)
+        late = frozenset(one for one, found in listed.items() if found.offset is None)
         if late and if_none is None:
             raise BadOption(
-                f"there is no record from the time on that was given for {names(late)}; "
-                "startingOffsetsByTimestampStrategy=latest begins at the end then"
+                f"{format_partitions(late)}: no record at or after the starting time; set "
+                "startingOffsetsByTimestampStrategy=latest to start at the end"
             )
-        found = {one: found.offset for one, found in told.items() if found.offset is not None}
-        ends = self._places({one: OffsetAt(if_none or LATEST) for one in late})
-        return Places({**found, **ends}, late)
+        found = {one: found.offset for one, found in listed.items() if found.offset is not None}
+        ends = self._offsets({one: OffsetAt(if_none or LATEST) for one in late})
+        return ResolvedOffsets({**found, **ends}, late)
 
-    def _places(
-        self, wanted: Mapping[TopicPartition, OffsetAt], *, if_there: bool = False
+    def _offsets(
+        self, wanted: Mapping[TopicPartition, OffsetAt], *, ignore_missing: bool = False
     ) -> dict[TopicPartition, int]:
-        told = self._told(wanted, if_there=if_there)
-        return {one: found.offset or 0 for one, found in told.items()}
+        listed = self._list(wanted, ignore_missing=ignore_missing)
+        return {one: found.offset or 0 for one, found in listed.items()}
 
-    def _told(
-        self, wanted: Mapping[TopicPartition, OffsetAt | int], *, if_there: bool = False
+    def _list(
+        self, wanted: Mapping[TopicPartition, OffsetAt | int], *, ignore_missing: bool = False
     ) -> dict[TopicPartition, FoundOffset]:
         if not wanted:
             return {}
-        told = self._asked.list_offsets(wanted, read_committed=self._is_committed)
-        found = _found(told, if_there=if_there)
+        results = self._client.list_offsets(wanted, read_committed=self._is_committed)
+        found = _succeeded(results, ignore_missing=ignore_missing)
         return {one: found[one] for one in wanted if one in found}
 
     def _check_all(
@@ -196,17 +205,17 @@ class OffsetLookup:
         missing, unknown = partitions - given.keys(), given.keys() - partitions
         if not missing and not unknown:
             return
-        said = [f"{option} names all partitions, with -2 for the first record and -1 for the end"]
+        parts = [f"{option} must list every partition (-2 is earliest, -1 is latest)"]
         if missing:
-            said.append(f"it lacks {names(missing)}")
+            parts.append(f"missing: {format_partitions(missing)}")
         if unknown:
-            said.append(f"there is no {names(unknown)}")
-        raise BadOption("; ".join(said))
+            parts.append(f"unknown: {format_partitions(unknown)}")
+        raise BadOption("; ".join(parts))
 
 
-def _found(told: Results[K, V], *, if_there: bool) -> dict[K, V]:
-    """What there is; the first error that says anything else than that something is not there."""
-    for error in told.failed.values():
-        if not (if_there and is_gone(error)):
+def _succeeded(results: Results[K, V], *, ignore_missing: bool) -> dict[K, V]:
+    """Return the successful results; raise the first error that is not to be ignored."""
+    for error in results.failed.values():
+        if not (ignore_missing and is_missing(error)):
             raise error
-    return told.succeeded
+    return results.succeeded

@@ -1,9 +1,9 @@
-"""The options of `format("ottla")`, by the names of Spark's Kafka connector.
+"""The options of `format("ottla")`, with the names of Spark's Kafka connector.
 
-Invariant: every option stands once in the table, with where it counts and what it does; what is not
-there is refused, with the name that is nearest. What counts for other uses alone is logged and left
-out, as one set of options often serves them all; but an end of a stream is refused, as there.
-Nothing is ignored in silence.
+Invariant: no option is ignored silently. The table lists each option once, with its uses. An option
+that is not in the table is refused with the nearest name. An option for another use is logged and
+ignored, because one set of options often serves several uses. Only an end given to a stream is
+refused, as in the connector.
 """
 
 import logging
@@ -20,7 +20,7 @@ from ottla.settings.producer import PRODUCER
 
 
 class Use(StrEnum):
-    """What options are given for."""
+    """What a query does with a topic."""
 
     BATCH = "reading a batch"
     STREAM = "reading a stream"
@@ -34,23 +34,23 @@ READ: Final = BATCH | STREAM
 ALL: Final = READ | SINK
 
 CLIENT: Final = "kafka."
-"""What begins so is a setting of the client."""
+"""The prefix of client settings."""
 
 SERVERS: Final = "kafka.bootstrap.servers"
 
 _NOT_SETTABLE: Final = {
-    "kafka.auto.offset.reset": "use startingOffsets: where a query begins is in its checkpoint",
-    "kafka.key.deserializer": "keys are bytes; use functions of Spark on the column",
-    "kafka.value.deserializer": "values are bytes; use functions of Spark on the column",
-    "kafka.key.serializer": "keys are bytes or strings; use functions of Spark on the column",
-    "kafka.value.serializer": "values are bytes or strings; use functions of Spark on the column",
-    "kafka.enable.auto.commit": "what was read is in the query's checkpoint",
-    "kafka.interceptor.classes": "there are no classes of Java to call",
+    "kafka.auto.offset.reset": "use startingOffsets; a restarted query uses its checkpoint",
+    "kafka.key.deserializer": "keys are binary; convert the column in Spark",
+    "kafka.value.deserializer": "values are binary; convert the column in Spark",
+    "kafka.key.serializer": "keys are binary or string; convert the column in Spark",
+    "kafka.value.serializer": "values are binary or string; convert the column in Spark",
+    "kafka.enable.auto.commit": "the query keeps its offsets in its checkpoint",
+    "kafka.interceptor.classes": "Java classes are not supported",
 }
 
 
 class BadOption(ValueError):
-    """An option that does not count, or a value that it cannot have."""
+    """An option that cannot be used, or an invalid value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,71 +64,126 @@ class Option:
 
 
 TABLE: Final = (
-    Option(SERVERS, ALL, "", "Where the cluster is: host:port, several with commas. Is needed."),
-    Option("subscribe", READ, "", "Topics to read, with commas between them."),
-    Option("subscribePattern", READ, "", "A pattern that is found in the names of topics to read."),
+    Option(
+        SERVERS,
+        ALL,
+        "",
+        "Bootstrap servers, as host:port separated by commas. Required.",
+    ),
+    Option("subscribe", READ, "", "Topics to read, separated by commas."),
+    Option(
+        "subscribePattern",
+        READ,
+        "",
+        "Regular expression; read every topic whose name contains a match.",
+    ),
     Option("assign", READ, "", 'Partitions to read: {"topic": [0, 1]}.'),
     Option(
         "startingOffsets",
         READ,
         "earliest in a batch, latest in a stream",
-        'Where to begin: earliest, latest, or {"topic": {"0": 23, "1": -2}} with -2 for the first '
-        "record and -1 for the end. A stream that has a checkpoint goes on there.",
+        'Start at earliest, at latest, or at the offsets in {"topic": {"0": 23, "1": -2}}; -2 is '
+        "the earliest offset and -1 the latest. A stream with a checkpoint starts there instead.",
     ),
-    Option("startingTimestamp", READ, "", "Begin at the first record not older: milliseconds."),
-    Option("startingOffsetsByTimestamp", READ, "", 'By partition: {"topic": {"0": 1000}}.'),
+    Option(
+        "startingTimestamp",
+        READ,
+        "",
+        "Start at the first record at or after this time, in milliseconds.",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        READ,
+        "",
+        'Start each partition at its own time, in milliseconds: {"topic": {"0": 1000}}.',
+    ),
     Option(
         "startingOffsetsByTimestampStrategy",
         READ,
         "error",
-        "What to do where no record is so new: error, or latest to begin at the end.",
+        "Action for a partition without a record at or after the starting time: error fails the "
+        "query, latest starts at the end.",
     ),
-    Option("endingOffsets", BATCH, "latest", "Where a batch ends, this offset not included."),
-    Option("endingTimestamp", BATCH, "", "End before the first record that is not older."),
-    Option("endingOffsetsByTimestamp", BATCH, "", "The same by partition."),
+    Option(
+        "endingOffsets",
+        BATCH,
+        "latest",
+        "End of a batch, in the form of startingOffsets; the ending offset is not read.",
+    ),
+    Option(
+        "endingTimestamp",
+        BATCH,
+        "",
+        "End before the first record at or after this time, in milliseconds.",
+    ),
+    Option(
+        "endingOffsetsByTimestamp",
+        BATCH,
+        "",
+        'End each partition at its own time, in milliseconds: {"topic": {"0": 1000}}.',
+    ),
     Option(
         "failOnDataLoss",
         READ,
         "true",
-        "Whether a query fails when records are gone before it has read them; false goes on with "
-        "what there is, and logs it.",
+        "Fail the query if records were deleted before it has read them; false logs a warning and "
+        "continues with the records that are left.",
     ),
-    Option("includeHeaders", ALL, "false", "Whether there is a column headers."),
-    Option("minPartitions", READ, "", "Tasks to divide a batch into, about; none is empty."),
-    Option("maxRecordsPerPartition", READ, "", "Offsets that one task reads at most."),
-    Option("maxOffsetsPerTrigger", STREAM, "", "Offsets of a micro-batch, about at most."),
+    Option(
+        "includeHeaders",
+        ALL,
+        "false",
+        "Add the column headers when reading. A write has headers if its rows have that column.",
+    ),
+    Option(
+        "minPartitions",
+        READ,
+        "",
+        "Divide a batch into about this many tasks, if there are fewer; no task is empty.",
+    ),
+    Option("maxRecordsPerPartition", READ, "", "Maximum number of offsets that one task reads."),
+    Option(
+        "maxOffsetsPerTrigger", STREAM, "", "Approximate maximum number of offsets per micro-batch."
+    ),
     Option(
         "minOffsetsPerTrigger",
         STREAM,
         "",
-        "Offsets to wait for before a micro-batch, though not longer than maxTriggerDelay.",
+        "Wait for this many offsets before a micro-batch, at most for maxTriggerDelay.",
     ),
-    Option("maxTriggerDelay", STREAM, "15m", "The longest wait for minOffsetsPerTrigger."),
+    Option("maxTriggerDelay", STREAM, "15m", "Maximum time to wait for minOffsetsPerTrigger."),
     Option(
         "kafkaConsumer.pollTimeoutMs",
         READ,
         "120000",
-        "So long a task waits for records before it fails: milliseconds.",
+        "Fail a task that has received no records for this time, in milliseconds.",
     ),
-    Option("fetchOffset.numRetries", READ, "", "Accepted: the client tries again by itself."),
-    Option("fetchOffset.retryIntervalMs", READ, "", "Accepted, for the same reason."),
-    Option("groupIdPrefix", READ, "", "Accepted: readers here have no group of their own."),
+    Option("fetchOffset.numRetries", READ, "", "Accepted without effect: the client retries."),
+    Option("fetchOffset.retryIntervalMs", READ, "", "Accepted without effect: the client retries."),
+    Option(
+        "groupIdPrefix", READ, "", "Accepted without effect: tasks do not join a consumer group."
+    ),
     Option(
         "kafka.group.id",
         READ,
         "ottla-pipeline.<query name>",
-        "The group that is told how far a stream has read.",
+        "Commit the offsets of a stream to this consumer group, after each micro-batch.",
     ),
-    Option("topic", SINK, "", "Where rows go; without it the column topic says so."),
+    Option(
+        "topic",
+        SINK,
+        "",
+        "Write all rows to this topic; without it, each row to the topic in its column topic.",
+    ),
 )
 
 _log: Final = logging.getLogger(__name__)
 _BY_LOWER: Final = {one.name.lower(): one for one in TABLE}
-_IGNORED: Final = frozenset({"path", "queryname", "checkpointlocation"})  # of Spark's own
+_IGNORED: Final = frozenset({"path", "queryname", "checkpointlocation"})  # Spark's options
 
 
 def checked(given: Mapping[str, str], use: Use) -> dict[str, str]:
-    """Options by their names in the table, all of which count for a use; BadOption otherwise."""
+    """Return the options for a use, with their names in the table; raise BadOption."""
     found: dict[str, str] = {}
     for name, value in given.items():
         lower = name.lower()
@@ -141,23 +196,23 @@ def checked(given: Mapping[str, str], use: Use) -> dict[str, str]:
             if use in known.uses:
                 found[known.name] = value
                 continue
-            where = f"{known.name} is for {' and '.join(sorted(known.uses))}, and this is {use}"
-            if use is Use.STREAM and known.uses == BATCH:
-                raise BadOption(where)  # a stream that is to end would not
-            _log.warning("%s: it is left out", where)
+            uses = " and ".join(sorted(known.uses))
+            if use is Use.STREAM and known.uses == BATCH:  # the stream would not end there
+                raise BadOption(f"option {known.name} is only for {uses}, not for {use}")
+            _log.warning("option %s ignored: it is only for %s, not for %s", known.name, uses, use)
         elif lower.startswith(CLIENT):
             found[lower] = value
         else:
             near = get_close_matches(lower, _BY_LOWER, n=1, cutoff=0.6)
             hint = f"; did you mean {_BY_LOWER[near[0]].name}?" if near else ""
-            raise BadOption(f"there is no option {name}{hint}")
+            raise BadOption(f"unknown option {name}{hint}")
     if not found.get(SERVERS, "").strip():
-        raise BadOption(f'{SERVERS} is missing: .option("{SERVERS}", "127.0.0.1:9092")')
+        raise BadOption(f'{SERVERS} is missing: set .option("{SERVERS}", "127.0.0.1:9092")')
     return found
 
 
 def client_settings(options: Mapping[str, str], use: Use) -> dict[str, object]:
-    """The settings of the client among checked options; BadOption for what it does not take."""
+    """Return the client settings among checked options; raise BadOption for an invalid one."""
     found: dict[str, object] = {
         name.removeprefix(CLIENT): value
         for name, value in options.items()
@@ -166,5 +221,5 @@ def client_settings(options: Mapping[str, str], use: Use) -> dict[str, object]:
     try:
         client_config(PRODUCER if use is Use.SINK else CONSUMER, found)
     except InvalidSettings as error:
-        raise BadOption(f"settings of the client, which begin with {CLIENT}: {error}") from error
+        raise BadOption(f"client settings (prefix {CLIENT}): {error}") from error
     return found

@@ -1,9 +1,8 @@
-"""The plan of a read: how far a batch goes, and into which tasks it is divided.
+"""The plan of a read: where a batch ends, and the tasks into which it is divided.
 
-Invariant: ranges do not overlap and leave nothing out: those of a partition follow each other from
-its start to its end. A limit on a batch is shared by the partitions in proportion to what waits in
-each, and each that has something gets one record at least, as Spark's Kafka connector does it, so
-that none starves.
+Invariant: the ranges of a partition follow each other from its start to its end, without a gap or
+an overlap. The partitions share the limit of a batch in proportion to their unread offsets, as in
+Spark's Kafka connector. Each partition with unread offsets gets at least one, so that none starves.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from ottla.pipeline.options import BadOption
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets of one partition: from `start` on, and `end` not included."""
+    """The offsets of a partition from `start` up to `end`, which is not included."""
 
     partition: TopicPartition
     start: int
@@ -25,27 +24,28 @@ class Range:
 
     @property
     def size(self) -> int:
-        """How many offsets; there may be fewer records."""
+        """The number of offsets; there may be fewer records."""
         return self.end - self.start
 
 
 def ranges(start: Offsets, end: Offsets) -> list[Range]:
-    """What is between two places, of the partitions that have something there."""
+    """Return the ranges between two offsets, without the empty ones."""
     found = [Range(one, start[one], end[one]) for one in sorted(end) if one in start]
     return [one for one in found if one.size > 0]
 
 
 def check_order(start: Offsets, end: Offsets) -> None:
-    """BadOption when a batch would begin behind its end: that is a mistake, and not nothing."""
+    """Raise BadOption if a batch would start after its end; such a batch is not empty but wrong."""
     for one in sorted(end):
         if start.get(one, 0) > end[one]:
             raise BadOption(
-                f"{one}: the batch is to begin at offset {start[one]} and to end at {end[one]}"
+                f"{one}: the batch starts at offset {start[one]}, after its end {end[one]}: "
+                "change startingOffsets or endingOffsets"
             )
 
 
 def limited(start: Offsets, end: Offsets, records_max: int) -> dict[TopicPartition, int]:
-    """An end that is not so far away: about so many offsets in all."""
+    """Return an earlier end, so that a batch has about `records_max` offsets."""
     waiting = {one.partition: one.size for one in ranges(start, end)}
     total = sum(waiting.values())
     if total <= records_max:
@@ -62,13 +62,13 @@ def limited(start: Offsets, end: Offsets, records_max: int) -> dict[TopicPartiti
 def divided(
     whole: Sequence[Range], *, tasks_min: int | None, records_max: int | None
 ) -> list[Range]:
-    """Ranges cut so that there are enough tasks, and none has too many records."""
+    """Cut ranges into at least `tasks_min` tasks of at most `records_max` offsets each."""
     parts = [*whole]
     if records_max is not None:
         parts = [piece for one in parts for piece in _cut(one, ceil(one.size / records_max))]
     if tasks_min is None or tasks_min <= len(parts):
         return parts
-    # What is too small to be cut has one task, and does not count for the shares of the rest.
+    # A range too small to be cut has one task. It does not count for the shares of the others.
     total = sum(one.size for one in parts)
     small = {one for one in parts if _shares(one, total, tasks_min) == 1}
     left_size = total - sum(one.size for one in small)
@@ -85,7 +85,7 @@ def _shares(one: Range, total: int, tasks: int) -> int:
 
 
 def _cut(whole: Range, parts: int) -> Iterable[Range]:
-    """So many ranges in the place of one, of the same size if that can be, and none empty."""
+    """Cut a range into parts of about the same size, none of them empty."""
     parts = min(parts, whole.size)
     start = whole.start
     for number in range(parts):

@@ -1,8 +1,8 @@
-"""Pushdown: what of a batch is wanted at most.
+"""The part of a batch that pushed filters leave: partitions, offsets and a time.
 
-Invariant: narrowing leaves out what surely is not wanted, and nothing else. Times of records follow
-no order, so that only a time from which on records are wanted tells anything: what lies before the
-first record that is so new is older throughout.
+Invariant: only records that cannot match are left out. Timestamps are not ordered within a
+partition, so that only a lower bound helps: every record before the first one at or after that time
+is older.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from ottla.pipeline.plan import Range
 
 @dataclass(frozen=True, slots=True)
 class Pushdown:
-    """Partitions, offsets and times that are wanted; all are when nothing is said."""
+    """The wanted partitions, offsets and times; by default all."""
 
     partitions: frozenset[int] | None = None
     first_offset: int = 0
@@ -22,34 +22,34 @@ class Pushdown:
     from_ms: int | None = None
 
     def among(self, wanted: set[int]) -> "Pushdown":
-        """These partitions alone."""
+        """Keep only these partitions."""
         among = wanted if self.partitions is None else wanted & self.partitions
         return replace(self, partitions=frozenset(among))
 
     def offsets_from(self, offset: int) -> "Pushdown":
-        """Nothing before an offset."""
+        """Drop records below an offset."""
         return replace(self, first_offset=max(self.first_offset, offset))
 
     def offsets_until(self, offset: int) -> "Pushdown":
-        """Nothing behind an offset."""
+        """Drop records above an offset."""
         last = offset if self.last_offset is None else min(self.last_offset, offset)
         return replace(self, last_offset=last)
 
     def since(self, time_ms: int) -> "Pushdown":
-        """Nothing that is older; a time before 1970 says nothing.
+        """Drop records before a time; a time before 1970 has no effect.
 
-        Records without a time have -1, and brokers do not look for times below 0.
+        Records without a timestamp have -1, and brokers do not look up timestamps below 0.
         """
         if time_ms < 0:
             return self
         return replace(self, from_ms=max(time_ms, self.from_ms or 0))
 
-    def has(self, partition: TopicPartition) -> bool:
-        """Whether something of a partition is wanted."""
+    def includes(self, partition: TopicPartition) -> bool:
+        """Return whether records of a partition are wanted."""
         return self.partitions is None or partition.partition in self.partitions
 
-    def of(self, whole: Range, first: Offsets) -> Range:
-        """What of a range is wanted; `first` is where records begin that are new enough."""
+    def narrowed(self, whole: Range, first: Offsets) -> Range:
+        """Return the wanted part of a range; `first` is the offset of `from_ms` by partition."""
         start = max(whole.start, self.first_offset, first.get(whole.partition, 0))
         end = whole.end if self.last_offset is None else min(whole.end, self.last_offset + 1)
         return Range(whole.partition, start, max(start, end))

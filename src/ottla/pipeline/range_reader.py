@@ -1,11 +1,12 @@
-"""What a task of Spark reads: the records of a range, as columns.
+"""Reads the records of an offset range as columns, for a task of Spark.
 
-Invariant: a range is read once, whole and in order, and nothing from outside of it. Offsets without
-a record (markers of transactions, aborted ones, what compaction removed) are passed over. What is
-gone before it could be read is an error, or with `skips_lost` logged and passed over.
+Invariant: a range is read once, completely and in order, and no record outside of it. Offsets
+without a record are skipped: transaction markers, aborted records, records that compaction removed.
+Records that were deleted before they were read raise DataLost; with `skips_lost` they are logged
+and skipped.
 
-A Python worker of Spark serves one task after the other. Its connections, and what was fetched
-beyond the end of a range, are kept for the next one (`READERS`).
+A Python worker of Spark runs one task after the other. `READERS` keeps its connections, and what
+was fetched beyond the end of a range, for the next task.
 """
 
 import logging
@@ -20,38 +21,38 @@ from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.pipeline.client_pool import ClientPool
-from ottla.pipeline.loss import GOES_ON, DataLost
+from ottla.pipeline.loss import HINT, DataLost
 from ottla.pipeline.plan import Range
 from ottla.records import Columns
 from ottla.transport.failures import TimedOut
 
 LOOK_S: Final = 2.0
-"""After so long without records it is looked whether they are still there."""
+"""After this time without records, check whether the records still exist."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 _DELETED: Final = (
-    "They were deleted before they were read, by retention, by hand or with their topic"
+    "They were deleted before they were read: by retention, by DeleteRecords or with their topic"
 )
-_BEHIND: Final = (
-    "Its topic was made anew, or records at its end were lost, or what was asked for "
-    "(startingOffsets, endingOffsets) is behind the end"
+_ABOVE_END: Final = (
+    "The topic was created again, or lost records at its end, or the query asks for offsets above "
+    "the end (startingOffsets, endingOffsets)"
 )
 
 
 class Loss(NamedTuple):
-    """Why records cannot be read, and how that may have come."""
+    """Why records cannot be read, and the possible causes."""
 
     why: str
     cause: str = _DELETED
 
 
 async def _aim(consumer: Consumer[bytes, bytes], wanted: Range) -> None:
-    """Read a range, starting with what is already fetched of it.
+    """Start to read a range; use what was fetched of it already.
 
-    Nothing is fetched after its end: that fetch would wait at the broker for new records, and the
-    next range, of another partition, would wait behind it.
+    Do not fetch beyond its end. Such a fetch would wait at the broker until a record arrives, and
+    delay the fetch of the next range, from another partition.
     """
     reader, partition = consumer.partition_reader, wanted.partition
     if consumer.assignment != frozenset({partition}):
@@ -79,11 +80,11 @@ async def _why_lost(consumer: Consumer[bytes, bytes], wanted: Range) -> Loss | N
         [end] = (await consumer.end_offsets(wanted.partition, timeout_s=LOOK_S)).values()
     except RequestError:
         return None
-    return Loss(f"it ends at {end} now", _BEHIND) if end < wanted.end else None
+    return Loss(f"the partition ends at {end}", _ABOVE_END) if end < wanted.end else None
 
 
 class RangeReader:
-    """Reads ranges, one at a time."""
+    """Reads one range at a time."""
 
     def __init__(self, settings: dict[str, object], clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -96,14 +97,14 @@ class RangeReader:
             raise
 
     def close(self) -> None:
-        """End it."""
+        """Close the consumer and its thread."""
         try:
             self._portal.run(self._consumer.close())
         finally:
             self._portal.close()
 
     def read(self, wanted: Range, timeout_s: float, *, skips_lost: bool) -> Iterator[Columns]:
-        """The columns of a range; DataLost, or TimedOut when nothing comes for so long."""
+        """Yield the columns of a range; raise DataLost, or TimedOut if no record arrives."""
         portal, consumer = self._portal, self._consumer
         partition, position = wanted.partition, wanted.start
         portal.run(_aim(consumer, wanted))
@@ -123,21 +124,23 @@ class RangeReader:
                 if self._clock.elapsed_s() < deadline_s:
                     continue
                 raise TimedOut(
-                    f"{partition}: nothing came from offset {position} on in {timeout_s:g} s, and "
-                    f"{wanted.end} is the end of what is to be read; "
-                    "kafkaConsumer.pollTimeoutMs says how long to wait"
+                    f"{partition}: no records received from offset {position} in {timeout_s:g} s, "
+                    f"the range ends at {wanted.end}: raise kafkaConsumer.pollTimeoutMs to wait "
+                    "longer"
                 )
             position = found.next_offset
             if found.columns.rows:
                 yield found.columns
-            deadline_s = self._clock.elapsed_s() + timeout_s  # Spark's time is its own
+            deadline_s = self._clock.elapsed_s() + timeout_s  # do not count Spark's time
 
     def _skipped(self, wanted: Range, position: int, error: Exception, *, skips_lost: bool) -> int:
-        """Where to go on when a place is gone."""
+        """Return the offset to continue from when records are missing."""
         portal, consumer = self._portal, self._consumer
         [first] = portal.run(consumer.beginning_offsets(wanted.partition)).values()
         is_deleted = first > position
-        loss = Loss(f"it begins at {first} now") if is_deleted else Loss(f"{error}", _BEHIND)
+        loss = (
+            Loss(f"the partition starts at {first}") if is_deleted else Loss(f"{error}", _ABOVE_END)
+        )
         _lose(wanted.partition, position, loss, skips_lost=skips_lost)
         position = max(position, min(first, wanted.end)) if is_deleted else wanted.end
         if position < wanted.end:
@@ -146,12 +149,12 @@ class RangeReader:
 
 
 def _lose(partition: TopicPartition, position: int, loss: Loss, *, skips_lost: bool) -> None:
-    """Say that records are gone."""
-    text = f"{partition}: records from offset {position} on are gone: {loss.why}"
+    """Raise DataLost, or log the loss."""
+    text = f"{partition}: records from offset {position} are missing: {loss.why}"
     if not skips_lost:
-        raise DataLost(f"{text}. {loss.cause}. {GOES_ON}")
-    _log.warning("%s; going on with what there is", text)
+        raise DataLost(f"{text}. {loss.cause}. {HINT}")
+    _log.warning("records skipped: %s", text)
 
 
-# Spark gives a task nothing but what was pickled for it: what outlives a task is the process's.
+# A task gets only what was pickled for it, so the pool is a global of the worker process.
 READERS: Final = ClientPool(RangeReader)

@@ -1,13 +1,13 @@
-"""Registration: what `register(spark)` makes a session able to do.
+"""Registers the data source and a progress listener in a Spark session.
 
-Invariant: registering twice is as good as once. Without it Spark finds the source by its name
-(`pyspark_ottla`), which reads and writes alike, but tells groups of a stream's progress one
-micro-batch late. A program that ends without `spark.stop()` has told them all the same. Filters are
-pushed down only for who asks: Spark 4.2 keeps the plan of the last filter for a DataFrame, and
-reads by it whatever else is asked of the same one.
+Invariant: a second registration changes nothing. Spark also finds the source by its name, without a
+registration (`pyspark_ottla`): reads and writes are the same, but group offsets are committed one
+micro-batch late. A program that ends without `spark.stop()` has committed all offsets. Filters are
+pushed down only on request: Spark 4.2 keeps the plan of the last filter of a DataFrame, and uses it
+for every later action on that DataFrame.
 """
 
-# To import it is not possible any more when a program ends.
+# It cannot be imported during interpreter shutdown, when the last commit needs it.
 import concurrent.futures.thread  # noqa: F401 # pyright: ignore[reportUnusedImport]
 import threading
 from contextlib import suppress
@@ -19,33 +19,34 @@ from ottla.pipeline.filters import FilteringSource
 from ottla.pipeline.lag import LagListener
 from ottla.pipeline.source import RegisteredSource
 
-LISTENS: Final = "_ottla_lag"  # what a session has that was registered
+LISTENER: Final = "_ottla_lag"  # attribute of a registered session
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-TOLD_MS_MAX: Final = 10_000
-"""So long a program that ends waits for the last of what Spark tells."""
+DRAIN_MS_MAX: Final = 10_000
+"""How long a program that ends waits for the last events of Spark."""
 
 
 def register(spark: SparkSession, *, push_filters: bool = False) -> None:
-    """Let a session read and write topics by `format("ottla")`.
+    """Let a session read and write topics with `format("ottla")`.
 
-    With `push_filters`, batch reads fetch only what filters on partition, offset and timestamp
-    leave. Use each DataFrame with one filter then, and `load()` another one for the next.
+    Its streams commit their offsets to consumer groups after each micro-batch. With `push_filters`,
+    batch reads fetch only records that match filters on partition, offset and timestamp. Then use
+    each DataFrame with one filter only, and `load()` another DataFrame for the next filter.
     """
     if push_filters:
         spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(FilteringSource if push_filters else RegisteredSource)
-    if LISTENS not in spark.__dict__:
-        spark.__dict__[LISTENS] = listener = LagListener(spark)
+    if LISTENER not in spark.__dict__:
+        spark.__dict__[LISTENER] = listener = LagListener(spark)
         spark.streams.addListener(listener)
-        # No daemon: the end of a program waits for it, and Spark still finds who listens.
-        threading.Thread(target=_hear_out, args=(spark,), name="last words of Spark").start()
+        # Not a daemon: the end of the program waits for it while the listener still works.
+        threading.Thread(target=_drain_events, args=(spark,), name="ottla spark events").start()
 
 
-def _hear_out(spark: SparkSession) -> None:
-    """Let Spark tell what it has to tell, when a program ends that did not stop it."""
+def _drain_events(spark: SparkSession) -> None:
+    """Wait for the last events of Spark when a program ends without stopping it."""
     threading.main_thread().join()
     context: Any = spark.sparkContext
-    if context._jsc is None:  # it was stopped, and told all  # noqa: SLF001
+    if context._jsc is None:  # Spark was stopped and has sent all events  # noqa: SLF001
         return
-    with suppress(Exception):  # Java has ended, or is too slow: there is nobody to say it to
-        context._jsc.sc().listenerBus().waitUntilEmpty(TOLD_MS_MAX)  # noqa: SLF001
+    with suppress(Exception):  # Java has ended or is too slow: nobody reads an error now
+        context._jsc.sc().listenerBus().waitUntilEmpty(DRAIN_MS_MAX)  # noqa: SLF001

@@ -1,11 +1,11 @@
-"""The sink of `format("ottla")`: rows of Spark become records of topics.
+"""The sink of `format("ottla")`: writes Spark rows to topics.
 
-Invariant: what a task returns for was acknowledged by the brokers; what is repeated because a task
-failed is written again (at least once, as Spark's Kafka connector does it). A schema that cannot be
-written, or rows without a topic, are refused before a record of theirs is sent.
+Invariant: a task returns after the brokers have acknowledged its records. Spark repeats a failed
+task, and its records are written again: at least once, as in Spark's Kafka connector. An invalid
+schema, or a row without a topic, is refused before any of its records is sent.
 
-Spark starts a Python process for each micro-batch to say that it is done: the producer is imported
-by the tasks alone.
+Spark starts a Python process on the driver to commit each micro-batch. Only the tasks import the
+producer.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,12 +35,12 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "headers": _HEADERS,
     "partition": ("int",),
 }
-"""The columns that are written, with the types that they may have."""
+"""The columns that are written, and their allowed types."""
 
 
 BULK: Final[Mapping[str, object]] = {"batch.size": 128 << 10}
-"""What tasks write with unless they are told otherwise: their rows are there at once, and a batch
-costs much the same whatever is in it. One that is too large for its topic is sent in parts."""
+"""Defaults of the tasks' producers. A task has all its rows at once, so large batches cost least.
+The producer splits a batch that is too large for its topic."""
 
 
 def _producer(settings: dict[str, object]) -> "Producer[bytes, bytes]":
@@ -49,24 +49,24 @@ def _producer(settings: dict[str, object]) -> "Producer[bytes, bytes]":
     return Producer(settings).__enter__()
 
 
-# Spark gives a task nothing but what was pickled for it: what outlives a task is the process's.
+# A task gets only what was pickled for it, so the pool is a global of the worker process.
 PRODUCERS: Final = ClientPool(_producer)
 
 
 class BadSchema(ValueError):
-    """Rows that cannot be written."""
+    """Rows with this schema cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a sink is told."""
+    """The parsed options of a sink."""
 
     settings: Mapping[str, object]
     topic: str | None
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options of a sink; BadOption says what to mend."""
+    """Parse the options of a sink; raise BadOption with what to change."""
     options = checked(given, Use.SINK)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
@@ -75,20 +75,20 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """BadSchema unless rows of a schema can be written."""
+    """Raise BadSchema if rows with this schema cannot be written."""
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "value" not in kinds:
-        raise BadSchema("rows need a column value, of type string or binary")
+        raise BadSchema("column value is missing: add it, as string or binary")
     if topic is None and "topic" not in kinds:
-        raise BadSchema('rows need a column topic, or .option("topic", "...") says where they go')
+        raise BadSchema('column topic is missing: add it, or set .option("topic", "...")')
     for name, kind in kinds.items():
-        if kind not in COLUMNS.get(name, (kind,)):  # other columns are left out
-            may = " or ".join(COLUMNS[name])
-            raise BadSchema(f"column {name} is {kind}, and has to be {may}: cast it")
+        if kind not in COLUMNS.get(name, (kind,)):  # other columns are ignored
+            allowed = " or ".join(COLUMNS[name])
+            raise BadSchema(f"column {name} is {kind}: cast it to {allowed}")
 
 
-class Done(WriterCommitMessage):
-    """A task has written so many rows."""
+class Written(WriterCommitMessage):
+    """The number of rows that a task has written."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
@@ -96,20 +96,20 @@ class Done(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
-    """Writes the rows of a task."""
+class RowWriter:
+    """Writes the rows of a task to topics."""
 
     options: SinkOptions
     columns: frozenset[str]
 
-    def write(self, batches: Iterator[Any]) -> Done:
-        """Send Arrow batches, and wait until all are acknowledged."""
+    def write(self, batches: Iterator[Any]) -> Written:
+        """Send Arrow batches and wait for all acknowledgements."""
         full = (batch for batch in batches if batch.num_rows)
         first = next(full, None)
         if first is None:
-            return Done(0)  # nobody has to connect for it
+            return Written(0)  # without a connection
         rows = 0
-        with PRODUCERS.lent({**BULK, **self.options.settings}) as producer:
+        with PRODUCERS.borrow({**BULK, **self.options.settings}) as producer:
             sent: list[Any] = []
             for batch in chain((first,), full):
                 rows += batch.num_rows
@@ -117,7 +117,7 @@ class Writing:
                     sent += self._send(producer, topic, part)
             for one in sent:
                 one.result()
-        return Done(rows)
+        return Written(rows)
 
     def _send(self, producer: "Producer[bytes, bytes]", topic: str, rows: Any) -> list[Any]:
         import pyarrow.compute
@@ -141,7 +141,7 @@ class Writing:
 
 
 def _by_topic(batch: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
-    """Rows by their topics, in the order in which those come."""
+    """Yield the rows of each topic, in the order of the topics' first rows."""
     if topic is not None:
         yield topic, batch
         return
@@ -151,38 +151,38 @@ def _by_topic(batch: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
     names = batch.column("topic")
     if names.null_count:
         raise BadSchema(
-            'a row has no topic: fill the column, or .option("topic", "...") says where all go'
+            'a row has null in column topic: fill the column, or set .option("topic", "...")'
         )
     for name in compute.unique(names).to_pylist():
         yield name, batch.filter(compute.equal(names, name))
 
 
 class OttlaWriter(DataSourceArrowWriter):
-    """Writes a batch."""
+    """The writer of a batch."""
 
-    def __init__(self, writing: Writing) -> None:
-        self._writing = writing
+    def __init__(self, writer: RowWriter) -> None:
+        self._writer = writer
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of a task."""
-        return self._writing.write(iterator)
+        return self._writer.write(iterator)
 
 
 class OttlaStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches."""
+    """The writer of micro-batches."""
 
-    def __init__(self, writing: Writing) -> None:
-        self._writing = writing
+    def __init__(self, writer: RowWriter) -> None:
+        self._writer = writer
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of a task."""
-        return self._writing.write(iterator)
+        return self._writer.write(iterator)
 
 
-def writing(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Writing:
-    """What writes rows of a schema; BadOption or BadSchema when that cannot be."""
+def row_writer(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RowWriter:
+    """Return a writer for rows of a schema; raise BadOption or BadSchema."""
     if overwrite:
         raise BadOption('a topic cannot be overwritten: use mode("append")')
     options = sink_options(given)
     check_schema(schema, options.topic)
-    return Writing(options, frozenset(field.name for field in schema.fields))
+    return RowWriter(options, frozenset(field.name for field in schema.fields))

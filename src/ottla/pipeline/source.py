@@ -1,12 +1,11 @@
-"""`format("ottla")`: what Spark asks of a data source, in Spark's words.
+"""The data source `format("ottla")`: the classes that Spark calls, with Spark's method names.
 
-Invariant: what is planned on the driver is pickled and sent to the tasks: options, schema and
-ranges, and nothing that is connected. A batch is planned once, and a micro-batch the same way again
-when it is repeated: its ranges follow from the two offsets alone, and those of the first one from
-the second of them (`beginning.py`).
+Invariant: the driver pickles options, schema and ranges for the tasks, but no connection. The
+ranges of a micro-batch depend only on its two offsets, so that a repeat reads the same. The start
+of the first micro-batch depends on its end (`initial_offsets.py`).
 
-Spark starts a Python process for each thing that it asks: clients are imported by those that use
-them, and by no others.
+Spark runs each call on the driver in a Python process of its own. Modules that import a client are
+therefore imported only where a client is used.
 """
 
 import logging
@@ -36,8 +35,16 @@ from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.pipeline.columns import arrow_schema, check_source_schema, rows, source_schema
 from ottla.pipeline.initial_offsets import InitialOffsets
-from ottla.pipeline.loss import GOES_ON, DataLost, is_gone
-from ottla.pipeline.offsets import LATEST, AtTime, Offsets, Written, names, read, written
+from ottla.pipeline.loss import HINT, DataLost, is_missing
+from ottla.pipeline.offsets import (
+    LATEST,
+    AtTime,
+    JsonOffsets,
+    Offsets,
+    format_partitions,
+    from_json,
+    to_json,
+)
 from ottla.pipeline.options import Use
 from ottla.pipeline.plan import Range, check_order, divided, limited, ranges
 from ottla.pipeline.pushdown import Pushdown
@@ -49,14 +56,13 @@ if TYPE_CHECKING:
 FORMAT: Final = "ottla"
 
 BULK: Final[Mapping[str, object]] = {"check.crcs": True, "max.partition.fetch.bytes": 4 << 20}
-"""What tasks fetch with unless they are told otherwise: a fetch is a batch of Arrow, and small ones
-cost more than what is in them."""
+"""Defaults of the tasks' consumers. Each fetch becomes an Arrow batch; small batches are costly."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range that one task reads."""
 
     def __init__(self, whole: Range) -> None:
         super().__init__(whole)
@@ -64,32 +70,32 @@ class RangePartition(InputPartition):
 
 
 def planned(whole: Sequence[Range], options: SourceOptions) -> list[RangePartition]:
-    """The tasks of ranges."""
+    """Divide ranges into tasks."""
     parts = divided(whole, tasks_min=options.tasks_min, records_max=options.task_records_max)
     return [RangePartition(one) for one in parts]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Reads ranges in a worker: what the readers of both kinds send there."""
+    """Reads a range in a Python worker; both readers send it there."""
 
     options: SourceOptions
     schema: StructType
 
     def read(self, wanted: Range) -> Iterator[Any]:
-        """Arrow batches of a range."""
+        """Yield the Arrow batches of a range."""
         from ottla.pipeline.range_reader import READERS
 
         schema = arrow_schema(self.schema)
         options = self.options
         settings = {
             **BULK,
-            "allow.auto.create.topics": False,  # what is gone is not to come back empty
+            "allow.auto.create.topics": False,  # a deleted topic must not be created again
             **options.settings,
             "auto.offset.reset": "none",
             "enable.auto.commit": False,
         }
-        with READERS.lent(settings) as reader:
+        with READERS.borrow(settings) as reader:
             found = reader.read(
                 wanted, options.poll_timeout_s, skips_lost=not options.fails_on_loss
             )
@@ -97,48 +103,48 @@ class Task:
                 yield rows(wanted.partition, columns, wanted.end, schema)
 
 
-def _survey(options: SourceOptions) -> "OffsetLookup":
+def _lookup(options: SourceOptions) -> "OffsetLookup":
     from ottla.pipeline.offset_lookup import OffsetLookup
 
     return OffsetLookup(options)
 
 
 class OttlaReader(DataSourceReader):
-    """Reads what is there, once."""
+    """Reads a batch."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self.narrowing = Pushdown()
+        self.pushdown = Pushdown()
         self._options = options
         self._task = Task(options, schema)
 
     def partitions(self) -> list[RangePartition]:
-        """The tasks."""
-        options, narrowing = self._options, self.narrowing
-        survey = _survey(options)
+        """Plan the tasks."""
+        options, pushdown = self._options, self.pushdown
+        lookup = _lookup(options)
         try:
-            wanted = survey.partitions()
-            start = survey.resolved(options.start, wanted, "starting")
-            end = survey.resolved(options.end, wanted, "ending")
+            wanted = lookup.partitions()
+            start = lookup.resolve(options.start, wanted, "starting")
+            end = lookup.resolve(options.end, wanted, "ending")
             check_order(start, end)
-            whole = [one for one in ranges(start, end) if narrowing.has(one.partition)]
+            whole = [one for one in ranges(start, end) if pushdown.includes(one.partition)]
             first: Offsets = {}
-            if narrowing.from_ms is not None:
-                since = AtTime(narrowing.from_ms, LATEST)
-                first = survey.resolved(since, frozenset(one.partition for one in whole), "")
+            if pushdown.from_ms is not None:
+                since = AtTime(pushdown.from_ms, LATEST)
+                first = lookup.resolve(since, frozenset(one.partition for one in whole), "")
         finally:
-            survey.close()
-        left = [narrowing.of(one, first) for one in whole]
+            lookup.close()
+        left = [pushdown.narrowed(one, first) for one in whole]
         return planned([one for one in left if one.size > 0], options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a task, as Arrow batches."""
+        """Read the rows of a task as Arrow batches."""
         if not isinstance(partition, RangePartition):
-            return iter(())  # Spark's own, when there is nothing to read
+            return iter(())  # Spark's own, when there are no tasks
         return self._task.read(partition.whole)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes, micro-batch by micro-batch."""
+    """Reads a stream in micro-batches."""
 
     def __init__(
         self,
@@ -148,84 +154,89 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         commits: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        """With `commits` the group of the options, if they have one, hears from here."""
+        """With `commits`, commit offsets to the group of the options, if they name one."""
         self._clock = clock or SystemClock()
         self._options = options
         self._commits = commits
         self._task = Task(options, schema)
-        self._survey: OffsetLookup | None = None
-        self._beginning = InitialOffsets(options)
-        self._target: dict[TopicPartition, int] | None = None  # where AvailableNow ends
-        self._seen: dict[TopicPartition, int] = {}  # the ends as they were last
-        self._absent: DataLost | None = None  # why AvailableNow has no end
-        self._planned_s = -inf  # the last micro-batch with something in it, or the first look
+        self._offset_lookup: OffsetLookup | None = None
+        self._initial = InitialOffsets(options)
+        self._target: dict[TopicPartition, int] | None = None  # the end of AvailableNow
+        self._latest: dict[TopicPartition, int] = {}  # the ends at the last lookup
+        self._target_error: DataLost | None = None  # why AvailableNow has no end
+        self._planned_s = -inf  # time of the last micro-batch with records, or of the first lookup
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a task gets: nothing that is connected."""
-        return {**self.__dict__, "_survey": None, "_beginning": InitialOffsets(self._options)}
+        """Return the state for a task, without connections."""
+        return {
+            **self.__dict__,
+            "_offset_lookup": None,
+            "_initial": InitialOffsets(self._options),
+        }
 
     @property
-    def _asked(self) -> "OffsetLookup":
-        if self._survey is None:
-            self._survey = _survey(self._options)
-        return self._survey
+    def _lookup(self) -> "OffsetLookup":
+        if self._offset_lookup is None:
+            self._offset_lookup = _lookup(self._options)
+        return self._offset_lookup
 
-    def initialOffset(self) -> Written:  # noqa: N802
-        """Where a query begins that has no checkpoint."""
-        return self._beginning.asked(self._asked)
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802
+        """Return where a query without a checkpoint starts."""
+        return self._initial.get(self._lookup)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """How much a micro-batch reads."""
+        """Return the limit of a micro-batch."""
         records_max = self._options.batch_records_max
         return ReadAllAvailable() if records_max is None else ReadMaxRows(records_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what there is now, and then no more.
+        """Set the end of the query to the current ends of the topics.
 
-        What is not there is an error of `latestOffset`, which knows whether it was ever there.
+        A missing topic raises in `latestOffset`, which knows whether it ever existed.
         """
         try:
             self._target = self._ends()
         except DataLost as error:
-            self._target, self._absent = {}, error
+            self._target, self._target_error = {}, error
 
-    def latestOffset(self, start: Written, limit: ReadLimit) -> Written:  # noqa: N802
-        """Where the next micro-batch ends; where it starts when there is nothing."""
-        begun, is_first = read(start), self._beginning.is_looked_for(start)
-        if self._absent is not None:
-            raise self._absent
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
+        """Return the end of the next micro-batch; the start if there is nothing to read."""
+        begun, is_first = from_json(start), self._initial.is_first_batch(start)
+        if self._target_error is not None:
+            raise self._target_error
         if is_first and self._target is not None:
-            self._target = self._beginning.raised(self._target)
+            self._target = self._initial.raise_target(self._target)
         ends = self._ends() if self._target is None else self._target
-        self._seen = ends
+        self._latest = ends
         if is_first:
-            ends = self._beginning.first_ends(ends)
+            ends = self._initial.first_batch_ends(ends)
             if self._options.fails_on_loss:
-                self._check(begun, ends)  # before it is written down, where it would stay
-        # What has no start yet begins at its first record; how much that is has to be known.
+                self._check(begun, ends)  # before Spark logs the end, which would stay
+        # A new partition starts at its earliest offset, which limits and waits have to know.
         known = {**begun, **self._earliest(ends.keys() - begun.keys())}
-        # An end that is before the start is told as it is: that is a loss, and not nothing.
+        # An end below the start is returned as it is: it is a loss, and not an empty micro-batch.
         reached = {one: end for one, end in ends.items() if one in known}
         if isinstance(limit, ReadMaxRows):
             if not self._waits(known, reached):
-                return written(limited(known, reached, limit.max_rows))
+                return to_json(limited(known, reached, limit.max_rows))
             return start
-        return start if self._waits(known, reached) else written(reached)
+        return start if self._waits(known, reached) else to_json(reached)
 
-    def reportLatestOffset(self) -> Written | None:  # noqa: N802
-        """How far the topics were when that was last looked at."""
-        return written(self._seen) if self._seen else None
+    def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
+        """Return the ends of the topics at the last lookup."""
+        return to_json(self._latest) if self._latest else None
 
-    def partitions(self, start: Written, end: Written) -> Sequence[RangePartition]:
-        """The tasks of a micro-batch."""
-        begun, ends = read(start), read(end)
-        if self._beginning.is_repeated(start):
-            if_there = not self._options.fails_on_loss
-            begun = self._asked.repeated(self._options.start, ends, if_there=if_there)
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[RangePartition]:
+        """Plan the tasks of a micro-batch."""
+        begun, ends = from_json(start), from_json(end)
+        if self._initial.is_repeat(start):
+            begun = self._lookup.initial_offsets_of_repeat(
+                self._options.start, ends, ignore_missing=not self._options.fails_on_loss
+            )
         first = self._earliest(ends.keys() - begun.keys())
         for one, offset in first.items():
             if offset > 0:
-                self._lost(f"{one} is new and begins at offset {offset}, and not at 0")
+                self._lost(f"{one}: the new partition starts at offset {offset}, not at 0")
         begun |= first
         self._check(begun, ends)
         whole = ranges(begun, ends)
@@ -234,53 +245,54 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planned(whole, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a task, as Arrow batches."""
+        """Read the rows of a task as Arrow batches."""
         if not isinstance(partition, RangePartition):
             return iter(())
         return self._task.read(partition.whole)
 
-    def commit(self, end: Written) -> None:
-        """What is before this is done; Spark says so when the next micro-batch begins."""
+    def commit(self, end: JsonOffsets) -> None:
+        """Commit the offsets to the group; Spark calls this when the next micro-batch starts."""
         if not self._commits or self._options.group is None:
             return
         try:
-            self._asked.tell(self._options.group, read(end))
-        except RequestError as error:  # the place that counts is in the checkpoint
-            _log.warning("group %s was not told: %s", self._options.group, error)
+            self._lookup.commit(self._options.group, from_json(end))
+        except RequestError as error:  # the query resumes from its checkpoint, not from the group
+            _log.warning("offset commit failed: group %s: %s", self._options.group, error)
 
     def stop(self) -> None:
-        """End the connections."""
-        if self._survey is not None:
-            self._survey.close()
+        """Close the connections."""
+        if self._offset_lookup is not None:
+            self._offset_lookup.close()
 
     def _ends(self) -> dict[TopicPartition, int]:
-        survey, if_there = self._asked, not self._options.fails_on_loss
+        lookup, ignore_missing = self._lookup, not self._options.fails_on_loss
         try:
-            return survey.latest(survey.partitions(if_there=if_there), if_there=if_there)
+            wanted = lookup.partitions(ignore_missing=ignore_missing)
+            return lookup.latest(wanted, ignore_missing=ignore_missing)
         except RequestError as error:
-            if not is_gone(error):
+            if not is_missing(error):
                 raise
-            raise DataLost(f"{error} {GOES_ON}") from error
+            raise DataLost(f"{error} {HINT}") from error
 
     def _earliest(self, partitions: Set[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
-        return self._asked.earliest(partitions, if_there=not self._options.fails_on_loss)
+        return self._lookup.earliest(partitions, ignore_missing=not self._options.fails_on_loss)
 
     def _check(self, begun: Offsets, ends: Offsets) -> None:
-        """Say what cannot be read any more between two places."""
+        """Report partitions that do not exist any more, or that end before their start."""
         if gone := begun.keys() - ends.keys():
-            self._lost(f"{names(gone)}: no longer there")
+            self._lost(f"{format_partitions(gone)}: the partitions do not exist any more")
         for one, offset in begun.items():
             if ends.get(one, offset) < offset:
                 self._lost(
-                    f"{one} ends at offset {ends[one]} and was to be read from {offset} on: its "
-                    "topic was made anew, or records at its end were lost, or startingOffsets is "
-                    "behind the end"
+                    f"{one} ends at offset {ends[one]}, before its starting offset {offset}: the "
+                    "topic was created again, or lost records at its end, or startingOffsets is "
+                    "above the end"
                 )
 
     def _waits(self, start: Offsets, end: Offsets) -> bool:
-        """Whether a micro-batch waits for more records."""
+        """Return whether the micro-batch waits for more records."""
         least = self._options.batch_records_min
         if least is None or self._target is not None:
             return False
@@ -288,20 +300,20 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now_s = self._clock.elapsed_s()
         waited_s = now_s - self._planned_s
         if self._planned_s == -inf:
-            self._planned_s = now_s  # nobody waits at the first look, whatever it has found
+            self._planned_s = now_s  # the first lookup does not wait
         return waiting < least and waited_s < self._options.batch_delay_s
 
     def _lost(self, text: str) -> None:
         if self._options.fails_on_loss:
-            raise DataLost(f"{text}. {GOES_ON}")
+            raise DataLost(f"{text}. {HINT}")
         _log.warning("%s", text)
 
 
 class OttlaSource(DataSource):
-    """The data source; Spark makes it of the options that it was given."""
+    """The data source; Spark constructs it with the options."""
 
     commits = True
-    """Whether its streams tell their groups; not where a listener does, which is sooner."""
+    """Whether streams commit to their groups; False where a listener does, which is earlier."""
 
     batch_reader = OttlaReader
 
@@ -311,42 +323,42 @@ class OttlaSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format`."""
+        """Return the name for `format`."""
         return FORMAT
 
     def schema(self) -> str:
-        """The columns."""
+        """Return the columns as DDL."""
         wanted = {name.lower(): value for name, value in self._given.items()}
         return source_schema(headers=wanted.get("includeheaders", "").strip().lower() == "true")
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Who writes a batch."""
-        from ottla.pipeline.sink import OttlaWriter, writing
+        """Return the writer of a batch."""
+        from ottla.pipeline.sink import OttlaWriter, row_writer
 
-        return OttlaWriter(writing(self._given, schema, overwrite=overwrite))
+        return OttlaWriter(row_writer(self._given, schema, overwrite=overwrite))
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """Who writes a stream; Spark says `overwrite` for output modes that are not append."""
-        from ottla.pipeline.sink import OttlaStreamWriter, writing
+        """Return the writer of a stream; Spark sets `overwrite` for output modes except append."""
+        from ottla.pipeline.sink import OttlaStreamWriter, row_writer
 
-        return OttlaStreamWriter(writing(self._given, schema, overwrite=False))
+        return OttlaStreamWriter(row_writer(self._given, schema, overwrite=False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Who reads a batch."""
+        """Return the reader of a batch."""
         options = source_options(self._given, Use.BATCH)
         check_source_schema(schema, headers=options.has_headers)
         return self.batch_reader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Who reads a stream."""
+        """Return the reader of a stream."""
         options = source_options(self._given, Use.STREAM)
         check_source_schema(schema, headers=options.has_headers)
         return OttlaStreamReader(options, schema, commits=self.commits)
 
 
 class RegisteredSource(OttlaSource):
-    """The same in a session that has a listener."""
+    """The data source of a session with a listener, which commits to the groups."""
 
     commits = False

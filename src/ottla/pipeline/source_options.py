@@ -1,7 +1,8 @@
-"""What a source is told: its options, read.
+"""The options of a source, parsed.
 
-Invariant: what is read is valid as a whole, or BadOption says what to mend. Of several words on
-where to begin or to end a time counts before times of partitions, and those before offsets.
+Invariant: SourceOptions is valid as a whole, or `source_options` raises BadOption. If several
+options give a start or an end, one time for all partitions takes precedence over times by
+partition, and those take precedence over offsets.
 """
 
 import re
@@ -25,12 +26,12 @@ from ottla.pipeline.offsets import (
 from ottla.pipeline.options import BadOption, Use, checked, client_settings
 
 NUMBER_MAX: Final = 2**63 - 1
-"""The largest offset or time that fits into a request."""
+"""The largest offset or timestamp that fits into a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which partitions are read: of topics by name, by pattern, or these alone."""
+    """The partitions to read: of named topics, of topics that match a pattern, or listed ones."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -39,7 +40,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a source is told."""
+    """The parsed options of a source."""
 
     settings: Mapping[str, object]
     topics: Topics
@@ -57,13 +58,13 @@ class SourceOptions:
 
 
 def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
-    """The options of a source; BadOption says what to mend."""
+    """Parse the options of a source; raise BadOption with what to change."""
     options = checked(given, use)
     records_max = _number(options, "maxOffsetsPerTrigger")
     records_min = _number(options, "minOffsetsPerTrigger")
     if records_max is not None and records_min is not None and records_min > records_max:
         raise BadOption(
-            f"minOffsetsPerTrigger={records_min} is more than maxOffsetsPerTrigger={records_max}"
+            f"minOffsetsPerTrigger={records_min} is above maxOffsetsPerTrigger={records_max}"
         )
     return SourceOptions(
         settings=client_settings(options, use),
@@ -85,8 +86,8 @@ def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
 def _topics(options: Mapping[str, str]) -> Topics:
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in options]
     if len(ways) != 1:
-        said = " and ".join(ways) or "none of them"
-        raise BadOption(f"give one of subscribe, subscribePattern and assign; given: {said}")
+        given = " and ".join(ways) or "none"
+        raise BadOption(f"set exactly one of subscribe, subscribePattern and assign, not {given}")
     [way] = ways
     value = options[way].strip()
     if not value:
@@ -99,12 +100,12 @@ def _topics(options: Mapping[str, str]) -> Topics:
     if way == "subscribe":
         names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
         if not names:
-            raise BadOption("subscribe names no topic")
+            raise BadOption("subscribe does not name a topic")
         return Topics(names=names)
     try:
         re.compile(value)
     except re.error as error:
-        raise BadOption(f"subscribePattern: {value!r} is no pattern: {error}") from error
+        raise BadOption(f"subscribePattern: invalid pattern {value!r}: {error}") from error
     return Topics(pattern=value)
 
 
@@ -112,14 +113,14 @@ def _start(options: Mapping[str, str], use: Use) -> Limit:
     strategy = options.get("startingOffsetsByTimestampStrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise BadOption(
-            f"startingOffsetsByTimestampStrategy is error or latest, and not {strategy!r}"
+            f"startingOffsetsByTimestampStrategy must be error or latest, not {strategy!r}"
         )
     if_none = LATEST if strategy == "latest" else None
     found = _limit(options, "starting", if_none)
     if found is None:
         found = Everywhere(EARLIEST if use is Use.BATCH else LATEST)
-    if use is Use.BATCH and LATEST in _places(found):
-        raise BadOption("startingOffsets of a batch cannot be latest: there would be nothing in it")
+    if use is Use.BATCH and LATEST in _offsets(found):
+        raise BadOption("startingOffsets of a batch cannot be latest: the batch would be empty")
     return found
 
 
@@ -127,19 +128,19 @@ def _end(options: Mapping[str, str]) -> Limit:
     found = _limit(options, "ending", LATEST)
     if found is None:
         return Everywhere(LATEST)
-    if EARLIEST in _places(found):
-        raise BadOption("endingOffsets cannot be earliest: there would be nothing before it")
+    if EARLIEST in _offsets(found):
+        raise BadOption("endingOffsets cannot be earliest: the batch would be empty")
     return found
 
 
-def _places(limit: Limit) -> Iterable[int]:
+def _offsets(limit: Limit) -> Iterable[int]:
     if isinstance(limit, Everywhere):
-        return (limit.place,)
+        return (limit.offset,)
     return limit.offsets.values() if isinstance(limit, Specific) else ()
 
 
 def _limit(options: Mapping[str, str], which: str, if_none: int | None) -> Limit | None:
-    """What is said of the start or the end: a time before times, and those before offsets."""
+    """Parse the start or the end: a time, else times by partition, else offsets."""
     time, times, offsets = f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets"
     if time in options:
         return AtTime(_time_ms(time, options[time]), if_none)
@@ -150,16 +151,16 @@ def _limit(options: Mapping[str, str], which: str, if_none: int | None) -> Limit
         if name == offsets and value.lower() in ("earliest", "latest"):
             return Everywhere(EARLIEST if value.lower() == "earliest" else LATEST)
         try:
-            told = parse_offsets(value)
+            parsed = parse_offsets(value)
         except BadOffsets as error:
             raise BadOption(f"{name}: {error}") from error
         lowest = 0 if name == times else EARLIEST
-        for partition, number in told.items():
+        for partition, number in parsed.items():
             if number < lowest:
-                raise BadOption(f"{name}: {number} of {partition} is below {lowest}")
+                raise BadOption(f"{name}: {number} for {partition} is below {lowest}")
             if number > NUMBER_MAX:
-                raise BadOption(f"{name}: {number} of {partition} is above {NUMBER_MAX}")
-        return AtTimes(told, if_none) if name == times else Specific(told)
+                raise BadOption(f"{name}: {number} for {partition} is above {NUMBER_MAX}")
+        return AtTimes(parsed, if_none) if name == times else Specific(parsed)
     return None
 
 
@@ -169,7 +170,7 @@ def _time_ms(name: str, text: str) -> int:
     except ValueError:
         time_ms = -1
     if not 0 <= time_ms <= NUMBER_MAX:
-        raise BadOption(f"{name} is a time in milliseconds since 1970, and not {text!r}")
+        raise BadOption(f"{name} must be a time in milliseconds since 1970, not {text!r}")
     return time_ms
 
 
@@ -181,14 +182,14 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     except ValueError:
         number = 0
     if number <= 0:
-        raise BadOption(f"{name} is a number above 0, and not {options[name]!r}")
+        raise BadOption(f"{name} must be a number above 0, not {options[name]!r}")
     return number
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = options.get(name, str(default)).strip().lower()
     if text not in ("true", "false"):
-        raise BadOption(f"{name} is true or false, and not {options[name]!r}")
+        raise BadOption(f"{name} must be true or false, not {options[name]!r}")
     return text == "true"
 
 
@@ -198,5 +199,5 @@ _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "
 def _seconds(text: str) -> float:
     found = re.fullmatch(r"(\d+)\s*(ms|s|min|m|h|d)?", text.strip().lower())
     if found is None:
-        raise BadOption(f"maxTriggerDelay is a time as 15m or 30s, and not {text!r}")
+        raise BadOption(f"maxTriggerDelay must be a time like 15m or 30s, not {text!r}")
     return int(found[1]) * _UNITS_S[found[2] or "ms"]

@@ -1,11 +1,11 @@
-"""A home of Spark whose Python processes start in half of the time.
+"""A SPARK_HOME whose Python processes start in half the time.
 
-Spark lets them import PySpark from an archive in its home, in which nothing is compiled: each of
-them compiles what it needs anew, for about a second. Where the archive is not, they import what is
-installed.
+By default Spark's Python processes import PySpark from a zip archive in SPARK_HOME. The archive has
+no compiled modules, so that each process compiles them for about a second. Without the archive they
+import the installed package.
 
-Invariant: the folder holds links to what is installed, and nothing else. It is for Spark on this
-machine alone: a cluster may be sent the archive.
+Invariant: the directory contains only links to the installed package. Use it only for Spark on this
+machine: a cluster may need the archive.
 """
 
 from importlib.util import find_spec
@@ -16,10 +16,10 @@ PARTS: Final = ("bin", "jars", "sbin")
 
 
 def fast_spark_home(folder: Path) -> Path:
-    """Make it, or mend it; for SPARK_HOME, before a session begins."""
+    """Create or repair the directory; set SPARK_HOME to it before the session starts."""
     found = find_spec("pyspark")
-    assert found is not None, "it comes with ottla[spark]"
-    assert found.origin is not None, "it is a package"
+    assert found is not None, "install ottla[spark]"
+    assert found.origin is not None, "pyspark is a package"
     installed = Path(found.origin).parent
     folder.mkdir(parents=True, exist_ok=True)
     for name in PARTS:
