@@ -232,7 +232,7 @@ def test_the_log_is_one_readable_line_for_each_event(
     events = [read(line) for line in written.splitlines()]
     assert [one["event"] for one in events] == [
         "broker starting",
-        "data directory open",
+        "data directory opened",
         "listener started",
         "metrics page started",
         "broker started",

@@ -180,7 +180,7 @@ def test_what_passes_is_committed_again_and_what_does_not_is_told() -> None:
             committing({T0: E.OFFSET_METADATA_TOO_LARGE}),
         ]
         async with scripted(OffsetCommitRequest, answers) as (broker, commits, _):
-            with pytest.raises(CommitFailed, match="t-0: The note") as failed:
+            with pytest.raises(CommitFailed, match="t-0: The metadata") as failed:
                 await commits.commit(FIVE, 10)
             assert failed.value.code is E.OFFSET_METADATA_TOO_LARGE
             assert failed.value.errors.keys() == {T0}

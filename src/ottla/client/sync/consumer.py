@@ -262,6 +262,12 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
 
     committed = waits(AsyncConsumer[Any, Any].committed)
     metrics = calls(AsyncConsumer[Any, Any].metrics)
+    refresh_metadata = waits(AsyncConsumer[Any, Any].refresh_metadata)
+
+    @property
+    def is_stable_member(self) -> bool:
+        """Whether it is a member of a stable group; raises the error that ended its membership."""
+        return self._portal.call(lambda: self._behind.is_stable_member)
 
     @property
     def group_member(self) -> GroupMember:
