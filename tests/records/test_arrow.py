@@ -47,7 +47,7 @@ def drawn_of(columns: Columns) -> list[Drawn]:
 
 @settings(deadline=None)
 @given(drawn_batches)
-def test_to_arrow(drawn: list[Drawn]) -> None:
+def test_to_arrow_has_a_row_per_record(drawn: list[Drawn]) -> None:
     arrow = to_arrow(decode(build(drawn, base_offset=4)))
     arrow.validate(full=True)
     assert arrow.schema.names == ["offset", "timestamp", "key", "value", "headers"]
@@ -72,7 +72,7 @@ def test_to_arrow_copies_nothing() -> None:
         assert buffer.address == pa.py_buffer(ours).address
 
 
-def test_arrow_has_times_where_kafka_has_milliseconds() -> None:
+def test_arrow_timestamps_are_utc_milliseconds() -> None:
     arrow = to_arrow(decode(build([Drawn(1_700_000_000_123, None, None, ())])))
     assert arrow.column("timestamp").type == pa.timestamp("ms", tz="UTC")
     assert arrow.column("timestamp")[0].as_py() == datetime.fromtimestamp(1_700_000_000.123, UTC)
@@ -80,7 +80,7 @@ def test_arrow_has_times_where_kafka_has_milliseconds() -> None:
 
 @settings(deadline=None)
 @given(drawn_batches, st.data())
-def test_from_arrow(drawn: list[Drawn], data: st.DataObject) -> None:
+def test_from_arrow_reads_whole_and_sliced_batches(drawn: list[Drawn], data: st.DataObject) -> None:
     whole = table_of(drawn)
     assert drawn_of(from_arrow(whole)) == drawn
     start = data.draw(st.integers(0, len(drawn)))
@@ -90,7 +90,7 @@ def test_from_arrow(drawn: list[Drawn], data: st.DataObject) -> None:
 
 @settings(deadline=None)
 @given(drawn_batches)
-def test_arrow_and_back(drawn: list[Drawn]) -> None:
+def test_records_survive_a_round_trip_through_arrow(drawn: list[Drawn]) -> None:
     run = build(drawn)
     assert drawn_of(from_arrow(to_arrow(decode(run)))) == drawn
     (again,) = encode(from_arrow(to_arrow(decode(run))), limit=UNLIMITED)
@@ -126,7 +126,7 @@ TEXT = [None if cell is None else cell.decode() for cell in CELLS]
         pytest.param(pa.chunked_array([CELLS[:1], CELLS[1:]], pa.binary()), id="chunked"),
     ],
 )
-def test_keys_and_values_of_many_types(array: Any) -> None:
+def test_from_arrow_accepts_binary_and_string_types(array: Any) -> None:
     for start in range(5):
         part = array.slice(start)
         flat = part.combine_chunks() if hasattr(part, "combine_chunks") else part
@@ -139,13 +139,13 @@ def test_keys_and_values_of_many_types(array: Any) -> None:
         assert partitions(key_column(part), 7).tolist() == expected
 
 
-def test_fixed_size_keys() -> None:
+def test_from_arrow_casts_fixed_size_keys() -> None:
     array = pa.array([b"ab", None, b"cd"], pa.binary(2))
     batch = pa.RecordBatch.from_arrays([array], names=["key"])
     assert [each.key for each in drawn_of(from_arrow(batch, now_ms=1))] == [b"ab", None, b"cd"]
 
 
-def test_a_column_of_nothing_is_null() -> None:
+def test_null_typed_column_has_only_nulls() -> None:
     batch = pa.RecordBatch.from_arrays(
         [pa.nulls(2), pa.nulls(2), pa.nulls(2), pa.nulls(2)],
         names=["timestamp", "key", "value", "headers"],
@@ -156,7 +156,7 @@ def test_a_column_of_nothing_is_null() -> None:
 
 @each_case("unit", ["s", "ms", "us", "ns"])
 @each_case("zone", [None, "UTC", "Europe/Prague"])
-def test_timestamps_of_any_unit(unit: str, zone: str | None) -> None:
+def test_from_arrow_accepts_timestamps_of_any_unit(unit: str, zone: str | None) -> None:
     array = pa.array([1_700_000_000_000, None, 0], pa.timestamp("ms", tz="UTC"))
     array = array.cast(pa.timestamp(unit, tz="UTC")).cast(pa.timestamp(unit, tz=zone))
     for start in range(3):
@@ -165,7 +165,7 @@ def test_timestamps_of_any_unit(unit: str, zone: str | None) -> None:
         assert read == [1_700_000_000_000, 77, 0][start:]
 
 
-def test_a_timestamp_is_needed_for_every_row() -> None:
+def test_missing_timestamp_needs_now_ms() -> None:
     missing = pa.RecordBatch.from_arrays([pa.array([b"v"])], names=["value"])
     null = pa.RecordBatch.from_arrays([pa.array([None], pa.int64())], names=["timestamp"])
     for batch in (missing, null):
@@ -173,7 +173,7 @@ def test_a_timestamp_is_needed_for_every_row() -> None:
             from_arrow(batch)
 
 
-def test_headers_may_be_maps_or_large_lists() -> None:
+def test_from_arrow_accepts_maps_and_large_lists() -> None:
     pairs = [[("a", b"1"), ("b", None)], None, [], [("c", b"")]]
     structs = [None if p is None else [{"key": k, "value": v} for k, v in p] for p in pairs]
     large = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
@@ -202,20 +202,20 @@ def test_headers_may_be_maps_or_large_lists() -> None:
         ("headers", pa.array([[{"key": "k"}]])),
     ],
 )
-def test_what_is_no_column_of_records(name: str, array: Any) -> None:
+def test_from_arrow_rejects_other_types(name: str, array: Any) -> None:
     batch = pa.RecordBatch.from_arrays([array], names=[name])
     with pytest.raises(ValueError, match="not "):
         from_arrow(batch, now_ms=1)
 
 
 @each_case("headers", [[None], [{"key": None, "value": b"x"}]])
-def test_a_header_has_a_key(headers: list[Any]) -> None:
+def test_null_header_key_is_rejected(headers: list[Any]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([headers], PAIRS)], names=["headers"])
     with pytest.raises(ValueError, match="the key is null"):
         encode(from_arrow(batch, now_ms=1), limit=UNLIMITED)
 
 
-def test_columns_that_are_not_there_become_nulls() -> None:
+def test_missing_columns_become_null_arrays() -> None:
     arrow = to_arrow(Columns(2, bytes(16), None, None))
     arrow.validate(full=True)
     assert arrow.schema.names == ["timestamp", "key", "value", "headers"]
@@ -223,7 +223,7 @@ def test_columns_that_are_not_there_become_nulls() -> None:
     assert arrow.column("headers").to_pylist() == [[], []]
 
 
-def test_a_part_of_wide_columns_becomes_large_arrays() -> None:
+def test_slice_of_large_columns_becomes_large_arrays() -> None:
     wide = Column(
         memoryview(pa.array([b"a", b"bc"], pa.large_binary()).buffers()[1]),
         b"abc",
@@ -249,7 +249,7 @@ def test_large_columns_are_split_by_size() -> None:
     assert read[0] == Record(0, 1, None, bytes(100))
 
 
-def test_without_pyarrow_the_error_says_what_to_install() -> None:
+def test_missing_pyarrow_error_names_the_extra() -> None:
     script = """
 import sys
 sys.modules["pyarrow"] = None
@@ -269,12 +269,12 @@ for attempt in (lambda: to_arrow(columns), lambda: from_arrow(None)):
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_nothing_imports_pyarrow_before_it_is_needed() -> None:
+def test_pyarrow_is_imported_on_first_use() -> None:
     script = "import sys, ottla.records; assert 'pyarrow' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_headers_are_taken_by_name_whatever_their_order() -> None:
+def test_header_fields_are_found_by_name() -> None:
     kind = pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())]))
     headers = pa.array([[{"value": b"x", "key": "a"}]], kind)
     batch = pa.record_batch([pa.array([1]), headers], names=["timestamp", "headers"])

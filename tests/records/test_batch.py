@@ -45,7 +45,7 @@ def header(**fields: int) -> BatchHeader:
     return Batch(ONE).header._replace(**fields)  # pyright: ignore[reportArgumentType]
 
 
-def test_the_header_is_61_bytes_with_the_fields_in_kafkas_order() -> None:
+def test_header_has_the_fields_of_kafka_in_61_bytes() -> None:
     packed = HEADER.pack(1, 49, 2, 2, 0xFFFFFFFF, 3, 4, 5, 6, 7, 8, 9, 10)
     assert len(packed) == HEADER_SIZE == 61
     assert read_header(b"xy" + packed, 2) == BatchHeader(
@@ -65,7 +65,7 @@ def test_the_header_is_61_bytes_with_the_fields_in_kafkas_order() -> None:
     )
 
 
-def test_what_the_header_tells() -> None:
+def test_header_properties() -> None:
     plain = header(base_offset=100, last_offset_delta=4, base_timestamp=7, max_timestamp=9)
     assert (plain.size, plain.last_offset, plain.next_offset) == (len(ONE), 104, 105)
     assert (plain.is_transactional, plain.is_control, plain.has_producer) == (False, False, False)
@@ -79,14 +79,14 @@ def test_what_the_header_tells() -> None:
     assert flagged.compression is Compression.ZSTD
 
 
-def test_attribute_bits_without_a_meaning_are_ignored() -> None:
+def test_undefined_attribute_bits_are_ignored() -> None:
     odd = header(attributes=-0x80)
     assert (odd.is_transactional, odd.is_control, odd.delete_horizon_ms) == (False, False, None)
     assert odd.compression is Compression.NONE
 
 
 @each_case("code", [5, 6, 7])
-def test_a_codec_that_nobody_knows(code: int) -> None:
+def test_unknown_codec_is_corrupt(code: int) -> None:
     with pytest.raises(CorruptRecords, match="compression"):
         _ = header(attributes=code).compression
 
@@ -95,11 +95,11 @@ def test_a_codec_that_nobody_knows(code: int) -> None:
     ("base", "delta", "last"),
     [(-1, 4, -1), (0, 4, 4), (2**31 - 1, 0, 2**31 - 1), (2**31 - 1, 1, 0), (2**31 - 3, 9, 6)],
 )
-def test_sequences_begin_again_at_0(base: int, delta: int, last: int) -> None:
+def test_sequence_wraps_to_0(base: int, delta: int, last: int) -> None:
     assert header(base_sequence=base, last_offset_delta=delta).last_sequence == last
 
 
-def test_reading_a_header_costs_no_copy_of_the_batch() -> None:
+def test_batch_does_not_copy_its_bytes() -> None:
     (batch,) = batches(memoryview(bytearray(THREE)))
     assert batch.data.obj is not None
     assert batch.data.nbytes == len(THREE)
@@ -108,7 +108,7 @@ def test_reading_a_header_costs_no_copy_of_the_batch() -> None:
 # Splitting
 
 
-def test_a_run_is_split() -> None:
+def test_consecutive_batches_are_split() -> None:
     run = ONE + THREE + ONE
     found = list(batches(run))
     assert [bytes(batch.data) for batch in found] == [ONE, THREE, ONE]
@@ -116,7 +116,7 @@ def test_a_run_is_split() -> None:
     assert list(batches(b"")) == []
 
 
-def test_a_run_is_split_one_at_a_time() -> None:
+def test_batches_are_split_lazily() -> None:
     run = batches(ONE + b"damage")
     assert next(run).header.record_count == 1
     with pytest.raises(CorruptRecords):
@@ -124,7 +124,7 @@ def test_a_run_is_split_one_at_a_time() -> None:
 
 
 @each_case("size", range(len(ONE)))
-def test_a_batch_that_is_cut_off(size: int) -> None:
+def test_truncated_batch_is_an_error_unless_lenient(size: int) -> None:
     run = THREE + ONE[:size]
     assert [bytes(batch.data) for batch in batches(run, lenient=True)] == [THREE]
     if size:
@@ -134,7 +134,7 @@ def test_a_batch_that_is_cut_off(size: int) -> None:
 
 @each_case("legacy", [LEGACY_V0, LEGACY_V1])
 @each_case("lenient", [False, True])
-def test_older_formats_are_named(legacy: bytes, lenient: bool) -> None:
+def test_message_formats_0_and_1_are_unsupported(legacy: bytes, lenient: bool) -> None:
     for run in (legacy, legacy + bytes(100), THREE + legacy):
         with pytest.raises(UnsupportedMagic, match=f"message format {legacy[16]}"):
             list(batches(run, lenient=lenient))
@@ -155,9 +155,7 @@ def test_older_formats_are_named(legacy: bytes, lenient: bool) -> None:
         pytest.param(23, struct.pack(">i", -1), id="negative last delta"),
     ],
 )
-def test_what_cannot_be_a_batch_is_an_error_in_both_modes(
-    at: int, raw: bytes, lenient: bool
-) -> None:
+def test_invalid_header_is_an_error_in_both_modes(at: int, raw: bytes, lenient: bool) -> None:
     data = bytearray(ONE)
     data[at : at + len(raw)] = raw
     with pytest.raises(CorruptRecords) as failure:
@@ -165,7 +163,7 @@ def test_what_cannot_be_a_batch_is_an_error_in_both_modes(
     assert not isinstance(failure.value, UnsupportedMagic)
 
 
-def test_a_length_of_2_gib_is_a_cut_off_batch() -> None:
+def test_length_of_2_gib_is_a_truncated_batch() -> None:
     data = bytearray(ONE)
     data[8:12] = struct.pack(">i", 2**31 - 1)
     assert list(batches(data, lenient=True)) == []
@@ -173,7 +171,7 @@ def test_a_length_of_2_gib_is_a_cut_off_batch() -> None:
         list(batches(data))
 
 
-def test_a_single_batch_is_all_there() -> None:
+def test_batch_must_match_its_declared_size() -> None:
     assert Batch(ONE).header.size == len(ONE)
     for wrong in (ONE + b"x", ONE[:-1], b""):
         with pytest.raises(CorruptRecords):
@@ -185,7 +183,7 @@ def test_a_single_batch_is_all_there() -> None:
 
 @each_case("compression", Compression)
 @given(drawn=drawn_batches)
-def test_records_come_back(compression: Compression, drawn: list[Drawn]) -> None:
+def test_built_records_are_read_back(compression: Compression, drawn: list[Drawn]) -> None:
     batch = Batch(build(drawn, compression, base_offset=7))
     assert batch.crc_ok
     assert batch.header.compression is compression
@@ -196,14 +194,14 @@ def test_records_come_back(compression: Compression, drawn: list[Drawn]) -> None
 
 
 @each_case("compression", [c for c in Compression if c])
-def test_a_reader_decompresses_under_a_limit(compression: Compression) -> None:
+def test_reader_limits_decompressed_bytes(compression: Compression) -> None:
     batch = Batch(build([Drawn(1, None, bytes(10_000), ())], compression))
     with pytest.raises(DecompressionLimitExceeded):
         batch.records(decompressed_bytes_max=9_999)
     assert len(list(batch.records(decompressed_bytes_max=10_100))) == 1
 
 
-def test_a_crc_that_does_not_match() -> None:
+def test_wrong_crc_is_detected() -> None:
     for at in range(21, len(ONE)):
         data = bytearray(ONE)
         data[at] ^= 1
@@ -217,7 +215,7 @@ def test_a_crc_that_does_not_match() -> None:
 # Patching
 
 
-def test_the_leader_assigns_offset_and_epoch_without_a_new_crc() -> None:
+def test_assigning_offset_and_epoch_keeps_the_crc() -> None:
     run = bytearray(ONE + ONE)
     assign_offset(run, 2**40, 7, len(ONE))
     first, second = batches(run)
@@ -230,7 +228,7 @@ def test_the_leader_assigns_offset_and_epoch_without_a_new_crc() -> None:
 @each_case("timestamp_type", TimestampType)
 @each_case("max_timestamp", [5, 77])
 @each_case("position", [0, len(THREE)])
-def test_the_leader_assigns_timestamps(
+def test_assigning_timestamps_updates_the_crc(
     timestamp_type: TimestampType, max_timestamp: int, position: int
 ) -> None:
     buffer = bytearray(THREE[:position] + ONE + THREE)
@@ -248,21 +246,21 @@ def test_the_leader_assigns_timestamps(
     assert len(buffer) == len(before)
 
 
-def test_timestamps_can_be_taken_back() -> None:
+def test_timestamp_type_can_be_reset() -> None:
     buffer = bytearray(ONE)
     assign_timestamp(buffer, TimestampType.LOG_APPEND_TIME, 99)
     assign_timestamp(buffer, TimestampType.CREATE_TIME, 5)
     assert buffer == ONE
 
 
-def test_nothing_is_checksummed_when_nothing_changes() -> None:
+def test_unchanged_timestamp_does_not_compute_the_crc() -> None:
     buffer = bytearray(ONE)
     buffer[17:21] = b"\0\0\0\0"
     assert not assign_timestamp(buffer, TimestampType.CREATE_TIME, 5)
     assert buffer[17:21] == b"\0\0\0\0"
 
 
-def test_a_memoryview_can_be_patched() -> None:
+def test_memoryview_can_be_patched() -> None:
     buffer = bytearray(ONE)
     assign_offset(memoryview(buffer), 3, 1)
     assert assign_timestamp(memoryview(buffer), TimestampType.LOG_APPEND_TIME, 8)
@@ -272,12 +270,12 @@ def test_a_memoryview_can_be_patched() -> None:
 # Sealing
 
 
-def test_the_crc_is_crc32c_from_the_attributes_on() -> None:
+def test_crc_is_crc32c_from_the_attributes_on() -> None:
     assert Batch(ONE).header.crc == crc32.iscsi(ONE[21:])
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1))
-def test_sealing_writes_every_field(count: int, sequence: int) -> None:
+def test_write_header_writes_every_field(count: int, sequence: int) -> None:
     buffer = bytearray(HEADER_SIZE)
     write_header(
         buffer,
@@ -297,7 +295,7 @@ def test_sealing_writes_every_field(count: int, sequence: int) -> None:
     assert tuple(read_header(buffer)) == fields
 
 
-def test_compaction_leaves_an_empty_batch() -> None:
+def test_empty_batch_keeps_offsets_and_producer() -> None:
     builder = BatchBuilder(1000, Compression.GZIP)
     for timestamp in (5, 9, 7):
         builder.append(timestamp, b"k", b"v")
@@ -322,7 +320,7 @@ def test_compaction_leaves_an_empty_batch() -> None:
     assert list(empty.records()) == []
 
 
-def test_an_empty_batch_may_keep_its_codec() -> None:
+def test_empty_batch_may_keep_its_codec() -> None:
     buffer = bytearray(HEADER_SIZE)
     write_header(
         buffer,
@@ -335,7 +333,7 @@ def test_an_empty_batch_may_keep_its_codec() -> None:
     assert list(Batch(buffer).records()) == []
 
 
-def test_records_are_counted_by_the_headers_of_whole_batches() -> None:
+def test_count_records_sums_the_headers() -> None:
     runs = [[b"a"], [b"b"] * 300, [b"c", b"d"]]
     data = b""
     for values in runs:

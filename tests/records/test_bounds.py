@@ -56,14 +56,14 @@ def record_with_headers(count: int) -> bytes:
     return write_varint(len(body)) + body
 
 
-def test_the_numbers() -> None:
+def test_default_limits() -> None:
     assert PRODUCED_BYTES_MAX == 32 * 2**20
     assert DECOMPRESSED_BYTES_MAX == 128 * 2**20
     assert RECORD_ERRORS_MAX == 1000
     assert ValidationConfig().decompressed_bytes_max == PRODUCED_BYTES_MAX
 
 
-def test_a_record_has_at_most_65535_headers() -> None:
+def test_record_has_at_most_65535_headers() -> None:
     most = batch_of(record_with_headers(HEADERS_MAX), Compression.ZSTD)
     validate(most, ValidationConfig(), now_ms=NOW_MS, produce_version=9)
     assert len(next(Batch(most).records()).headers) == HEADERS_MAX
@@ -77,19 +77,19 @@ def test_a_record_has_at_most_65535_headers() -> None:
 
 
 @each_case("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
-def test_a_produced_batch_unpacks_to_32_mib_at_most(codec: Compression) -> None:
+def test_produced_batch_decompresses_to_32_mib_at_most(codec: Compression) -> None:
     bomb = batch_of(bytes(PRODUCED_BYTES_MAX + 1), codec)
     with pytest.raises(InvalidRecords) as raised:
         validate(bomb, ValidationConfig(), now_ms=NOW_MS, produce_version=9)
     assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_reader_unpacks_128_mib_at_most() -> None:
+def test_reader_decompresses_128_mib_at_most() -> None:
     with pytest.raises(DecompressionLimitExceeded):
         Batch(batch_of(bytes(DECOMPRESSED_BYTES_MAX + 1), Compression.ZSTD)).records()
 
 
-def test_at_most_1000_records_are_named() -> None:
+def test_error_lists_at_most_1000_records() -> None:
     builder = BatchBuilder()
     for _ in range(RECORD_ERRORS_MAX + 5):
         builder.append(NOW_MS, None, b"v")
@@ -100,14 +100,14 @@ def test_at_most_1000_records_are_named() -> None:
     assert len(raised.value.record_errors) == RECORD_ERRORS_MAX
 
 
-def test_a_control_batch_unpacks_to_little() -> None:
+def test_large_control_batch_is_not_decompressed() -> None:
     body = b"\0\0\0\x08\0\0\0\0" + write_varint(10_000) + bytes(10_000) + b"\0"
     bloated = batch_of(write_varint(len(body)) + body, Compression.ZSTD, attributes=0x20)
     with pytest.raises(DecompressionLimitExceeded):
         read_control(Batch(bloated))
 
 
-def test_a_count_that_lies_reserves_no_rows() -> None:
+def test_false_record_count_reserves_no_rows() -> None:
     builder = BatchBuilder()
     builder.append(NOW_MS, b"k", bytes(63))
     raw = bytearray(builder.build())
@@ -117,7 +117,7 @@ def test_a_count_that_lies_reserves_no_rows() -> None:
     assert rows == size // 7
 
 
-def test_an_emptied_batch_keeps_the_type_of_its_timestamps() -> None:
+def test_empty_batch_keeps_its_timestamp_type() -> None:
     builder = BatchBuilder()
     builder.append(NOW_MS, b"k", b"v")
     raw = batch_of(builder.build()[HEADER_SIZE:], Compression.NONE, attributes=LOG_APPEND_TIME)
@@ -129,14 +129,14 @@ def test_an_emptied_batch_keeps_the_type_of_its_timestamps() -> None:
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-def test_a_zstd_frame_cannot_claim_more_than_its_blocks_hold() -> None:
+def test_zstd_frame_size_is_bounded_by_its_blocks() -> None:
     claim = (1 << 20).to_bytes(4, "little")
     frame = ZSTD_MAGIC + b"\xa0" + claim + b"\x01\0\0"  # one empty block
     with pytest.raises(CorruptCompression, match="declares more than it can hold"):
         decompress(Compression.ZSTD, frame, 2 << 20)
 
 
-def test_a_crowd_of_empty_zstd_blocks_is_refused() -> None:
+def test_many_empty_zstd_blocks_are_rejected() -> None:
     frame = ZSTD_MAGIC + b"\0\x58" + b"\0\0\0" * 1001 + b"\1\0\0"
     with pytest.raises(CorruptCompression, match="empty blocks"):
         decompress(Compression.ZSTD, frame, 1 << 20)

@@ -10,7 +10,7 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 
 
-def test_a_batch_is_what_was_appended() -> None:
+def test_batch_has_the_appended_records() -> None:
     builder = BatchBuilder()
     assert builder.append(timestamp=8, key=b"k", value=None, headers=[("h", b"x"), ("h", None)])
     assert builder.append(7, None, b"v")
@@ -23,7 +23,7 @@ def test_a_batch_is_what_was_appended() -> None:
     assert builder.size == len(batch.data)
 
 
-def test_every_field_of_the_header_is_set() -> None:
+def test_build_sets_every_header_field() -> None:
     builder = BatchBuilder(1000, Compression.LZ4)
     builder.append(5, b"k", b"v")
     header = Batch(
@@ -43,7 +43,7 @@ def test_every_field_of_the_header_is_set() -> None:
     assert header.compression is Compression.LZ4
 
 
-def test_by_default_nobody_in_particular_wrote_it() -> None:
+def test_default_batch_has_no_producer() -> None:
     builder = BatchBuilder(1000)
     builder.append(5, b"k", b"v")
     header = Batch(builder.build()).header
@@ -51,7 +51,7 @@ def test_by_default_nobody_in_particular_wrote_it() -> None:
     assert (header.producer_epoch, header.base_sequence, header.attributes) == (-1, -1, 0)
 
 
-def test_a_full_builder_says_so_and_goes_on() -> None:
+def test_full_builder_rejects_the_record() -> None:
     builder = BatchBuilder(200)
     appended = 0
     while builder.append(appended, b"key", b"0123456789"):
@@ -62,7 +62,7 @@ def test_a_full_builder_says_so_and_goes_on() -> None:
     assert len(builder.build()) == builder.size <= 200
 
 
-def test_a_run_of_values_is_what_they_would_be_one_by_one() -> None:
+def test_extend_equals_single_appends() -> None:
     values = [b"0", None, b"2" * 300, b""] * 20
     for key in (None, b"key"):
         run, single = BatchBuilder(3000), BatchBuilder(3000)
@@ -84,7 +84,7 @@ def test_a_run_of_values_is_what_they_would_be_one_by_one() -> None:
             run.extend(1 << 63, key, values)
 
 
-def test_a_run_that_breaks_off_keeps_what_came_before() -> None:
+def test_failed_extend_keeps_the_values_before() -> None:
     values: list[Any] = [b"a", b"b", "no bytes", b"c"]
     builder = BatchBuilder(3000)
     with pytest.raises(TypeError):
@@ -92,7 +92,7 @@ def test_a_run_that_breaks_off_keeps_what_came_before() -> None:
     assert [record.value for record in Batch(builder.build()).records()] == [b"a", b"b"]
 
 
-def test_the_same_builder_builds_again() -> None:
+def test_builder_can_build_twice() -> None:
     builder = BatchBuilder(1000, Compression.GZIP)
     builder.append(1, b"k", b"v")
     first = builder.build()
@@ -102,7 +102,7 @@ def test_the_same_builder_builds_again() -> None:
     assert [record.offset for record in batch.records()] == [5, 6]
 
 
-def test_compression_makes_it_smaller() -> None:
+def test_builder_compresses() -> None:
     for compression in Compression:
         builder = BatchBuilder(1_000_000, compression)
         for _ in range(100):
@@ -111,7 +111,7 @@ def test_compression_makes_it_smaller() -> None:
         assert (len(built) < builder.size) is (compression is not Compression.NONE)
 
 
-def test_a_level_is_handed_on() -> None:
+def test_builder_passes_the_compression_level() -> None:
     sizes: list[int] = []
     for level in (1, 19):
         builder = BatchBuilder(1_000_000, Compression.ZSTD, level)
@@ -121,7 +121,7 @@ def test_a_level_is_handed_on() -> None:
     assert sizes[0] != sizes[1]
 
 
-def test_a_batch_has_a_record() -> None:
+def test_empty_builder_cannot_build() -> None:
     with pytest.raises(ValueError, match="one record"):
         BatchBuilder(1000).build()
     assert BatchBuilder(1000).size == HEADER_SIZE

@@ -81,9 +81,7 @@ runs = st.lists(drawn_batches, max_size=4)
 
 @each_case("compression", Compression)
 @given(drawn=runs)
-def test_columns_hold_what_reading_one_at_a_time_finds(
-    compression: Compression, drawn: list[list[Drawn]]
-) -> None:
+def test_columns_equal_the_records(compression: Compression, drawn: list[list[Drawn]]) -> None:
     run = run_of(drawn, compression)
     one_at_a_time = [record for batch in batches(run) for record in batch.records()]
     assert rows(decode(run)) == one_at_a_time
@@ -91,14 +89,16 @@ def test_columns_hold_what_reading_one_at_a_time_finds(
 
 
 @given(runs, st.integers(-1, 130), st.integers(0, 130))
-def test_a_range_of_offsets(drawn: list[list[Drawn]], first: int, after: int) -> None:
+def test_decode_selects_a_range_of_offsets(
+    drawn: list[list[Drawn]], first: int, after: int
+) -> None:
     run = run_of(drawn)
     wanted = [r for batch in batches(run) for r in batch.records() if first <= r.offset < after]
     assert rows(decode(run, from_offset=first, to_offset=after)) == wanted
 
 
 @given(st.lists(drawn_records, min_size=1, max_size=60), st.integers(0, 2000))
-def test_encoded_columns_come_back(drawn: list[Drawn], limit: int) -> None:
+def test_encoded_columns_are_decoded_again(drawn: list[Drawn], limit: int) -> None:
     columns = decode(build(drawn))
     encoded = encode(columns, limit=limit, base_offset=0)
     assert [batch.first_row for batch in encoded] == [0, *(b.next_row for b in encoded[:-1])]
@@ -109,9 +109,7 @@ def test_encoded_columns_come_back(drawn: list[Drawn], limit: int) -> None:
 
 
 @given(st.lists(drawn_records, min_size=1, max_size=40), st.integers(0, 2000))
-def test_encoding_columns_and_appending_records_make_the_same_batches(
-    drawn: list[Drawn], limit: int
-) -> None:
+def test_encode_equals_appending_records(drawn: list[Drawn], limit: int) -> None:
     encoded = encode(decode(build(drawn)), limit=limit)
     for batch in encoded:
         own = drawn[batch.first_row : batch.next_row]
@@ -124,7 +122,7 @@ def test_encoding_columns_and_appending_records_make_the_same_batches(
 
 
 @given(st.lists(drawn_records, min_size=1, max_size=40), st.integers(0, 2000), st.integers(0, 40))
-def test_rows_join_a_batch_as_records_do(drawn: list[Drawn], limit: int, before: int) -> None:
+def test_rows_are_appended_to_a_started_batch(drawn: list[Drawn], limit: int, before: int) -> None:
     source = Rows(decode(build(drawn)))
     one_by_one, mixed = BatchBuilder(limit), BatchBuilder(limit)
     fitting = 0
@@ -139,7 +137,7 @@ def test_rows_join_a_batch_as_records_do(drawn: list[Drawn], limit: int, before:
 
 
 @given(st.lists(drawn_records, min_size=1, max_size=20), st.integers(0, 500))
-def test_a_row_that_is_larger_is_found(drawn: list[Drawn], limit: int) -> None:
+def test_oversized_row_is_found(drawn: list[Drawn], limit: int) -> None:
     source = Rows(decode(build(drawn)))
     found = source.find_oversized(0, len(drawn), limit)
     until = len(drawn) if found is None else found[0]
@@ -151,7 +149,7 @@ def test_a_row_that_is_larger_is_found(drawn: list[Drawn], limit: int) -> None:
         assert sizes[until] <= found[1] <= sizes[until] + RECORD_OVERHEAD_MAX
 
 
-def test_rows_that_are_not_there_cannot_be_appended() -> None:
+def test_rows_out_of_range_are_rejected() -> None:
     source, builder = Rows(decode(build([Drawn(5, b"k", b"v", ())] * 3))), BatchBuilder()
     for start, stop in ((-1, 2), (2, 1), (0, 4)):
         with pytest.raises(ValueError, match="rows"):
@@ -161,7 +159,7 @@ def test_rows_that_are_not_there_cannot_be_appended() -> None:
     assert builder.count == 0
 
 
-def test_a_batch_that_was_let_go_has_its_numbers_and_no_room() -> None:
+def test_released_builder_keeps_its_counts() -> None:
     builder = BatchBuilder()
     assert builder.append(5, b"k", b"v")
     size = builder.size
@@ -171,13 +169,13 @@ def test_a_batch_that_was_let_go_has_its_numbers_and_no_room() -> None:
 
 
 @each_case("compression", Compression)
-def test_encoded_batches_are_compressed(compression: Compression) -> None:
+def test_encode_compresses_batches(compression: Compression) -> None:
     drawn = [Drawn(5, b"key", b"value" * 10, ()) for _ in range(100)]
     (batch,) = encode(decode(build(drawn)), limit=UNLIMITED, compression=compression)
     assert bytes(batch.data) == build(drawn, compression)
 
 
-def test_encoded_batches_carry_their_producer_and_sequences_run_on() -> None:
+def test_encode_continues_sequences() -> None:
     columns = decode(build([Drawn(5, b"key", b"value", ())] * 10))
     encoded = encode(
         columns,
@@ -197,7 +195,7 @@ def test_encoded_batches_carry_their_producer_and_sequences_run_on() -> None:
         assert header.base_offset == 0
 
 
-def test_a_range_of_rows_is_encoded() -> None:
+def test_encode_selects_a_range_of_rows() -> None:
     columns = decode(build([Drawn(i, b"%d" % i, None, ()) for i in range(10)]))
     (batch,) = encode(columns, limit=UNLIMITED, start=3, stop=5, base_offset=100)
     assert (batch.first_row, batch.next_row) == (3, 5)
@@ -205,13 +203,13 @@ def test_a_range_of_rows_is_encoded() -> None:
     assert encode(columns, limit=UNLIMITED, start=4, stop=4) == []
 
 
-def test_columns_that_are_not_there_are_null() -> None:
+def test_missing_columns_are_null() -> None:
     timestamps = array("q", [7, 8]).tobytes()
     (batch,) = encode(Columns(2, timestamps, None, None), limit=UNLIMITED)
     assert Batch(batch.data).records().read_all() == [kernel.Record(0, 7), kernel.Record(1, 8)]
 
 
-def test_a_part_of_wide_columns_is_encoded() -> None:
+def test_slice_of_large_columns_is_encoded() -> None:
     wide = Column(array("q", [9, 9, 1, 3, 3, 4]).tobytes(), b"xabcd", b"\x0b", 3, 2, True)
     narrow = Column(array("i", [9, 0, 1, 2, 3]).tobytes(), b"pqr", None, 3, 1)
     lists = Headers(array("q", [5, 0, 0, 2, 2]).tobytes(), b"\x0a", narrow, wide, 3, 1, True)
@@ -224,7 +222,7 @@ def test_a_part_of_wide_columns_is_encoded() -> None:
     ]
 
 
-def test_columns_that_are_too_short_are_refused() -> None:
+def test_short_columns_are_rejected() -> None:
     with pytest.raises(ValueError, match="timestamps"):
         encode(Columns(2, bytes(15), None, None), limit=UNLIMITED)
     short = Column(bytes(8), b"", None, 1)
@@ -234,7 +232,7 @@ def test_columns_that_are_too_short_are_refused() -> None:
         encode(Columns(1, bytes(8), short, None), limit=UNLIMITED, stop=2)
 
 
-def test_nulls_are_marked_only_where_there_are_some() -> None:
+def test_validity_exists_only_with_nulls() -> None:
     columns = decode(build([Drawn(1, b"k", None, ()), Drawn(1, b"k", b"v", (("h", b"x"),))]))
     assert columns.keys is not None
     assert columns.keys.validity is None
@@ -244,7 +242,7 @@ def test_nulls_are_marked_only_where_there_are_some() -> None:
     assert columns.headers.values.validity is None
 
 
-def test_no_batches_are_no_rows() -> None:
+def test_no_batches_decode_to_no_rows() -> None:
     emptied = empty_batch(Batch(build([Drawn(1, None, None, ())])).header)
     for nothing in (b"", list[Batch](), emptied):
         columns = decode(nothing)
@@ -252,7 +250,7 @@ def test_no_batches_are_no_rows() -> None:
         assert encode(columns, limit=UNLIMITED) == []
 
 
-def test_control_batches_are_passed_over() -> None:
+def test_decode_skips_control_batches() -> None:
     marker = marker_batch(
         EndTxnMarker(True, 1), producer_id=1, producer_epoch=0, timestamp=5, base_offset=1
     )
@@ -261,13 +259,13 @@ def test_control_batches_are_passed_over() -> None:
     assert [each.offset for each in rows(decode(run))] == [0, 2]
 
 
-def test_under_log_append_time_every_row_has_the_brokers_time() -> None:
+def test_log_append_time_sets_every_row() -> None:
     data = bytearray(build([Drawn(1, None, None, ()), Drawn(2, None, None, ())]))
     assign_timestamp(data, TimestampType.LOG_APPEND_TIME, 99)
     assert numbers(decode(data).timestamps, "q") == [99, 99]
 
 
-def test_the_crc_is_checked_unless_told_otherwise() -> None:
+def test_decode_checks_the_crc_by_default() -> None:
     data = bytearray(build([Drawn(1, None, b"value", ())]))
     data[-2] ^= 1
     with pytest.raises(CorruptRecords, match="batch at offset 0 has a wrong CRC"):
@@ -275,7 +273,7 @@ def test_the_crc_is_checked_unless_told_otherwise() -> None:
     assert decode(data, check_crc=False).rows == 1
 
 
-def test_a_batch_outside_the_range_is_not_even_looked_at() -> None:
+def test_decode_ignores_batches_outside_the_range() -> None:
     record = Drawn(1, None, b"value", ())
     damaged = bytearray(build([record], base_offset=5))
     damaged[-2] ^= 1
@@ -284,20 +282,20 @@ def test_a_batch_outside_the_range_is_not_even_looked_at() -> None:
     assert decode(run, from_offset=6).rows == 1
 
 
-def test_a_cut_off_batch() -> None:
+def test_decode_of_a_truncated_batch() -> None:
     whole = build([Drawn(1, None, b"value", ())])
     assert decode(whole + whole[:50], lenient=True).rows == 1
     with pytest.raises(CorruptRecords, match="truncated"):
         decode(whole + whole[:50])
 
 
-def test_decompression_is_bounded() -> None:
+def test_decode_limits_decompressed_bytes() -> None:
     data = build([Drawn(1, None, bytes(10_000), ())], Compression.ZSTD)
     with pytest.raises(DecompressionLimitExceeded):
         decode(data, decompressed_bytes_max=9_000)
 
 
-def test_a_count_that_lies_makes_no_room() -> None:
+def test_false_record_count_is_rejected() -> None:
     data = bytearray(build([Drawn(1, None, b"value", ())]))
     struct.pack_into(">i", data, 57, 2**31 - 1)
     struct.pack_into(">i", data, 23, 2**31 - 2)
@@ -306,7 +304,7 @@ def test_a_count_that_lies_makes_no_room() -> None:
 
 
 @given(st.lists(st.none() | st.binary(max_size=20), min_size=1), st.integers(1, 50))
-def test_partitions_are_those_of_the_keys(keys: list[bytes | None], count: int) -> None:
+def test_partitions_follow_the_murmur2_of_keys(keys: list[bytes | None], count: int) -> None:
     columns = decode(build([Drawn(1, key, None, ()) for key in keys]))
     assert columns.keys is not None
     expected = [-1 if k is None else (kernel.murmur2(k) & 0x7FFFFFFF) % count for k in keys]

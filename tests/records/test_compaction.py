@@ -103,12 +103,12 @@ def records(batch: Batch) -> list[Record]:
         (15, "5493e99933b0a8117e08ec0f97cfc3d9"),
     ],
 )
-def test_the_hash_is_siphash_with_128_bits(size: int, expected: str) -> None:
+def test_offset_map_hashes_with_siphash_128(size: int, expected: str) -> None:
     """The vectors of its authors."""
     assert OffsetMap(2400, 0.9, SECRET).hash(bytes(range(size))).hex() == expected
 
 
-def test_the_hash_depends_on_the_secret_and_on_every_byte() -> None:
+def test_hash_depends_on_secret_and_every_byte() -> None:
     keys = OffsetMap(2400, 0.9, SECRET)
     other = OffsetMap(2400, 0.9, bytes(16))
     assert keys.hash(b"k") != other.hash(b"k")
@@ -120,7 +120,7 @@ def test_the_hash_depends_on_the_secret_and_on_every_byte() -> None:
 
 
 @given(st.lists(st.sampled_from([None, b"", *(b"key-%d" % n for n in range(20))]), min_size=1))
-def test_the_map_knows_the_last_offset_of_each_key(drawn: list[bytes | None]) -> None:
+def test_offset_map_has_the_last_offset_of_each_key(drawn: list[bytes | None]) -> None:
     batch = batch_of(*((key, b"v") for key in drawn), base_offset=100)
     keys = OffsetMap(24_000, 0.9, SECRET)
     assert note(keys, batch, 102) == 100 + len(drawn)
@@ -130,7 +130,7 @@ def test_the_map_knows_the_last_offset_of_each_key(drawn: list[bytes | None]) ->
         assert keys.get(key) == expected.get(key)
 
 
-def test_a_full_map_says_how_far_it_came() -> None:
+def test_full_offset_map_returns_the_next_offset() -> None:
     keys = OffsetMap(24 * 10, 0.5, SECRET)
     assert (keys.slots, keys.limit) == (10, 5)
     first = [(b"%d" % n, b"") for n in range(4)]
@@ -142,7 +142,7 @@ def test_a_full_map_says_how_far_it_came() -> None:
     assert [keys.get(key) for key in (b"0", b"a", b"1", b"b", b"2")] == [50, 51, 52, None, 2]
 
 
-def test_a_map_that_is_as_full_as_it_gets_finds_everything() -> None:
+def test_full_offset_map_finds_every_key() -> None:
     keys = OffsetMap(24 * 50, 1.0, SECRET)
     assert keys.limit == 49  # one slot stays free, so that a search ends
     names = [b"%d" % n for n in range(60)]
@@ -154,7 +154,7 @@ def test_a_map_that_is_as_full_as_it_gets_finds_everything() -> None:
     ("size", "factor", "secret"),
     [(47, 0.9, SECRET), (2400, 0.0, SECRET), (2400, 1.1, SECRET), (2400, 0.9, b"short")],
 )
-def test_a_map_without_room_or_secret_is_refused(size: int, factor: float, secret: bytes) -> None:
+def test_offset_map_rejects_invalid_arguments(size: int, factor: float, secret: bytes) -> None:
     with pytest.raises(ValueError, match=r"room|secret"):
         OffsetMap(size, factor, secret)
 
@@ -170,7 +170,7 @@ def test_a_map_without_room_or_secret_is_refused(size: int, factor: float, secre
         (b"\x0c\x00\x00\x00\x01\x01\x00" * 2, 1, 1),  # bytes behind the last record
     ],
 )
-def test_what_is_no_batch_is_refused(section: bytes, count: int, last: int) -> None:
+def test_compaction_rejects_corrupt_records(section: bytes, count: int, last: int) -> None:
     keys = OffsetMap(2400, 0.9, SECRET)
     sound = b"\x0c\x00\x00\x00\x01\x01\x00"
     assert keys.add_batch(sound, 1, 0, 0, 0) == 1
@@ -183,7 +183,7 @@ def test_what_is_no_batch_is_refused(section: bytes, count: int, last: int) -> N
 # Batches of records.
 
 
-def test_nothing_changes_in_a_batch_of_which_all_stays() -> None:
+def test_batch_without_replaced_records_is_unchanged() -> None:
     batch = batch_of((b"a", b"1"), (b"b", b"2"))
     found = compact_records(batch, passing(noted(batch)), EmptyBatch.DELETE)
     assert bytes(found.data) == bytes(batch.data)
@@ -191,7 +191,7 @@ def test_nothing_changes_in_a_batch_of_which_all_stays() -> None:
 
 
 @each_case("compression", list(Compression))
-def test_what_is_outdated_goes_and_offsets_stay(compression: Compression) -> None:
+def test_replaced_records_are_removed(compression: Compression) -> None:
     old = batch_of(
         *((b"a", b"1"), (None, b"no key"), (b"b", b"2" * 300), (b"a", b"3"), (b"c", b"")),
         compression=compression,
@@ -212,7 +212,7 @@ def test_what_is_outdated_goes_and_offsets_stay(compression: Compression) -> Non
     assert (header.producer_epoch, header.base_sequence, header.last_sequence) == (3, 500, 504)
 
 
-def test_records_behind_the_map_stay_whatever_they_are() -> None:
+def test_records_after_the_map_are_kept() -> None:
     batch = batch_of((b"a", b"1"), (b"a", b"2"), (b"a", b"3"), (None, b"4"))
     keys = OffsetMap(2400, 0.9, SECRET)
     keys.add_batch(batch.record_bytes(), 4, 3, 0, 0)
@@ -220,7 +220,7 @@ def test_records_behind_the_map_stay_whatever_they_are() -> None:
     assert [offset for offset, _, _ in pairs(found)] == [2, 3]
 
 
-def test_a_batch_without_records_goes_or_keeps_its_header() -> None:
+def test_emptied_batch_is_deleted_or_kept() -> None:
     batch = batch_of((b"a", b"1"), (None, b"2"), compression=Compression.ZSTD)
     this = passing(noted(batch, batch_of((b"a", b"3"), base_offset=9)))
     assert compact_records(batch, this, EmptyBatch.DELETE).data == b""
@@ -240,7 +240,7 @@ def test_a_batch_without_records_goes_or_keeps_its_header() -> None:
 
 
 @each_case("compression", [Compression.NONE, Compression.LZ4])
-def test_a_tombstone_lives_for_its_time_from_when_it_is_first_seen(
+def test_tombstone_is_kept_until_its_delete_horizon(
     compression: Compression,
 ) -> None:
     batch = batch_of((b"a", b"1"), (b"a", None), (b"b", b"2"), compression=compression)
@@ -261,7 +261,7 @@ def test_a_tombstone_lives_for_its_time_from_when_it_is_first_seen(
     assert [r.timestamp for r in last.records()] == [NOW_MS + 2]
 
 
-def test_times_of_the_broker_stay_what_they_were() -> None:
+def test_compaction_keeps_log_append_time() -> None:
     batch = batch_of((b"a", b"1"), (b"a", None), (b"b", b"2"))
     data = bytearray(batch.data)
     assign_timestamp(data, TimestampType.LOG_APPEND_TIME, NOW_MS + 500)
@@ -290,7 +290,7 @@ def marker() -> Batch:
     return Batch(data)
 
 
-def test_a_marker_goes_a_while_after_its_transaction() -> None:
+def test_marker_is_kept_until_its_delete_horizon() -> None:
     batch, keys = marker(), OffsetMap(2400, 0.9, SECRET)
     kept = compact_marker(batch, passing(keys), EmptyBatch.DELETE, deletable=False)
     assert bytes(kept.data) == bytes(batch.data)
@@ -318,7 +318,7 @@ def test_a_marker_goes_a_while_after_its_transaction() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(list(Compression)), st.integers(0, 30))
-def test_what_stays_of_any_batch_is_what_a_dict_says(
+def test_compaction_equals_a_model_with_a_dict(
     random: Random, compression: Compression, until: int
 ) -> None:
     drawn: list[Pair] = [
@@ -353,7 +353,7 @@ def test_what_stays_of_any_batch_is_what_a_dict_says(
         assert (after.header.delete_horizon_ms is not None) == has_tombstone
 
 
-def test_copying_needs_marks_for_no_more_than_there_is() -> None:
+def test_copy_rejects_more_marks_than_records() -> None:
     batch = batch_of((b"a", b"1"))
     with pytest.raises(CorruptRecords):
         copy_retained(batch.record_bytes(), bytearray(2), 0, None, 0)

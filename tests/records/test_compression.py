@@ -95,7 +95,7 @@ def test_codecs_have_kafkas_numbers_and_labels() -> None:
 
 
 @each_case("label", ["", "ZSTD", "producer", "brotli"])
-def test_an_unknown_label_is_refused_with_the_known_ones(label: str) -> None:
+def test_unknown_label_error_lists_the_labels(label: str) -> None:
     with pytest.raises(ValueError, match="none, gzip, snappy, lz4, zstd"):
         Compression.named(label)
 
@@ -116,7 +116,7 @@ payloads = st.binary(max_size=300) | st.builds(
     ("kind", "level"),
     [(kind, level) for kind in Compression for level in [None, *LEVELS[kind]]],
 )
-def test_round_trip(kind: Compression, level: int | None) -> None:
+def test_every_codec_and_level_round_trips(kind: Compression, level: int | None) -> None:
     @given(payloads)
     @example(b"")
     @example(RECORDS)
@@ -131,13 +131,13 @@ def test_round_trip(kind: Compression, level: int | None) -> None:
 
 @each_case("kind", CODECS)
 @each_case("size", [1, 32767, 32768, 32769, 65535, 65536, 65537, 131073, 300_000])
-def test_round_trip_around_the_sizes_of_blocks(kind: Compression, size: int) -> None:
+def test_round_trip_around_block_sizes(kind: Compression, size: int) -> None:
     payload = (RECORDS * 2)[:size]
     assert decompress(kind, compress(kind, payload), size) == payload
 
 
 @each_case("kind", Compression)
-def test_any_buffer_is_taken_and_left_as_it_was(kind: Compression) -> None:
+def test_codecs_accept_any_buffer_unchanged(kind: Compression) -> None:
     packed = compress(kind, RECORDS)
     original = bytearray(b"before" + RECORDS + b"after")
     inside = memoryview(original)[6:-5]
@@ -154,7 +154,7 @@ def test_any_buffer_is_taken_and_left_as_it_was(kind: Compression) -> None:
 
 
 @each_case("kind", CODECS)
-def test_compression_makes_records_smaller(kind: Compression) -> None:
+def test_codecs_reduce_the_size(kind: Compression) -> None:
     assert len(compress(kind, RECORDS)) < len(RECORDS) / 2
 
 
@@ -172,12 +172,12 @@ def test_compression_makes_records_smaller(kind: Compression) -> None:
         (Compression.ZSTD, 23),
     ],
 )
-def test_a_level_kafka_does_not_have_is_refused(kind: Compression, level: int) -> None:
+def test_level_that_kafka_rejects_is_rejected(kind: Compression, level: int) -> None:
     with pytest.raises(ValueError, match=f"{kind.label} has no compression level {level}"):
         compress(kind, SMALL, level)
 
 
-def test_the_default_level_of_lz4_is_the_fast_compressor() -> None:
+def test_default_lz4_level_is_the_fast_compressor() -> None:
     assert compress(Compression.LZ4, RECORDS) == lz4_frame(RECORDS, compression_level=0)
     assert compress(Compression.LZ4, RECORDS, 9) == compress(Compression.LZ4, RECORDS)
     assert len(compress(Compression.LZ4, RECORDS, 12)) < len(compress(Compression.LZ4, RECORDS))
@@ -219,17 +219,17 @@ PEERS: Mapping[str, Peer] = {
 @given(payloads.filter(len))
 @example(RECORDS)
 @settings(max_examples=30, deadline=None)
-def test_peers_read_us_and_we_read_peers(peer: Peer, payload: bytes) -> None:
+def test_codecs_interoperate_with_other_libraries(peer: Peer, payload: bytes) -> None:
     assert bytes(peer.read(compress(peer.kind, payload))) == payload
     assert decompress(peer.kind, bytes(peer.write(payload)), len(payload)) == payload
 
 
 @each_case("kind", CODECS)
-def test_what_java_writes_is_read(kind: Compression) -> None:
+def test_output_of_java_is_decompressed(kind: Compression) -> None:
     assert decompress(kind, bytes.fromhex(FROM_JAVA[kind]), len(SMALL)) == SMALL
 
 
-def test_snappy_is_written_in_the_frame_of_java() -> None:
+def test_snappy_uses_the_frame_of_java() -> None:
     assert compress(Compression.SNAPPY, SMALL)[:16].hex(" ") == (
         "82 53 4e 41 50 50 59 00 00 00 00 01 00 00 00 01"
     )
@@ -237,11 +237,11 @@ def test_snappy_is_written_in_the_frame_of_java() -> None:
 
 
 @each_case("payload", [b"", b"x", SMALL, RECORDS])
-def test_raw_snappy_is_read(payload: bytes) -> None:
+def test_raw_snappy_is_decompressed(payload: bytes) -> None:
     assert decompress(Compression.SNAPPY, snappy_raw(payload), len(payload)) == payload
 
 
-def test_lz4_is_written_with_the_header_of_java() -> None:
+def test_lz4_uses_the_header_of_java() -> None:
     assert compress(Compression.LZ4, RECORDS)[:7].hex(" ") == "04 22 4d 18 60 40 82"
 
 
@@ -255,19 +255,19 @@ def test_lz4_is_written_with_the_header_of_java() -> None:
         {"block_size": 7, "content_checksum": True, "block_checksum": True, "store_size": True},
     ],
 )
-def test_lz4_frames_with_other_options_are_read(options: dict[str, object]) -> None:
+def test_lz4_options_are_accepted(options: dict[str, object]) -> None:
     assert decompress(Compression.LZ4, lz4_frame(RECORDS, **options), len(RECORDS)) == RECORDS
 
 
 @each_case("checksum", [False, True])
 @each_case("payload", [SMALL, RECORDS])
-def test_zstd_frames_of_unknown_size_are_read(payload: bytes, checksum: bool) -> None:
+def test_zstd_frame_without_size_is_decompressed(payload: bytes, checksum: bool) -> None:
     frame = zstd_stream(payload, checksum=checksum)
     assert zstandard.frame_content_size(frame) == -1
     assert decompress(Compression.ZSTD, frame, len(payload)) == payload
 
 
-def test_zstd_of_the_largest_window_is_read() -> None:
+def test_zstd_with_the_largest_window_is_decompressed() -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=27)
     writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     frame = writer.compress(SMALL) + writer.flush()
@@ -278,7 +278,7 @@ def test_zstd_of_the_largest_window_is_read() -> None:
 # Several members, and what follows the end
 
 
-def test_several_members_are_read_where_java_reads_them() -> None:
+def test_several_members_are_read_as_in_java() -> None:
     parts = [b"one", b"", RECORDS, SMALL]
     whole = b"".join(parts)
     zipped = b"".join(map(gzip.compress, parts))
@@ -289,7 +289,7 @@ def test_several_members_are_read_where_java_reads_them() -> None:
     assert decompress(Compression.ZSTD, frames, len(whole)) == whole
 
 
-def test_the_limit_holds_for_the_sum_of_several_members() -> None:
+def test_limit_covers_the_sum_of_members() -> None:
     for kind in (Compression.GZIP, Compression.SNAPPY, Compression.ZSTD):
         packed = compress(kind, SMALL) * 3
         assert decompress(kind, packed, 360) == SMALL * 3
@@ -297,7 +297,7 @@ def test_the_limit_holds_for_the_sum_of_several_members() -> None:
             decompress(kind, packed, 359)
 
 
-def test_skippable_zstd_frames_are_passed_over() -> None:
+def test_skippable_zstd_frames_are_skipped() -> None:
     frame = compress(Compression.ZSTD, SMALL)
     skipped = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
     assert decompress(Compression.ZSTD, skipped + frame + skipped, LIMIT) == SMALL
@@ -305,36 +305,36 @@ def test_skippable_zstd_frames_are_passed_over() -> None:
         decompress(Compression.ZSTD, frame + skipped[:-1], LIMIT)
 
 
-def test_a_second_lz4_frame_is_refused_as_java_would_not_read_it() -> None:
+def test_second_lz4_frame_is_rejected() -> None:
     with pytest.raises(CorruptCompression, match="bytes follow"):
         decompress(Compression.LZ4, compress(Compression.LZ4, SMALL) * 2, LIMIT)
 
 
-def test_linked_lz4_blocks_are_refused_as_java_cannot_read_them() -> None:
+def test_linked_lz4_blocks_are_rejected() -> None:
     with pytest.raises(CorruptCompression, match="independent"):
         decompress(Compression.LZ4, lz4_frame(RECORDS, block_linked=True), LIMIT)
 
 
 @each_case("kind", CODECS)
 @each_case("garbage", [b"\x00", b"x", b"\x00" * 100, b"garbage" * 100])
-def test_bytes_after_the_end_are_refused(kind: Compression, garbage: bytes) -> None:
+def test_trailing_bytes_are_rejected(kind: Compression, garbage: bytes) -> None:
     with pytest.raises(CorruptCompression):
         decompress(kind, compress(kind, RECORDS) + garbage, LIMIT)
 
 
-def test_bytes_after_raw_snappy_are_refused() -> None:
+def test_trailing_bytes_after_raw_snappy_are_rejected() -> None:
     with pytest.raises(CorruptCompression):
         decompress(Compression.SNAPPY, snappy_raw(SMALL) + b"\x00", LIMIT)
 
 
 @each_case("kind", CODECS)
-def test_no_data_is_refused_but_an_empty_payload_is_not(kind: Compression) -> None:
+def test_empty_input_is_rejected(kind: Compression) -> None:
     with pytest.raises(CorruptCompression, match="no data"):
         decompress(kind, b"", LIMIT)
     assert decompress(kind, compress(kind, b""), 0) == b""
 
 
-def test_without_compression_everything_passes_as_it_is() -> None:
+def test_codec_none_copies_the_data() -> None:
     assert decompress(Compression.NONE, b"", 0) == b""
     assert decompress(Compression.NONE, SMALL, len(SMALL)) is SMALL
     with pytest.raises(DecompressionLimitExceeded):
@@ -362,7 +362,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 @every_form
 @each_case("payload", [b"x", SMALL, RECORDS, bytes(1_000_000)])
-def test_the_limit_is_the_largest_size_that_passes(form: str, payload: bytes) -> None:
+def test_decompression_limit_is_exact(form: str, payload: bytes) -> None:
     kind, write = FORMS[form]
     packed = write(payload)
     assert decompress(kind, packed, len(payload)) == payload
@@ -447,7 +447,7 @@ print(outcome, held_kib() - before)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @each_case("name", BOMBS)
-def test_a_bomb_is_refused_in_little_memory(name: str, tmp_path: Path) -> None:
+def test_decompression_bomb_takes_little_memory(name: str, tmp_path: Path) -> None:
     kind, make = BOMBS[name]
     path = tmp_path / "bomb"
     path.write_bytes(make())
@@ -463,19 +463,19 @@ def test_a_bomb_is_refused_in_little_memory(name: str, tmp_path: Path) -> None:
     assert int(grown_kib) < 8 * 1024
 
 
-def test_a_window_larger_than_zstds_own_limit_is_refused() -> None:
+def test_too_large_zstd_window_is_rejected() -> None:
     with pytest.raises(CorruptCompression):
         decompress(Compression.ZSTD, zstd_bomb("00 89"), LIMIT)
 
 
-def test_a_zstd_frame_that_claims_more_than_its_blocks_hold_is_refused() -> None:
+def test_zstd_frame_with_a_false_size_is_rejected() -> None:
     one_byte = b"\x0b\x00\x00a"
     claim = bytes.fromhex("28 b5 2f fd a0") + (500_000).to_bytes(4, "little") + one_byte
     with pytest.raises(CorruptCompression):
         decompress(Compression.ZSTD, claim, LIMIT)
 
 
-def test_a_crowd_of_members_is_refused() -> None:
+def test_many_members_are_rejected() -> None:
     assert decompress(Compression.GZIP, gzip.compress(b"") * 1000, 0) == b""
     with pytest.raises(CorruptCompression, match="more than 1000"):
         decompress(Compression.GZIP, gzip.compress(b"") * 100_000, 0)
@@ -488,14 +488,14 @@ def test_a_crowd_of_members_is_refused() -> None:
 
 
 @each_case("size", [0, -1, -(2**31), 2**31 - 1])
-def test_a_snappy_block_of_impossible_length_is_refused(size: int) -> None:
+def test_snappy_block_with_a_false_size_is_rejected(size: int) -> None:
     header = compress(Compression.SNAPPY, b"")
     flood = header + size.to_bytes(4, "big", signed=True) * 100_000
     with pytest.raises(CorruptCompression):
         decompress(Compression.SNAPPY, flood, LIMIT)
 
 
-def test_many_tiny_snappy_blocks_are_read_but_not_a_flood() -> None:
+def test_number_of_tiny_snappy_blocks_is_limited() -> None:
     header = compress(Compression.SNAPPY, b"")
     empty = b"\x00\x00\x00\x01\x00"
     assert decompress(Compression.SNAPPY, header + empty * 900, 0) == b""
@@ -511,7 +511,7 @@ def test_many_tiny_snappy_blocks_are_read_but_not_a_flood() -> None:
     assert decompress(Compression.SNAPPY, block_per_record, LIMIT) == b"".join(lines)
 
 
-def test_snappy_frames_are_read_from_version_one_on() -> None:
+def test_snappy_frame_version_is_checked() -> None:
     framed = compress(Compression.SNAPPY, SMALL)
     reversed_order = framed[:8] + b"\x01\x00\x00\x00\x01\x00\x00\x00" + framed[16:]
     assert decompress(Compression.SNAPPY, reversed_order, LIMIT) == SMALL
@@ -528,7 +528,7 @@ DAMAGED = SMALL + bytes(range(256)) + b"".join(b"%d," % n for n in range(300))
 
 
 @every_form
-def test_data_cut_anywhere_is_refused(form: str) -> None:
+def test_truncated_data_is_rejected(form: str) -> None:
     kind, write = FORMS[form]
     packed = write(DAMAGED)
     for end in range(len(packed)):
@@ -538,14 +538,14 @@ def test_data_cut_anywhere_is_refused(form: str) -> None:
             decompress(kind, packed[:end], LIMIT)
 
 
-def test_a_snappy_frame_cut_between_blocks_yields_the_blocks_before() -> None:
+def test_snappy_truncated_between_blocks_is_read() -> None:
     packed = compress(Compression.SNAPPY, RECORDS)
     first_end = 20 + int.from_bytes(packed[16:20], "big")
     assert decompress(Compression.SNAPPY, packed[:first_end], LIMIT) == RECORDS[: 32 * 1024]
 
 
 @every_form
-def test_a_changed_byte_is_noticed_or_does_no_harm(form: str) -> None:
+def test_changed_byte_raises_only_declared_errors(form: str) -> None:
     kind, write = FORMS[form]
     packed = write(DAMAGED)
     for position in range(len(packed)):
@@ -576,9 +576,7 @@ STARTS: Mapping[Compression, list[bytes]] = {
 @each_case("kind", CODECS)
 @given(st.data())
 @settings(max_examples=500, deadline=None)
-def test_arbitrary_bytes_bring_only_the_declared_errors(
-    kind: Compression, data: st.DataObject
-) -> None:
+def test_arbitrary_bytes_raise_only_declared_errors(kind: Compression, data: st.DataObject) -> None:
     start = data.draw(st.sampled_from(STARTS[kind]))
     rest = data.draw(st.binary(max_size=100))
     limit = data.draw(st.integers(0, 5000))
@@ -586,7 +584,7 @@ def test_arbitrary_bytes_bring_only_the_declared_errors(
         assert len(decompress(kind, start + rest, limit)) <= limit
 
 
-def test_both_errors_are_ottlas_own() -> None:
+def test_codec_errors_are_ottla_errors() -> None:
     assert issubclass(CorruptCompression, OttlaError)
     assert issubclass(DecompressionLimitExceeded, OttlaError)
 
@@ -594,7 +592,7 @@ def test_both_errors_are_ottlas_own() -> None:
 # Starting fast
 
 
-def test_importing_brings_no_codec_library() -> None:
+def test_codec_libraries_are_imported_on_first_use() -> None:
     script = """
 import sys
 import ottla.records.compression

@@ -30,7 +30,7 @@ def control_batch(*pairs: tuple[bytes | None, bytes | None]) -> Batch:
 
 
 @each_case("commit", [True, False])
-def test_a_marker_comes_back(commit: bool) -> None:
+def test_marker_is_read_back(commit: bool) -> None:
     marker = EndTxnMarker(commit, coordinator_epoch=77)
     batch = Batch(
         marker_batch(
@@ -48,7 +48,7 @@ def test_a_marker_comes_back(commit: bool) -> None:
     assert read_end_txn_marker(record) == marker
 
 
-def test_a_marker_has_kafkas_bytes() -> None:
+def test_marker_has_the_bytes_of_kafka() -> None:
     batch = Batch(marker_batch(EndTxnMarker(True, 1), producer_id=9, producer_epoch=3, timestamp=5))
     (record,) = batch.records()
     assert record.key == bytes.fromhex("0000 0001")
@@ -56,7 +56,7 @@ def test_a_marker_has_kafkas_bytes() -> None:
 
 
 @each_case("commit", [True, False])
-def test_other_clients_read_our_markers(commit: bool) -> None:
+def test_other_clients_read_markers(commit: bool) -> None:
     data = marker_batch(
         EndTxnMarker(commit, 1), producer_id=9, producer_epoch=3, timestamp=5, base_offset=1
     )
@@ -71,7 +71,7 @@ def test_other_clients_read_our_markers(commit: bool) -> None:
 
 
 @each_case("number", [2, 3, 4, 5, 6, 7, -1])
-def test_other_types_are_known_by_number(number: int) -> None:
+def test_other_control_types_are_numbers(number: int) -> None:
     record = read_control(control_batch((struct.pack(">hh", 0, number), b"anything")))
     assert record is not None
     assert record.type == number
@@ -80,7 +80,7 @@ def test_other_types_are_known_by_number(number: int) -> None:
     assert read_end_txn_marker(record) is None
 
 
-def test_later_versions_are_read_as_ours() -> None:
+def test_later_marker_versions_are_read() -> None:
     key, value = struct.pack(">hhb", 1, 1, 9), struct.pack(">hib", 1, 4, 9)
     record = read_control(control_batch((key, value)))
     assert record is not None
@@ -88,7 +88,7 @@ def test_later_versions_are_read_as_ours() -> None:
     assert read_end_txn_marker(record) == EndTxnMarker(True, 4)
 
 
-def test_a_marker_that_compaction_removed() -> None:
+def test_removed_marker_is_none() -> None:
     batch = control_batch((struct.pack(">hh", 0, 1), b""))
     assert read_control(Batch(empty_batch(batch.header))) is None
 
@@ -102,12 +102,12 @@ def test_a_marker_that_compaction_removed() -> None:
         [(struct.pack(">hh", 0, 1), b"")] * 2,
     ],
 )
-def test_what_is_no_control_record(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
+def test_invalid_control_record_is_corrupt(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
     with pytest.raises(CorruptRecords):
         read_control(control_batch(*pairs))
 
 
 @each_case("value", [None, b"", b"\0\0\0\0\0", struct.pack(">hi", -1, 0)])
-def test_what_is_no_marker(value: bytes | None) -> None:
+def test_invalid_marker_is_corrupt(value: bytes | None) -> None:
     with pytest.raises(CorruptRecords):
         read_end_txn_marker(ControlRecord(0, 0, 0, ControlType.COMMIT, value))

@@ -62,7 +62,7 @@ def with_crc(data: bytes) -> bytes:
 @each_case("compression", Compression)
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_only_declared_errors(
+def test_damaged_batch_raises_only_declared_errors(
     read: Callable[[Buffer], None], compression: Compression, data: st.DataObject
 ) -> None:
     hurt = data.draw(damaged(build(WHOLE, compression)))
@@ -73,7 +73,7 @@ def test_only_declared_errors(
 
 @each_case("read", READERS)
 @given(data=st.data())
-def test_only_declared_errors_for_a_damaged_marker(
+def test_damaged_marker_raises_only_declared_errors(
     read: Callable[[Buffer], None], data: st.DataObject
 ) -> None:
     marker = marker_batch(EndTxnMarker(True, 3), producer_id=1, producer_epoch=2, timestamp=1000)
@@ -82,14 +82,14 @@ def test_only_declared_errors_for_a_damaged_marker(
 
 
 @given(st.binary(max_size=300))
-def test_only_declared_errors_for_any_bytes(data: bytes) -> None:
+def test_any_bytes_raise_only_declared_errors(data: bytes) -> None:
     for read in (*READERS, read_header, Batch):
         with contextlib.suppress(OttlaError):
             read(data)
 
 
 @each_case("read", READERS)
-def test_every_bit_flipped_and_every_length(read: Callable[[Buffer], None]) -> None:
+def test_flipped_bits_and_all_lengths_are_handled(read: Callable[[Buffer], None]) -> None:
     whole = build(WHOLE[:2])
     flipped = [bytearray(whole) for _ in range(len(whole) * 8)]
     for bit, each in enumerate(flipped):
@@ -102,7 +102,7 @@ def test_every_bit_flipped_and_every_length(read: Callable[[Buffer], None]) -> N
 
 @each_case("compression", Compression)
 @given(data=st.data())
-def test_what_both_ways_of_reading_find_is_the_same(
+def test_reader_and_columns_find_the_same_error(
     compression: Compression, data: st.DataObject
 ) -> None:
     hurt = data.draw(damaged(build(WHOLE, compression)))

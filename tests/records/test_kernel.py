@@ -46,7 +46,7 @@ def reason_of(data: Buffer, count: int = 1) -> tuple[int, int]:
 @given(st.integers(-(2**31), 2**31 - 1))
 @example(-(2**31))
 @example(2**31 - 1)
-def test_a_varint_comes_back(value: int) -> None:
+def test_varint_round_trips(value: int) -> None:
     data = kernel.write_varint(value)
     assert len(data) <= 5
     assert kernel.read_varint(data) == (value, len(data))
@@ -56,7 +56,7 @@ def test_a_varint_comes_back(value: int) -> None:
 @given(INT64)
 @example(-(2**63))
 @example(2**63 - 1)
-def test_a_varlong_comes_back(value: int) -> None:
+def test_varlong_round_trips(value: int) -> None:
     data = kernel.write_varlong(value)
     assert len(data) <= 10
     assert kernel.read_varlong(data) == (value, len(data))
@@ -67,35 +67,35 @@ def test_a_varlong_comes_back(value: int) -> None:
     [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), (-65, "8101"), (300, "d804"),
      (2**31 - 1, "feffffff0f"), (-(2**31), "ffffffff0f")],
 )  # fmt: skip
-def test_a_varint_is_zigzag_and_little_end_first(value: int, data: str) -> None:
+def test_varint_bytes(value: int, data: str) -> None:
     assert kernel.write_varint(value) == bytes.fromhex(data)
     assert kernel.read_varint(bytes.fromhex(data)) == (value, len(data) // 2)
 
 
-def test_a_varint_may_be_longer_than_needed() -> None:
+def test_overlong_varint_is_accepted() -> None:
     assert kernel.read_varint(b"\x82\x80\x00") == (1, 3)
 
 
 @each_case("data", ["", "80", "ffffffff", "ffffffff10", "ffffffff1f", "ffffffff7f", "808080808000"])
-def test_a_varint_has_5_bytes_and_32_bits_at_most(data: str) -> None:
+def test_varint_is_limited_to_5_bytes_and_32_bits(data: str) -> None:
     with pytest.raises(CorruptRecords):
         kernel.read_varint(bytes.fromhex(data))
 
 
 @each_case("data", ["", "80", "ff" * 9, "ff" * 9 + "02", "ff" * 9 + "7f", "80" * 10 + "00"])
-def test_a_varlong_has_10_bytes_and_64_bits_at_most(data: str) -> None:
+def test_varlong_is_limited_to_10_bytes_and_64_bits(data: str) -> None:
     with pytest.raises(CorruptRecords):
         kernel.read_varlong(bytes.fromhex(data))
 
 
 @each_case("pos", [-1, 1, 2**40])
-def test_a_number_outside_the_data_is_refused(pos: int) -> None:
+def test_varint_outside_the_data_is_rejected(pos: int) -> None:
     for read in (kernel.read_varint, kernel.read_varlong):
         with pytest.raises(CorruptRecords):
             read(b"\x02", pos)
 
 
-def test_a_number_that_does_not_fit_is_not_written() -> None:
+def test_too_large_number_is_not_encoded() -> None:
     for value in (2**31, -(2**31) - 1):
         with pytest.raises(OverflowError):
             kernel.write_varint(value)
@@ -104,19 +104,19 @@ def test_a_number_that_does_not_fit_is_not_written() -> None:
             kernel.write_varlong(value)
 
 
-def test_any_contiguous_buffer_will_do() -> None:
+def test_any_contiguous_buffer_is_accepted() -> None:
     data = plain_record()
     parts = memoryview(b"xy" + data + b"z")[2:-1]
     for buffer in (data, bytearray(data), memoryview(data), memoryview(bytearray(data)), parts):
         assert reason_of(buffer) == (0, -1)
 
 
-def test_a_buffer_with_gaps_will_not_do() -> None:
+def test_strided_buffer_is_rejected() -> None:
     with pytest.raises(BufferError):
         reason_of(memoryview(b"abcdef")[::2])
 
 
-def test_numbers_are_read_as_the_bytes_they_are() -> None:
+def test_buffers_of_wider_items_are_read_as_bytes() -> None:
     numbers = memoryview(array("i", [0, 0]))
     assert reason_of(cast("Buffer", numbers), 1)[0] == BAD_LENGTH
     with pytest.raises(TypeError):
@@ -158,14 +158,14 @@ def test_numbers_are_read_as_the_bytes_they_are() -> None:
         pytest.param(plain_record() + plain_record(1), BAD_TAIL, id="more records than counted"),
     ],
 )
-def test_what_is_wrong_with_a_record_is_found(data: bytes, reason: int) -> None:
+def test_corrupt_record_is_detected(data: bytes, reason: int) -> None:
     record_at = -1 if reason == BAD_TAIL else 0
     assert reason_of(data) == (reason, record_at)
     assert kernel.REASONS[reason]
 
 
 @each_case("count", [-1, -(2**31), 2, 2**31 - 1])
-def test_a_count_is_held_against_the_bytes(count: int) -> None:
+def test_impossible_record_count_is_rejected(count: int) -> None:
     assert reason_of(plain_record(), count) == (BAD_COUNT, -1)
     with pytest.raises(CorruptRecords):
         kernel.RecordReader(plain_record(), count, 0, 0, 0)
@@ -173,20 +173,20 @@ def test_a_count_is_held_against_the_bytes(count: int) -> None:
         kernel.ColumnBuilder().append_batch(plain_record(), count, 0, 0, 0)
 
 
-def test_the_record_at_fault_is_named() -> None:
+def test_error_names_the_corrupt_record() -> None:
     data = plain_record(0) + plain_record(1) + plain_record(3)
     assert reason_of(data, 3) == (BAD_OFFSET, 2)
 
 
-def test_the_attributes_of_a_record_are_ignored() -> None:
+def test_record_attributes_are_ignored() -> None:
     assert reason_of(record(b"\xff", 0, 0, -1, -1, 0)) == (0, -1)
 
 
-def test_no_records_are_sound() -> None:
+def test_no_records_are_valid() -> None:
     assert kernel.check_records(b"", 0, 0, 0, 0) == (0, -1, -1, -1, -1, -1)
 
 
-def test_check_finds_timestamps_and_missing_keys() -> None:
+def test_check_finds_bad_timestamps_and_missing_keys() -> None:
     data = b"".join(
         [
             plain_record(0, 5),
@@ -207,7 +207,7 @@ def test_check_finds_timestamps_and_missing_keys() -> None:
     assert kernel.find_invalid_records(data, 6, 1000, 0, 1050, True, 2) == [(2, None), (3, 1090)]
 
 
-def test_the_first_of_equal_maxima_counts() -> None:
+def test_first_record_with_the_max_timestamp_is_returned() -> None:
     data = plain_record(0, 5) + plain_record(1, 7) + plain_record(2, 7)
     assert kernel.check_records(data, 3, 0, *ANY_TIME)[2:4] == (7, 1)
 
@@ -219,7 +219,7 @@ def test_timestamps_wrap_as_in_java(base: int, delta: int) -> None:
 
 
 @given(drawn_batches)
-def test_what_is_appended_is_sound(drawn: list[Drawn]) -> None:
+def test_appended_records_are_valid(drawn: list[Drawn]) -> None:
     appender = kernel.RecordAppender(2**31 - 1)
     for each in drawn:
         assert appender.append(*each)
@@ -246,7 +246,7 @@ def test_what_is_appended_is_sound(drawn: list[Drawn]) -> None:
 # One at a time
 
 
-def test_a_record_is_a_value() -> None:
+def test_record_is_a_value() -> None:
     one = kernel.Record(1, 2, b"k", b"v", [("h", b"x"), ("n", None)])
     same = kernel.Record(1, 2, b"k", b"v", (("h", b"x"), ("n", None)))
     assert one == same
@@ -270,12 +270,12 @@ def test_a_record_is_a_value() -> None:
         {"headers": [["h", b"v"]]},
     ],
 )
-def test_a_record_holds_bytes_and_nothing_that_could_hold_it(wrong: dict[str, Any]) -> None:
+def test_record_rejects_other_types(wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         kernel.Record(0, 0, **wrong)
 
 
-def test_the_compiled_record_is_not_tracked_by_the_collector() -> None:
+def test_compiled_record_is_not_tracked_by_gc() -> None:
     if not kernel.COMPILED:
         pytest.skip("the kernel runs as Python")
     assert not gc.is_tracked(kernel.Record(0, 0))
@@ -283,20 +283,20 @@ def test_the_compiled_record_is_not_tracked_by_the_collector() -> None:
     assert not gc.is_tracked(read)
 
 
-def test_reading_begins_at_an_offset() -> None:
+def test_reader_starts_at_an_offset() -> None:
     data = plain_record(0) + plain_record(5) + plain_record(6)
     reader = kernel.RecordReader(data, 3, 9, 100, 0, None, 105)
     assert [each.offset for each in reader] == [105, 106]
 
 
-def test_under_log_append_time_every_record_has_the_brokers_time() -> None:
+def test_log_append_time_sets_every_record() -> None:
     data = plain_record(0, 1) + plain_record(1, 2)
     reader = kernel.RecordReader(data, 2, 1, 0, 1000, 7777)
     assert [each.timestamp for each in reader] == [7777, 7777]
 
 
 @each_case("deltas", [(0, 0), (1, 0), (0, 10), (-1, 0)])
-def test_offsets_rise_within_the_batch(deltas: tuple[int, int]) -> None:
+def test_offsets_must_increase_within_the_batch(deltas: tuple[int, int]) -> None:
     data = b"".join(plain_record(delta) for delta in deltas)
     with pytest.raises(CorruptRecords, match="offset"):
         kernel.RecordReader(data, 2, 9, 0, 0).read_all()
@@ -304,7 +304,7 @@ def test_offsets_rise_within_the_batch(deltas: tuple[int, int]) -> None:
         kernel.ColumnBuilder().append_batch(data, 2, 9, 0, 0)
 
 
-def test_an_iterator_that_failed_is_finished() -> None:
+def test_failed_reader_is_exhausted() -> None:
     reader = kernel.RecordReader(plain_record(0) + plain_record(0), 2, 9, 0, 0)
     assert next(reader).offset == 0
     with pytest.raises(CorruptRecords) as failure:
@@ -313,7 +313,7 @@ def test_an_iterator_that_failed_is_finished() -> None:
     assert list(reader) == []
 
 
-def test_bytes_after_the_last_record_come_up_after_it() -> None:
+def test_trailing_bytes_raise_after_the_last_record() -> None:
     reader = kernel.RecordReader(plain_record(0) + b"\0", 1, 0, 0, 0)
     next(reader)
     with pytest.raises(CorruptRecords, match="follow"):
@@ -330,7 +330,7 @@ EDGES = [
 
 
 @given(st.binary(max_size=12) | st.text(max_size=6).map(lambda text: text.encode()))
-def test_a_header_key_that_is_not_utf8_does_not_stop_a_reader(raw: bytes) -> None:
+def test_invalid_utf8_header_key_is_replaced(raw: bytes) -> None:
     key = raw.decode(errors="replace")
     data = record(b"\0", 0, 0, -1, -1, 2, len(raw), raw, -1, 1, b"k", 1, b"v")
     assert reason_of(data) == (0, -1), "Kafka does not check it on produce"
@@ -348,15 +348,15 @@ def test_a_header_key_that_is_not_utf8_does_not_stop_a_reader(raw: bytes) -> Non
 
 
 for edge in EDGES:
-    test_a_header_key_that_is_not_utf8_does_not_stop_a_reader = example(bytes.fromhex(edge))(
-        test_a_header_key_that_is_not_utf8_does_not_stop_a_reader
+    test_invalid_utf8_header_key_is_replaced = example(bytes.fromhex(edge))(
+        test_invalid_utf8_header_key_is_replaced
     )
 
 
 # The appender
 
 
-def test_an_append_that_does_not_fit_changes_nothing() -> None:
+def test_append_that_does_not_fit_changes_nothing() -> None:
     appender = kernel.RecordAppender(HEADER_SIZE + 24)
     assert appender.append(1, None, b"0123456789")
     size = appender.size
@@ -366,7 +366,7 @@ def test_an_append_that_does_not_fit_changes_nothing() -> None:
     assert appender.count == 2
 
 
-def test_the_limit_is_exact() -> None:
+def test_batch_limit_is_exact() -> None:
     sizer = kernel.RecordAppender(1000)
     sizer.append(1, b"k", b"v")
     sizer.append(1, b"k", b"v")
@@ -376,19 +376,19 @@ def test_the_limit_is_exact() -> None:
         assert appender.append(1, b"k", b"v") is fits
 
 
-def test_the_first_record_always_fits() -> None:
+def test_first_record_always_fits() -> None:
     appender = kernel.RecordAppender(10)
     assert appender.append(1, None, bytes(1000))
     assert not appender.append(1, None, None)
 
 
 @each_case("limit", [-1, 2**31])
-def test_a_limit_is_below_2_gib(limit: int) -> None:
+def test_batch_limit_is_below_2_gib(limit: int) -> None:
     with pytest.raises(ValueError, match="2 GiB"):
         kernel.RecordAppender(limit)
 
 
-def test_what_is_appended_may_be_any_buffer() -> None:
+def test_append_accepts_any_buffer() -> None:
     appender = kernel.RecordAppender(1000)
     appender.append(1, bytearray(b"k"), memoryview(b"v"), [("h", bytearray(b"x"))])
     (read,) = kernel.RecordReader(appender.encoded()[HEADER_SIZE:], 1, 0, 0, 1)
@@ -407,9 +407,7 @@ def test_what_is_appended_may_be_any_buffer() -> None:
         ((-(2**63) - 1, None, None), OverflowError),
     ],
 )
-def test_what_cannot_be_appended_changes_nothing(
-    arguments: tuple[Any, ...], error: type[Exception]
-) -> None:
+def test_failed_append_changes_nothing(arguments: tuple[Any, ...], error: type[Exception]) -> None:
     appender = kernel.RecordAppender(1000)
     with pytest.raises(error):
         appender.append(*arguments)
@@ -419,7 +417,7 @@ def test_what_cannot_be_appended_changes_nothing(
 # Columns
 
 
-def test_a_refused_batch_leaves_the_columns_as_they_were() -> None:
+def test_corrupt_batch_leaves_the_columns_unchanged() -> None:
     good = build([Drawn(1, b"k", b"v", (("h", b"x"),)), Drawn(2, None, None, (("n", None),))])
     section = good[HEADER_SIZE:]
     bad = bytes(section) + record(b"\0", 0, 2, -2, -1, 1, 1, b"h", -1)
@@ -443,7 +441,7 @@ def contents(writer: kernel.ColumnBuilder) -> list[int | bytearray]:
     return found
 
 
-def test_columns_of_2_gib_are_refused_before_they_are_made() -> None:
+def test_columns_above_2_gib_are_not_allocated() -> None:
     section = build([Drawn(1, None, bytes(1000), ())])[HEADER_SIZE:]
     writer = kernel.ColumnBuilder()
     writer.append_batch(section, 1, 0, 0, 1)
@@ -467,12 +465,12 @@ JAVA = {
 
 
 @each_case(("key", "hashed"), JAVA.items())
-def test_murmur2_is_javas(key: bytes, hashed: int) -> None:
+def test_murmur2_equals_java(key: bytes, hashed: int) -> None:
     assert kernel.murmur2(key) == hashed
 
 
 @given(st.binary(max_size=100))
-def test_murmur2_is_that_of_the_other_clients(key: bytes) -> None:
+def test_murmur2_equals_other_clients(key: bytes) -> None:
     theirs = [
         cast("Any", aiokafka.partitioner).murmur2(key),
         cast("Any", kafka.partitioner.default).murmur2(key),
@@ -481,7 +479,7 @@ def test_murmur2_is_that_of_the_other_clients(key: bytes) -> None:
 
 
 @given(st.lists(st.none() | st.binary(max_size=40), max_size=50), st.integers(1, 1000))
-def test_partitions_of_a_column_are_those_of_its_keys(keys: list[bytes | None], count: int) -> None:
+def test_partitions_of_a_column_follow_its_keys(keys: list[bytes | None], count: int) -> None:
     column = kernel.BinaryColumn(*column_of(keys), len(keys))
     found = memoryview(kernel.partitions(column, count)).cast("i").tolist()
     assert found == [
@@ -501,7 +499,7 @@ def column_of(cells: list[bytes | None]) -> tuple[bytes, bytes, bytes]:
 
 
 @each_case("count", [0, -1, 2**31])
-def test_a_topic_has_partitions(count: int) -> None:
+def test_partition_count_is_checked(count: int) -> None:
     with pytest.raises(ValueError, match="partition"):
         kernel.partitions(kernel.BinaryColumn(bytes(4), b"", None, 0), count)
 
@@ -513,25 +511,25 @@ def test_a_topic_has_partitions(count: int) -> None:
     ("length", "start"), [(2, 0), (1, 1), (-1, 0), (0, -1), (2**62, 0), (0, 2**62), (2**63 - 1, 1)]
 )
 @each_case("wide", [False, True])
-def test_a_column_needs_an_offset_more_than_rows(length: int, start: int, wide: bool) -> None:
+def test_column_needs_one_more_offset_than_rows(length: int, start: int, wide: bool) -> None:
     offsets = bytes(16 if wide else 8)
     with pytest.raises(ValueError, match="bytes of offsets"):
         kernel.BinaryColumn(offsets, b"", None, length, start, wide)
 
 
-def test_a_column_needs_a_validity_bit_per_row() -> None:
+def test_column_needs_a_validity_bit_per_row() -> None:
     with pytest.raises(ValueError, match="validity"):
         kernel.BinaryColumn(bytes(40), b"", b"\xff", 9)
 
 
-def test_timestamps_are_as_many_as_rows() -> None:
+def test_column_needs_a_timestamp_per_row() -> None:
     for length in (2, -1, 2**62):
         with pytest.raises(ValueError, match="timestamps"):
             kernel.TimestampColumn(bytes(8), length)
 
 
 @each_case("offsets", [[0, 4], [-1, 1], [2, 1], [0, 2**31 - 1], [-(2**31), 0]])
-def test_offsets_outside_the_data_are_refused(offsets: list[int]) -> None:
+def test_offsets_outside_the_data_are_rejected(offsets: list[int]) -> None:
     column = kernel.BinaryColumn(array("i", offsets).tobytes(), b"abc", None, 1)
     for keys, values in ((column, None), (None, column)):
         with pytest.raises(ValueError, match="outside"):
@@ -541,7 +539,7 @@ def test_offsets_outside_the_data_are_refused(offsets: list[int]) -> None:
 
 
 @each_case("offsets", [[0, 2], [-1, 1], [1, 0], [2, 2]])
-def test_headers_outside_their_columns_are_refused(offsets: list[int]) -> None:
+def test_headers_outside_their_columns_are_rejected(offsets: list[int]) -> None:
     cell = kernel.BinaryColumn(array("i", [0, 1]).tobytes(), b"h", None, 1)
     lists = kernel.HeaderColumn(array("i", offsets).tobytes(), None, cell, cell, 1)
     with pytest.raises(ValueError, match="outside"):
@@ -549,9 +547,7 @@ def test_headers_outside_their_columns_are_refused(offsets: list[int]) -> None:
 
 
 @each_case(("data", "validity"), [(b"\xff", None), (b"h", b"\x00")])
-def test_a_header_key_that_is_null_or_not_utf8_is_refused(
-    data: bytes, validity: bytes | None
-) -> None:
+def test_invalid_header_key_is_rejected(data: bytes, validity: bytes | None) -> None:
     keys = kernel.BinaryColumn(array("i", [0, 1]).tobytes(), data, validity, 1)
     values = kernel.BinaryColumn(array("i", [0, 1]).tobytes(), b"v", None, 1)
     lists = kernel.HeaderColumn(array("i", [0, 1]).tobytes(), None, keys, values, 1)
@@ -560,12 +556,12 @@ def test_a_header_key_that_is_null_or_not_utf8_is_refused(
 
 
 @each_case(("start", "stop", "limit"), [(-1, 1, 9), (2, 1, 9), (0, 1, 2**31)])
-def test_rows_and_limit_are_in_range(start: int, stop: int, limit: int) -> None:
+def test_rows_and_limit_are_checked(start: int, stop: int, limit: int) -> None:
     with pytest.raises(ValueError, match=r"range|limit"):
         kernel.encode_rows(None, None, None, None, 0, start, stop, limit)
 
 
-def test_a_column_has_the_rows_that_are_encoded() -> None:
+def test_column_needs_the_rows_to_encode() -> None:
     column = kernel.BinaryColumn(bytes(8), b"", None, 1)
     with pytest.raises(ValueError, match="are needed"):
         kernel.encode_rows(None, column, None, None, 0, 0, 2, 100)
@@ -574,7 +570,7 @@ def test_a_column_has_the_rows_that_are_encoded() -> None:
 # Batches
 
 
-def test_scan_batch_headers_are_those_that_need_no_second_look() -> None:
+def test_scan_stops_at_the_first_invalid_batch() -> None:
     one, two = Drawn(5, b"k", b"v", ()), Drawn(-7, None, None, ())
     whole = build([one], base_offset=10) + build([one, two], base_offset=11, transactional=True)
     data = b"xx" + whole + build([two], base_offset=15)  # behind a gap

@@ -34,7 +34,7 @@ def same(work: Callable[[Any], object]) -> None:
     assert outcome(work, MACHINE) == outcome(work, SOURCE)
 
 
-def test_both_are_what_they_are_taken_for() -> None:
+def test_one_kernel_is_compiled_and_one_is_python() -> None:
     assert MACHINE.COMPILED is True
     assert SOURCE.COMPILED is False
     assert MACHINE.REASONS == SOURCE.REASONS
@@ -179,7 +179,7 @@ def test_appending(drawn: list[Drawn], limit: int) -> None:
 
 
 @given(st.integers(-(2**65), 2**65), st.binary(max_size=12), st.integers(-2, 12))
-def test_numbers(value: int, data: bytes, pos: int) -> None:
+def test_varints(value: int, data: bytes, pos: int) -> None:
     same(lambda kernel: kernel.write_varint(value))
     same(lambda kernel: kernel.write_varlong(value))
     same(lambda kernel: kernel.read_varint(data, pos))
@@ -187,7 +187,7 @@ def test_numbers(value: int, data: bytes, pos: int) -> None:
 
 
 @given(st.lists(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]), max_size=12).map(bytes))
-def test_numbers_at_the_edges(data: bytes) -> None:
+def test_varint_edge_cases(data: bytes) -> None:
     same(lambda kernel: kernel.read_varint(data))
     same(lambda kernel: kernel.read_varlong(data))
 
@@ -218,7 +218,9 @@ def column_of(kernel: Any, drawn: Any) -> Any:
 
 @settings(max_examples=400)
 @given(columns, columns, st.integers(0, 9), st.integers(0, 200), INT64)
-def test_columns_that_may_lie(keys: Any, values: Any, stop: int, limit: int, time: int) -> None:
+def test_columns_with_false_offsets(
+    keys: Any, values: Any, stop: int, limit: int, time: int
+) -> None:
     def encode(kernel: Any) -> object:
         own = column_of(kernel, keys), column_of(kernel, values)
         buffer, *rest = kernel.encode_rows(*own, None, None, time, 0, stop, limit)
@@ -245,7 +247,7 @@ def test_columns_that_may_lie(keys: Any, values: Any, stop: int, limit: int, tim
 @given(
     st.lists(st.tuples(INT64, st.none() | st.binary(max_size=40)), min_size=1), st.integers(0, 500)
 )
-def test_sound_columns(cells: list[tuple[int, bytes | None]], limit: int) -> None:
+def test_valid_columns(cells: list[tuple[int, bytes | None]], limit: int) -> None:
     data, bounds, validity = b"", [0], bytearray((len(cells) + 7) // 8)
     for row, (_, cell) in enumerate(cells):
         data += cell or b""
@@ -290,7 +292,7 @@ def test_scan_batch_headers(data: bytes, at: int, expected: int, limit: int) -> 
 
 
 @each_case("wrong", [None, "text", 5, [1], memoryview(b"abcd")[::2]])
-def test_what_is_no_buffer(wrong: object) -> None:
+def test_arguments_that_are_not_buffers(wrong: object) -> None:
     def kind_of_error(kernel: Any) -> object:
         try:
             return kernel.check_records(wrong, 0, 0, 0, 0)

@@ -109,7 +109,7 @@ PAIRS = [
 ]
 
 
-def test_the_compiled_codec_of_aiokafka_is_the_judge() -> None:
+def test_aiokafka_codec_is_compiled() -> None:
     assert "_crecords" in AiokafkaBuilder.__module__
 
 
@@ -138,27 +138,29 @@ HEADER_COMPARED = 21  # before that are leader epoch and CRC, which are the writ
 
 @each_case("name", NAMED)
 @each_case(("peer", "codec"), PAIRS)
-def test_both_ways(peer: Peer, codec: Compression, name: str) -> None:
+def test_batches_interoperate_with_other_clients(peer: Peer, codec: Compression, name: str) -> None:
     check_both_ways(peer, codec, NAMED[name])
 
 
 @each_case(("peer", "codec"), PAIRS)
 @settings(deadline=None, max_examples=40)
 @given(drawn=shared_batches)
-def test_both_ways_whatever_is_in_it(peer: Peer, codec: Compression, drawn: list[Drawn]) -> None:
+def test_any_records_interoperate_with_other_clients(
+    peer: Peer, codec: Compression, drawn: list[Drawn]
+) -> None:
     check_both_ways(peer, codec, drawn)
 
 
 @given(
     st.lists(st.integers(-(2**62), 2**62 - 1), min_size=1, max_size=10),
 )
-def test_extreme_timestamps_are_those_of_aiokafka(timestamps: list[int]) -> None:
+def test_extreme_timestamps_equal_aiokafka(timestamps: list[int]) -> None:
     drawn = [Drawn(timestamp, None, None, ()) for timestamp in timestamps]
     batch = build(drawn)
     assert read_batches(AiokafkaRecords(batch)) == drawn == drawn_of(Batch(batch).records())
 
 
-def test_the_fields_of_our_header_are_read_by_others() -> None:
+def test_other_clients_read_the_header() -> None:
     builder = BatchBuilder(1000, Compression.GZIP)
     builder.append(NOW, b"k", b"v")
     builder.append(NOW - 5, b"k", b"v")
@@ -182,7 +184,7 @@ def test_the_fields_of_our_header_are_read_by_others() -> None:
         assert theirs.compression_type == Compression.GZIP
 
 
-def test_kio_reads_the_same() -> None:
+def test_kio_reads_the_same_records() -> None:
     drawn = NAMED["headers"] + NAMED["nulls"]
     data = build(drawn, base_offset=5)
     theirs, size = read_batch(data, 0)

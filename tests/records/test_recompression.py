@@ -41,7 +41,7 @@ def without_codec(header: BatchHeader) -> BatchHeader:
 @each_case(("source", "target"), OTHERS)
 @given(drawn=drawn_batches, transactional=st.booleans())
 @settings(max_examples=5)
-def test_records_and_header_stay_what_they_are(
+def test_recompression_keeps_records_and_header(
     source: Compression, target: Compression, drawn: list[Drawn], transactional: bool
 ) -> None:
     builder = BatchBuilder(2**31 - 1, source)
@@ -61,7 +61,7 @@ def test_records_and_header_stay_what_they_are(
 
 
 @each_case("target", Compression)
-def test_aiokafka_reads_what_was_recompressed(target: Compression) -> None:
+def test_aiokafka_reads_recompressed_batches(target: Compression) -> None:
     source = Compression.GZIP if target is not Compression.GZIP else Compression.LZ4
     _, after = stored(build(TEXT, source), replace(RULES, compression=target))
     peer = DefaultRecordBatch(bytes(after.data))
@@ -72,7 +72,7 @@ def test_aiokafka_reads_what_was_recompressed(target: Compression) -> None:
 
 
 @each_case("codec", Compression)
-def test_what_has_the_codec_is_left_alone(codec: Compression) -> None:
+def test_batch_with_the_topic_codec_is_unchanged(codec: Compression) -> None:
     data = memoryview(build(TEXT, codec))
     for target in (codec, None):
         rules = replace(RULES, compression=target)
@@ -85,7 +85,7 @@ def test_what_has_the_codec_is_left_alone(codec: Compression) -> None:
     ("codec", "low", "high"),
     [(Compression.GZIP, 1, 9), (Compression.LZ4, 1, 12), (Compression.ZSTD, -100, 19)],
 )
-def test_the_level_counts(codec: Compression, low: int, high: int) -> None:
+def test_recompression_uses_the_level(codec: Compression, low: int, high: int) -> None:
     sizes = [
         len(stored(build(TEXT), replace(RULES, compression=codec, compression_level=level))[1].data)
         for level in (low, high)
@@ -93,7 +93,7 @@ def test_the_level_counts(codec: Compression, low: int, high: int) -> None:
     assert sizes[1] < sizes[0]
 
 
-def test_under_append_time_the_brokers_clock_is_in_the_new_header() -> None:
+def test_recompression_writes_log_append_time() -> None:
     rules = replace(
         RULES, compression=Compression.ZSTD, timestamp_type=TimestampType.LOG_APPEND_TIME
     )
@@ -104,7 +104,7 @@ def test_under_append_time_the_brokers_clock_is_in_the_new_header() -> None:
     assert after.crc_ok
 
 
-def test_a_wrong_maximum_timestamp_is_put_right() -> None:
+def test_recompression_corrects_the_max_timestamp() -> None:
     data = bytearray(build(TEXT))
     data[35:43] = (0).to_bytes(8)
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4)
@@ -112,7 +112,7 @@ def test_a_wrong_maximum_timestamp_is_put_right() -> None:
     assert after.header.max_timestamp == NOW + 49
 
 
-def test_what_grows_beyond_the_limit_is_refused() -> None:
+def test_recompressed_batch_above_the_limit_is_rejected() -> None:
     data = build(TEXT, Compression.ZSTD)
     rules = replace(RULES, compression=Compression.NONE, max_message_bytes=len(data))
     with pytest.raises(InvalidRecords, match="with compression none") as failure:
@@ -120,7 +120,7 @@ def test_what_grows_beyond_the_limit_is_refused() -> None:
     assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_bomb_is_not_unpacked_to_be_packed_again() -> None:
+def test_decompression_bomb_is_not_recompressed() -> None:
     data = build([Drawn(NOW, None, bytes(1 << 20), ())], Compression.ZSTD)
     rules = replace(RULES, compression=Compression.LZ4, decompressed_bytes_max=1 << 19)
     with pytest.raises(InvalidRecords, match="more than") as failure:

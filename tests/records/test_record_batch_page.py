@@ -12,7 +12,7 @@ from ottla.records.control import EndTxnMarker, marker_batch
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "record-batch.md"
 
 
-def test_the_worked_bytes_are_ours() -> None:
+def test_page_shows_the_bytes_that_the_code_writes() -> None:
     builder = BatchBuilder()
     builder.append(1_700_000_000_000, b"user-1", b"hello", [("trace", b"\x01\x02")])
     builder.append(1_700_000_000_250, None, None)
@@ -37,7 +37,7 @@ def test_the_worked_bytes_are_ours() -> None:
     assert [bytes.fromhex(block) for block in blocks] == [batch, marker, with_horizon]
 
 
-def test_the_tables_name_the_bytes_in_their_order() -> None:
+def test_page_tables_cover_the_bytes_in_order() -> None:
     """Each row's bytes follow those of the row before, up to the end of the batch."""
     text = PAGE.read_text()
     section = text[text.index("## A batch of two records") : text.index("## Attributes")]

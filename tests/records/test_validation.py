@@ -77,7 +77,7 @@ def with_section(section: bytes, count: int = 1, attributes: int = 0) -> bytes:
     return bytes(buffer)
 
 
-def test_a_sound_batch_passes_as_it_is() -> None:
+def test_valid_batch_passes() -> None:
     valid = produce(PRODUCED)
     assert valid.header == Batch(PRODUCED).header
     assert (valid.max_timestamp, valid.max_timestamp_delta) == (NOW + 2, 2)
@@ -87,7 +87,7 @@ def test_a_sound_batch_passes_as_it_is() -> None:
 
 @each_case("compression", Compression)
 @given(drawn=drawn_batches)
-def test_every_batch_of_ours_passes(compression: Compression, drawn: list[Drawn]) -> None:
+def test_every_built_batch_passes(compression: Compression, drawn: list[Drawn]) -> None:
     anytime = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert produce(build(drawn, compression), anytime).record_count == len(drawn)
 
@@ -137,7 +137,7 @@ def outcome(data: bytes, rules: ValidationConfig) -> object:
 
 
 @each_case("rules", TOPICS.values(), ids=list(TOPICS))
-def test_one_step_finds_what_the_many_steps_find(
+def test_fast_path_equals_the_slow_path(
     rules: ValidationConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keyless = build([Drawn(NOW, None, b"v", ()), Drawn(-1, b"k", None, (("h", b"x"),))])
@@ -156,24 +156,24 @@ def test_one_step_finds_what_the_many_steps_find(
 # one
 
 
-def test_one_no_batch() -> None:
+def test_one_rejects_no_batch() -> None:
     refused(b"", ErrorCode.INVALID_RECORD, "no record batch")
 
 
 @each_case("size", range(1, len(PRODUCED)))
-def test_one_a_batch_that_is_cut_off(size: int) -> None:
+def test_one_rejects_a_truncated_batch(size: int) -> None:
     refused(PRODUCED[:size], ErrorCode.INVALID_RECORD, "truncated")
 
 
 @each_case("more", [b"\0", PRODUCED, PRODUCED[:30]])
-def test_one_something_after_the_batch(more: bytes) -> None:
+def test_one_rejects_trailing_bytes(more: bytes) -> None:
     refused(PRODUCED + more, ErrorCode.INVALID_RECORD, "exactly one")
 
 
 # size
 
 
-def test_size_the_topics_limit_is_exact() -> None:
+def test_size_limit_is_exact() -> None:
     size = len(PRODUCED)
     assert produce(PRODUCED, ValidationConfig(max_message_bytes=size))
     with pytest.raises(
@@ -183,7 +183,7 @@ def test_size_the_topics_limit_is_exact() -> None:
     assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_size_by_default_a_topic_takes_what_kafkas_do() -> None:
+def test_size_default_equals_kafka() -> None:
     assert ValidationConfig().max_message_bytes == 1_048_588
 
 
@@ -191,18 +191,18 @@ def test_size_by_default_a_topic_takes_what_kafkas_do() -> None:
 
 
 @each_case("length", [48, 0, -1, -(2**31)])
-def test_shape_a_length_smaller_than_a_header(length: int) -> None:
+def test_shape_rejects_a_length_below_a_header(length: int) -> None:
     refused(patched(8, ">i", length), ErrorCode.CORRUPT_MESSAGE, "less than a header")
 
 
 @each_case("magic", [3, 127, -1])
-def test_shape_a_format_that_nobody_knows(magic: int) -> None:
+def test_shape_rejects_an_unknown_magic(magic: int) -> None:
     refused(patched(16, ">b", magic), ErrorCode.CORRUPT_MESSAGE, "unknown message format")
 
 
 @each_case("magic", [0, 1])
 @each_case("size", [20, len(PRODUCED)])
-def test_magic_an_older_format(magic: int, size: int) -> None:
+def test_magic_rejects_older_formats(magic: int, size: int) -> None:
     data = patched(16, ">b", magic)[:size]
     refused(data, ErrorCode.INVALID_RECORD, f"message format {magic} is not supported")
 
@@ -210,7 +210,7 @@ def test_magic_an_older_format(magic: int, size: int) -> None:
 # crc
 
 
-def test_crc_a_flipped_bit() -> None:
+def test_crc_detects_a_flipped_bit() -> None:
     for at in range(21, len(PRODUCED)):
         data = bytearray(PRODUCED)
         data[at] ^= 0x10
@@ -221,21 +221,21 @@ def test_crc_a_flipped_bit() -> None:
 
 
 @each_case("base_offset", [1, 2**40, 2**63 - 1, -1, -(2**63)])
-def test_base_an_offset_from_a_client(base_offset: int) -> None:
+def test_base_offset_of_a_client_must_be_0(base_offset: int) -> None:
     refused(patched(0, ">q", base_offset), ErrorCode.INVALID_RECORD, "base offset")
 
 
 @each_case("count", [0, -1, 1, 2, 4, 2**31 - 1])
-def test_count_against_the_offsets(count: int) -> None:
+def test_count_must_match_the_offsets(count: int) -> None:
     refused(patched(57, ">i", count), ErrorCode.INVALID_RECORD, f"has {count} records")
 
 
 @each_case("delta", [0, 1, 3, 2**31 - 1, -1, -(2**31)])
-def test_count_offsets_against_it(delta: int) -> None:
+def test_offsets_must_match_the_count(delta: int) -> None:
     refused(patched(23, ">i", delta), ErrorCode.INVALID_RECORD, f"and {delta + 1} offsets")
 
 
-def test_count_of_an_empty_batch() -> None:
+def test_count_rejects_an_empty_batch() -> None:
     refused(with_section(b"", 0), ErrorCode.INVALID_RECORD, "has 0 records and 0 offsets")
     refused(with_section(b"", -1), ErrorCode.INVALID_RECORD, "has -1 records")
 
@@ -243,18 +243,18 @@ def test_count_of_an_empty_batch() -> None:
 # control, producer, transaction
 
 
-def test_control_from_a_client() -> None:
+def test_control_batch_of_a_client_is_rejected() -> None:
     refused(patched(21, ">h", CONTROL), ErrorCode.INVALID_RECORD, "control")
 
 
 @each_case(("epoch", "sequence"), [(0, -1), (-1, 0), (0, -(2**31)), (-5, -5)])
-def test_producer_an_id_without_epoch_or_sequence(epoch: int, sequence: int) -> None:
+def test_producer_id_needs_epoch_and_sequence(epoch: int, sequence: int) -> None:
     data = patched(43, ">qhi", 7, epoch, sequence)
     refused(data, ErrorCode.INVALID_RECORD, "producer 7 has epoch")
 
 
 @each_case(("epoch", "sequence"), [(0, 0), (-1, 5), (3, 2**31 - 1)])
-def test_producer_without_an_id_the_rest_is_ignored(epoch: int, sequence: int) -> None:
+def test_sequence_without_producer_id_is_ignored(epoch: int, sequence: int) -> None:
     assert produce(patched(43, ">qhi", -1, epoch, sequence))
 
 
@@ -262,7 +262,7 @@ def test_producer_with_all_three_passes() -> None:
     assert produce(patched(43, ">qhi", 0, 0, 0))
 
 
-def test_transaction_without_a_producer() -> None:
+def test_transaction_needs_a_producer_id() -> None:
     refused(patched(21, ">h", TRANSACTIONAL), ErrorCode.INVALID_RECORD, "transactional")
     data = patched(43, ">qhi", 7, 0, 0)
     assert produce(patched(21, ">h", TRANSACTIONAL, data=bytes(data)))
@@ -272,13 +272,13 @@ def test_transaction_without_a_producer() -> None:
 
 
 @each_case("code", [5, 6, 7])
-def test_codec_that_nobody_knows(code: int) -> None:
+def test_codec_must_be_known(code: int) -> None:
     data = patched(21, ">h", code)
     refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {code}")
 
 
 @each_case("version", [3, 6])
-def test_codec_zstd_before_its_time(version: int) -> None:
+def test_codec_zstd_needs_produce_7(version: int) -> None:
     data = build([Drawn(NOW, b"k", b"v", ())], Compression.ZSTD)
     refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "version 7", produce_version=version)
     assert produce(data, produce_version=7)
@@ -288,7 +288,7 @@ def test_codec_zstd_before_its_time(version: int) -> None:
 
 
 @each_case("bits", [0x40, 0x80, 0x4000, -0x8000])
-def test_codec_and_flags_are_all_that_counts_of_the_attributes(bits: int) -> None:
+def test_other_attribute_bits_are_ignored(bits: int) -> None:
     assert produce(patched(21, ">h", bits))
 
 
@@ -296,7 +296,7 @@ def test_codec_and_flags_are_all_that_counts_of_the_attributes(bits: int) -> Non
 
 
 @each_case("timestamp_type", TimestampType)
-def test_append_time_from_a_client(timestamp_type: TimestampType) -> None:
+def test_append_time_of_a_client_is_rejected(timestamp_type: TimestampType) -> None:
     data = patched(21, ">h", LOG_APPEND_TIME)
     with pytest.raises(InvalidRecords, match="LogAppendTime") as failure:
         produce(data, replace(RULES, timestamp_type=timestamp_type))
@@ -307,7 +307,7 @@ def test_append_time_from_a_client(timestamp_type: TimestampType) -> None:
 
 
 @each_case("compression", [c for c in Compression if c])
-def test_bomb_more_than_may_be_decompressed(compression: Compression) -> None:
+def test_bomb_is_rejected(compression: Compression) -> None:
     data = build([Drawn(NOW, b"k", bytes(100_000), ())], compression)
     assert produce(data, replace(RULES, decompressed_bytes_max=100_100))
     with pytest.raises(InvalidRecords, match="more than 100000 bytes") as failure:
@@ -317,7 +317,7 @@ def test_bomb_more_than_may_be_decompressed(compression: Compression) -> None:
 
 @each_case("compression", [c for c in Compression if c])
 @each_case("section", [b"", b"not compressed", bytes(100)])
-def test_stream_that_does_not_decompress(compression: Compression, section: bytes) -> None:
+def test_stream_must_decompress(compression: Compression, section: bytes) -> None:
     data = with_section(section, attributes=compression)
     refused(data, ErrorCode.INVALID_RECORD, compression.label)
 
@@ -342,7 +342,7 @@ UNSOUND: Sequence[tuple[bytes, int, str]] = [
 
 @each_case("compression", Compression)
 @each_case(("section", "count", "message"), UNSOUND)
-def test_records_that_are_not_sound(
+def test_records_must_be_valid(
     section: bytes, count: int, message: str, compression: Compression
 ) -> None:
     data = with_section(compress(compression, section), count, attributes=compression)
@@ -358,7 +358,7 @@ def test_records_header_keys_may_be_any_bytes() -> None:
 
 
 @each_case("compression", Compression)
-def test_key_is_needed_where_the_topic_is_compacted(compression: Compression) -> None:
+def test_key_is_required_in_a_compacted_topic(compression: Compression) -> None:
     keys = [b"k", None, b"", None]
     data = build([Drawn(NOW, key, b"v", ()) for key in keys], compression)
     assert produce(data)
@@ -373,7 +373,7 @@ def test_key_is_needed_where_the_topic_is_compacted(compression: Compression) ->
 
 
 @each_case("compression", Compression)
-def test_clock_a_timestamp_too_far_from_ours(compression: Compression) -> None:
+def test_clock_rejects_distant_timestamps(compression: Compression) -> None:
     rules = replace(RULES, timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
     times = [NOW, NOW - HOUR, NOW + HOUR, -1, NOW - HOUR - 1, NOW + HOUR + 1]
     sound = build([Drawn(each, b"k", b"v", ()) for each in times[:4]], compression)
@@ -389,18 +389,18 @@ def test_clock_a_timestamp_too_far_from_ours(compression: Compression) -> None:
     )
 
 
-def test_clock_by_default_an_hour_ahead_and_anything_before() -> None:
+def test_clock_default_is_one_hour_ahead() -> None:
     assert produce(build([Drawn(0, b"k", b"v", ())]), ValidationConfig())
     with pytest.raises(InvalidRecords):
         produce(build([Drawn(NOW + HOUR + 1, b"k", b"v", ())]), ValidationConfig())
 
 
-def test_clock_does_not_matter_where_the_broker_sets_the_time() -> None:
+def test_clock_is_ignored_under_log_append_time() -> None:
     rules = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert produce(build([Drawn(2**62, b"k", b"v", ()), Drawn(-(2**62), b"k", b"v", ())]), rules)
 
 
-def test_clock_and_key_the_first_record_gives_the_code() -> None:
+def test_first_invalid_record_decides_the_code() -> None:
     rules = replace(RULES, compacted=True)
     late, keyless = Drawn(2**62, b"k", b"v", ()), Drawn(NOW, None, b"v", ())
     for drawn, code in (
@@ -414,7 +414,7 @@ def test_clock_and_key_the_first_record_gives_the_code() -> None:
         assert [index for index, _ in failure.value.record_errors] == list(range(len(drawn)))
 
 
-def test_a_response_names_so_many_records_at_most() -> None:
+def test_number_of_record_errors_is_limited() -> None:
     data = build([Drawn(NOW, None, None, ())] * (RECORD_ERRORS_MAX + 5))
     with pytest.raises(InvalidRecords) as failure:
         produce(data, replace(RULES, compacted=True))
@@ -426,7 +426,7 @@ def test_a_response_names_so_many_records_at_most() -> None:
 
 @each_case("claimed", [NOW - 1, NOW + 3, -1, 2**63 - 1])
 @each_case("compression", Compression)
-def test_a_wrong_maximum_timestamp_is_corrected(claimed: int, compression: Compression) -> None:
+def test_wrong_max_timestamp_is_corrected(claimed: int, compression: Compression) -> None:
     times = [NOW, NOW + 2, NOW + 2, NOW + 1]
     whole = build([Drawn(each, b"k", b"v", ()) for each in times], compression)
     data = patched(35, ">q", claimed, data=whole)
@@ -436,12 +436,12 @@ def test_a_wrong_maximum_timestamp_is_corrected(claimed: int, compression: Compr
     assert bytes(data) == whole
 
 
-def test_records_without_any_timestamp_have_no_maximum() -> None:
+def test_records_without_timestamps_have_no_max() -> None:
     valid = produce(build([Drawn(-1, b"k", b"v", ())]))
     assert (valid.max_timestamp, valid.max_timestamp_delta, valid.patch) == (-1, -1, False)
 
 
-def test_under_log_append_time_the_maximum_is_now() -> None:
+def test_log_append_time_max_is_now() -> None:
     valid = produce(PRODUCED, replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME))
     assert (valid.max_timestamp, valid.max_timestamp_delta, valid.patch) == (NOW, 2, True)
     data = bytearray(PRODUCED)
@@ -449,24 +449,24 @@ def test_under_log_append_time_the_maximum_is_now() -> None:
     assert [record.timestamp for record in Batch(data).records()] == [NOW] * 3
 
 
-def test_under_log_append_time_the_type_has_to_be_written_whatever_the_maximum_is() -> None:
+def test_log_append_time_always_patches_the_header() -> None:
     data = build([Drawn(NOW, b"k", b"v", ())])
     valid = produce(data, replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME))
     assert (valid.max_timestamp, valid.patch) == (NOW, True)
 
 
-def test_any_buffer_can_be_validated() -> None:
+def test_validate_accepts_any_buffer() -> None:
     for data in (bytearray(PRODUCED), memoryview(PRODUCED), memoryview(b"x" + PRODUCED)[1:]):
         assert produce(data).record_count == 3
 
 
-def test_nothing_is_changed_by_looking() -> None:
+def test_validate_changes_nothing() -> None:
     data = bytearray(PRODUCED)
     produce(data, replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME))
     assert data == PRODUCED
 
 
-def test_a_builder_that_is_full_makes_a_batch_that_is_accepted() -> None:
+def test_full_builder_makes_a_valid_batch() -> None:
     builder = BatchBuilder()
     while builder.append(NOW, b"k", bytes(10_000)):
         pass
@@ -478,7 +478,7 @@ def at_once(data: Buffer, rules: ValidationConfig = RULES) -> ValidBatch:
 
 
 @each_case("compression", NONBLOCKING_DECOMPRESS_BYTES)
-def test_at_once_what_becomes_large_takes_long_however_small_it_is(
+def test_large_decompressed_batch_would_block(
     compression: Compression,
 ) -> None:
     most = NONBLOCKING_DECOMPRESS_BYTES[compression]
@@ -492,25 +492,25 @@ def test_at_once_what_becomes_large_takes_long_however_small_it_is(
 
 
 @each_case("compression", NONBLOCKING_DECOMPRESS_BYTES)
-def test_at_once_what_is_large_is_not_tried(compression: Compression) -> None:
+def test_large_compressed_batch_would_block(compression: Compression) -> None:
     noise = Random(1).randbytes(NONBLOCKING_DECOMPRESS_BYTES[compression] // 2)
     with pytest.raises(WouldBlock):
         at_once(build([Drawn(NOW, b"k", noise, ())], compression))
 
 
 @each_case("compression", NONBLOCKING_DECOMPRESS_BYTES)
-def test_at_once_a_bomb_is_found_where_the_limit_is_small(compression: Compression) -> None:
+def test_nonblocking_finds_a_bomb_under_a_small_limit(compression: Compression) -> None:
     bomb = build([Drawn(NOW, b"k", bytes(20_000), ())], compression)
     with pytest.raises(InvalidRecords, match="more than 10000 bytes"):
         at_once(bomb, replace(RULES, decompressed_bytes_max=10_000))
 
 
-def test_at_once_what_is_not_compressed_never_takes_long() -> None:
+def test_uncompressed_batch_never_blocks() -> None:
     plain = build([Drawn(NOW, b"k", bytes(2_000_000), ())])
     assert at_once(plain) == produce(plain)
 
 
-def test_at_once_what_is_compressed_anew_takes_long_sooner() -> None:
+def test_recompression_blocks_earlier() -> None:
     size = NONBLOCKING_RECOMPRESS_BYTES
     rules = replace(RULES, compression=Compression.GZIP)
     plain, lz4 = (
@@ -526,7 +526,7 @@ def test_at_once_what_is_compressed_anew_takes_long_sooner() -> None:
     assert at_once(small, rules) == produce(small, rules)
 
 
-def test_at_once_what_does_not_decompress_is_refused() -> None:
+def test_nonblocking_rejects_damaged_streams() -> None:
     with pytest.raises(InvalidRecords) as failure:
         at_once(with_section(b"nonsense", attributes=Compression.GZIP))
     assert failure.value.code is ErrorCode.INVALID_RECORD
