@@ -224,7 +224,7 @@ def test_a_client_without_a_login_on_a_port_that_wants_one_is_told_so(site: Site
     async def scenario() -> None:
         error = await refused(site.at("SASL", "PLAINTEXT", max_block_ms=2000))
         assert isinstance(error, Disconnected)
-        assert "login" in str(error)
+        assert "requires SASL" in str(error)
 
     run(scenario())
 
