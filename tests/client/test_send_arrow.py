@@ -40,8 +40,12 @@ def with_producer(
         (TABLE, {"partition": "value"}, "partitions are integers.*'value' is string"),
         (TABLE, {"partition": "m"}, r"partitions 0 to 2, not 9"),
         (TABLE, {"partition": -1}, r"partitions 0 to 2, not -1"),
-        (TABLE, {"headers": "value"}, "headers are lists of structs"),
-        (TABLE, {"timestamp": "value"}, "timestamps are int64 or timestamp, not string"),
+        (TABLE, {"headers": "value"}, "headers must be maps or lists of structs"),
+        (
+            TABLE,
+            {"timestamp": "value"},
+            "the timestamp column must be int64 or timestamp, not string",
+        ),
         (
             TABLE.append_column("at", pa.array([5, -5])),
             {"timestamp": "at"},
