@@ -155,7 +155,7 @@ def test_a_log_that_kafka_wrote_is_right_while_it_is_open(tmp_path: Path) -> Non
         damage = [one for one in check_partition(disk, str(folder), Tally(), unheard) if bad(one)]
         disk.close()
         assert [os.path.basename(one.path) for one in damage] == [name]
-        assert "behind the zeros" in damage[0].problem
+        assert "after the zeros" in damage[0].problem
         path.write_bytes(data)
 
 
