@@ -74,7 +74,7 @@ class KafkaBroker:
         listeners: Mapping[str, str] | None = None,
         formatting: tuple[str, ...] = (),
         jvm: tuple[str, ...] = SMALL_JVM,
-        timeout_s: float = 60,
+        timeout_s: float = 180,
         keeps_ports: bool = False,
         node_id: int = 1,
     ) -> None:

@@ -274,7 +274,7 @@ def test_a_group_lives_without_its_coordinator_for_a_minute(
 
 
 @pytest.mark.parametrize("name", TRANSACTIONS)
-def test_a_transaction_whose_coordinator_dies_counts_whole_or_not_at_all(
+def test_transaction_is_atomic_when_its_coordinator_dies(
     kafka: KafkaCluster, after_a_minute: dict[str, BaseException | None], name: str
 ) -> None:
     if (wrong := after_a_minute[name]) is not None:
@@ -302,7 +302,7 @@ async def all_ended(kafka: KafkaCluster, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", SEEDS)
-def test_who_was_told_of_one_broker_goes_on_with_the_others(
+def test_client_with_one_seed_goes_on_with_other_brokers(
     kafka: KafkaCluster, after_a_minute: dict[str, BaseException | None], name: str
 ) -> None:
     if (wrong := after_a_minute[name]) is not None:
@@ -333,7 +333,7 @@ def killed(kafka: KafkaCluster) -> Generator[None]:
 
 
 @pytest.mark.parametrize("gone", [frozen, killed])
-def test_without_any_broker_patience_decides(
+def test_timeout_decides_while_all_brokers_are_gone(
     kafka: KafkaCluster, gone: Callable[[KafkaCluster], AbstractContextManager[None]]
 ) -> None:
     servers = kafka.bootstrap

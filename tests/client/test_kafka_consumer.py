@@ -18,7 +18,7 @@ def servers(shared_kafka: SharedKafka) -> str:
 
 
 @pytest.mark.parametrize("scenario", [*ANYWHERE, *TOGETHER], ids=lambda scenario: scenario.__name__)
-def test_what_holds_anywhere_holds_here(servers: str, scenario: Scenario) -> None:
+def test_consumer_scenarios_hold_on_kafka(servers: str, scenario: Scenario) -> None:
     run(scenario(servers, new_topic("t")))
 
 
@@ -58,7 +58,7 @@ def test_a_pattern_for_the_broker_is_matched_there(servers: str) -> None:
     run(scenario(), 120)
 
 
-def test_an_expression_that_the_broker_cannot_read_is_told_and_another_may_follow(
+def test_invalid_pattern_fails_and_another_may_follow(
     servers: str,
 ) -> None:
     async def scenario() -> None:

@@ -59,7 +59,7 @@ async def write_under_its_identity(ground: Ground, topic: str, values: list[byte
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
-def test_a_number_that_the_broker_does_not_expect_costs_an_epoch(judge: Judge) -> None:
+def test_unexpected_sequence_number_costs_an_epoch(judge: Judge) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
         settings = {**FAST, "batch.size": 1, "linger.ms": 0}
@@ -79,7 +79,7 @@ def test_a_number_that_the_broker_does_not_expect_costs_an_epoch(judge: Judge) -
     judge(scenario)
 
 
-def test_a_batch_whose_time_is_over_costs_an_epoch_and_those_after_it_nothing(
+def test_expired_batch_costs_an_epoch_and_no_later_record(
     judge: Judge,
 ) -> None:
     async def scenario(ground: Ground) -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from client.both_brokers import Cuttable, Ground, Judge, judge
+from client.both_brokers import LONG_ON_KAFKA, Cuttable, Ground, Judge, judge
 from client.scenario_runner import FAST
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner, partition_of_key
 from ottla.client.produce.pending_batch import Ack
@@ -105,7 +105,8 @@ def test_partitioners_of_one_s_own_are_asked(judge: Judge) -> None:
     judge(scenario)
 
 
-def test_a_broker_that_comes_and_goes_loses_nothing_and_doubles_nothing(judge: Judge) -> None:
+@LONG_ON_KAFKA
+def test_broker_restarts_lose_and_duplicate_nothing(judge: Judge) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(2)
         restarted = False
@@ -186,7 +187,7 @@ def test_a_loss_that_nobody_asked_about_is_told_at_the_end(judge: Judge) -> None
 
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_a_batch_too_large_is_split_and_what_is_too_large_alone_fails_alone(
+def test_large_batch_is_split_and_a_large_record_fails(
     judge: Judge, codec: str, idempotent: bool
 ) -> None:
     """Random sizes, some above the topic's limit, in batches far above it; five on their way."""
@@ -242,7 +243,7 @@ async def _offset(ack: Ack) -> int | None:
         return None
 
 
-def test_a_batch_too_large_is_split_when_its_records_lie_far_apart_in_time(judge: Judge) -> None:
+def test_large_batch_with_distant_timestamps_is_split(judge: Judge) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(settings={"max.message.bytes": 300})
         times = [10**12, 5, 10**12 + 10**11, 7, 10**12 + 1] * 3

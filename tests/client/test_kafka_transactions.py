@@ -153,7 +153,7 @@ def test_what_is_committed_is_seen_together_and_not_before(judge: Judge) -> None
     judge(scenario)
 
 
-def test_after_an_exception_nothing_is_seen_and_the_next_transaction_is(judge: Judge) -> None:
+def test_exception_aborts_and_the_next_transaction_commits(judge: Judge) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
         async with producer(ground, "aborts", batch_size=100) as ours:
@@ -244,7 +244,7 @@ def test_a_batch_too_large_is_split_inside_a_transaction(judge: Judge) -> None:
     judge(scenario)
 
 
-def test_who_crashes_leaves_nothing_and_is_ended_by_who_comes_next(judge: Judge) -> None:
+def test_crashed_producer_is_aborted_by_its_successor(judge: Judge) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
         crashing = await producer(ground, "crashes").__aenter__()
@@ -265,7 +265,7 @@ def test_who_crashes_leaves_nothing_and_is_ended_by_who_comes_next(judge: Judge)
 
 
 @pytest.mark.parametrize("writes", [True, False])
-def test_who_is_fenced_is_told_so_and_can_do_nothing_more(judge: Judge, writes: bool) -> None:
+def test_zombie_producer_is_fenced(judge: Judge, writes: bool) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
         async with producer(ground, f"fenced-{writes}") as old:
@@ -314,7 +314,7 @@ def test_a_transaction_that_takes_too_long_is_not_committed(judge: Judge) -> Non
     judge(scenario)
 
 
-def test_who_joins_waits_for_the_offsets_of_an_open_transaction(judge: Judge) -> None:
+def test_consumer_waits_for_offsets_of_an_open_transaction(judge: Judge) -> None:
     """Else it would read what the transaction has done, whether it reads committed or not."""
 
     async def scenario(ground: Ground) -> None:
@@ -382,6 +382,7 @@ def test_offsets_count_with_the_transaction(judge: Judge) -> None:
     judge(scenario)
 
 
+@pytest.mark.judge
 def test_a_broker_that_restarts_in_the_middle_costs_nothing(judge: Judge) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
@@ -459,7 +460,7 @@ def test_sending_belongs_into_a_transaction(judge: Judge) -> None:
     judge(scenario)
 
 
-def test_who_waits_for_room_when_the_transaction_ends_sends_nothing(judge: Judge) -> None:
+def test_send_that_waits_for_memory_fails_when_it_ends(judge: Judge) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
         async with producer(ground, "waits", batch_size=1000, buffer_memory=1000) as ours:
@@ -536,7 +537,7 @@ def test_rows_sent_as_columns_count_together(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_an_end_whose_answer_is_lost_is_asked_for_again_and_happens_once(
+def test_end_with_a_lost_response_is_retried_once(
     judge: Judge, commit: bool
 ) -> None:
     """The broker hears of it and answers; the answers do not come."""
@@ -572,7 +573,8 @@ def test_an_end_whose_answer_is_lost_is_asked_for_again_and_happens_once(
     judge(scenario)
 
 
-def test_an_id_that_the_coordinator_has_forgotten_costs_one_transaction() -> None:
+@pytest.mark.judge
+def test_expired_transactional_id_costs_one_transaction() -> None:
     """It forgets who did nothing for long; the producer goes on under another identity."""
 
     async def scenario() -> None:

@@ -107,7 +107,7 @@ class Reading:
 
 
 @pytest.mark.parametrize("trouble", WAYS, ids=lambda one: one.__name__)
-def test_a_group_over_a_bad_way_reads_everything_and_has_all_partitions(
+def test_group_over_a_bad_network_reads_every_record(
     judge: Judge, trouble: Making
 ) -> None:
     async def scenario(ground: Ground) -> None:
@@ -186,7 +186,7 @@ async def surely(ending: Any) -> None:
 
 
 @pytest.mark.parametrize("trouble", WAYS, ids=lambda one: one.__name__)
-def test_a_transaction_over_a_bad_way_counts_once_or_not_at_all(
+def test_transaction_over_a_bad_network_is_atomic(
     either: Judge, trouble: Making
 ) -> None:
     async def scenario(ground: Ground) -> None:
@@ -216,7 +216,7 @@ def test_a_transaction_over_a_bad_way_counts_once_or_not_at_all(
     either(scenario)
 
 
-def test_a_commit_that_is_cancelled_at_any_moment_counts_once_or_not_at_all(either: Judge) -> None:
+def test_cancelled_commit_counts_once_or_not_at_all(either: Judge) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
         ledger = Ledger(topic)

@@ -178,6 +178,7 @@ def test_kafka_serves_what_we_closed(kafka: KafkaBroker, disk: OsDisk, tmp_path:
     assert_goes_on(kafka, disk, CLEAN, tmp_path / "back", log.log_end_offset)
 
 
+@pytest.mark.judge
 def test_kafka_serves_what_we_left_in_a_crash(
     kafka: KafkaBroker, disk: OsDisk, tmp_path: Path
 ) -> None:
@@ -195,6 +196,7 @@ def test_kafka_serves_what_we_left_in_a_crash(
     assert_goes_on(kafka, disk, CRASHED, tmp_path / "back", log.log_end_offset)
 
 
+@pytest.mark.judge
 def test_kafka_goes_on_in_a_directory_that_our_broker_had(
     kafka: KafkaBroker, disk: OsDisk, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ def kafka(shared_kafka: SharedKafka) -> Generator[KafkaBroker]:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_is_described_whichever_protocol_it_has(kafka: KafkaBroker, protocol: str) -> None:
+def test_group_of_either_protocol_is_described(kafka: KafkaBroker, protocol: str) -> None:
     name = f"busy-{protocol}"
     with busy_group(kafka.bootstrap, name, protocol):
         told = ottla(kafka.bootstrap, "group", "describe", name, "-o", "json").object["groups"][0]
@@ -52,7 +52,7 @@ def test_a_group_is_described_whichever_protocol_it_has(kafka: KafkaBroker, prot
     assert "has a member" in refused.line
 
 
-def test_a_seek_is_planned_and_done(kafka: KafkaBroker) -> None:
+def test_seek_is_planned_and_executed(kafka: KafkaBroker) -> None:
     asyncio.run(idle_groups(kafka.bootstrap, "moved"))
     asked = ["group", "seek", "moved", "--to", "@2020-09-13T12:26:41.001", "-t", ORDERS]
     plan = ottla(kafka.bootstrap, *asked, "-o", "json").object
@@ -67,7 +67,7 @@ def test_a_seek_is_planned_and_done(kafka: KafkaBroker) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_since_when_a_group_lags_is_read_out_of_the_middle_of_a_batch(
+def test_lag_time_is_read_from_the_middle_of_a_batch(
     kafka: KafkaBroker, codec: str
 ) -> None:
     topic = f"packed-{codec}"
@@ -89,7 +89,7 @@ def test_since_when_a_group_lags_is_read_out_of_the_middle_of_a_batch(
     assert (told["lag"], told["since"]) == (58, "2020-09-13T12:26:40.042Z")
 
 
-def test_since_when_a_group_lags_is_told_by_a_record_and_not_by_a_marker(
+def test_lag_time_is_that_of_a_record_and_not_of_a_marker(
     kafka: KafkaBroker,
 ) -> None:
     async def write() -> None:
@@ -113,7 +113,7 @@ def test_since_when_a_group_lags_is_told_by_a_record_and_not_by_a_marker(
     assert (told["lag"], told["since"]) == (1, None)  # the last is a marker, which nobody reads
 
 
-def test_offsets(kafka: KafkaBroker) -> None:
+def test_offsets_at_a_time_are_listed(kafka: KafkaBroker) -> None:
     asked = ["offsets", f"{ORDERS}:0", "--at", "@2020-09-13T12:26:43.500", "-o", "json"]
     assert ottla(kafka.bootstrap, *asked).object["partitions"] == [
         {
@@ -137,7 +137,7 @@ async def allow(bootstrap: str) -> None:
         (await admin.create_acls(rules)).or_raise()
 
 
-def test_rights_that_are_missing_are_told_and_nothing_is_done(kafka: KafkaBroker) -> None:
+def test_missing_rights_are_reported_and_nothing_changes(kafka: KafkaBroker) -> None:
     asyncio.run(allow(kafka.bootstrap))
     login = f"127.0.0.1:{kafka.ports['SASL']}"
     settings = {

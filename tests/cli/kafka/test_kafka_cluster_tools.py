@@ -109,7 +109,7 @@ def replaced(said: Said, names: Mapping[str, str]) -> Said:
 
 
 @pytest.mark.parametrize("case", RUNS)
-def test_the_cluster_tool_is_kafkas(case: str, judged: Judged) -> None:
+def test_cluster_tool_prints_what_kafkas_prints(case: str, judged: Judged) -> None:
     told = ours("kafka-cluster", *filled(RUNS[case], judged.server, judged.config))
     theirs = judged.cluster[case]
     assert told.code == theirs.code
@@ -119,14 +119,14 @@ def test_the_cluster_tool_is_kafkas(case: str, judged: Judged) -> None:
         assert "Traceback" not in told.err
 
 
-def test_the_versions_are_kafkas(judged: Judged) -> None:
+def test_api_versions_tool_prints_what_kafkas_prints(judged: Judged) -> None:
     assert judged.api_versions.code == 0
     assert ours("kafka-broker-api-versions", "--bootstrap-server", judged.server) == (
         judged.api_versions
     )
 
 
-def test_our_own_commands_say_the_same(judged: Judged) -> None:
+def test_ottla_commands_agree_with_kafkas_tools(judged: Judged) -> None:
     host, _, port = judged.server.rpartition(":")
     done = ottla("cluster", "describe", "-b", judged.server, "-o", "json")
     told = json.loads(done.stdout)
@@ -150,7 +150,7 @@ def test_our_own_commands_say_the_same(judged: Judged) -> None:
         assert line in judged.api_versions.out
 
 
-def test_a_broker_of_ours_serves_what_it_says() -> None:
+def test_our_broker_lists_the_apis_that_it_serves() -> None:
     with ottla_broker() as broker:
         known = {broker.bootstrap: "server", str(broker.port): "port"}
         for form, name in (("table", "api-versions.txt"), ("json", "api-versions.json")):
@@ -194,13 +194,13 @@ def test_wrong_use_ends_as_with_kafka(
         ("kafka-cluster", "cluster-id -C a:1"),
     ],
 )
-def test_what_is_not_done_is_one_line_and_2(tool: str, arguments: str) -> None:
+def test_unsupported_flag_is_one_line_and_exit_code_2(tool: str, arguments: str) -> None:
     told = ours(tool, *arguments.split())
     assert told.code == 2
     assert (told.out, told.err.count("\n")) == ("", 1)
 
 
-def test_without_a_broker_it_is_told_at_once() -> None:
+def test_tool_fails_at_once_without_a_broker() -> None:
     address = nobody()
     for tool, arguments in (
         ("kafka-cluster", ["cluster-id", "-b", address]),
@@ -211,7 +211,7 @@ def test_without_a_broker_it_is_told_at_once() -> None:
                                "`ottla dev` starts one on this machine\n")  # fmt: skip
 
 
-def test_lines_without_a_broker() -> None:
+def test_lines_for_unusual_brokers_and_versions() -> None:
     assert [*endpoint_lines([])] == []
     found = [*endpoint_lines([BrokerDescription(7, "h", 1, None, is_fenced=True)])]
     assert found[1].split() == ["7", "h", "1", "null", "fenced", "broker"]
@@ -226,7 +226,7 @@ def test_lines_without_a_broker() -> None:
     assert "Fetch(1): UNSUPPORTED" in told
 
 
-def test_what_both_ends_have() -> None:
+def test_usable_versions_are_those_of_both_ends() -> None:
     served = {0: Versions(90, 91), 3: Versions(1, 99), 11: Versions(-3, -2), 999: Versions(1, 1)}
     apis = {one.key: one for one in compared(served)}
     assert (apis[0].usable, apis[0].verdict) == (None, "too new")

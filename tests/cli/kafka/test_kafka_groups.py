@@ -193,7 +193,7 @@ READING = [
 
 
 @pytest.mark.parametrize("words", READING)
-def test_groups_are_shown_alike(cluster: Cluster, words: str) -> None:
+def test_groups_are_shown_as_by_java(cluster: Cluster, words: str) -> None:
     java, own = cluster.both(GROUPS, *words.split())
     same(java, own)
     assert own.code == 0
@@ -203,7 +203,7 @@ def test_groups_are_shown_alike(cluster: Cluster, words: str) -> None:
 @pytest.mark.judge  # our broker has classic groups only
 @pytest.mark.parametrize("running", ["kafka"], indirect=True)
 @pytest.mark.parametrize("view", ["", "--verbose", "--members --verbose", "--state --verbose"])
-def test_groups_of_the_new_protocol_are_shown_alike(cluster: Cluster, view: str) -> None:
+def test_groups_of_kip_848_are_shown_as_by_java(cluster: Cluster, view: str) -> None:
     java, own = cluster.both(GROUPS, *f"--describe --group modern {view}".split())
     same(java, own)
     assert "modern" in own.out
@@ -237,7 +237,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_a_wrong_use_of_groups_ends_alike(cluster: Cluster, words: str) -> None:
+def test_wrong_use_of_groups_ends_as_with_java(cluster: Cluster, words: str) -> None:
     before = committed(cluster.bootstrap, "idle")
     java, own = cluster.both(GROUPS, *words.split())
     assert own.code == java.code == 1, (java, own)
@@ -262,7 +262,7 @@ TROUBLE = [
 
 
 @pytest.mark.parametrize("words", TROUBLE)
-def test_what_cannot_be_done_to_groups_is_told_alike(cluster: Cluster, words: str) -> None:
+def test_failed_change_of_groups_is_printed_as_by_java(cluster: Cluster, words: str) -> None:
     java, own = cluster.both(GROUPS, *words.split())
     assert lines(own.out) == lines(java.out)
     assert own.code == java.code
@@ -316,7 +316,7 @@ def files(running: Running) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("words", RESETS)
-def test_a_reset_is_planned_alike(cluster: Cluster, words: str, files: dict[str, str]) -> None:
+def test_reset_is_planned_as_by_java(cluster: Cluster, words: str, files: dict[str, str]) -> None:
     arguments = f"--reset-offsets --group idle --dry-run {words}".format(**files).split()
     java, own = cluster.both(GROUPS, *arguments)
     assert own.code == java.code, (java, own)
@@ -335,7 +335,7 @@ def test_a_reset_is_planned_alike(cluster: Cluster, words: str, files: dict[str,
         "--group idle --topic orders --to-latest",
     ],
 )
-def test_resets_of_groups_that_are_read_or_not_there_are_told_alike(
+def test_reset_of_busy_or_missing_groups_ends_as_with_java(
     cluster: Cluster, words: str
 ) -> None:
     java, own = cluster.both(GROUPS, "--reset-offsets", *words.split())
@@ -366,7 +366,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.words)
-def test_groups_are_changed_alike(cluster: Cluster, change: Change, files: dict[str, str]) -> None:
+def test_groups_are_changed_as_by_java(cluster: Cluster, change: Change, files: dict[str, str]) -> None:
     number = CHANGES.index(change)
     names = f"alike-{number}-java", f"alike-{number}-ours"
     asyncio.run(idle_groups(cluster.bootstrap, *names))
@@ -417,7 +417,7 @@ AT = [
 
 
 @pytest.mark.parametrize("words", AT)
-def test_offsets_are_shown_alike(cluster: Cluster, words: str) -> None:
+def test_offsets_are_shown_as_by_java(cluster: Cluster, words: str) -> None:
     java, own = cluster.both(OFFSETS, *words.split())
     assert own.code == java.code, (java, own)
     # The group with members commits, or not, between the two.
@@ -431,7 +431,7 @@ def shown(out: str) -> list[str]:
     return [line for line in out.splitlines() if not line.startswith("__consumer_offsets")]
 
 
-def test_offsets_without_a_cluster_are_a_wrong_use(cluster: Cluster) -> None:
+def test_get_offsets_needs_a_server(cluster: Cluster) -> None:
     java = cluster.javas(OFFSETS, "--topic", "orders", server=False)
     own = cluster.ours(OFFSETS, "--topic", "orders", server=False)
     assert (own.code, own.out, first_line(own.err)) == (1, "", first_line(java.err))
@@ -454,7 +454,7 @@ def test_offsets_without_a_cluster_are_a_wrong_use(cluster: Cluster) -> None:
         "--describe --nonsense",
     ],
 )
-def test_directories_are_shown_alike(cluster: Cluster, words: str) -> None:
+def test_directories_are_shown_as_by_java(cluster: Cluster, words: str) -> None:
     java, own = cluster.both(DIRS, *words.split())
     assert own.code == java.code, (java, own)
     assert own.out.splitlines()[:2] == java.out.splitlines()[:2]
@@ -501,7 +501,7 @@ LEFT = {"some": 4, "all": 10}
 
 
 @pytest.mark.parametrize("name", CUTS)
-def test_records_are_deleted_alike(cluster: Cluster, name: str) -> None:
+def test_records_are_deleted_as_by_java(cluster: Cluster, name: str) -> None:
     number = [*CUTS].index(name)
     topics = f"cut-{number}-java", f"cut-{number}-ours"
     asyncio.run(_write(cluster.bootstrap, topics))
@@ -519,7 +519,7 @@ def test_records_are_deleted_alike(cluster: Cluster, name: str) -> None:
     assert left == dict.fromkeys(changed, LEFT.get(name, 0))
 
 
-def test_a_partition_that_is_not_there_is_told(cluster: Cluster) -> None:
+def test_missing_partition_is_reported(cluster: Cluster) -> None:
     """Java's tool says so after a minute, as a timeout."""
     path = cluster.folder / "absent.json"
     path.write_text('{"partitions": [{"topic": "orders", "partition": 7, "offset": 1}]}')
@@ -532,7 +532,7 @@ def test_a_partition_that_is_not_there_is_told(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "--offset-json-file", "--offset-json-file {absent}"])
-def test_a_wrong_use_of_records_ends_alike(
+def test_wrong_use_of_delete_records_ends_as_with_java(
     cluster: Cluster, words: str, files: dict[str, str]
 ) -> None:
     java, own = cluster.both(CUT, *words.format(**files).split())

@@ -85,7 +85,7 @@ def test_topic_is_created_filled_changed_and_deleted(shared_kafka: SharedKafka) 
 
 
 @pytest.mark.judge
-def test_apply(kafka: KafkaBroker) -> None:
+def test_apply_creates_changes_and_deletes_topics(kafka: KafkaBroker) -> None:
     text = "- {name: a, partitions: 2, configs: {retention.ms: 5}}\n- {name: b}\n"
     words = ("topic", "apply", "-f", "-", "-b", kafka.bootstrap)
     assert ottla(*words, "--yes", stdin=text).returncode == 0
@@ -104,7 +104,7 @@ def test_apply(kafka: KafkaBroker) -> None:
 
 
 @pytest.mark.judge
-def test_settings_of_a_group(kafka: KafkaBroker) -> None:
+def test_settings_of_a_group_are_set_and_unset(kafka: KafkaBroker) -> None:
     of = ("--group", "shop")
     assert run(kafka, "config", "set", *of, "consumer.session.timeout.ms=50000").returncode == 0
     shown = run(kafka, "config", "describe", *of)
@@ -114,7 +114,7 @@ def test_settings_of_a_group(kafka: KafkaBroker) -> None:
 
 
 @pytest.mark.judge
-def test_quotas(kafka: KafkaBroker) -> None:
+def test_quotas_are_set_described_and_unset(kafka: KafkaBroker) -> None:
     for whom in (("--user", "ann"), ("--user", "ann", "--client-id", "app"), ("--ip-defaults",)):
         quota = (
             "connection_creation_rate=5" if "--ip-defaults" in whom else "producer_byte_rate=1e6"
@@ -151,7 +151,7 @@ def test_quotas(kafka: KafkaBroker) -> None:
     ],
     ids=" ".join,
 )
-def test_who_has_not_the_rights_is_told_so(kafka: KafkaBroker, words: tuple[str, ...]) -> None:
+def test_command_without_rights_fails_and_changes_nothing(kafka: KafkaBroker, words: tuple[str, ...]) -> None:
     run(kafka, "topic", "create", "there", "--if-not-exists")
     said = as_bob(kafka, *words)
     assert (said.returncode, said.stdout) == (1, "")
@@ -162,6 +162,6 @@ def test_who_has_not_the_rights_is_told_so(kafka: KafkaBroker, words: tuple[str,
 
 
 @pytest.mark.judge
-def test_who_may_see_nothing_sees_nothing(kafka: KafkaBroker) -> None:
+def test_user_without_rights_sees_no_topics(kafka: KafkaBroker) -> None:
     said = as_bob(kafka, "topic", "list")
     assert (said.returncode, said.stdout, said.stderr) == (0, "No topics.\n", "")

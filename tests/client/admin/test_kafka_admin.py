@@ -623,7 +623,7 @@ def test_scram_users(kafka: SharedKafka) -> None:
     run(kafka, scenario)
 
 
-def test_who_is_given_a_password_can_log_in_with_it(kafka: SharedKafka) -> None:
+def test_user_with_a_new_password_logs_in(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         (await ours.alter_scram_users([ScramPassword("carol", "a secret")])).or_raise()
 

@@ -31,6 +31,9 @@ from ottla.ids import TopicPartition
 
 NUMBERS = count()
 PARTITIONS = 7
+ON_KAFKA_BY_JUDGE = pytest.mark.parametrize(
+    "server", [pytest.param("Kafka", marks=pytest.mark.judge), "Ottla"], indirect=True
+)
 
 
 @pytest.fixture(scope="module", params=["Kafka", "Ottla"])
@@ -64,11 +67,13 @@ def test_with_the_java_client(server: Server, java: JavaPeers, strategy: str) ->
     tried(server, java.join, strategy)
 
 
+@ON_KAFKA_BY_JUDGE
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky", "consumer"])
 def test_with_confluent_kafka(server: Server, strategy: str) -> None:
     tried(server, ConfluentPeer, strategy)
 
 
+@ON_KAFKA_BY_JUDGE
 @pytest.mark.parametrize("strategy", [*AIOKAFKA])
 def test_with_aiokafka(server: Server, strategy: str) -> None:
     tried(server, AiokafkaPeer, strategy)
