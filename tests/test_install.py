@@ -36,6 +36,9 @@ def build_wheel(folder: Path, environment: Mapping[str, str]) -> Path:
     source.mkdir()
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    setup = (source / "setup.py").read_text()
+    assert setup.count('"-O3"') == 1
+    (source / "setup.py").write_text(setup.replace('"-O3"', '"-O0"'))  # four times faster to build
     ignored = shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
     arguments = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(folder)]

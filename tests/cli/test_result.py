@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from cases import each_case
 from ottla.cli.output import Output, wanted
 from ottla.cli.result import Failure, Result, Table, facts, show, show_failure
 
@@ -62,7 +63,7 @@ def test_a_failure_is_one_line_or_one_object(capsys: pytest.CaptureFixture[str])
     assert json.loads(told.out) == {"error": {"code": "X", "message": "a\nb\x1b"}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "output"),
     [
         ([], Output.TABLE),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from client.consumer_scenarios import take
 from client.scenario_runner import run
 from client.test_scripted_consumer import Stage, reading
@@ -15,7 +16,7 @@ from ottla.ids import TopicPartition
 T = ("t", 0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("check", "given", "error", "says"),
     [
         (pair_of, "t", TypeError, r"a pair of a topic and a number, as \(\"orders\", 0\)"),

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import ottla.sync
+from cases import each_case
 from client.scenario_runner import run
 from ottla import Admin, Consumer, Producer, RequestError
 from ottla.client.serializers import LONG, STRING
@@ -170,7 +171,7 @@ def test_no_group() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("value", ["text", 5, {"a": 1}, 1.5], ids=repr)
+@each_case("value", ["text", 5, {"a": 1}, 1.5], ids=repr)
 def test_a_value_that_is_not_bytes(value: Any) -> None:
     async def scenario(servers: str) -> None:
         async with Admin(bootstrap_servers=servers) as admin:
@@ -363,11 +364,13 @@ def test_a_sync_client_after_a_fork() -> None:
 
 
 AFTER_A_FORK = """
-import gc, os, sys, warnings
+import gc, logging, os, sys, warnings
 import ottla.sync
 from ottla.transport.failures import NotRunning
 
 warnings.simplefilter("always")
+# On a busy machine asyncio's debug mode also tells how long a callback took.
+logging.getLogger("asyncio").addFilter(lambda one: not one.msg.startswith("Executing %s took"))
 servers = {"bootstrap.servers": sys.argv[1]}
 producer = ottla.sync.Producer({**servers, "linger.ms": 60_000})
 consumer = ottla.sync.Consumer({**servers, "group.id": "g"})

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from cases import each_case
 from ottla.client.partitioners import (
     KeyPartitioner,
     OwnPartitioner,
@@ -113,7 +114,7 @@ def test_a_topic_that_was_made_anew_with_fewer_partitions_gets_one_that_it_has()
     assert partitioner.choose("t", None, None, Partitions(2, (0, 1))) == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("batches", "count", "expected"),
     [
         ({0: 0, 1: 3, 2: 1}, 3, ((0, 1, 2), (4, 5, 8))),
@@ -167,7 +168,7 @@ def test_an_own_function_is_asked_with_all_there_is() -> None:
     assert OwnPartitioner(by_value).choose("t", b"k", b"four", THREE) == 1
 
 
-@pytest.mark.parametrize("chosen", [-1, 3, 1.0, None, True, "1"])
+@each_case("chosen", [-1, 3, 1.0, None, True, "1"])
 def test_a_partition_that_the_topic_has_not_is_refused(chosen: int) -> None:
     partitioner = OwnPartitioner(lambda topic, key, value, partitions: chosen)
     with pytest.raises(RequestError, match=r"chose .* for topic 't', which has partitions 0 to 2"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from client.scenario_runner import run
 from client.scripted_broker import ScriptedBroker
 from client.scripted_leader import LOST, TOPIC, UNSEEN, Leader, Word
@@ -84,8 +85,8 @@ def producing(
     return broker
 
 
-@pytest.mark.parametrize("code", [OUT_OF_ORDER, UNKNOWN], ids=lambda code: code.name)
-@pytest.mark.parametrize("first", [0, 1, 4])
+@each_case("code", [OUT_OF_ORDER, UNKNOWN], ids=lambda code: code.name)
+@each_case("first", [0, 1, 4])
 def test_what_the_leader_misses_is_sent_again_under_the_next_epoch(
     code: ErrorCode, first: int
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow
 import pytest
 
+from cases import each_case
 from client.scenario_runner import FAST, run
 from ottla.client.producer import Producer
 from ottla.errors import ErrorCode, RequestError
@@ -30,7 +31,7 @@ def with_producer(
     run(around())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "arguments", "said"),
     [
         (TABLE, {"key": "n"}, r"column 'n' is int64.*table\['n'\]\.cast\('string'\)"),

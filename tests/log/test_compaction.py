@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from cases import each_case
 from log.compaction_model import (
     RULES,
     SECRET,
@@ -37,7 +38,7 @@ T = TypeVar("T")
 SCALE = max(1, int(float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))))
 
 
-@pytest.mark.parametrize("seed", range(20 * SCALE))
+@each_case("seed", range(20 * SCALE))
 def test_c8_the_log_is_as_the_model_after_every_cleaning(seed: int) -> None:
     random = Random(seed)
     owner = CompactedLog()

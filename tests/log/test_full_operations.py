@@ -10,8 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import pytest
-
+from cases import each_case
 from log.log_model import at_once
 from log.logs import FOLDER, append, end, made, opened
 from ottla.errors import DiskFull, ErrorCode, RequestError
@@ -242,8 +241,8 @@ def done(operation: str, now: Situation) -> bool:
     return True
 
 
-@pytest.mark.parametrize("rotten", [False, True])
-@pytest.mark.parametrize("operation", list(OPERATIONS))
+@each_case("rotten", [False, True])
+@each_case("operation", list(OPERATIONS))
 def test_c6_operations_fail_on_a_full_disk_and_recover(operation: str, rotten: bool) -> None:
     rules = COMPACTED if operation == "compact" else RULES
     rotten = rotten and operation != "compact"  # what is damaged is not cleaned

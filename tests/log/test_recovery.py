@@ -456,8 +456,8 @@ def cleaning(step: int) -> tuple[SimulatedDisk, list[int], list[int], bool]:
 STEPS = 6 + 6 + 9 + 6
 
 
-@pytest.mark.parametrize("step", range(STEPS + 1))
-@pytest.mark.parametrize("clean", [True, False])
+@each_case("step", range(STEPS + 1))
+@each_case("clean", [True, False])
 def test_c7_a_cleaning_is_finished_or_forgotten(step: int, clean: bool) -> None:
     disk, old, new, counts = cleaning(step)
     rules = LogConfig(segment_bytes=1000, index_interval_bytes=150, compact=True)

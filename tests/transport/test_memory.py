@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from cases import each_case
 from ottla.transport.memory import (
     BYTES_PER_SECOND_MIN,
     STALL_SECONDS,
@@ -150,7 +151,7 @@ def test_no_limit(limit: int) -> None:
             assert Frame(budget, 0, ordinary=False).grow(1 << 40)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_case("seed", range(20))
 def test_every_frame_ends_and_the_memory_is_bounded(seed: int) -> None:
     random = Random(seed)
     budget = MemoryPool(1000, kept=250)

@@ -10,6 +10,7 @@ import pytest
 
 import ottla
 import ottla.sync
+from cases import each_case
 from client.scenario_runner import run
 from ottla import Admin
 from ottla.client.admin import (
@@ -109,7 +110,7 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "use", "says"), WRONG)
+@each_case(("name", "use", "says"), WRONG)
 def test_the_wrong_form_is_refused_with_the_right_one(
     name: str, use: Callable[[Any], Any], says: str
 ) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 import pyarrow
 import pytest
 
+from cases import each_case
 from ottla.client.columns.typed_values import form_of, typed
 from ottla.client.serializers import DeserializationFailed
 from ottla.client.serializers.documents import avro
@@ -105,7 +106,7 @@ def test_a_name_that_the_record_has_too_is_told_apart() -> None:
     assert row["value"] == 7
 
 
-@pytest.mark.parametrize(
+@each_case(
     "bad",
     [
         b"",
@@ -198,7 +199,7 @@ def test_schemas_that_cannot_be_read_are_refused_at_once() -> None:
         form_of({"type": "record", "name": "r", "fields": [{"name": "f", "type": ["null", "r"]}]})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "schema",
     [
         *("hello", "", "5", "[1]", '"nonsense"', {"a": "int"}, {"type": "record"}),

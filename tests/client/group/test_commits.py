@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from client.group.harness import Guest, all_of, guests, settled, tp
 from client.scenario_runner import run
 from client.scripted_broker import HOST, ScriptedBroker
@@ -54,7 +55,7 @@ FIVE = {T0: OffsetAndMetadata(5), T1: OffsetAndMetadata(6, "a note", 3)}
 ID = Uuid(bytes(15) + b"7")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("error", "has_moved_on", "is_ours", "expected"),
     [
         (E.NONE, False, False, Verdict.KEPT),
@@ -85,7 +86,7 @@ def test_topics_are_named_by_ids_where_all_are_known() -> None:
     assert version_for(7, ["t"], {"t": ZERO_UUID}) == 7
 
 
-@pytest.mark.parametrize("version", [*OFFSET_COMMIT.versions])
+@each_case("version", [*OFFSET_COMMIT.versions])
 def test_a_commit_can_be_written_and_its_answer_read_in_every_version(version: int) -> None:
     member = GroupMember("g", 3, "m")
     request = commit_request(member, FIVE, {"t": ID})
@@ -98,7 +99,7 @@ def test_a_commit_can_be_written_and_its_answer_read_in_every_version(version: i
     assert commit_errors(answer, {"t": ID}) == {T0: E.NONE, T1: E.NOT_COORDINATOR}
 
 
-@pytest.mark.parametrize("version", [*OFFSET_FETCH.versions])
+@each_case("version", [*OFFSET_FETCH.versions])
 def test_a_fetch_can_be_written_in_every_version(version: int) -> None:
     member = GroupMember("g", 3, "m", is_modern=True)
     stable = version >= 7

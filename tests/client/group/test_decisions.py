@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from cases import each_case
 from client.group.harness import Ledger, Owner, all_of, tp
 from ottla.client.group.config import GroupConfig
 from ottla.client.group.error_actions import ErrorAction, error_action
@@ -81,7 +82,7 @@ def test_a_poll_is_late_after_its_interval_whatever_the_session() -> None:
 # Reactions.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("error", "expected"),
     [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorAction.AGAIN),
@@ -134,7 +135,7 @@ def test_a_member_offers_its_assignors_in_their_order_with_what_it_owns() -> Non
     assert RULES.join_timeout_s == 305
 
 
-@pytest.mark.parametrize("version", range(6))
+@each_case("version", range(6))
 def test_leaving_can_be_said_in_every_version(version: int) -> None:
     request = leave_request(GroupMember("g", 7, "m"), "why", version)
     assert request.encode(version)

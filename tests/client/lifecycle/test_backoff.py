@@ -2,10 +2,11 @@
 
 import pytest
 
+from cases import each_case
 from ottla.client.lifecycle.backoff import Backoff
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("failures", "pause_s"), [(0, 0), (1, 0.1), (2, 0.2), (3, 0.4), (4, 0.8), (5, 1), (10**6, 1)]
 )
 def test_pauses_double_up_to_the_limit(failures: int, pause_s: float) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from cases import each_case
 from client.network.test_tokens import jwt
 from ottla.client.network.token_endpoint import TokenEndpoint, is_safe
 from ottla.client.options.connection import connection_rules
@@ -121,7 +122,7 @@ def test_an_assertion_is_read_anew_for_each_token(tmp_path: Path) -> None:
         assert there.came[0][2]["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "answer", "kind", "told"),
     [
         (401, b'{"error": "invalid_client"}', AuthenticationFailed, r"401 \(invalid_client\)"),

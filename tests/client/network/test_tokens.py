@@ -6,6 +6,7 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
+from cases import each_case
 from client.scenario_runner import run
 from ottla.client.network.tokens import (
     RefreshConfig,
@@ -113,7 +114,7 @@ def test_a_function_that_hangs_or_gives_what_has_run_out_fails() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("lifetime_s", "after_s"),
     [
         (3600, 2970),  # 82.5 %
@@ -131,7 +132,7 @@ def test_a_refresh_comes_when_kafkas_clients_make_it(lifetime_s: int, after_s: f
     assert found_ms == pytest.approx(5_000 + after_s * 1000)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "found"),
     [
         (jwt(exp=12), 12_000),

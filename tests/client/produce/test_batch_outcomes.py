@@ -1,7 +1,6 @@
 """What is done with a batch that was refused."""
 
-import pytest
-
+from cases import each_case
 from ottla.client.produce.batch_outcomes import BatchOutcome, batch_outcome
 from ottla.client.produce.pending_batch import PendingBatch
 from ottla.errors import ErrorCode
@@ -20,7 +19,7 @@ def batch(records: int, *, sequence: int = 0, unsure: bool = False) -> PendingBa
     return made
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "refused", "is_first", "is_transactional", "expected"),
     [
         (ErrorCode.MESSAGE_TOO_LARGE, batch(2), FIRST, False, BatchOutcome.SPLIT),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from cases import each_case
 from client.produce.test_transactions import ONE, Codes, scripted, transactions
 from client.scenario_runner import run
 from client.scripted_leader import TOPIC, Leader
@@ -108,7 +109,7 @@ def test_ours_is_nowhere_stricter_than_java_s() -> None:
     assert all(mildness.index(ours) >= mildness.index(java) for _, _, ours, java in TABLE)
 
 
-@pytest.mark.parametrize(("request_", "code", "expected", "features"), ROWS)
+@each_case(("request_", "code", "expected", "features"), ROWS)
 def test_an_error_costs_what_the_table_says(
     request_: type[Message], code: ErrorCode, expected: str, features: dict[str, int]
 ) -> None:
@@ -176,7 +177,7 @@ def outcome(
     return ABORT if aborts else RENEWED
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "expected"),
     [
         (MAPPING, FATAL),

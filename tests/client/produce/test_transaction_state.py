@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import each_case
 from ottla.client.produce.identity import NOBODY, Identity
 from ottla.client.produce.transaction_state import (
     Consequence,
@@ -50,8 +51,8 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("name", MOVES)
-@pytest.mark.parametrize("phase", Phase)
+@each_case("name", MOVES)
+@each_case("phase", Phase)
 def test_a_move_that_is_not_in_the_table_raises(phase: Phase, name: str) -> None:
     state = TransactionState(phase, 3, ME)
     expected = TABLE.get((phase, name))
@@ -115,7 +116,7 @@ def test_the_next_transaction_knows_nothing_of_the_one_before(commit: bool) -> N
     assert ended.begun().number == 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("lost", "renewed", "was_implicit", "is_implicit", "expected"),
     [
         (False, ME, False, False, Phase.READY),
@@ -175,8 +176,8 @@ def test_a_producer_begins_as_nobody() -> None:
 ASKED = [step for step in Step if step is not Step.PRODUCE]
 
 
-@pytest.mark.parametrize("step", ASKED)
-@pytest.mark.parametrize(
+@each_case("step", ASKED)
+@each_case(
     ("code", "expected"),
     [
         (ErrorCode.NONE, Consequence.DONE),
@@ -197,7 +198,7 @@ def test_coordinators_are_understood_the_same_at_every_step(
     assert consequence(step, code) is expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("step", "code", "expected"),
     [
         (Step.INITIALIZE, ErrorCode.INVALID_TRANSACTION_TIMEOUT, Consequence.OVER),

@@ -13,6 +13,7 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from cases import each_case
 from ottla.client.serializers import (
     JSON,
     DeserializationFailed,
@@ -59,7 +60,7 @@ def read(serde: Serde[Any], data: bytes) -> object:
 ORDER = b'{"id":1,"items":["tea"]}'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("serde", "value"),
     [
         (JSON, {"id": 1, "items": ["tea"]}),
@@ -88,22 +89,22 @@ def test_types_are_those_of_the_class() -> None:
     assert_type(protobuf(Timestamp), Serde[Timestamp])
 
 
-@pytest.mark.parametrize("kind", [OrderStruct, OrderData, OrderModel])
-@pytest.mark.parametrize("data", [b"", b"{", b'{"id":"x"}', b'{"items":[]}', b"\xff", b"null"])
+@each_case("kind", [OrderStruct, OrderData, OrderModel])
+@each_case("data", [b"", b"{", b'{"id":"x"}', b'{"items":[]}', b"\xff", b"null"])
 def test_json_of_another_structure_is_refused(kind: type, data: bytes) -> None:
     with pytest.raises(DeserializationFailed) as raised:
         read(json_of(kind), data)
     assert raised.value.data == data
 
 
-@pytest.mark.parametrize("kind", [OrderStruct, OrderData, OrderModel])
-@pytest.mark.parametrize("value", [{"id": 1, "items": []}, 5, object()])
+@each_case("kind", [OrderStruct, OrderData, OrderModel])
+@each_case("value", [{"id": 1, "items": []}, 5, object()])
 def test_another_class_than_the_one_named_is_not_written(kind: type, value: object) -> None:
     with pytest.raises(SerializationFailed, match=f"and not {kind.__name__}"):
         write(json_of(kind), value)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"nul", b"\xff", b"1 2"])
+@each_case("data", [b"", b"{", b"nul", b"\xff", b"1 2"])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
     with pytest.raises(DeserializationFailed):
         read(JSON, data)
@@ -158,7 +159,7 @@ def test_avro_reads_an_older_schema() -> None:
     assert read(avro(SCHEMA, read_as=newer), b"\x02\x06tea\x00") == {"id": 1, "city": "Bree"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         {"id": 1.5, "at": None},
@@ -177,7 +178,7 @@ def test_avro_writes_a_value_whole_or_not_at_all(value: object) -> None:
         write(avro(SCHEMA), value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         b"",
@@ -199,7 +200,7 @@ def test_avro_with_bytes_left_over_is_of_another_schema() -> None:
         read(avro(SCHEMA), b"\x02\x06tea\x00!!")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("schema", "why"),
     [
         ({"type": "nonsense"}, 'there is no type "nonsense"'),

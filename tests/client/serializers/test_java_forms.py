@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from ottla.client.serializers import (
     BOOLEAN,
     BYTES,
@@ -28,7 +29,7 @@ from ottla.client.serializers import (
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("serde", "value", "data"),
     [
         (STRING, "größe", "6772c3b6c39f65"),
@@ -47,7 +48,7 @@ def test_worked_bytes(serde: Serde[Any], value: object, data: str) -> None:
     assert deserialize(serde.deserialize, "t", 0, 0, "value", bytes.fromhex(data)) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("serde", "value"),
     [
         (STRING, b"bytes"),
@@ -75,7 +76,7 @@ def test_what_a_form_cannot_hold_is_refused_and_not_cut(serde: Serde[Any], value
         serialize(serde.serialize, "t", "value", value)
 
 
-@pytest.mark.parametrize("serde", [SHORT, INT, LONG, FLOAT, DOUBLE])
+@each_case("serde", [SHORT, INT, LONG, FLOAT, DOUBLE])
 def test_a_wrong_size_says_both_sizes(serde: Serde[Any]) -> None:
     with pytest.raises(DeserializationFailed, match=r"3 bytes where there should be [248]"):
         deserialize(serde.deserialize, "t", 0, 0, "value", b"abc")

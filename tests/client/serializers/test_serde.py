@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar, assert_type, cast
 
 import pytest
 
+from cases import each_case
 from ottla.client.serializers import (
     BYTES,
     INT,
@@ -142,7 +143,7 @@ def test_errors_are_final_and_survive_another_process(error: RequestError) -> No
     assert (str(clone), vars(clone)) == (str(error), vars(error))
 
 
-@pytest.mark.parametrize("returned", ["text", 5, bytearray(b"x"), memoryview(b"x")])
+@each_case("returned", ["text", 5, bytearray(b"x"), memoryview(b"x")])
 def test_a_serializer_that_returns_no_bytes_is_told(returned: object) -> None:
     wrong = cast("Callable[[str, int], bytes]", lambda topic, value: returned)  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(SerializationFailed, match=r"returned .* and not bytes"):
