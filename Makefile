@@ -34,7 +34,8 @@ test: setup ## Run every check and every test, with the kernel compiled and as p
 judge: setup ## Check the recorded answers with a real Kafka, and run the long tests with it (ARGS=--record)
 	$(BIN)/python -m judges $(ARGS)
 
-check: lint types imports references ## Run the checks: lint, types, imports, references
+check: setup ## Run the checks side by side: lint, types, imports, references
+	@$(MAKE) --no-print-directory -j4 --output-sync lint types imports references
 
 lint: setup ## Check style and format with ruff
 	$(BIN)/ruff check .
