@@ -48,9 +48,9 @@ def sockets() -> int:
     return found
 
 
-def client_threads() -> list[str]:
-    """The threads of clients without a loop of the caller's."""
-    return [one.name for one in threading.enumerate() if one.name.startswith("ottla ")]
+def client_threads() -> set[threading.Thread]:
+    """The threads of sync clients."""
+    return {one for one in threading.enumerate() if one.name.startswith("ottla ")}
 
 
 class Leaks:

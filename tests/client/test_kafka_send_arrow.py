@@ -179,9 +179,7 @@ def test_connections_that_break_lose_nothing_and_double_nothing(judge: Judge) ->
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_large_batch_is_split_and_large_rows_are_reported(
-    judge: Judge, codec: str
-) -> None:
+def test_large_batch_is_split_and_large_rows_are_reported(judge: Judge, codec: str) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(settings={"max.message.bytes": 2000})
         random = Random(6)

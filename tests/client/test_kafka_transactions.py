@@ -537,9 +537,7 @@ def test_rows_sent_as_columns_count_together(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_end_with_a_lost_response_is_retried_once(
-    judge: Judge, commit: bool
-) -> None:
+def test_end_with_a_lost_response_is_retried_once(judge: Judge, commit: bool) -> None:
     """The broker hears of it and answers; the answers do not come."""
 
     async def scenario(ground: Ground) -> None:

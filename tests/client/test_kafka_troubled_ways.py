@@ -15,7 +15,7 @@ import pytest
 
 from client.both_brokers import Ground, Judge, judged_on, kafka_ground
 from client.scenario_runner import FAST, until
-from client.sync.signal_injection import MOMENTS_S, interruptions, threads_end
+from client.sync.signal_injection import MOMENTS_S, all_threads_end, interruptions
 from client.test_kafka_transactions import committed, offset_of
 from client.test_troubled_consumer import TROUBLES, Making
 from ottla.client.consumer import Consumer
@@ -107,9 +107,7 @@ class Reading:
 
 
 @pytest.mark.parametrize("trouble", WAYS, ids=lambda one: one.__name__)
-def test_group_over_a_bad_network_reads_every_record(
-    judge: Judge, trouble: Making
-) -> None:
+def test_group_over_a_bad_network_reads_every_record(judge: Judge, trouble: Making) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(PARTITIONS)
         await write(ground, topic, 0)
@@ -186,9 +184,7 @@ async def surely(ending: Any) -> None:
 
 
 @pytest.mark.parametrize("trouble", WAYS, ids=lambda one: one.__name__)
-def test_transaction_over_a_bad_network_is_atomic(
-    either: Judge, trouble: Making
-) -> None:
+def test_transaction_over_a_bad_network_is_atomic(either: Judge, trouble: Making) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
         ledger = Ledger(topic)
@@ -281,7 +277,7 @@ def test_an_interrupted_commit_counts_once_or_not_at_all(either: Judge) -> None:
     either(make)
     servers, topic = made
     settings = {**PATIENT, "bootstrap.servers": servers, "transactional.id": f"id-of-{topic}"}
-    with SyncProducer(settings) as ours, interruptions() as interrupted:
+    with all_threads_end(), SyncProducer(settings) as ours, interruptions() as interrupted:
         for number, after_s in enumerate(MOMENTS_S):
             values = [b"%d-%d" % (number, index) for index in range(RECORDS)]
             with ours.transaction() as transaction:
@@ -291,7 +287,6 @@ def test_an_interrupted_commit_counts_once_or_not_at_all(either: Judge) -> None:
                 with suppress(RequestError):  # it was aborted: not all was there
                     transaction.commit()
                     expected += values
-    threads_end()
     assert hits
     assert expected
 

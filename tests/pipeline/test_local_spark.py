@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +69,35 @@ def test_saved_classes_are_kept_when_java_ends(tmp_path: Path) -> None:
         assert spark.save_classes()
         spark.__exit__(None)
     assert archive.path.read_text() == "classes\n"
+
+
+@pytest.mark.parametrize("is_starting", [False, True])
+def test_errors_of_a_start_that_is_ended_at_once_are_in_the_log(
+    tmp_path: Path, is_starting: bool
+) -> None:
+    log = tmp_path / "log"
+    spark = LocalSpark("test", log)
+    with ending_java(spark, tmp_path, "sleep 60") as (_, process):
+        parts: Any = spark
+        gateway = parts._gateway
+
+        def start() -> None:
+            if is_starting:
+                stopping.wait()
+                parts._gateway = gateway  # Java starts although the program has ended
+            process.wait()
+            os.write(2, b"Java has ended\n")
+
+        stopping = threading.Event()
+        if is_starting:
+            parts._gateway = None
+            parts._kill_java = lambda: (stopping.set(), LocalSpark._kill_java(spark))  # pyright: ignore[reportPrivateUsage]
+        parts._resources.enter_context(redirect_output(log))
+        parts._thread = threading.Thread(target=start)
+        parts._thread.start()
+        spark.__exit__(KeyboardInterrupt)
+        assert not parts._thread.is_alive()
+    assert log.read_text() == "Java has ended\n"
 
 
 def test_classes_that_are_not_saved_are_not_written(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -47,6 +48,9 @@ END_S: Final = 30.0
 
 SAVE_S: Final = 180.0
 """The same, if it writes an archive of classes first. That takes about 10 s of processor time."""
+
+KILL_S: Final = 10.0
+"""The thread that starts Spark has so long to fail after Java was killed."""
 
 
 class SparkFailed(OttlaError):
@@ -97,7 +101,7 @@ class LocalSpark:
         self._stopping = True
         with self._resources:
             if kind is KeyboardInterrupt:
-                self._kill_java()
+                self._end_at_once()
                 return
             try:
                 while self._thread.is_alive():  # its start fails without Java
@@ -106,7 +110,7 @@ class LocalSpark:
                 if self._context is not None:
                     _stop(self._context)
             except KeyboardInterrupt:
-                self._kill_java()
+                self._end_at_once()
                 raise
             self._end_java()
 
@@ -202,6 +206,14 @@ class LocalSpark:
                 raise
         if self._recording is not None and process.returncode == 0:
             self._recording.save()
+
+    def _end_at_once(self) -> None:
+        """Kill Java and wait for the thread, whose errors belong in the log file too."""
+        self._kill_java()
+        until_s = time.monotonic() + KILL_S
+        while self._thread.is_alive() and time.monotonic() < until_s:
+            self._thread.join(POLL_S)
+            self._kill_java()  # the thread may have started it only now
 
     def _kill_java(self) -> None:
         process = self._process()

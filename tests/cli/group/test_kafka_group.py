@@ -67,9 +67,7 @@ def test_seek_is_planned_and_executed(kafka: KafkaBroker) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_lag_time_is_read_from_the_middle_of_a_batch(
-    kafka: KafkaBroker, codec: str
-) -> None:
+def test_lag_time_is_read_from_the_middle_of_a_batch(kafka: KafkaBroker, codec: str) -> None:
     topic = f"packed-{codec}"
 
     async def write() -> None:

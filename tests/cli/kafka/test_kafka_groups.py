@@ -335,9 +335,7 @@ def test_reset_is_planned_as_by_java(cluster: Cluster, words: str, files: dict[s
         "--group idle --topic orders --to-latest",
     ],
 )
-def test_reset_of_busy_or_missing_groups_ends_as_with_java(
-    cluster: Cluster, words: str
-) -> None:
+def test_reset_of_busy_or_missing_groups_ends_as_with_java(cluster: Cluster, words: str) -> None:
     java, own = cluster.both(GROUPS, "--reset-offsets", *words.split())
     same(java, own)
     assert committed(cluster.bootstrap, "busy") == {(ORDERS, 0): 3}
@@ -366,7 +364,9 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.words)
-def test_groups_are_changed_as_by_java(cluster: Cluster, change: Change, files: dict[str, str]) -> None:
+def test_groups_are_changed_as_by_java(
+    cluster: Cluster, change: Change, files: dict[str, str]
+) -> None:
     number = CHANGES.index(change)
     names = f"alike-{number}-java", f"alike-{number}-ours"
     asyncio.run(idle_groups(cluster.bootstrap, *names))

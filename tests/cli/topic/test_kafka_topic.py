@@ -151,7 +151,9 @@ def test_quotas_are_set_described_and_unset(kafka: KafkaBroker) -> None:
     ],
     ids=" ".join,
 )
-def test_command_without_rights_fails_and_changes_nothing(kafka: KafkaBroker, words: tuple[str, ...]) -> None:
+def test_command_without_rights_fails_and_changes_nothing(
+    kafka: KafkaBroker, words: tuple[str, ...]
+) -> None:
     run(kafka, "topic", "create", "there", "--if-not-exists")
     said = as_bob(kafka, *words)
     assert (said.returncode, said.stdout) == (1, "")

@@ -65,19 +65,24 @@ def _is_fragile(frame: FrameType) -> bool:
     return code.co_filename == threading.__file__ and not is_a_wait
 
 
-def threads_end() -> None:
-    """The threads of all clients end, if not at once then soon."""
+@contextmanager
+def all_threads_end() -> Generator[None]:
+    """Check that the threads of all clients that are created in the block end soon after it.
+
+    Other tests may have left a Spark session in this process, whose threads stay.
+    """
+    before = client_threads()
+    yield
     until_s = time.monotonic() + 20
-    while client_threads():
-        assert time.monotonic() < until_s, _places()
+    while left := client_threads() - before:
+        assert time.monotonic() < until_s, _stacks(left)
         time.sleep(0.01)
 
 
-def _places() -> str:
-    """Where the threads of clients are that have not ended."""
+def _stacks(threads: set[threading.Thread]) -> str:
+    """Where the threads are."""
     frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
     return "\n".join(
         "".join([one.name, "\n", *traceback.format_stack(frames.get(one.ident or 0))])
-        for one in threading.enumerate()
-        if one.name in client_threads()
+        for one in threads
     )

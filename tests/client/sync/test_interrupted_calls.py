@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from client.consumer_scenarios import FAST, FROM_START, new_topic
-from client.sync.signal_injection import MOMENTS_S, SOON_S, interruptions, threads_end
+from client.sync.signal_injection import MOMENTS_S, SOON_S, all_threads_end, interruptions
 from ottla.client.sync import send_queue as send_queues
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
@@ -32,8 +32,8 @@ def cluster() -> Iterator[ClusterThread]:
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
-    yield
-    threads_end()
+    with all_threads_end():
+        yield
 
 
 def settings(cluster: ClusterThread, **more: object) -> dict[str, object]:
@@ -279,19 +279,19 @@ def test_a_beginning_that_is_interrupted_leaves_nothing(cluster: ClusterThread) 
 def test_an_end_that_was_interrupted_before_its_last_step_can_be_made_again(
     cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody may still hold what keeps the thread, as the word on a record does."""
-    ours = Producer(settings(cluster))
-    ours.__enter__()
-    ack = ours.send(new_topic("kept"), b"0")
+    """Something may still hold the thread, as the Ack of a record does."""
+    with all_threads_end():
+        ours = Producer(settings(cluster))
+        ours.__enter__()
+        ack = ours.send(new_topic("kept"), b"0")
 
-    def interrupted(_: Portal) -> None:
-        raise KeyboardInterrupt
+        def interrupted(_: Portal) -> None:
+            raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Portal, "close", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            ours.close()
-    ours.close()
-    threads_end()
+        with monkeypatch.context() as patched:
+            patched.setattr(Portal, "close", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                ours.close()
+        ours.close()
     with pytest.raises(RequestError):
         ack.result()

@@ -154,7 +154,7 @@ def test_interrupts_at_any_moment_lose_nothing_and_bring_nothing_twice(
                 raise KeyboardInterrupt
             frame = frame.f_back
 
-    before = sockets()
+    before, threads = sockets(), client_threads()
     found: list[int] = []
     usual = signal.signal(signal.SIGALRM, interrupt)
     try:
@@ -175,5 +175,5 @@ def test_interrupts_at_any_moment_lose_nothing_and_bring_nothing_twice(
         signal.signal(signal.SIGALRM, usual)
     assert found == [*range(COUNT)]
     assert interrupts
-    assert not client_threads()
+    assert client_threads() <= threads
     assert sockets() <= before + 2  # the broker's side of it, for a moment
