@@ -93,7 +93,7 @@ def test_a_daemon_lives_on_and_writes_to_its_file(properties: Path, tmp_path: Pa
     words = ["-daemon", str(properties), "--override", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
     done = command("kafka-server-start", *words, env={"LOG_DIR": str(tmp_path / "logs")})
     assert done.returncode == 0, done.stderr
-    pid = int(done.stderr.split()[1].rstrip(","))
+    pid = int(done.stderr.split()[2].rstrip(";"))
     try:
         output = tmp_path / "logs" / "kafkaServer.out"
         wait_until_served(port, output)

@@ -1,1 +1,1 @@
-"""Kafka's tools: Kafka's flags, output and exit codes, over the functions of our own commands."""
+"""Kafka's tools: Kafka's flags, output and exit codes over the code of the `ottla` commands."""

@@ -1,8 +1,7 @@
-"""The words of those of Kafka's tools that read their arguments as Python's argparse does.
+"""Messages of those Kafka tools that parse their arguments with argparse4j.
 
-Invariant: what is wrong with the arguments is told in these words, with 1; without any the usage is
-what is wanted, with 0, and with 1 when it is asked for. A flag of several values takes the words up
-to the next flag.
+Invariant: wrong arguments print these messages and exit with 1. No arguments print the usage and
+exit with 0; --help exits with 1. A flag with several values takes all words up to the next flag.
 """
 
 import re
@@ -22,16 +21,16 @@ _NO_VALUE: Final = re.compile(r"Option (.*) requires an argument")
 
 @dataclass(frozen=True, slots=True)
 class ArgumentUsage(Usage):
-    """A tool with its flags, in these words."""
+    """A tool and its flags, with argparse4j's messages."""
 
     takes_short_names: bool = True
     has_version: bool = False
     helps_on_stdout: bool = True
     spoken: str = ""
-    """What the tool calls itself."""
+    """Name of the tool in its error messages."""
 
     def read(self, arguments: Sequence[str]) -> Given:
-        """What arguments say."""
+        """Parse arguments."""
         if not arguments:
             raise AskedForHelp(0)
         words = ["--help" if one == "-h" else one for one in arguments]
@@ -46,11 +45,11 @@ class ArgumentUsage(Usage):
             raise self.refused(text) from None
 
     def refused(self, text: str) -> BadFlags:
-        """The error that says what is wrong."""
+        """Return the error with this message."""
         return BadFlags(f"{self.spoken or self.tool}: error: {text}")
 
     def text_of(self, given: Given, name: str) -> str:
-        """What a flag says that has to be there."""
+        """Return the value of a required flag."""
         if (found := given.one(name)) is None:
             raise self.refused(f"argument --{name} is required")
         return found
@@ -58,7 +57,7 @@ class ArgumentUsage(Usage):
     def number_of(
         self, given: Given, name: str, default: int | None = None, *, bits: int = INT_BITS
     ) -> int:
-        """The number of a flag, of so many bits; without a default it has to be there."""
+        """Return the integer of a flag, with this many bits; required without a default."""
         text = given.one(name)
         if text is None and default is not None:
             return default
@@ -70,7 +69,7 @@ class ArgumentUsage(Usage):
             raise self._not_converted(name, text, kind) from None
 
     def double_of(self, given: Given, name: str) -> float:
-        """The number of a flag that has to be there, as Java reads a Double."""
+        """Return the value of a required flag, parsed as Java parses a Double."""
         text = self.text_of(given, name)
         if _DOUBLE.fullmatch(text.strip()) is None:
             raise self._not_converted(name, text, "Double")

@@ -1,7 +1,7 @@
-"""`kafka-broker-api-versions`: what each broker serves, and what a client of Kafka 4.3 would use.
+"""`kafka-broker-api-versions`: the API versions of each broker and those a Kafka 4.3 client uses.
 
-Invariant: an API that the broker does not serve is told as unsupported; one that nobody knows has
-its number. The usable version is that of Kafka's tool, which has APIs that we do not speak.
+Invariant: an API that the broker does not serve is printed as UNSUPPORTED, an unknown one with its
+number. The usable version is that of Kafka's tool, which knows APIs that Ottla does not implement.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ USAGE = Usage(
 
 
 class Known(NamedTuple):
-    """An API, as Kafka's tool knows it."""
+    """An API that Kafka's tool knows."""
 
     name: str
     versions: Versions
@@ -44,14 +44,14 @@ OTHERS: Final = {
     88: Known("StreamsGroupHeartbeat", Versions(0, 0)),
     89: Known("StreamsGroupDescribe", Versions(0, 0)),
 }
-"""APIs of Kafka 4.3 that Ottla has no use for."""
+"""APIs of Kafka 4.3 that Ottla does not implement."""
 
 _ON_EVERY_LISTENER: Final = frozenset({27, *range(83, 88)})
-"""What brokers ask each other where clients ask them, too."""
+"""APIs between brokers that client listeners serve as well."""
 
 
 async def act(given: Given) -> int:
-    """Ask all brokers."""
+    """Print the API versions of all brokers."""
     if given.one("bootstrap-server") is None:
         raise BadFlags('Missing required argument "[bootstrap-server]"')
     async with await opened(ClusterAdmin, settings_of(given)) as admin:
@@ -67,14 +67,14 @@ async def act(given: Given) -> int:
 
 
 def node(broker: BrokerDescription) -> str:
-    """A broker as Kafka's tools print one."""
+    """Return a broker as Kafka's tools print it."""
     fenced = "true" if broker.is_fenced else "false"
     rack = broker.rack or "null"
     return f"{broker.host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: {fenced})"
 
 
 def known() -> Mapping[int, Known]:
-    """All APIs that Kafka's tool knows."""
+    """Return all APIs that Kafka's tool knows."""
     ours = {
         key: Known(api.name, api.versions, api.use is not Use.BROKERS or key in _ON_EVERY_LISTENER)
         for key, api in API_OF_KEY.items()
@@ -83,7 +83,7 @@ def known() -> Mapping[int, Known]:
 
 
 def lines(served: Mapping[int, Versions]) -> Iterator[str]:
-    """One for each API, in the order of their keys."""
+    """Return one line per API, sorted by key."""
     apis = known()
     for key in sorted({*served, *(key for key, api in apis.items() if api.is_for_clients)}):
         api, theirs = apis.get(key), served.get(key)
@@ -104,5 +104,5 @@ def _usable(ours: Versions, theirs: Versions) -> str:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act)

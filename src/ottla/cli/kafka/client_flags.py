@@ -1,6 +1,6 @@
-"""Flags that several of Kafka's tools share: numbers, properties, files of them, old names.
+"""Flags that several of Kafka's tools share: numbers, properties, properties files, old names.
 
-Invariant: what Java's tools print of a wrong one is printed here.
+Invariant: a wrong value prints the message of Java's tools.
 """
 
 import sys
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ottla.cli.client_settings import Client
 
 PATIENCE: Final[Mapping[str, str]] = {"default.api.timeout.ms": "20000"}
-"""A person waits: for a program it is a minute."""
+"""Timeout for interactive use, instead of the client's default of one minute."""
 
 
 async def reached(client: "Client", settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings for a client; OttlaError when nobody listens where brokers are said to be."""
+    """Return the settings for a client; raises OttlaError if no broker can be reached."""
     from ottla.cli.probe import probe
 
     found = known(client, settings)
@@ -31,9 +31,9 @@ async def reached(client: "Client", settings: Mapping[str, str]) -> dict[str, st
 
 
 def known(client: "Client", settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that a client has a use for: files of them are shared by many programs.
+    """Return the settings that a client supports, because programs share properties files.
 
-    As Kafka's clients do it, one that nobody knows is warned of, and left out.
+    Like Kafka's clients, it warns of unknown settings and ignores them.
     """
     from ottla.cli.client_settings import known_to
 
@@ -50,7 +50,7 @@ INT_BITS, LONG_BITS = 32, 64
 def integer(
     given: Given, name: str, default: int | None = None, *, bits: int = LONG_BITS
 ) -> int | None:
-    """The number that a flag has, which in Java has so many bits."""
+    """Return the value of a flag that is a Java integer of this many bits."""
     if (text := given.one(name)) is None:
         return default
     try:
@@ -60,7 +60,7 @@ def integer(
 
 
 def sized(text: str, bits: int) -> int:
-    """The number that a text says; ValueError if that is none of so many bits."""
+    """Parse an integer; raises ValueError if it does not fit in this many bits."""
     number = int(text)
     if number.bit_length() >= bits and number != -(1 << (bits - 1)):
         raise ValueError(f"{text} has more than {bits} bits")
@@ -68,19 +68,19 @@ def sized(text: str, bits: int) -> int:
 
 
 def cannot_parse(text: str, name: str) -> BadFlags:
-    """What is said of a value that is none."""
+    """Return the error for a value that cannot be parsed."""
     return BadFlags(f"Cannot parse argument '{text}' of option {name}")
 
 
 def required(given: Given, *names: str) -> None:
-    """BadFlags for a flag that is missing."""
+    """Raise BadFlags if a required flag is missing."""
     for name in names:
         if name not in given:
             raise BadFlags(f'Missing required argument "[{name}]"')
 
 
 def renamed(given: Given, old: str, new: str, told: str) -> str:
-    """Of a flag with two names the one that is said; of the old one it is told, if it is said."""
+    """Return the new name of a flag, or the old one with a warning if that is given."""
     if old not in given:
         return new
     print(told.format(old=old, new=new))
@@ -88,18 +88,18 @@ def renamed(given: Given, old: str, new: str, told: str) -> str:
 
 
 def properties_of(texts: Iterable[str]) -> dict[str, str]:
-    """Properties out of key=value; without an = the value is empty."""
+    """Parse key=value properties; raises OttlaError for one without `=`."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
-            raise OttlaError(f"Missing value for key {key}}}")  # Java's words
+            raise OttlaError(f"Missing value for key {key}}}")  # Java's message
         found[key] = value
     return found
 
 
 def file_properties(path: str | None) -> dict[str, str]:
-    """The properties of a file; none without one."""
+    """Read a properties file; empty without a path."""
     if path is None:
         return {}
     try:

@@ -1,6 +1,6 @@
-"""`kafka-cluster`: the id of a cluster, and where its brokers are.
+"""`kafka-cluster`: the cluster id and the endpoints of the brokers.
 
-Invariant: the columns are as wide as Kafka's tool makes them, blanks at the end included.
+Invariant: columns are as wide as in Kafka's tool, including trailing spaces.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from ottla.client.admin.cluster import BrokerDescription
 from ottla.transport.failures import NotSupported
 
 COMMANDS = ("cluster-id", "list-endpoints", "unregister")
-_FIRST_OF_LIST = 10  # what Kafka's tool takes where no broker has a rack
+_FIRST_OF_LIST = 10  # width of RACK in Kafka's tool if no broker has a rack
 
 USAGE = Usage(
     "kafka-cluster",
@@ -32,7 +32,7 @@ USAGE = Usage(
 
 
 async def act(given: Given) -> int:
-    """Do what was asked for."""
+    """Run the command."""
     if len(given.rest) != 1 or given.rest[0] not in COMMANDS:
         found = " ".join(given.rest) or "nothing"
         raise BadFlags(f"kafka-cluster: expected one of {', '.join(COMMANDS)}, found {found}")
@@ -65,14 +65,14 @@ async def act(given: Given) -> int:
 
 
 def id_line(cluster_id: str | None) -> str:
-    """What there is to say of a cluster's id."""
+    """Return the line for a cluster id."""
     if cluster_id is None:
         return "No cluster ID found. The Kafka version is probably too old."
     return f"Cluster ID: {cluster_id}"
 
 
 def endpoint_lines(brokers: Sequence[BrokerDescription]) -> Iterator[str]:
-    """The brokers under headings; nothing where there are none."""
+    """Return the brokers as a table; empty without brokers."""
     if not brokers:
         return
     host_width = max(len(one.host) for one in brokers)
@@ -90,5 +90,5 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act)

@@ -1,6 +1,6 @@
-"""`kafka-delete-records`: delete the records before offsets, which a JSON file names.
+"""`kafka-delete-records`: delete the records before the offsets in a JSON file.
 
-Invariant: a file that is wrong anywhere deletes nothing.
+Invariant: if the file has an error, nothing is deleted.
 """
 
 import sys
@@ -33,16 +33,16 @@ USAGE: Final = Usage(
 
 
 class BadOffsets(OttlaError):
-    """The file does not say what to delete."""
+    """The JSON file has an error."""
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act)
 
 
 async def act(given: Given) -> int:
-    """Do what was asked for."""
+    """Delete the records."""
     for name in ("bootstrap-server", "offset-json-file"):
         if name not in given:
             raise BadFlags(f'Missing required argument "[{name}]"')
@@ -82,7 +82,7 @@ async def _deleted(given: Given) -> None:
 
 
 def parse_offsets(text: str) -> dict[tuple[str, int], int]:
-    """The offset of each partition before which records are deleted."""
+    """Parse the offset of each partition before which records are deleted."""
     try:
         found: Any = loads(text)
     except (JSONDecodeError, RecursionError):
@@ -119,7 +119,7 @@ def _row(given: Any) -> tuple[str, int, int]:
             raise BadOffsets(f"No such field exists: `{name}`")
         if not isinstance(row[name], kind) or isinstance(row[name], bool):
             raise BadOffsets(f"Expected `{kind.__name__}` as {name}, received {row[name]!r}")
-    # Of a partition below 0 Java's tool waits for the leader, for a minute.
+    # For a negative partition, Java's tool waits a minute for the leader.
     if not 0 <= row["partition"] <= PARTITION_MAX:
         raise BadOffsets(f"Expected `Integer` as partition, received {row['partition']}")
     if not -OFFSET_MAX <= row["offset"] <= OFFSET_MAX:

@@ -1,7 +1,7 @@
-"""How those of Kafka's tools end that run until somebody ends them.
+"""Signals of those Kafka tools that run until they are stopped.
 
-Invariant: a signal lets what runs end in order, with what it says at its end, and the exit code
-tells which it was: 130 for SIGINT, 143 for SIGTERM, as with Java.
+Invariant: a signal cancels the tool, which closes its client and prints its last output. The exit
+code is that of Java: 130 for SIGINT, 143 for SIGTERM.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any
 
 
 async def until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Do it to its end, or until a signal ends it; the exit code."""
+    """Run a coroutine until it ends or a signal cancels it; returns the exit code."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
     came: list[int] = []

@@ -1,8 +1,8 @@
-"""The flags of Kafka's tools, as a table, and how they are read.
+"""Flags of Kafka's tools, declared as a table, and their parser.
 
-Invariant: a table has every flag that Kafka's tool has. One that is not done yet is told from one
-that does not exist. Where the tool takes that, a name may be cut short as long as one flag alone
-begins with it; a value is the next word, or stands behind `=`.
+Invariant: a table has every flag of Kafka's tool. An unsupported flag has another error than an
+unknown one. Where the tool allows it, a flag may be abbreviated to an unambiguous prefix. A value
+is the next word, or follows `=`.
 """
 
 from collections import deque
@@ -17,81 +17,81 @@ VERSION: Final = "version"
 
 
 class BadFlags(OttlaError):
-    """What was said is no use of the tool: the message, the usage, and 1."""
+    """The flags are wrong: the tool prints the message and the usage and exits with 1."""
 
 
 class GivenTwice(BadFlags):
-    """A flag that may come once, and came more than once."""
+    """A flag that may be given once was given more than once."""
 
 
 class NotDone(OttlaError):
-    """A flag that Kafka has and that is not done here yet: one line, and 2."""
+    """Kafka has this flag and Ottla does not support it yet: one line, exit code 2."""
 
 
 class AskedForHelp(OttlaError):
-    """The usage is what is wanted, and then an exit code."""
+    """The tool is to print its usage and exit with a code."""
 
     def __init__(self, code: int) -> None:
-        super().__init__("the usage is wanted")
+        super().__init__("usage requested")
         self.code = code
 
 
 class AskedForVersion(OttlaError):
-    """The version is what is wanted, and 0."""
+    """The tool is to print its version and exit with 0."""
 
 
 class Flag(NamedTuple):
-    """A flag: `takes` names its value, and None means that it has none."""
+    """A flag; `takes` names its value, None if it has none."""
 
     name: str
     takes: str | None = None
     help: str = ""
     many: bool = False
     optional: bool = False
-    """Whether the value may be left out."""
+    """Whether the value is optional."""
     done: bool = True
     short: str | None = None
-    """One letter, where the tool has it: `-b`."""
+    """A one-letter name, such as `-b`."""
 
     def __str__(self) -> str:
         return f"--{self.name}"
 
 
 class Given(NamedTuple):
-    """What was said."""
+    """The parsed arguments."""
 
     values: Mapping[str, Sequence[str]]
     rest: Sequence[str] = ()
     order: Sequence[str] = ()
-    """The names of the flags, as often as they came and one after the other."""
+    """The flags in the order given, with repetitions."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.values
 
     def one(self, name: str) -> str | None:
-        """The value of a flag; the last, when there are several."""
+        """Return the value of a flag; the last one of several."""
         found = self.values.get(name)
         return found[-1] if found else None
 
     def all(self, name: str) -> Sequence[str]:
-        """The values of a flag that may come more than once."""
+        """Return the values of a flag that may be repeated."""
         return self.values.get(name, ())
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A tool with its flags."""
+    """A tool and its flags."""
 
     tool: str
     purpose: str
     flags: Sequence[Flag]
     takes_short_names: bool = False
-    """Whether names may be cut short, which most of Kafka's tools do not take."""
+    """Whether flags may be abbreviated; most of Kafka's tools do not allow it."""
     takes_one_dash: bool = True
-    """Whether one dash will do (`-list`); where names may be cut short it does not."""
+    """Whether one dash is enough (`-list`); not where flags may be abbreviated."""
     has_version: bool = True
     help_code: int = 1
-    """How it ends when it is asked for help: most of Kafka's tools have 1 for that."""
+    """Exit code of --help; 1 in most of Kafka's tools."""
     helps_on_stdout: bool = False
     by_name: Mapping[str, Flag] = field(init=False)
     _shorts: Mapping[str, str] = field(init=False)
@@ -106,7 +106,7 @@ class Usage:
         object.__setattr__(self, "_shorts", shorts)
 
     def read(self, arguments: Sequence[str]) -> Given:
-        """What arguments say."""
+        """Parse arguments."""
         values: dict[str, list[str]] = {}
         rest: list[str] = []
         order: list[str] = []
@@ -140,14 +140,14 @@ class Usage:
         return Given(values, rest, order)
 
     def _flag(self, word: str) -> str | None:
-        """The name of a flag that a word says, or is to say, with its value; None if it is none."""
+        """Return the flag of a word without dashes, with its `=value`; None if not a flag."""
         if word in self._shorts:
             return self._shorts[word]
         if word.startswith("--"):
             return word[2:]
         if len(word) < 2 or word[0] != "-" or self.takes_short_names or not self.takes_one_dash:
             return None
-        # Kafka's tools read what they do not know as letters, and complain about the first.
+        # Kafka's tools parse an unknown flag as single letters and report the first one.
         return word[1:] if word[1:].partition("=")[0] in self.by_name else word[1]
 
     def _named(self, name: str) -> Flag:
@@ -163,7 +163,7 @@ class Usage:
         return short[0]
 
     def text(self) -> str:
-        """What there is to say about it."""
+        """Return the usage."""
         lines = [self.purpose, ""]
         width = max(len(_form(flag)) for flag in self.by_name.values())
         for flag in sorted(self.by_name.values(), key=lambda one: one.name):
@@ -173,7 +173,7 @@ class Usage:
 
 
 def _values(flag: Flag, value: str | None, words: deque[str]) -> list[str]:
-    """The value of a flag, behind it or the next word; none where it may be left out."""
+    """Return the value after `=`, or else the next word; empty if optional and omitted."""
     if value is not None:
         return [value]
     if flag.optional and (not words or words[0].startswith("--")):

@@ -1,9 +1,9 @@
-"""The order in which Kafka's tools come to what they hold in a java.util.HashMap.
+"""Iteration order of a java.util.HashMap, in which Kafka's tools print names.
 
-Invariant: it depends on the keys and on how they came, and not on chance. Keys stand by the low
-bits of their hashes; those with the same bits in the order in which they were put, or in the
-reverse of it where they came by computeIfAbsent. Bins of so many keys that Java makes trees of them
-are not looked at: names of topics, settings and files do not come to that.
+Invariant: the order depends only on the keys and on how they were inserted. Keys are ordered by the
+low bits of their hashes. Keys with the same bits are in insertion order, or reversed if they were
+inserted by computeIfAbsent. Bins that Java converts to trees are not modelled, because names of
+topics, settings and files do not produce them.
 """
 
 from collections import defaultdict
@@ -11,18 +11,18 @@ from collections.abc import Iterable
 from typing import Final
 
 _CROWDED: Final = 8
-"""A bin with so many keys lets a small table grow."""
+"""A bin with this many keys makes a small table grow."""
 _LARGE: Final = 64
-"""A table of so many bins does not grow for that."""
+"""A table with this many bins no longer grows because of one bin."""
 
 
 def in_hash_order(
     names: Iterable[str], capacity: int = 16, *, is_computed: bool = False
 ) -> list[str]:
-    """The names as a HashMap gives them that began with room for so many.
+    """Return names in the iteration order of a HashMap with this initial capacity.
 
-    `is_computed` is for a map that is filled by computeIfAbsent: a new key stands before the others
-    of its bin, and the map grows one key later.
+    `is_computed` is for a map filled by computeIfAbsent: a new key goes to the front of its bin,
+    and the map grows one key later.
     """
     room = 1
     while room < capacity:
@@ -43,7 +43,7 @@ def in_hash_order(
 
 
 def _spread_out(bins: dict[int, list[str]], room: int) -> dict[int, list[str]]:
-    """The same names in more bins; those that stay together keep their order."""
+    """Distribute the names over more bins; names in the same bin keep their order."""
     wider: dict[int, list[str]] = defaultdict(list)
     for names in bins.values():
         for name in names:
@@ -52,7 +52,7 @@ def _spread_out(bins: dict[int, list[str]], room: int) -> dict[int, list[str]]:
 
 
 def _spread(name: str) -> int:
-    """What HashMap makes of String.hashCode: the upper half counts in the lower."""
+    """Return HashMap's hash of a string: hashCode with its upper half mixed into the lower."""
     units = name.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):

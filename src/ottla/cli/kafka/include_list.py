@@ -1,6 +1,6 @@
-"""Names of topics as Kafka's tools take them: a regular expression, or several by comma.
+"""Include lists of Kafka's tools: regular expressions of topics, separated by commas.
 
-Invariant: a name is included when the whole of it fits.
+Invariant: a topic is included if its whole name matches.
 """
 
 import re
@@ -10,12 +10,12 @@ from ottla.cli.kafka.java_patterns import compiled
 
 
 def include_pattern(text: str) -> re.Pattern[str]:
-    """What names have to fit, in which a comma stands for `|`; BadPattern when it is none."""
+    """Compile an include list, in which a comma means `|`; raises BadPattern if it is invalid."""
     plain = text.strip().replace(",", "|").replace(" ", "")
     return compiled(plain.lstrip("\"'").rstrip("\"'"))
 
 
 def included(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that a pattern includes."""
+    """Return the names that an include list matches."""
     whole = include_pattern(pattern).fullmatch
     return [name for name in names if whole(name)]

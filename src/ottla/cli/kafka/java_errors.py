@@ -1,7 +1,7 @@
-"""Errors in the words of Kafka's Java tools, which print the classes of their exceptions.
+"""Errors as Kafka's Java tools print them, with the class of the exception.
 
-Invariant: what a broker itself said about an error is passed on; where it said nothing, the words
-are those that Java's client has for the code.
+Invariant: the broker's message is printed if there is one, otherwise that of Java's client for the
+code.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from ottla.errors import ErrorCode, RequestError
 
 PACKAGE: Final = "org.apache.kafka.common.errors."
 
-# A class whose name does not follow from the code's, and what its exceptions say.
+# Classes whose name does not follow from that of the code, with their message.
 _TOLD: Final = {
     ErrorCode.OFFSET_OUT_OF_RANGE: (
         "OffsetOutOfRange",
@@ -70,7 +70,7 @@ _TOLD: Final = {
 
 
 def class_name(code: ErrorCode) -> str:
-    """The class of exceptions that Java's client has for a code."""
+    """Return the exception class that Java's client has for a code."""
     told = _TOLD.get(code)
     words = code.name.removesuffix("_EXCEPTION").split("_")
     stem = "".join(word.capitalize() for word in words) if told is None else told[0]
@@ -78,7 +78,7 @@ def class_name(code: ErrorCode) -> str:
 
 
 def message(error: RequestError, about: object = None) -> str:
-    """What the exception says; `about` is what our client puts before what the broker said."""
+    """Return the message of the exception; `about` is the prefix that Ottla's client adds."""
     told = _TOLD.get(error.code)
     own = error.message or ""
     if about is not None:
@@ -89,5 +89,5 @@ def message(error: RequestError, about: object = None) -> str:
 
 
 def text(error: RequestError, about: object = None) -> str:
-    """The exception as Java prints it."""
+    """Return the exception as Java prints it."""
     return f"{class_name(error.code)}: {message(error, about)}"

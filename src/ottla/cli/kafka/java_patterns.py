@@ -1,7 +1,7 @@
-r"""Regular expressions as Java writes them, for names that Kafka allows.
+r"""Translates Java's regular expressions for names that Kafka allows.
 
-Invariant: what Java takes means the same here, or is refused. Names have ASCII characters only, so
-`\d`, `\w` and classes such as `\p{Lower}` and `\p{L}` are those of ASCII.
+Invariant: an expression that Java accepts has the same meaning here, or is rejected. Names are
+ASCII, so `\d`, `\w` and classes such as `\p{Lower}` and `\p{L}` match only ASCII.
 """
 
 import re
@@ -41,11 +41,11 @@ _ESCAPE: Final = re.compile(r"\\(?:([pP])(?:\{(\w+)\}|(\w))|k<(\w+)>|Q(.*?)(?:\\
 
 
 class BadPattern(OttlaError):
-    """An expression that is none, or none that is understood here."""
+    """An expression that is invalid or not supported."""
 
 
 def compiled(java: str) -> re.Pattern[str]:
-    """An expression of Java's; BadPattern with Java's word for what is none."""
+    """Compile a Java expression; raises BadPattern with Java's message if it is invalid."""
     try:
         return re.compile(translated(java), re.ASCII)
     except (re.error, OverflowError, RecursionError):
@@ -53,7 +53,7 @@ def compiled(java: str) -> re.Pattern[str]:
 
 
 def translated(java: str) -> str:
-    """The same, as Python writes it."""
+    """Translate a Java expression to Python's syntax."""
     found: list[str] = []
     at, in_class = 0, False
     while at < len(java):
@@ -69,7 +69,7 @@ def translated(java: str) -> str:
             raise BadPattern(f"{java}: nested character classes are not supported")
         if one in "[]":
             in_class = one == "["
-            if java.startswith(("[]", "[^]"), at):  # the first is a character
+            if java.startswith(("[]", "[^]"), at):  # the first ] is a literal
                 end = java.index("]", at) + 1
                 found.append(java[at:end])
                 at = end

@@ -1,6 +1,6 @@
-"""The console scripts of Kafka's tools: their first step, before anything takes time.
+"""Entry points of Kafka's tools.
 
-Invariant: a tool is imported when its script runs, and Ctrl-C is heard from then on.
+Invariant: a tool is imported only when its script runs, and Ctrl-C is handled before that.
 """
 
 from ottla.cli.first_moment import end_silently
@@ -20,7 +20,7 @@ class Script(NamedTuple):
     module: str
 
     def __call__(self) -> None:
-        """Do so, on the arguments of this process."""
+        """Run the tool with the arguments of this process."""
         EarlyInterrupt().heed()
         gc_freeze.hold()
         import_module(self.module).run()

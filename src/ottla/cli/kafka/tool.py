@@ -1,8 +1,8 @@
-"""How one of Kafka's tools is run: its arguments read, its cluster asked, its exit code given.
+"""Runs one of Kafka's tools: arguments, action, exit code.
 
-Invariant: 0 when it did what it was asked for, 1 when it did not, was used wrongly or was asked for
-help (Kafka's tools do not tell these apart), 2 for a flag that is not done here yet, 130 when it
-was interrupted, and what the reader of its output did is heeded as it is by `ottla`.
+Invariant: the exit code is 0 after success and 2 for a flag that is not supported yet. It is 130
+after Ctrl-C and 1 otherwise, also after wrong flags and, in most tools, --help. Output that cannot
+be written is handled as in `ottla`.
 """
 
 import sys
@@ -34,10 +34,10 @@ def run_tool(
     *,
     is_fast: bool = False,
 ) -> None:
-    """Run a tool on the arguments of this process, and end the process.
+    """Run a tool with the arguments of this process and exit.
 
-    `tell` says what is wrong where Kafka's tool does not say it on stderr, with the usage after
-    flags that are wrong. `is_fast` is for a tool that moves many records: on the faster event loop.
+    `tell` prints an error; by default on stderr, followed by the usage if the flags are wrong.
+    `is_fast` selects the faster event loop, for a tool that transfers many records.
     """
     with heeded(usage.tool):
         sys.exit(conducted(usage, act, sys.argv[1:], tell, is_fast=is_fast))
@@ -46,7 +46,7 @@ def run_tool(
 def understood(
     usage: Usage, arguments: list[str], tell: Callable[[OttlaError], None] | None = None
 ) -> Given | int:
-    """What arguments say, or the exit code when there is nothing to do but to explain."""
+    """Parse arguments; returns the exit code if they are wrong or ask for help or the version."""
     try:
         return usage.read(arguments)
     except AskedForHelp as asked:
@@ -74,7 +74,7 @@ def conducted(
     *,
     is_fast: bool = False,
 ) -> int:
-    """Run a tool; the exit code."""
+    """Run a tool; returns the exit code."""
     tell = tell or (lambda error: _tell(usage, error))
     given = understood(usage, arguments, tell)
     if isinstance(given, int):
@@ -87,23 +87,23 @@ def conducted(
     except NotDone as error:
         print(error, file=sys.stderr)
         return NOT_DONE
-    except OttlaError as error:  # flags that do not fit together, too
+    except OttlaError as error:  # includes flags that do not fit together
         tell(error)
     except InvalidSettings as error:
         tell(OttlaError(str(error)))
-    except Exception as error:  # the edge of a tool
+    except Exception as error:  # the outer edge of a tool
         tell(OttlaError(own_mistake(error)))
     return FAILED
 
 
 def _tell(usage: Usage, error: OttlaError) -> None:
-    """Say what is wrong on stderr."""
+    """Print an error on stderr."""
     text = f"{error}\n{usage.text()}" if isinstance(error, BadFlags) else str(error)
     print(text, file=sys.stderr)
 
 
 async def opened(kind: type[A], settings: Mapping[str, str]) -> A:
-    """An administrator with the calls that a tool needs, when a broker can be reached."""
+    """Return an admin client of this class; raises OttlaError if no broker can be reached."""
     from ottla.cli.probe import probe
 
     if why := await probe(settings):
@@ -112,7 +112,7 @@ async def opened(kind: type[A], settings: Mapping[str, str]) -> A:
 
 
 def settings_of(given: Given, file_flag: str = "command-config") -> dict[str, str]:
-    """The client's settings: those of the file that was named, and where the cluster is."""
+    """Return the client settings: those of the properties file and --bootstrap-server."""
     from ottla.cli.kafka.client_flags import file_properties, known
 
     found = {**DEFAULTS, **file_properties(given.one(file_flag))}

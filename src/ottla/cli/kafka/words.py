@@ -1,6 +1,6 @@
-"""What Kafka's tools say of an error: the broker's words, or Kafka's own where it has none.
+"""Messages of Kafka's tools for an error: the broker's message, or Kafka's default for the code.
 
-Invariant: what our client puts before the words, and its advice, are left out here.
+Invariant: the prefix and the advice that Ottla's client adds are removed.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _SILENT: Final = {
 
 
 def words(error: OttlaError, about: object = None) -> str:
-    """What to say; `about` is what our client says the error is of."""
+    """Return the message; `about` is the prefix that Ottla's client puts before it."""
     if not isinstance(error, RequestError):
         return str(error)
     message = error.message or error.code.text

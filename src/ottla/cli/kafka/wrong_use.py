@@ -1,6 +1,6 @@
-"""Wrong uses of Kafka's tools that show only when all flags are known.
+"""Errors of Kafka's tools in combinations of flags.
 
-Invariant: the words are Kafka's, so that whoever looks for them finds them.
+Invariant: messages are Kafka's, so users can search for them.
 """
 
 from collections.abc import Iterable
@@ -10,29 +10,29 @@ from ottla.errors import OttlaError
 
 
 class WrongUse(BadFlags):
-    """Flags that do not go together, or one that is missing: the message and the usage."""
+    """Flags do not fit together, or one is missing: the tool prints the message and the usage."""
 
 
 class Illegal(OttlaError):
-    """Something that was said makes no sense: the message alone."""
+    """A value is invalid: the tool prints only the message."""
 
 
 def require(given: Given, *names: str) -> None:
-    """Let flags be there."""
+    """Raise WrongUse if one of these flags is missing."""
     for name in names:
         if name not in given:
             raise WrongUse(f'Missing required argument "[{name}]"')
 
 
 def forbid(given: Given, name: str, others: Iterable[str]) -> None:
-    """Let a flag not come with others."""
+    """Raise WrongUse if a flag is given together with one of the others."""
     for other in others if name in given else ():
         if other in given:
             raise WrongUse(f'Option "[{name}]" can\'t be used with option "[{other}]"')
 
 
 def whole_number(given: Given, name: str) -> int | None:
-    """The number that a flag has."""
+    """Return the value of an integer flag."""
     text = given.one(name)
     if text is None:
         return None

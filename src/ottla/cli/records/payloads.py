@@ -113,7 +113,7 @@ def _plain(value: object) -> Json:
         case None | bool() | int() | float() | str():
             return value
         case _:
-            assert isinstance(value, Sequence), f"no field holds {type(value)}"
+            assert isinstance(value, Sequence), f"unsupported field type: {type(value)}"
             return [_plain(each) for each in cast("Sequence[object]", value)]
 
 

@@ -1,7 +1,7 @@
-"""Whose settings `kafka-configs` is about, out of its flags.
+"""Entities that the flags of `kafka-configs` name.
 
-Invariant: what comes out is of one kind of thing, or of users and clients together; names stand in
-the order of their kinds as far as there are any, and "" is the default of a kind.
+Invariant: the result has one entity type, or users and clients. Names are in the order of their
+types, and there may be fewer names than types. The name "" is the default entity.
 """
 
 import socket
@@ -14,7 +14,7 @@ from ottla.cli.kafka.wrong_use import Illegal
 TOPICS, CLIENTS, USERS, BROKERS = "topics", "clients", "users", "brokers"
 LOGGERS, IPS, METRICS, GROUPS = "broker-loggers", "ips", "client-metrics", "groups"
 
-# In the order in which Kafka's tool names them.
+# In the order of Kafka's tool.
 KINDS: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS, METRICS, GROUPS, LOGGERS)
 WITH_DEFAULTS: Final = (USERS, CLIENTS, BROKERS, IPS)
 
@@ -38,24 +38,24 @@ DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """Kinds of things, and the names of some."""
+    """Entity types and entity names."""
 
     kinds: tuple[str, ...]
     names: tuple[str, ...]
 
     @property
     def kind(self) -> str:
-        """The first of the kinds, which is the only one but for users with clients."""
+        """The first entity type; there is a second one only for users with clients."""
         return self.kinds[0]
 
     @property
     def singular(self) -> str:
-        """The word for one of the kind."""
+        """The entity type in the singular."""
         return self.kind[:-1]
 
 
 def entities(given: Given) -> Entities:
-    """What flags name."""
+    """Return the entities that the flags name."""
     said = iter(given.all("entity-name"))
     names = [
         next(said, "") if word == "entity-name" else ""
@@ -72,7 +72,7 @@ def entities(given: Given) -> Entities:
 
 
 def check(given: Given, found: Entities) -> None:
-    """Whether the flags make sense together; Illegal when they do not."""
+    """Check that the flags fit together; raises Illegal if they do not."""
     _check_kinds(given, found)
     named = any(found.names)
     if "bootstrap-server" in given and "bootstrap-controller" in given:

@@ -1,6 +1,6 @@
-"""What `kafka-configs` does to users, clients and addresses: quotas, and passwords of users.
+"""Users, clients and IP addresses in `kafka-configs`: quotas and SCRAM credentials.
 
-Invariant: quotas and passwords are not changed in one run.
+Invariant: one run does not change both quotas and credentials.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -36,11 +36,11 @@ _SHOWN: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 
 
 class QuotaAdmin(ConfigAdmin, ScramUserCalls):
-    """Asks and changes quotas and passwords."""
+    """Admin client for quotas and SCRAM credentials."""
 
 
 class QuotaTool:
-    """The tool on those who have quotas."""
+    """`kafka-configs` for entities that have quotas."""
 
     def __init__(self, admin: QuotaAdmin) -> None:
         self._admin = admin
@@ -48,12 +48,12 @@ class QuotaTool:
     @classmethod
     @asynccontextmanager
     async def opened(cls, settings: Mapping[str, str]) -> AsyncGenerator["QuotaTool"]:
-        """One that runs."""
+        """Open a tool with its own admin client."""
         async with QuotaAdmin(settings) as admin:
             yield cls(admin)
 
     async def describe(self, found: Entities, *, everything: bool) -> None:
-        """Print quotas, and of users what passwords they have."""
+        """Print quotas and, for users, their SCRAM credentials."""
         for whose, values in (await self._quotas(found)).items():
             print(line(whose, values))
         if USERS not in found.kinds or CLIENTS in found.kinds or "" in found.names:
@@ -71,7 +71,7 @@ class QuotaTool:
             )
 
     async def alter(self, found: Entities, configs: Mapping[str, str], gone: Sequence[str]) -> None:
-        """Set quotas or passwords and take others away."""
+        """Set and delete quotas or SCRAM credentials."""
         check_names(found, configs, gone)
         if any(one in MECHANISMS for one in (*configs, *gone)):
             await self._alter_passwords(found.names[0], configs, gone)
@@ -106,7 +106,7 @@ class QuotaTool:
 
 
 def _entity(found: Entities, unnamed: Quota) -> QuotaEntity:
-    """Whom the flags name; `unnamed` stands for whoever they do not name."""
+    """Return the entity that the flags name; `unnamed` is used for types without a name."""
     names = {
         kind: (found.names[at] or Quota.DEFAULT) if at < len(found.names) else unnamed
         for at, kind in enumerate(found.kinds)
@@ -115,7 +115,7 @@ def _entity(found: Entities, unnamed: Quota) -> QuotaEntity:
 
 
 def check_names(found: Entities, configs: Mapping[str, str], gone: Sequence[str]) -> None:
-    """Whether whom the flags name can have what they name; Illegal when not."""
+    """Check that the entity supports these configs; raises Illegal if it does not."""
     if found.kind == IPS:
         if unknown := [one for one in (*configs, *gone) if one not in ADDRESS_QUOTAS]:
             raise Illegal(
@@ -147,7 +147,7 @@ def check_names(found: Entities, configs: Mapping[str, str], gone: Sequence[str]
 
 
 def line(whose: QuotaEntity, values: Mapping[str, float]) -> str:
-    """The quotas of one."""
+    """Return the line of one entity's quotas."""
     parts = (
         f"the default {_SHOWN[kind]}" if isinstance(name, Quota) else f"{_SHOWN[kind]} '{name}'"
         for kind, name in whose.parts()
@@ -158,7 +158,7 @@ def line(whose: QuotaEntity, values: Mapping[str, float]) -> str:
 
 
 def java_double(value: float) -> str:
-    """A number as Java writes a double: with an exponent from ten million on."""
+    """Format a number like Java's Double.toString: with an exponent from ten million on."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     found = Decimal(repr(value)).normalize()

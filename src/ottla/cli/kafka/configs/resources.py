@@ -1,6 +1,6 @@
-"""What `kafka-configs` does to things that have settings: topics, brokers, groups, and the like.
+"""Entities with configs in `kafka-configs`: topics, brokers, groups, client metrics, loggers.
 
-Invariant: settings that are set and taken away in one run are changed in one request.
+Invariant: one request both sets and deletes the configs of a run.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -32,7 +32,7 @@ _KINDS: Final = {
     GROUPS: (ConfigKind.GROUP, ConfigSource.GROUP),
 }
 
-# As Kafka's tools name where a value is from.
+# Kafka's names of config sources.
 _SOURCES: Final = {
     ConfigSource.UNKNOWN: "UNKNOWN",
     ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
@@ -47,11 +47,11 @@ _SOURCES: Final = {
 
 
 class ResourceAdmin(ConfigAdmin, TopicCalls, ClusterCalls, GroupCalls):
-    """Asks and changes what has settings, and what there is of it."""
+    """Admin client for configs, which also lists their entities."""
 
 
 class ResourceTool:
-    """The tool on things with settings."""
+    """`kafka-configs` for entities that have configs."""
 
     def __init__(self, admin: ResourceAdmin) -> None:
         self._admin = admin
@@ -59,12 +59,12 @@ class ResourceTool:
     @classmethod
     @asynccontextmanager
     async def opened(cls, settings: Mapping[str, str]) -> AsyncGenerator["ResourceTool"]:
-        """One that runs."""
+        """Open a tool with its own admin client."""
         async with ResourceAdmin(settings) as admin:
             yield cls(admin)
 
     async def describe(self, found: Entities, *, everything: bool) -> None:
-        """Print the settings of things, or of all of a kind."""
+        """Print the configs of one entity, or of all entities of a type."""
         names = await self._there(found) if not found.names else [found.names[0]]
         if found.names and found.names[0] and not everything:
             name = found.names[0]
@@ -79,7 +79,7 @@ class ResourceTool:
                 print(line(entry))
 
     async def alter(self, found: Entities, configs: Mapping[str, str], gone: Sequence[str]) -> None:
-        """Set settings and take others away."""
+        """Set and delete configs."""
         name = found.names[0]
         if found.kind == LOGGERS:
             present = {one.name for one in await self._entries(found.kind, name, everything=False)}
@@ -93,7 +93,7 @@ class ResourceTool:
         _check((await self._admin.alter_configs({resource: changes})).failed)
 
     async def _there(self, found: Entities) -> list[str]:
-        """All of a kind."""
+        """Return the names of all entities of a type."""
         admin = self._admin
         match found.kind:
             case "topics":
@@ -139,7 +139,7 @@ def _head(found: Entities, name: str, *, everything: bool) -> str:
 
 
 def line(entry: ConfigEntry) -> str:
-    """A setting with the places where it may be given."""
+    """Return the line of a config with its synonyms."""
     places = ", ".join(
         f"{_SOURCES[one.source]}:{one.name}={_value(one.value)}" for one in entry.synonyms
     )

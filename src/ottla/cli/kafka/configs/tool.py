@@ -1,6 +1,6 @@
-"""`kafka-configs`: settings of topics, brokers, groups and the like, and the quotas of clients.
+"""`kafka-configs`: configs of topics, brokers and groups, and quotas of clients.
 
-Invariant: what is asked for is looked at as a whole before anything is asked of a cluster.
+Invariant: all flags are checked before a request is sent.
 """
 
 import sys
@@ -46,7 +46,7 @@ USAGE: Final = Usage(
 
 
 async def act(given: Given) -> int:
-    """Do what the flags say."""
+    """Run the action of the flags."""
     from ottla.cli.kafka.configs.entities import check, entities
 
     if not given.values and not given.rest:
@@ -85,7 +85,7 @@ async def act(given: Given) -> int:
 
 
 def told(error: OttlaError) -> None:
-    """Say what is wrong, as Kafka's tool says it."""
+    """Print an error like Kafka's tool."""
     if isinstance(error, WrongUse):
         print(f"{error}\n{USAGE.text()}", file=sys.stderr)
     elif isinstance(error, Illegal | BadFlags):
@@ -99,5 +99,5 @@ def told(error: OttlaError) -> None:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act, told)

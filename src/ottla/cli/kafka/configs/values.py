@@ -1,7 +1,7 @@
-"""Settings as `kafka-configs` takes them: `a=1,b=[x,y]`, or a file of properties.
+"""Configs in the syntax of `kafka-configs`: `a=1,b=[x,y]`, or a properties file.
 
-Invariant: a comma between brackets belongs to a value; brackets themselves do not. Of a file that
-cannot be read to its end nothing is taken.
+Invariant: a comma between brackets belongs to the value, and the brackets are removed. A file that
+cannot be read completely sets nothing.
 """
 
 import re
@@ -11,7 +11,7 @@ from ottla.cli.kafka.flags import Given
 from ottla.cli.kafka.wrong_use import Illegal
 
 _OUTSIDE: Final = r"(?=[^\]]*(?:\[|$))"
-"""Where the next bracket, if there is one, opens."""
+"""Matches outside brackets: the next bracket, if any, is an opening one."""
 
 QUOTAS: Final = (
     "producer_byte_rate",
@@ -24,7 +24,7 @@ MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def to_set(given: Given) -> dict[str, str]:
-    """The settings to set."""
+    """Return the configs to set."""
     found: dict[str, str] = {}
     if (path := given.one("add-config-file")) is not None:
         from ottla.cli.kafka.client_flags import file_properties
@@ -45,7 +45,7 @@ def to_set(given: Given) -> dict[str, str]:
 
 
 def _split(text: str) -> list[str]:
-    """The parts, as Java splits: what is empty at the end does not count."""
+    """Split at commas like Java's String.split, which drops empty strings at the end."""
     parts = re.split(f",{_OUTSIDE}", text)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -53,12 +53,12 @@ def _split(text: str) -> list[str]:
 
 
 def to_unset(given: Given) -> list[str]:
-    """The names of settings to take away."""
+    """Return the names of the configs to delete."""
     return [name.strip() for one in given.all("delete-config") for name in one.split(",")]
 
 
 def number(name: str, text: str) -> float:
-    """The value of a quota."""
+    """Parse the value of a quota."""
     try:
         return float(text)
     except ValueError:
@@ -66,7 +66,7 @@ def number(name: str, text: str) -> float:
 
 
 def credential(mechanism: str, text: str) -> tuple[int, str]:
-    """The iterations and the password of a user."""
+    """Parse the iterations and the password of a SCRAM credential."""
     found = re.fullmatch(r"(?:iterations=(-?[0-9]*),)?password=(.*)", text)
     if found is None:
         raise Illegal(f"Invalid credential property {mechanism.replace('-', '_')}={text}")

@@ -1,7 +1,7 @@
-"""`kafka-console-consumer`: the records of topics, printed.
+"""`kafka-console-consumer`: print the records of topics.
 
-Invariant: what it prints on stdout is what Java's prints, record by record; how many there were is
-told on stderr at the end, however it ends.
+Invariant: stdout equals that of Kafka's tool, record by record. The number of records is printed on
+stderr at the end, also after an error or a signal.
 """
 
 import random
@@ -71,7 +71,7 @@ _OLD: Final = (
 
 
 async def act(given: Given) -> int:
-    """Print what comes."""
+    """Print records."""
     partition = _checked(given)
     settings = _settings(given)
     offset = _offset(given)
@@ -109,7 +109,7 @@ async def act(given: Given) -> int:
 
 
 class _Printing:
-    """Prints, and counts."""
+    """Prints and counts records."""
 
     def __init__(self, formatter: "Formatter", *, skips: bool) -> None:
         self.count = 0
@@ -126,7 +126,7 @@ class _Printing:
         *,
         is_group: bool,
     ) -> int:
-        """Print until the limits are reached; the exit code."""
+        """Print records until a limit is reached; returns the exit code."""
         from ottla.cli.records.stream import taken
 
         async for found in taken(consumer, limits, idle_s=idle_s):
@@ -137,7 +137,7 @@ class _Printing:
             for cells in chunk.stretches(rows):
                 try:
                     piece = self._formatter.shown(cells)
-                except Exception:  # whatever a deserializer raises
+                except Exception:  # deserializers may raise anything
                     for row in range(cells.start, cells.stop):
                         printed, error = self._formatter.some(chunk, row)
                         self.count += 1
@@ -157,12 +157,12 @@ class _Printing:
 
 
 def _checked(given: Given) -> int | None:
-    """The partition that is meant; BadFlags when what was said does not fit together."""
+    """Return the partition to read; raises BadFlags if flags do not fit together."""
     if ("topic" in given) == ("include" in given):
         raise BadFlags("Exactly one of the following arguments is required: [topic], [include]")
     partition = integer(given, "partition", bits=INT_BITS)
     if partition is not None:
-        if partition < 0:  # Java waits for its records
+        if partition < 0:  # Java's tool would wait for records forever
             raise cannot_parse(str(partition), "partition")
         if "topic" not in given:
             raise BadFlags("The topic is required when partition is specified.")
@@ -176,7 +176,7 @@ def _checked(given: Given) -> int | None:
 
 
 def _settings(given: Given) -> dict[str, str]:
-    """The consumer's settings."""
+    """Return the consumer settings."""
     for old, new in (
         ("consumer-property", "command-property"),
         ("consumer.config", "command-config"),
@@ -210,7 +210,7 @@ def _settings(given: Given) -> dict[str, str]:
 
 
 def _group(given: Given, from_file: Mapping[str, str], more: Mapping[str, str]) -> str | None:
-    """The group that was named; BadFlags when several were."""
+    """Return the given group; raises BadFlags if there are several."""
     named = [given.one("group"), from_file.get("group.id"), more.get("group.id")]
     groups = sorted({one for one in named if one is not None})
     if len(groups) > 1:
@@ -225,7 +225,7 @@ def _group(given: Given, from_file: Mapping[str, str], more: Mapping[str, str]) 
 
 
 def _offset(given: Given) -> int:
-    """Where to begin in a partition, as a number or one of the wire's two."""
+    """Return the start offset: a number, -2 (earliest) or -1 (latest)."""
     text = given.one("offset")
     if text is None:
         return _EARLIEST if "from-beginning" in given else _LATEST
@@ -240,7 +240,7 @@ def _offset(given: Given) -> int:
 
 
 def _formatting(given: Given) -> dict[str, str]:
-    """The properties of the formatter."""
+    """Return the properties of the formatter."""
     if "property" in given and "formatter-property" in given:
         raise BadFlags("Options --property and --formatter-property cannot be specified together.")
     flag = renamed(given, "property", "formatter-property", _OLD)
@@ -276,5 +276,5 @@ def _complain(message: str) -> None:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act, is_fast=True)

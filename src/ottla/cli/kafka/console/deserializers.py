@@ -1,7 +1,7 @@
-"""Java's deserializers, by the names of their classes: what they make of bytes, as Java prints it.
+"""Java's deserializers by class name: bytes in, text as Java prints it out.
 
-Invariant: what is printed is what `toString` of Java's value is, except for arrays of bytes, which
-Java prints as an address: here they are printed as they are.
+Invariant: the text is what `toString` of Java's value returns. Byte arrays are an exception: Java
+prints their address, and Ottla prints the bytes.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,9 +26,9 @@ _SINGLE: Final = Struct(">f")
 
 
 def deserializer(name: str, settings: Mapping[str, str], *, is_key: bool) -> ToBytes | None:
-    """What a class of this name makes of bytes; None when there is none, LookupError for charsets.
+    """Return the deserializer of this class; None if unknown, LookupError for an unknown charset.
 
-    `settings` are those that were given for it, as `deserializer.encoding`.
+    `settings` are its own settings, such as `deserializer.encoding`.
     """
     short = name.removeprefix(_PACKAGE)
     if short in ("StringDeserializer", "UUIDDeserializer"):
@@ -48,12 +48,12 @@ def _truth(value: bool) -> str:
 
 
 def double_text(value: float) -> str:
-    """A double as Java prints it."""
+    """Format a double like Java."""
     return _float_text(value, repr(abs(value)))
 
 
 def single_text(value: float) -> str:
-    """A float as Java prints it: with as few digits as tell it from the others."""
+    """Format a float like Java: with the fewest digits that identify it."""
     digits = repr(abs(value))
     if isfinite(value) and value:
         for count in range(1, 10):
@@ -61,7 +61,7 @@ def single_text(value: float) -> str:
             try:
                 if _SINGLE.unpack(_SINGLE.pack(float(digits)))[0] == abs(value):
                     break
-            except OverflowError:  # rounded up beyond the largest
+            except OverflowError:  # rounded up beyond the largest float
                 continue
     return _float_text(value, digits)
 
@@ -86,7 +86,7 @@ def _float_text(value: float, shortest: str) -> str:
 
 
 def _scientific(shortest: str) -> tuple[str, int]:
-    """The digits of a number, and the power of ten of the first."""
+    """Return the digits of a number and the power of ten of the first digit."""
     mantissa, _, power = shortest.partition("e")
     whole, _, rest = mantissa.partition(".")
     digits = whole + rest
@@ -96,7 +96,7 @@ def _scientific(shortest: str) -> tuple[str, int]:
 
 
 def _bytes_text(data: bytes) -> bytes:
-    """As Kafka's `Bytes` prints itself: with two digits for what is no printable ASCII."""
+    r"""Format bytes like Kafka's `Bytes`: anything but printable ASCII as \xHH."""
     return b"".join(
         bytes([one]) if 32 <= one < 127 and one != 92 else b"\\x%02X" % one for one in data
     )

@@ -1,7 +1,7 @@
-"""How Kafka's console consumer prints records: the properties of its formatter.
+"""Record output of Kafka's console consumer, set by the properties of its formatter.
 
-Invariant: a record is printed as Java prints it, part by part. Of one that cannot be deserialized
-there is what came before that part, as with Java, and the error is told.
+Invariant: records are printed as Java prints them. If a part of a record cannot be deserialized,
+the parts before it are printed and the error is returned.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,23 +27,23 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Formatter:
-    """Prints records."""
+    """Formats records."""
 
     parts: Sequence[Part]
     looks: Looks
 
     def shown(self, cells: Cells) -> bytes:
-        """All of them; ValueError when one cannot be deserialized."""
+        """Format all records; raises ValueError if one cannot be deserialized."""
         return rendered(self.parts, self.looks, cells)
 
     def some(self, taken: Taken, row: int) -> tuple[bytes, Exception | None]:
-        """One record, as far as it can be printed."""
+        """Format one record up to the first part that fails; returns the error as well."""
         cells = Cells(taken, row, row + 1)
         pieces: list[bytes] = []
         for part in self.parts:
             try:
                 column = part if isinstance(part, bytes) else part(cells, self.looks)
-            except Exception as error:  # whatever a deserializer raises
+            except Exception as error:  # deserializers may raise anything
                 return b"".join(pieces), error
             pieces.append(column if isinstance(column, bytes) else column[0])
         return b"".join(pieces), None
@@ -52,7 +52,7 @@ class Formatter:
 def formatter_of(
     name: str, properties: Mapping[str, str], complain: Callable[[str], object]
 ) -> Formatter:
-    """The formatter of this class with these properties."""
+    """Return the formatter of this class with these properties."""
     short = name.removeprefix(_PACKAGE).removeprefix("kafka.tools.")
     if short == _SILENT:
         return Formatter((), Looks())
@@ -90,7 +90,7 @@ def formatter_of(
 
 
 def _parts(properties: Mapping[str, str]) -> list[Part]:
-    """The parts that are printed, in Java's order, with what stands between and behind them."""
+    """Return the parts to print in Java's order, with their separators and the line end."""
     between = properties.get("key.separator", "\t").encode()
     behind = properties.get("line.separator", "\n").encode()
     wanted = [
@@ -118,7 +118,7 @@ def _offset(cells: Cells, looks: Looks) -> Column:
 
 
 def _epoch(cells: Cells, looks: Looks) -> Column:
-    return b"Epoch:NOT_PRESENT"  # Java's tool leaves it out of what its formatter gets
+    return b"Epoch:NOT_PRESENT"  # Java's tool does not pass the epoch to its formatter
 
 
 def _delivery(cells: Cells, looks: Looks) -> Column:
@@ -148,7 +148,7 @@ def _value(cells: Cells, looks: Looks) -> Column:
 
 def _read(data: list[bytes | None], make: ToBytes | None, null: bytes) -> list[bytes]:
     found = [null if one is None else one for one in data]
-    # Java deserializes what stands for null, too.
+    # Java deserializes the null literal as well.
     return found if make is None else [make(one) for one in found]
 
 

@@ -1,7 +1,7 @@
-"""How Kafka's console producer makes records of lines: the properties of its reader.
+"""Line reader of Kafka's console producer, set by the reader's properties.
 
-Invariant: a line becomes the record that Java's reader makes of it, bytes that are no UTF-8
-included, or BadLine with Java's words.
+Invariant: a line becomes the same record as in Java, also if it is not UTF-8. Otherwise BadLine has
+Java's message.
 """
 
 import re
@@ -21,7 +21,7 @@ _ENDS: Final = re.compile(rb"\r\n|\n|\r")
 
 @dataclass(slots=True)
 class LineReader:
-    """Makes records."""
+    """Parses lines to records."""
 
     parse_key: bool = False
     parse_headers: bool = False
@@ -37,11 +37,11 @@ class LineReader:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a line is a value and nothing else."""
+        """Whether each line is a value without key and headers."""
         return not self.parse_key and not self.parse_headers and self.null_marker is None
 
     def draft(self, line: bytes) -> Draft:
-        """The record that a line says."""
+        """Parse a line to a record."""
         self.number += 1
         text = _TEXT.deserialize("", line)
         at = 0
@@ -68,7 +68,7 @@ class LineReader:
 
     def _split(self, headers: str) -> list[str]:
         found = re.split(self.headers_separator, headers)
-        while len(found) > 1 and not found[-1]:  # as Java leaves out what is empty at the end
+        while len(found) > 1 and not found[-1]:  # Java drops empty strings at the end
             found.pop()
         return found
 
@@ -94,7 +94,7 @@ class LineReader:
 
 
 def reader_of(properties: Mapping[str, str]) -> LineReader:
-    """A reader with these properties; OttlaError when they do not go together."""
+    """Return a reader with these properties; raises OttlaError if they conflict."""
 
     def is_true(name: str) -> bool:
         return properties.get(name, "").strip().lower() == "true"
@@ -133,7 +133,7 @@ def reader_of(properties: Mapping[str, str]) -> LineReader:
 
 
 def split_as_java(data: bytes) -> tuple[list[bytes], bytes]:
-    r"""What ends with \n, \r or \r\n, and the rest; a last \r may be half of an end."""
+    r"""Split at \n, \r and \r\n; returns the lines and the rest, which keeps a last \r."""
     if b"\r" not in data:
         lines = data.split(b"\n")
         rest = lines.pop()
@@ -145,7 +145,7 @@ def split_as_java(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _sound(line: bytes) -> bytes:
-    """A line with what is no UTF-8 replaced, as by Java."""
+    """Replace bytes that are not UTF-8, like Java."""
     if line.isascii():
         return line
     try:

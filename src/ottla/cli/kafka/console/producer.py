@@ -1,8 +1,8 @@
-"""`kafka-console-producer`: a record for each line of stdin.
+"""`kafka-console-producer`: write one record per line of stdin.
 
-Invariant: lines are sent in their order. As with Java's, each record that cannot be written is told
-of on stderr as soon as that is known and the others go on, with 0; with --sync the first ends it,
-with 1. A signal ends it when what was read is written, and a second one at once.
+Invariant: records are sent in the order of lines. As in Kafka's tool, each failed record is printed
+on stderr at once, the others are sent, and the exit code is 0. With --sync the first failure ends
+the tool with 1. After a signal the tool writes what it has read; a second signal ends it at once.
 """
 
 import sys
@@ -33,7 +33,7 @@ USAGE: Final = Usage(
         Flag("topic", "topic", "Topic to write to. Required."),
         Flag("sync", help="Send records synchronously, one at a time."),
         Flag("compression-codec", "codec", (
-            "none, gzip, snappy, lz4 or zstd; default without a name: gzip."
+            "none, gzip, snappy, lz4 or zstd; without a value: gzip."
         ),
              optional=True),
         Flag("batch-size", "bytes", "batch.size."),
@@ -45,7 +45,7 @@ USAGE: Final = Usage(
         Flag("metadata-expiry-ms", "ms", "metadata.max.age.ms."),
         Flag("max-block-ms", "ms", "max.block.ms."),
         Flag("max-memory-bytes", "bytes", "buffer.memory."),
-        Flag("max-partition-memory-bytes", "bytes", "batch.size; --batch-size takes precedence."),
+        Flag("max-partition-memory-bytes", "bytes", "batch.size; overrides --batch-size."),
         Flag("socket-buffer-size", "bytes", "send.buffer.bytes."),
         Flag("line-reader", "class", "Line reader class: Java's default one."),
         Flag("reader-property", "key=value", "Line reader property, as parse.key=true.", many=True),
@@ -58,7 +58,7 @@ USAGE: Final = Usage(
     ],
 )  # fmt: skip
 
-# The flag that sets it, the setting, and what it is without either; the last that is said counts.
+# Flag, setting and default; if two flags of a setting are given, the later row takes effect.
 _SETTINGS: Final = (
     ("timeout", "linger.ms", "1000"),
     ("request-required-acks", "acks", "-1"),
@@ -80,7 +80,7 @@ _TEXTS: Final = ("request-required-acks",)
 
 
 async def act(given: Given) -> int:
-    """Write what stdin says."""
+    """Write the records of stdin."""
     if "topic" not in given:
         raise BadFlags('Missing required argument "[topic]"')
     if "bootstrap-server" not in given:
@@ -117,7 +117,7 @@ async def act(given: Given) -> int:
 
 
 class _Sender:
-    """Sends lines."""
+    """Sends lines as records."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Sender:
         self._prompts = prompts
 
     async def run(self, blocks: "AsyncGenerator[list[bytes]]") -> int:
-        """Send all; the exit code."""
+        """Send all lines; returns the exit code."""
         from ottla.cli.records.input import BadLine
 
         code = 0
@@ -158,11 +158,11 @@ class _Sender:
         return code
 
     async def _send_many(self, lines: list[bytes]) -> None:
-        """Send values; one that is refused is told of, and the others are sent."""
+        """Send lines as values; prints an error for those that are refused and sends the others."""
         if max(map(len, lines)) < _SURELY_SMALL_BYTES:
             try:
                 await self._producer.send_many(self._topic, lines)
-            except RequestError as error:  # the topic cannot be written to
+            except RequestError as error:  # the topic cannot be written
                 _complain(_failed(self._topic, error))
         else:
             for line in lines:
@@ -182,7 +182,7 @@ class _Sender:
 
 
 def _settings(given: Given) -> dict[str, str]:
-    """The producer's settings."""
+    """Return the producer settings."""
     property_flag = renamed(given, "producer-property", "command-property", _OLD)
     file_flag = renamed(given, "producer.config", "command-config", _OLD)
     settings = {
@@ -206,7 +206,7 @@ def _settings(given: Given) -> dict[str, str]:
             "Kafka 5.0. Use --batch-size instead."
         )
     for java in ("key.serializer", "value.serializer"):
-        settings.pop(java, None)  # it is bytes that are sent
+        settings.pop(java, None)  # values are sent as bytes
     if settings["acks"] in ("0", "1"):
         settings.setdefault("enable.idempotence", "false")
     return settings
@@ -217,11 +217,11 @@ def _failed(topic: str, error: OttlaError) -> str:
 
 
 def _complain(message: str, count: int = 1) -> None:
-    """Say what became of so many records, as Java's does of each."""
+    """Print an error once per record, as Kafka's tool does."""
     sys.stdout.flush()
     sys.stderr.write(f"{message}\n" * count)
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act, is_fast=True)

@@ -1,7 +1,7 @@
-"""Records of the internal topics as Kafka's dump tool shows them: JSON with Kafka's names.
+"""Records of the internal topics as Kafka's dump tool prints them: JSON with Kafka's names.
 
-Invariant: what is shown of a record is what its version has; a tagged field is shown when it is
-not what it is without being set. A record that cannot be read says so in the place of its key.
+Invariant: a record has the fields of its version; tagged fields are omitted if they have their
+default. If a record cannot be decoded, an error message takes the place of its key.
 """
 
 from base64 import b64encode
@@ -30,13 +30,13 @@ _EMBEDDED: Final[dict[str, type[Message]]] = {
 }
 
 Shown: TypeAlias = tuple[str | None, str | None]
-"""A key and a value; None for what is not shown at all."""
+"""Key and value; None is not printed."""
 
 
 def shown(
     types: CoordinatorRecordTypes, key: bytes | None, value: bytes | None, offset: int
 ) -> Shown:
-    """A record's key and value."""
+    """Return a record's key and value as text."""
     if key is None:
         raise OttlaError(
             f"Failed to decode message at offset {offset} using the specified decoder "
@@ -73,7 +73,7 @@ def _text(value: Json) -> str:
 
 
 def _told(member: offsets_topic.MemberMetadata) -> dict[str, Json]:
-    """What a member of a group of consumers subscribed to and was assigned, where it is that."""
+    """Decode the subscription and assignment of a consumer group member, if valid."""
     found: dict[str, Json] = {}
     for name, cls in _EMBEDDED.items():
         data: bytes = getattr(member, name)
@@ -83,12 +83,12 @@ def _told(member: offsets_topic.MemberMetadata) -> dict[str, Json]:
                 read, _ = cls.decode_prefix(data, version, _NUMBER.size)
                 found[name] = fields(read, version)
         except ProtocolViolation:
-            continue  # other clients put there what they like
+            continue  # other clients may store other formats
     return found
 
 
 def fields(struct: Struct, version: int) -> dict[str, Json]:
-    """The fields that a version has, by Kafka's names."""
+    """Return the fields of a version with Kafka's names."""
     return {
         camel(field.name): _plain(getattr(struct, field.name), version)
         for field in struct.FIELDS
@@ -105,7 +105,7 @@ def _is_left_out(field: Field, struct: Struct, version: int) -> bool:
 
 
 def camel(name: str) -> str:
-    """commit_timestamp as commitTimestamp."""
+    """Convert commit_timestamp to commitTimestamp."""
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)
 
@@ -121,5 +121,5 @@ def _plain(value: object, version: int) -> Json:
         case None | bool() | int() | float() | str():
             return value
         case _:
-            assert isinstance(value, Sequence), f"no field holds {type(value)}"
+            assert isinstance(value, Sequence), f"unsupported field type: {type(value)}"
             return [_plain(each, version) for each in cast("Sequence[object]", value)]

@@ -1,8 +1,7 @@
-"""The indexes of a segment, dumped and compared with its records as Kafka's tool does it.
+"""Index files of a segment, printed and compared with its records like Kafka's tool does.
 
-Invariant: zeros behind the entries, which Kafka allots in advance, end an index. What does not
-agree with the records is kept for the end, and an index that a broker would throw away is an error
-where only that is asked.
+Invariant: an index ends at the zeros that Kafka preallocates after the entries. Mismatches are
+printed at the end. Only with Check.SANITY, an index that a broker would reject is an error.
 """
 
 from collections.abc import Iterator
@@ -18,39 +17,40 @@ from ottla.records.errors import CorruptRecords
 
 
 class Check(Enum):
-    """What is done with an index."""
+    """What to do with an index."""
 
     SHOW = "show and compare"
     COMPARE = "compare"
-    SANITY = "look whether a broker would take it"
+    SANITY = "check whether a broker would accept it"
 
 
 @dataclass(slots=True)
 class IndexDump:
-    """What was seen in indexes, by the paths of their files."""
+    """Mismatches between indexes and records, by the path of the index."""
 
     offsets: dict[str, dict[int, int]] = field(default_factory=dict[str, dict[int, int]])
-    """Offsets of entries, and the last offset of the batch that is there instead."""
+    """Offset of an entry, and the last offset of the batch at its position."""
 
     times: dict[str, list[tuple[int, int]]] = field(
         default_factory=dict[str, list[tuple[int, int]]]
     )
-    """Timestamps of entries, and those of their batches."""
+    """Timestamp of an entry, and that of its batch."""
 
     falling: dict[str, list[tuple[int, int]]] = field(
         default_factory=dict[str, list[tuple[int, int]]]
     )
-    """Timestamps of entries, and those before them that are not below."""
+    """Timestamp of an entry, and that of the entry before, which is not lower."""
 
     missing: dict[str, list[tuple[int, int]]] = field(
         default_factory=dict[str, list[tuple[int, int]]]
     )
-    """Offsets of entries that end no batch, and the end of the batch that they are in, or -1."""
+    """Offset of an entry that no batch ends with, and the last offset of the batch with it, or -1.
+    """
 
     def offset_lines(
         self, shown: str, index: File, records: File, base_offset: int, check: Check
     ) -> Iterator[str]:
-        """An `.index`."""
+        """Return the lines of an `.index` file."""
         entries = _offsets(index, base_offset)
         if not entries:
             yield f"{shown} is empty."
@@ -77,7 +77,7 @@ class IndexDump:
     def time_lines(
         self, shown: str, index: File, offsets: File, records: File, base_offset: int, check: Check
     ) -> Iterator[str]:
-        """A `.timeindex`, with the offset index of the same segment."""
+        """Return the lines of a `.timeindex` file; needs the offset index of the same segment."""
         entries = [
             (timestamp, base_offset + relative)
             for timestamp, relative in TimeIndex.ENTRY.iter_unpack(
@@ -125,7 +125,7 @@ class IndexDump:
             self.falling.setdefault(path, []).append((timestamp, before))
 
     def complaints(self) -> Iterator[str]:
-        """What does not agree, for the end; files in the order in which Kafka's tool has them."""
+        """Return the mismatches; files are in the order of Kafka's tool."""
         for path in in_hash_order(self.offsets, is_computed=True):
             yield f"Mismatches in :{path}"
             for offset, last in sorted(self.offsets[path].items(), reverse=True):
@@ -153,7 +153,7 @@ def _offsets(index: File, base_offset: int) -> list[tuple[int, int]]:
 
 
 def _whole(index: File, size: int) -> bytes:
-    """The bytes of whole entries; an index has 10 MB at most."""
+    """Read the bytes of whole entries; an index has at most 10 MB."""
     return index.read(0, index.size() // size * size)
 
 
@@ -173,7 +173,7 @@ def _header(records: File, position: int) -> BatchHeader:
 
 
 def _batch_with(records: File, position: int, offset: int) -> BatchHeader | None:
-    """The first batch from a position on that ends at an offset or behind it."""
+    """Return the first batch from this position that ends at or after an offset."""
     size = records.size()
     while position + HEADER.size <= size:
         try:

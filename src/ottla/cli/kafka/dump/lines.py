@@ -1,7 +1,6 @@
-"""The lines of Kafka's dump tool.
+"""Output lines of Kafka's dump tool.
 
-Invariant: every line is Kafka's, character for character, so that what reads the one tool's output
-reads the other's.
+Invariant: lines equal Kafka's in every character, so programs can parse the output of both.
 """
 
 from typing import Final
@@ -20,7 +19,7 @@ _TIMESTAMP_TYPES: Final = {
 
 
 def batch_line(header: BatchHeader, position: int, *, is_valid: bool) -> str:
-    """A batch."""
+    """Return the line of a batch."""
     return (
         f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} "
         f"count: {header.record_count} baseSequence: {header.base_sequence} "
@@ -42,7 +41,7 @@ def record_head(
     sizes: tuple[int, int],
     header_keys: list[str],
 ) -> str:
-    """A record without what is in it; the sizes are of key and value, -1 without one."""
+    """Return the metadata part of a record's line; sizes are of key and value, -1 for null."""
     sequence = header.base_sequence
     if sequence >= 0:
         sequence = (sequence + offset - header.base_offset) & _SEQUENCE_MASK
@@ -54,7 +53,7 @@ def record_head(
 
 
 def control_words(control: ControlRecord | None) -> str:
-    """What a marker tells, behind the head of its record."""
+    """Return the part of a control record's line that follows its metadata."""
     if control is None:
         return ""
     try:
@@ -69,7 +68,7 @@ def control_words(control: ControlRecord | None) -> str:
 
 
 def contents(key: str | None, value: str | None, *, is_alone: bool) -> str:
-    """What is in a record, behind its head or without one."""
+    """Return key and value of a record's line; `is_alone` if there is no metadata before them."""
     words = [f"key: {key}"] if key is not None else []
     words += [f"payload: {value}"] if value is not None else []
     if not words:
@@ -78,7 +77,7 @@ def contents(key: str | None, value: str | None, *, is_alone: bool) -> str:
 
 
 def aborted_line(entry: AbortedEntry) -> str:
-    """An aborted transaction."""
+    """Return the line of an aborted transaction."""
     return (
         f"version: {entry.version} producerId: {entry.producer_id} "
         f"firstOffset: {entry.first_offset} lastOffset: {entry.last_offset} "
@@ -87,7 +86,7 @@ def aborted_line(entry: AbortedEntry) -> str:
 
 
 def producer_line(entry: ProducerStateEntry) -> str:
-    """What a snapshot knows of a producer; one that wrote nothing yet has no batch."""
+    """Return the line of a producer in a snapshot; without batches it has no batch fields."""
     open_since = entry.transaction_first_offset if entry.transaction_first_offset >= 0 else None
     line = (
         f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "

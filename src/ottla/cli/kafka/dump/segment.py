@@ -1,7 +1,7 @@
-"""The records file of a segment, dumped as Kafka's tool does it.
+"""Records file of a segment, printed like Kafka's tool does.
 
-Invariant: it ends where Kafka's tool ends: at bytes that are less than a batch, which are counted,
-and at those that are no batch, which are an error.
+Invariant: it ends where Kafka's tool ends. An incomplete batch at the end is counted in bytes; an
+invalid batch is an error.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,20 +18,20 @@ from ottla.records.errors import UNREADABLE
 
 BYTES_MAX: Final = 2**31 - 1
 _LENGTH_AT: Final = 8
-_HEAD_BYTES: Final = 17  # up to the magic; of fewer bytes Kafka does not look at the length
-_LENGTH_MIN: Final = 14  # of the oldest format
+_HEAD_BYTES: Final = 17  # up to the magic; Kafka reads the length only if there are more bytes
+_LENGTH_MIN: Final = 14  # minimum of the oldest format
 
 Contents: TypeAlias = Callable[[int, bytes | None, bytes | None], tuple[str | None, str | None]]
-"""How key and value of the record at an offset are shown."""
+"""Formats key and value of the record at an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """How much is shown of a segment."""
+    """What to print of a segment."""
 
     records: bool = False
     heads: bool = True
-    """Whether records have what is known of them in front."""
+    """Whether to print the metadata of records."""
 
     contents: Contents | None = None
     bytes_max: int = BYTES_MAX
@@ -39,17 +39,17 @@ class SegmentView:
 
 @dataclass(slots=True)
 class SegmentDump:
-    """One pass over a file: its lines, then the gaps that were seen."""
+    """One pass over a file, which prints its lines and collects its gaps."""
 
     file: File
     view: SegmentView
     gaps: dict[int, int] = field(default_factory=dict[int, int])
-    """The offset before a gap, and that behind it; before the first record is -1."""
+    """Offset before a gap and offset after it; -1 is before the first record."""
 
     _last: int = -1
 
     def lines(self) -> Iterator[str]:
-        """What is in the file."""
+        """Return the lines of the file."""
         walk = Walk(self.file)
         for found in walk.batches(lambda _: True):
             if isinstance(found, InvalidRange):
@@ -65,7 +65,7 @@ class SegmentDump:
             yield from self._ending(walk.tail.position)
 
     def _ending(self, position: int) -> Iterator[str]:
-        """What is said of bytes that are no whole batch."""
+        """Return the line of an incomplete batch; raises OttlaError for an invalid one."""
         left = min(self.file.size(), self.view.bytes_max) - position
         length = int.from_bytes(self.file.read(position + _LENGTH_AT, 4), "big", signed=True)
         if left > _HEAD_BYTES:
@@ -112,7 +112,7 @@ def _size(data: bytes | None) -> int:
 
 
 def _control(batch: Batch) -> ControlRecord | None:
-    """What the record of a control batch tells; None where it is not one that is known."""
+    """Read the record of a control batch; None if it is unknown."""
     try:
         return read_control(batch)
     except OttlaError:

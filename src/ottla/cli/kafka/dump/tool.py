@@ -1,6 +1,7 @@
-"""`kafka-dump-log`: what is in the files of a log, line by line as Kafka's tool shows it.
+"""`kafka-dump-log`: print the contents of log files like Kafka's tool.
 
-Invariant: files are only read. What is wrong with them is on stderr, behind all that is in them.
+Invariant: files are opened read-only. Mismatches are printed on stderr, after the contents of all
+files.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ _NUMBER_BYTES: Final = {"IntegerDecoder": 4, "LongDecoder": 8}
 
 @dataclass(slots=True)
 class Dump:
-    """What is shown of all files, and what was wrong with them."""
+    """What to print of the files, and their mismatches."""
 
     disk: Disk
     view: SegmentView
@@ -68,7 +69,7 @@ class Dump:
     gaps: dict[str, dict[int, int]] = field(default_factory=dict[str, dict[int, int]])
 
     def lines(self, named: str) -> Iterator[str]:
-        """What is in one file."""
+        """Return the lines of one file."""
         yield f"Dumping {named}"
         name = os.path.basename(named)
         stem, dot, _ = name.partition(".")
@@ -108,7 +109,7 @@ class Dump:
                 print(f"Ignoring unknown file {named}", file=sys.stderr)
 
     def complaints(self) -> Iterator[str]:
-        """What was wrong with the files."""
+        """Return the mismatches of all files."""
         yield from self.indexes.complaints()
         for path in in_hash_order(self.gaps, is_computed=True):
             yield f"Non-consecutive offsets in {path}"
@@ -116,7 +117,7 @@ class Dump:
                 yield f"  {before} is followed by {behind}"
 
     def _open(self, named: str, suffix: str | None = None) -> File:
-        """A file, or the one beside it of the same segment."""
+        """Open a file, or with a suffix the other file of the same segment."""
         path = os.path.abspath(named)
         if suffix is not None:
             folder, name = os.path.split(path)
@@ -134,7 +135,7 @@ def _base(stem: str, named: str) -> int:
 
 
 async def act(given: Given) -> int:
-    """Dump each file, then say what was wrong."""
+    """Print each file, then the mismatches."""
     files = given.one("files")
     if files is None:
         raise BadFlags('Missing required argument "[files]"')
@@ -145,7 +146,7 @@ async def act(given: Given) -> int:
             for number, line in enumerate(dump.lines(named)):
                 sys.stdout.write(line + "\n")
                 if not number % LINES_AT_ONCE:
-                    await asyncio.sleep(0)  # Ctrl-C is heeded between lines
+                    await asyncio.sleep(0)  # lets Ctrl-C interrupt
         sys.stdout.flush()
         for line in dump.complaints():
             print(line, file=sys.stderr)
@@ -210,7 +211,7 @@ def _decoder(given: Given, flag: str) -> str:
 
 
 def _text(data: bytes | None, decoder: str) -> str | None:
-    """A key or a value; what a terminal would act on is escaped where it goes to one."""
+    """Decode a key or a value; on a terminal, control characters are escaped."""
     if data is None:
         return None
     if (width := _NUMBER_BYTES.get(decoder)) is not None:
@@ -222,5 +223,5 @@ def _text(data: bytes | None, decoder: str) -> str | None:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act)

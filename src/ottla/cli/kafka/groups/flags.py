@@ -1,7 +1,6 @@
-"""The flags of `kafka-consumer-groups`, and which of them fit together.
+"""Flags of `kafka-consumer-groups` and their valid combinations.
 
-Invariant: what fits together here fits together for Kafka's tool, and what does not is told in
-its words.
+Invariant: valid combinations are those of Kafka's tool, and so are the messages for invalid ones.
 """
 
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ _VIEWS: Final = ("members", "offsets", "state")
 
 
 class _Deleted(NamedTuple):
-    """Which errors are about a group, and which about its partitions."""
+    """Errors of a group, and errors of its partitions."""
 
     whole: frozenset[ErrorCode]
     parts: frozenset[ErrorCode]
@@ -52,25 +51,25 @@ USAGE: Final = Usage(
         Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
         Flag("command-config", "file", "Client properties file."),
         Flag("timeout", "ms", "Request timeout in milliseconds; default 5000."),
-        # What to do.
+        # Actions.
         Flag("list", help="List groups."),
         Flag("describe", help="Describe groups: offsets, lag and members."),
         Flag("delete", help="Delete groups without members."),
         Flag("reset-offsets", help="Plan or execute a reset of a group's offsets."),
         Flag("delete-offsets", help="Delete committed offsets of topics."),
         Flag("validate-regex", "regex", "Validate an RE2 expression.", done=False),
-        # Of what.
+        # Groups and topics.
         Flag("group", "group", "A group; may be repeated.", many=True),
         Flag("all-groups", help="All groups."),
         Flag("topic", "topic[:0,1]", "A topic, or topic:partitions; may be repeated.", many=True),
         Flag("all-topics", help="With --reset-offsets: all topics with committed offsets."),
-        # What is shown.
+        # Output.
         Flag("members", help="With --describe: members."),
         Flag("offsets", help="With --describe: offsets and lag (default)."),
         Flag("state", "states", "The state; with --list: filter by states.", optional=True),
         Flag("type", "types", "With --list: the type, or filter by types.", optional=True),
         Flag("verbose", help="With --describe: more columns."),
-        # Where to.
+        # Target of a reset.
         Flag("to-offset", "offset", "Reset to an offset."),
         Flag("to-earliest", help="Reset to the first record."),
         Flag("to-latest", help="Reset to the end."),
@@ -83,7 +82,7 @@ USAGE: Final = Usage(
         Flag("by-duration", "span", "Reset by a duration: PnDTnHnMnS."),
         Flag("shift-by", "number", "Shift by this many records; negative: back."),
         Flag("from-file", "file", "Reset to the offsets of a CSV file, as --export writes it."),
-        # And then.
+        # Execution of a reset.
         Flag("dry-run", help="Show the plan only (default)."),
         Flag("execute", help="Execute the plan."),
         Flag("export", help="Print the plan as CSV."),
@@ -92,7 +91,7 @@ USAGE: Final = Usage(
 
 
 def check(given: Given) -> None:
-    """BadFlags for what does not fit together."""
+    """Raise BadFlags if flags do not fit together."""
     for name, needs in (
         *((one, ("describe",)) for one in ("members", "verbose", "offsets")),
         ("state", ("describe", "list")),
@@ -153,7 +152,7 @@ def _apart(given: Given, name: str, others: Iterable[str]) -> None:
 
 
 def number_of(given: Given, name: str) -> int | None:
-    """The value of a flag that is a number; what is none is seen when it is used."""
+    """Return the value of an integer flag; raises OttlaError if it is not a 64-bit integer."""
     said = given.one(name)
     if said is None:
         return None

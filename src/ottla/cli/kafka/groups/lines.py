@@ -1,7 +1,7 @@
-"""The lines of `kafka-consumer-groups`, with Kafka's headings and widths.
+"""Output lines of `kafka-consumer-groups`, with Kafka's headings and widths.
 
-Invariant: a column is as wide as the longest of its values, and at least as wide as Kafka makes
-it; what is missing is `-`.
+Invariant: a column is as wide as its longest value and has at least Kafka's minimum width. A
+missing value is `-`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from ottla.client.admin.groups import ListedGroup
 from ottla.client.partitions import Partition
 
 MISSING: Final = "-"
-_NAME: Final = 15  # the least width of most columns
+_NAME: Final = 15  # minimum width of most columns
 
 
 def _text(value: object) -> str:
@@ -26,7 +26,7 @@ def _wide(least: int, values: Iterable[str]) -> int:
 
 
 def _row(values: Sequence[object], widths: Sequence[int]) -> str:
-    """Values in columns; the last, without a width, is as long as it is."""
+    """Return values in columns; values after the last width are not padded."""
     padded = [f"{_text(value):{width}}" for value, width in zip(values, widths, strict=False)]
     return " ".join([*padded, *map(_text, values[len(widths) :])])
 
@@ -35,7 +35,7 @@ def _row(values: Sequence[object], widths: Sequence[int]) -> str:
 
 
 def list_lines(groups: Sequence[ListedGroup], *, with_type: bool, with_state: bool) -> list[str]:
-    """Groups, with what was asked for."""
+    """Return the groups, with type and state if requested."""
     if not (with_type or with_state):
         return [one.id for one in groups]
     width = _wide(_NAME, (one.id for one in groups)) + 10
@@ -61,7 +61,7 @@ def _capital(kind: str | None) -> str:
 
 
 def offset_lines(group: str, readings: Sequence[PartitionLag], *, is_verbose: bool) -> list[str]:
-    """What a group reads."""
+    """Return the offsets and lag of a group."""
     rows = [_offset_row(group, one) for one in readings]
     heads = (
         *("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET"),
@@ -102,7 +102,7 @@ def _offset_row(group: str, one: PartitionLag) -> tuple[str, ...]:
 
 
 def member_lines(view: GroupView, *, is_verbose: bool) -> list[str]:
-    """The members of a group."""
+    """Return the members of a group."""
     told = view.description
     ones = told.members
     with_instance = any(one.instance_id for one in ones)
@@ -149,7 +149,7 @@ def _assignment(partitions: Sequence[Partition]) -> str:
 
 
 def state_lines(view: GroupView, *, is_verbose: bool) -> list[str]:
-    """The state of a group."""
+    """Return the state of a group."""
     told, where = view.description, view.coordinator
     coordinator = MISSING if where is None else f"{where.host}:{where.port}  ({where.id})"
     widths = [_wide(_NAME, [told.id]), _wide(25, [coordinator]), 20, 20]
@@ -166,7 +166,7 @@ def state_lines(view: GroupView, *, is_verbose: bool) -> list[str]:
 
 
 def reset_lines(plan: Mapping[str, Mapping[Partition, int]]) -> list[str]:
-    """Where groups are to go on."""
+    """Return the new offsets of groups."""
     names = _wide(_NAME, plan)
     topics = _wide(_NAME, (topic for ones in plan.values() for topic, _ in ones))
     rows: list[tuple[object, ...]] = [
@@ -179,7 +179,7 @@ def reset_lines(plan: Mapping[str, Mapping[Partition, int]]) -> list[str]:
 
 
 def forgotten_lines(told: Mapping[Partition, str]) -> list[str]:
-    """What became of what a group had committed; a partition of a topic that is not there is -1."""
+    """Return the result of deleting a group's offsets; partition -1 is a missing topic."""
     topics = _wide(_NAME, (topic for topic, _ in told))
     rows = sorted(
         ((topic, None if number < 0 else number, what) for (topic, number), what in told.items()),

@@ -1,6 +1,6 @@
-"""`kafka-consumer-groups --reset-offsets`: the plan of a seek, told as Kafka's tool tells it.
+"""`kafka-consumer-groups --reset-offsets`: plans and executes a reset like Kafka's tool.
 
-Invariant: nothing is changed without --execute, nor of a group with members.
+Invariant: offsets change only with --execute, and only in groups without members.
 """
 
 import sys
@@ -33,7 +33,7 @@ _LIMITS = {Limit.END: "higher than latest", Limit.START: "lower than earliest"}
 
 
 async def reset(admin: GroupAdmin, given: Given, groups: Sequence[str], timeout_s: float) -> None:
-    """Plan and, if that is wanted, do it."""
+    """Plan a reset and, with --execute, commit it."""
     plan: dict[str, dict[Partition, int]] = {}
     for group in groups:
         plan[group] = {}
@@ -80,7 +80,7 @@ async def _moves(admin: GroupAdmin, given: Given, group: str, timeout_s: float) 
 async def _partitions(
     admin: GroupAdmin, given: Given, committed: Mapping[Partition, int], timeout_s: float
 ) -> Sequence[Partition]:
-    """The partitions that are meant, which all have to be there."""
+    """Return the partitions that the flags name; raises OttlaError if one does not exist."""
     if "all-topics" in given:
         choices = [Choice(topic, (number,)) for topic, number in committed]
     elif "topic" in given:
@@ -102,7 +102,7 @@ async def _partitions(
 
 
 def choices_of(given: Given) -> list[Choice]:
-    """The topics and partitions that were named."""
+    """Return the topics and partitions of --topic."""
     try:
         return [parse_choice(one) for one in given.all("topic")]
     except BadPartitions as error:
@@ -136,7 +136,7 @@ def _aim(given: Given) -> Aim:
 
 
 def _aims_of(path: str, given: Given, group: str) -> dict[Partition, Aim]:
-    """Where a file says that a group is to go on."""
+    """Return the offsets that a file has for a group."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             plan = read_rows(file.read(), given.all("group"))

@@ -1,7 +1,7 @@
-"""What `kafka-consumer-groups --reset-offsets` takes besides numbers: times, spans, files.
+"""Values of `kafka-consumer-groups --reset-offsets`: times, durations, CSV files.
 
-Invariant: what Java's tool takes is taken and means the same; what it refuses is refused, in the
-same words.
+Invariant: values that Java's tool accepts have the same meaning. Values that it rejects are
+rejected with the same message.
 """
 
 import csv
@@ -25,17 +25,17 @@ _DURATION: Final = re.compile(
     r"(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?",
     re.ASCII | re.IGNORECASE,
 )
-# Strings longer than this Java's writer puts in quotes without looking whether they need them.
+# Java's CSV writer always quotes strings that are longer than this.
 _UNQUOTED_MAX: Final = 24
-_UNQUOTED_MIN: Final = "-"  # the first character behind the comma
+_UNQUOTED_MIN: Final = "-"  # the character after the comma
 
 
 class BadReset(OttlaError):
-    """What was said cannot be read; the text is what Java's tool prints of it."""
+    """A value cannot be parsed; the message is that of Java's tool."""
 
 
 def datetime_ms(given: str) -> int:
-    """The milliseconds since 1970 of YYYY-MM-DDTHH:mm:SS.sss, with a zone or of UTC."""
+    """Parse YYYY-MM-DDTHH:mm:SS.sss to milliseconds since 1970; UTC without a zone."""
     _, t, clock = given.partition("T")
     if not t or not clock:
         raise BadReset(
@@ -44,7 +44,7 @@ def datetime_ms(given: str) -> int:
         )
     if not set("+-Z") & set(clock.partition("T")[0]):
         given += "Z"
-    found = _DATE_TIME.match(given)  # what follows a whole time is not looked at
+    found = _DATE_TIME.match(given)  # like Java, ignores the text after it
     try:
         if found is None:
             raise ValueError
@@ -66,7 +66,7 @@ def _zone(found: re.Match[str]) -> timezone:
 
 
 def duration_ms(given: str) -> int:
-    """The milliseconds of PnDTnHnMnS."""
+    """Parse PnDTnHnMnS to milliseconds."""
     found = _DURATION.fullmatch(given)
     if found is None or (found[3] or "").upper() == "T" or not any(found.group(2, 4, 5, 6)):
         raise BadReset("Text cannot be parsed to a Duration")
@@ -80,11 +80,11 @@ def duration_ms(given: str) -> int:
 
 
 Rows = Mapping[str, Mapping[Partition, int]]
-"""The offsets of groups."""
+"""Offsets by group and partition."""
 
 
 def read_rows(text: str, groups: Iterable[str]) -> dict[str, dict[Partition, int]]:
-    """A plan out of a file: topic,partition,offset for one group, or with the group before it."""
+    """Parse rows of group,topic,partition,offset; with one group, its column may be missing."""
     names = [*groups]
     lines = [row for row in csv.reader(text.splitlines()) if row]
     is_short = len(names) == 1 and bool(lines) and len(lines[0]) == 3 and _fits(lines[0])
@@ -93,7 +93,7 @@ def read_rows(text: str, groups: Iterable[str]) -> dict[str, dict[Partition, int
         try:
             if not is_short and len(row) == 3 and row[0] not in names:
                 _number(row[2], PARTITION_MAX)
-                continue  # Java takes it for a line of another group, without an offset
+                continue  # Java takes it for a row of another group without an offset
             group, topic, number, offset = (*names, *row) if is_short else row
             where = partition(topic, _number(number, PARTITION_MAX))
             plan.setdefault(group, {})[where] = _offset(offset)
@@ -103,7 +103,7 @@ def read_rows(text: str, groups: Iterable[str]) -> dict[str, dict[Partition, int
 
 
 def _fits(row: Sequence[str]) -> bool:
-    """Whether topic,partition,offset have numbers of Java's sizes."""
+    """Whether the row is topic,partition,offset with numbers of Java's sizes."""
     try:
         _number(row[1].removeprefix("-"), PARTITION_MAX)
         _offset(row[2])
@@ -127,7 +127,7 @@ def _offset(text: str) -> int:
 
 
 def written_rows(plan: Rows, *, with_group: bool) -> list[str]:
-    """A plan as the lines of such a file."""
+    """Format a plan as CSV rows."""
     return [
         ",".join((*([_quoted(group)] if with_group else []), _quoted(topic), str(number), str(at)))
         for group, offsets in plan.items()

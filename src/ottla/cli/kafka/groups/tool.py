@@ -1,7 +1,7 @@
-"""`kafka-consumer-groups`: groups of consumers, as Kafka's tool shows and changes them.
+"""`kafka-consumer-groups`: list, describe, delete and reset consumer groups like Kafka's tool.
 
-Invariant: as with Kafka's tool what failed is told on stdout and the exit code stays 0; a use that
-does not fit together is 1.
+Invariant: as in Kafka's tool, failures are printed on stdout and the exit code is 0. Flags that do
+not fit together exit with 1.
 """
 
 import sys
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.client.admin.groups import ListedGroup
 
 TIMEOUT_MS: Final = 5000
-_CONSUMERS: Final = ("consumer", "")  # the types of protocol that consumers and their tools have
+_CONSUMERS: Final = ("consumer", "")  # "" if only offsets were committed
 _NOT_EXECUTED: Final = (
     "WARN: No action will be performed as the --execute option is missing. In version 5.0, this "
     "command will require either --dry-run or --execute to be specified. You should add the "
@@ -33,12 +33,12 @@ _CHANGING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "R
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act)
 
 
 async def act(given: Given) -> int:
-    """Do what was asked for."""
+    """Run the action of the flags."""
     if "reset-offsets" in given and "dry-run" not in given and "execute" not in given:
         print(_NOT_EXECUTED, file=sys.stderr)
     check(given)
@@ -56,7 +56,7 @@ async def act(given: Given) -> int:
 
 
 def timeout_s(given: Given) -> float:
-    """How long a call may take."""
+    """Return the timeout of a call."""
     told = number_of(given, "timeout")
     return (TIMEOUT_MS if told is None else told) / 1000
 
@@ -84,7 +84,7 @@ async def _acted(given: Given) -> None:
 
 
 async def names(admin: "GroupAdmin", given: Given) -> list[str]:
-    """The groups that are meant."""
+    """Return the groups that the flags name."""
     if "all-groups" in given:
         return [one.id for one in await listed(admin, given)]
     return [*dict.fromkeys(given.all("group"))]
@@ -93,7 +93,7 @@ async def names(admin: "GroupAdmin", given: Given) -> list[str]:
 async def listed(
     admin: "GroupAdmin", given: Given, states: Iterable[str] = (), types: Iterable[str] = ()
 ) -> "Sequence[ListedGroup]":
-    """The groups of consumers that there are."""
+    """Return the consumer groups of the cluster."""
     found = await admin.list_groups(states=states, types=types, timeout_s=timeout_s(given))
     ours = (one for one in found if one.protocol_type in _CONSUMERS and one.type != "streams")
     return sorted(ours, key=lambda one: one.id)
@@ -147,7 +147,7 @@ async def _describe(admin: "GroupAdmin", given: Given) -> None:
 
 
 def _is_told(view: "GroupView", rows: int) -> bool:
-    """Say what is to be said of a group's state; whether there is more to tell."""
+    """Print a message about the group's state; returns whether to print its rows."""
     name, state = view.description.id, view.description.state
     if state == "Dead":
         print_error(f"Consumer group '{name}' does not exist.")
@@ -229,7 +229,7 @@ async def _forget(admin: "GroupAdmin", given: Given) -> None:
 
 
 def _about(where: "tuple[str, int]", error: RequestError, group: str) -> str:
-    """What our client puts before its words: the partition, the topic or the group."""
+    """Return the prefix that Ottla's client puts before a message: partition, topic or group."""
     topic, number = where
     for one in (f"{topic}-{number}", topic, group):
         if (error.message or "").startswith(f"{one}: "):

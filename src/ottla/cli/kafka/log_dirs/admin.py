@@ -1,7 +1,4 @@
-"""The administrator of `kafka-log-dirs`.
-
-Invariant: it asks, and changes nothing unless its calls are made to.
-"""
+"""Admin client of `kafka-log-dirs`."""
 
 from ottla.client.admin.administration import Administration
 from ottla.client.admin.cluster import ClusterCalls
@@ -9,4 +6,4 @@ from ottla.client.admin.log_dirs import LogDirCalls
 
 
 class LogDirAdmin(Administration, ClusterCalls, LogDirCalls):
-    """Asks brokers for their directories."""
+    """Describes log directories of brokers."""

@@ -1,6 +1,6 @@
-"""`kafka-log-dirs`: what is in the data directories of brokers, as JSON.
+"""`kafka-log-dirs`: describe the log directories of brokers as JSON.
 
-Invariant: the object has Kafka's keys in the order in which Kafka writes them.
+Invariant: the object has Kafka's keys in Kafka's order.
 """
 
 import sys
@@ -32,12 +32,12 @@ USAGE: Final = Usage(
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act)
 
 
 async def act(given: Given) -> int:
-    """Do what was asked for."""
+    """Print the log directories."""
     for name in ("bootstrap-server", "describe"):
         if name not in given:
             raise BadFlags(f'Missing required argument "[{name}]"')
@@ -89,7 +89,7 @@ def _list(numbers: Collection[int]) -> str:
 
 
 def described(told: "Mapping[int, LogDirs]", topics: Collection[str]) -> dict[str, Json]:
-    """The object; with all topics if none are named."""
+    """Return the JSON object; without topics it has all topics."""
     return {
         "brokers": [
             {"broker": broker, "logDirs": _dirs(dirs, topics)} for broker, dirs in told.items()

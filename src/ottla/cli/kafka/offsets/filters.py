@@ -1,7 +1,7 @@
-"""Which partitions `kafka-get-offsets` is asked for, and at what time.
+"""Filters of `kafka-get-offsets`: partitions and time.
 
-Invariant: a topic is meant when a whole name fits an expression; of a range of partitions the
-first is meant and the last is not.
+Invariant: a topic matches if an expression matches its whole name. The end of a range of partitions
+is exclusive.
 """
 
 import re
@@ -23,27 +23,27 @@ _TIME_FORMS: Final = (
 
 
 class BadFilter(OttlaError):
-    """What was said means no partitions, or no time."""
+    """A filter or a time is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Topics, and which of their partitions."""
+    """Topics and which of their partitions."""
 
     topic: re.Pattern[str]
     has_number: Callable[[int], bool]
 
     def fits(self, topic: str, number: int) -> bool:
-        """Whether a partition is meant."""
+        """Whether a partition matches."""
         return self.has_topic(topic) and self.has_number(number)
 
     def has_topic(self, topic: str) -> bool:
-        """Whether some partitions of a topic may be meant."""
+        """Whether the topic matches."""
         return self.topic.fullmatch(topic) is not None
 
 
 def rules_of(topic: str | None, partitions: str | None) -> list[Rule]:
-    """The rule of --topic and --partitions."""
+    """Return the rule of --topic and --partitions."""
     if not partitions:
         return [Rule(_expression(topic), lambda _: True)]
     try:
@@ -57,7 +57,7 @@ def rules_of(topic: str | None, partitions: str | None) -> list[Rule]:
 
 
 def parse_rules(text: str) -> list[Rule]:
-    """The rules of --topic-partitions."""
+    """Parse the rules of --topic-partitions."""
     return [_rule(one) for one in text.split(",")]
 
 
@@ -76,14 +76,14 @@ def _rule(text: str) -> Rule:
 
 
 def _expression(text: str | None) -> re.Pattern[str]:
-    """Topics by an expression, in which a comma stands for `|`, as in all of Kafka's tools."""
+    """Compile an expression of topics, in which a comma means `|` as in all of Kafka's tools."""
     return include_pattern(text or ".*")
 
 
 def wanted(
     rules: Iterable[Rule], topics: Iterable[tuple[str, Iterable[int]]]
 ) -> list[tuple[str, int]]:
-    """The partitions that are meant, in the order of their names as text."""
+    """Return the partitions that match, sorted by their names as text."""
     ones = [*rules]
     found = {
         (topic, number)
@@ -95,7 +95,7 @@ def wanted(
 
 
 def parse_place(text: str) -> OffsetAt | int:
-    """The value of --time."""
+    """Parse the value of --time."""
     if text in _PLACES:
         return _PLACES[text]
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)

@@ -1,7 +1,7 @@
-"""`kafka-get-offsets`: where partitions begin, end or stand at a time.
+"""`kafka-get-offsets`: print the first or last offsets of partitions, or those at a time.
 
-Invariant: a partition without such an offset has no line; one that cannot be asked is told on
-stderr, and the others have theirs.
+Invariant: a partition without such an offset has no line. A partition that fails is printed on
+stderr, and the others on stdout.
 """
 
 import sys
@@ -38,12 +38,12 @@ USAGE: Final = Usage(
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act)
 
 
 async def act(given: Given) -> int:
-    """Do what was asked for."""
+    """Print the offsets."""
     if "bootstrap-server" not in given:
         raise BadFlags(
             'Missing required argument "[bootstrap-server]"' if given.values else USAGE.purpose

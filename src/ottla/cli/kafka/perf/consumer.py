@@ -1,6 +1,6 @@
-"""`kafka-consumer-perf-test`: how fast records are read.
+"""`kafka-consumer-perf-test`: measure the read throughput.
 
-Invariant: what it prints are the lines that Java's prints; bytes are those of keys and values.
+Invariant: the output has the lines of Kafka's tool. Bytes are those of keys and values.
 """
 
 import random
@@ -60,7 +60,7 @@ _MB: Final = 1 << 20
 
 
 async def act(given: Given) -> int:
-    """Read, and print how fast that was."""
+    """Read records and print the throughput."""
     count = _checked(given)
     settings = _settings(given)
     timeout_ms = integer(given, "timeout", 10_000) or 0
@@ -133,7 +133,7 @@ async def act(given: Given) -> int:
 
 
 class _Joining:
-    """How long joining the group took."""
+    """Time spent on joining the group."""
 
     def __init__(self, begun_ms: int) -> None:
         self.begun_ms = begun_ms
@@ -145,13 +145,13 @@ class _Joining:
         self._untold_ms += now_ms - self.begun_ms
 
     def taken(self) -> int:
-        """What was not told yet."""
+        """Return the joining time since the last call."""
         untold, self._untold_ms = self._untold_ms, 0
         return untold
 
 
 def _checked(given: Given) -> int:
-    """How many records are wanted; BadFlags when what was said does not fit together."""
+    """Return the number of records; raises BadFlags if flags do not fit together."""
     if ("num-records" in given) == ("messages" in given):
         raise BadFlags(
             "Exactly one of the following arguments is required: [messages], [num-records]"
@@ -168,7 +168,7 @@ def _checked(given: Given) -> int:
 
 
 def _settings(given: Given) -> dict[str, str]:
-    """The consumer's settings."""
+    """Return the consumer settings."""
     settings = {
         **PATIENCE,
         **file_properties(given.one(renamed(given, "consumer.config", "command-config", _OLD))),
@@ -187,10 +187,10 @@ def _settings(given: Given) -> dict[str, str]:
 
 
 class DateFormat:
-    """Times as a pattern of Java says."""
+    """A date format in Java's pattern syntax."""
 
     def __init__(self, pattern: str) -> None:
-        self._parts: list[str | None] = []  # None is for the milliseconds
+        self._parts: list[str | None] = []  # None stands for milliseconds
         for found in re.finditer(r"'([^']*)'|([a-zA-Z])\2*|[^a-zA-Z']+", pattern):
             text = found[0]
             if found[1] is not None:
@@ -207,7 +207,7 @@ class DateFormat:
                 )
 
     def text(self, ms: int) -> str:
-        """A time, in the zone of this machine."""
+        """Format a time in the local time zone."""
         when = datetime.fromtimestamp(ms / 1000).astimezone()
         return "".join(
             f"{ms % 1000:03d}" if part is None else when.strftime(part) for part in self._parts
@@ -219,5 +219,5 @@ def _now_ms() -> int:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act, is_fast=True)

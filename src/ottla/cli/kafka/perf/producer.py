@@ -1,9 +1,9 @@
-"""`kafka-producer-perf-test`: how fast records are written.
+"""`kafka-producer-perf-test`: measure the write throughput.
 
-Invariant: what it prints are the lines that Java's prints. Latencies are of one record in a
-thousand, of fewer than 200,000 records of two hundred, and of each when there is a rate. Times
-count from the first record that is sent. Records that are refused do not count: why is on stderr,
-but once and not for each, and it goes on.
+Invariant: the output has the lines of Kafka's tool. Latency is measured for one record in a
+thousand, but for at least 200 records, and for every record if there is a rate. Times start at the
+first send. Refused records do not count: each distinct error is printed once on stderr, and the
+test continues.
 """
 
 import os
@@ -66,7 +66,7 @@ _COMPLAINTS_MAX: Final = 10
 
 
 async def act(given: Given) -> int:
-    """Write, and print how fast that was."""
+    """Write records and print the throughput."""
     topic = USAGE.text_of(given, "topic")
     count = _positive(given, "num-records")
     throughput = USAGE.double_of(given, "throughput")
@@ -125,7 +125,7 @@ def _positive(given: Given, name: str, default: int | None = None, *, bits: int 
 
 
 def _settings(given: Given) -> dict[str, str]:
-    """The producer's settings."""
+    """Return the producer settings."""
     named = ("bootstrap-server", "command-property", "producer-props")
     if not any(one in given for one in (*named, "producer.config", "command-config")):
         raise USAGE.refused(
@@ -157,7 +157,7 @@ def _settings(given: Given) -> dict[str, str]:
 
 
 def _payloads(given: Given) -> Callable[[], Iterator[bytes]]:
-    """The values that are sent, where they are of no size."""
+    """Return the values to send if no record size is given."""
     path = given.one("payload-file")
     if path is None:
         return _growing
@@ -166,7 +166,7 @@ def _payloads(given: Given) -> Callable[[], Iterator[bytes]]:
 
 
 def _random(size: int) -> Callable[[], Iterator[bytes]]:
-    """One value of so many letters, again and again."""
+    """Repeat one value of this many random letters."""
     return partial(repeat, bytes(random.choices(range(65, 91), k=size)))
 
 
@@ -197,20 +197,20 @@ def _of_file(path: str, delimiter: str) -> Callable[[], Iterator[bytes]]:
 
 
 class _Complaints:
-    """Why records were not written."""
+    """Errors of records that were not written."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
 
     def hear(self, error: OttlaError) -> None:
-        """Say it, unless it was said or much was."""
+        """Print an error, unless it was printed before or there were too many."""
         if len(self._said) < _COMPLAINTS_MAX and (text := str(error)) not in self._said:
             self._said.add(text)
             sys.stdout.flush()
             print(text, file=sys.stderr)
 
     def sum_up(self, count: int) -> None:
-        """Say how many they are."""
+        """Print the number of records that were not written."""
         if count:
             what = "1 record was" if count == 1 else f"{count} records were"
             sys.stdout.flush()
@@ -242,5 +242,5 @@ def _print_total(span: "Span", what: str) -> None:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act, is_fast=True)

@@ -1,7 +1,7 @@
-"""The brokers of Ottla that run on this machine, by what their processes were started with.
+"""Finds the Ottla brokers that run on this machine by their command lines.
 
-Invariant: a process is one of them only if its command line is that of a broker; who it is, is
-read where the broker itself reads it: from its overrides, its file, its data directory.
+Invariant: only a process with the command line of a broker is one. Its id is read where the broker
+reads it: from its overrides, its properties file or its data directory.
 """
 
 import os
@@ -24,7 +24,7 @@ _DAEMON: Final = "-daemon"
 
 @dataclass(frozen=True, slots=True)
 class BrokerCommand:
-    """What a broker was started with."""
+    """The arguments that a broker was started with."""
 
     file: str | None
     overrides: Sequence[str]
@@ -32,18 +32,18 @@ class BrokerCommand:
 
 @dataclass(frozen=True, slots=True)
 class BrokerProcess:
-    """A broker that runs; None is an id that cannot be found out."""
+    """A running broker; its id is None if unknown."""
 
     pid: int
     node_id: int | None
 
 
 def command_of(words: Sequence[str]) -> BrokerCommand | None:
-    """The broker that a command line runs; None when it runs none."""
+    """Return the broker that a command line runs; None if it does not run one."""
     is_interpreted = len(words) > 1 and os.path.basename(words[0]).startswith(("python", "pypy"))
     tool, *rest = words[1:] if is_interpreted else words or [""]
     match os.path.basename(tool), rest:
-        case "kafka-server-start", [file, *_] if file != _DAEMON:  # which ends soon
+        case "kafka-server-start", [file, *_] if file != _DAEMON:  # the daemon's parent ends soon
             return BrokerCommand(file, _values(rest, "--override"))
         case "ottla", ["broker", *_]:
             files = _values(rest, "--config")
@@ -61,7 +61,7 @@ def _values(words: Sequence[str], flag: str) -> list[str]:
 
 
 def node_id_of(command: BrokerCommand, read: Callable[[str], str | None]) -> int | None:
-    """The id of a broker; `read` gives the text of a file, or None."""
+    """Return the id of a broker; `read` returns the text of a file, or None."""
     try:
         text = None if command.file is None else read(command.file)
         if command.file is not None and text is None:
@@ -82,12 +82,12 @@ def node_id_of(command: BrokerCommand, read: Callable[[str], str | None]) -> int
 
 
 def running() -> Iterator[BrokerProcess]:
-    """Those that run; none where the system does not tell of processes."""
+    """Return the running brokers; none on a system without /proc."""
     names: list[str] = []
     with suppress(OSError):
         names = os.listdir("/proc")
     for name in sorted(filter(str.isdigit, names), key=int):
-        with suppress(OSError):  # it has ended, or is somebody else's
+        with suppress(OSError):  # ended, or of another user
             words = Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace")
             command = command_of(words.rstrip("\0").split("\0"))
             if command is not None and int(name) != os.getpid():
@@ -96,7 +96,7 @@ def running() -> Iterator[BrokerProcess]:
 
 
 def _reader(folder: Path) -> Callable[[str], str | None]:
-    """Reads files as a process in a folder names them."""
+    """Return a function that reads files relative to the folder of a process."""
 
     def read(name: str) -> str | None:
         try:

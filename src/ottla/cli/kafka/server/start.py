@@ -1,7 +1,7 @@
-"""`kafka-server-start`: a broker from a properties file, in the foreground or behind it.
+"""`kafka-server-start`: run a broker from a properties file, in the foreground or as a daemon.
 
-Invariant: a signal to stop is heard from the first moment on, so nothing is imported before that
-takes long. With -daemon the broker lives on without the terminal, and what it says is in a file.
+Invariant: signals are handled from the start, so slow imports come later. With -daemon the broker
+continues without the terminal and writes its output to a file.
 """
 
 import os
@@ -27,12 +27,12 @@ USAGE = Usage(
     "kafka-server-start",
     "Run a broker: kafka-server-start [-daemon] server.properties [--override name=value]…",
     [Flag("override", "name=value", "Override a setting of the properties file.", many=True)],
-    takes_one_dash=False,  # -daemon is no flag: it comes first
+    takes_one_dash=False,  # -daemon is not a flag: it is the first word
 )
 
 
 class Order(NamedTuple):
-    """What to start."""
+    """The broker to start."""
 
     file: str
     overrides: Sequence[str]
@@ -40,7 +40,7 @@ class Order(NamedTuple):
 
 
 def order(given: Given) -> Order:
-    """What was asked for; BadFlags when that is not clear."""
+    """Return the broker to start; raises BadFlags if the arguments do not name one."""
     words = [*given.rest]
     is_daemon = words[:1] == [DAEMON]
     files = words[is_daemon:]
@@ -52,8 +52,8 @@ def order(given: Given) -> Order:
 
 
 def started(arguments: list[str], signals: StopSignals) -> int:
-    """Run a broker until it is asked to stop, or leave one behind; the exit code."""
-    if not arguments:  # Kafka's script answers here, and not the program that it starts
+    """Run a broker until it is stopped, or start a daemon; returns the exit code."""
+    if not arguments:  # Kafka's script prints this itself
         print(LINE)
         return FAILED
     given = understood(USAGE, arguments)
@@ -85,11 +85,11 @@ def started(arguments: list[str], signals: StopSignals) -> int:
 
 
 def _left_behind(wanted: Order) -> int:
-    """Start it apart from this process and its terminal."""
+    """Start the broker as a daemon, detached from this process and its terminal."""
     folder = Path(os.environ.get(OUTPUT_FOLDER_VARIABLE) or "logs")
     words = [word for one in wanted.overrides for word in ("--override", one)]
     command = [sys.executable, os.path.abspath(sys.argv[0]), wanted.file, *words]
-    # Who ignores it when he starts a process lets that ignore it, too.
+    # A child process inherits an ignored signal.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,12 +104,12 @@ def _left_behind(wanted: Order) -> int:
     except OSError as error:
         print(f"{folder / OUTPUT}: {error.strerror}", file=sys.stderr)
         return FAILED
-    print(f"process {process.pid}, which writes to {folder / OUTPUT}", file=sys.stderr)
+    print(f"started process {process.pid}; output in {folder / OUTPUT}", file=sys.stderr)
     return 0
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     signals = StopSignals()
     signals.heed()
     with heeded(USAGE.tool):

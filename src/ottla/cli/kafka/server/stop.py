@@ -1,7 +1,7 @@
-"""`kafka-server-stop`: asks the brokers that Ottla runs on this machine to stop.
+"""`kafka-server-stop`: stop the Ottla brokers of this machine.
 
-Invariant: a process gets SIGTERM only if it is a broker of Ottla, and with --node-id only if it
-is known to be that one. Nobody is waited for.
+Invariant: only an Ottla broker gets SIGTERM, and with --node-id only the one that is known to have
+this id. The tool does not wait until they end.
 """
 
 import os
@@ -22,14 +22,14 @@ USAGE = Usage(
         Flag("node-id", "id", "Only the broker with this id."),
         Flag("process-role", "role", "Only processes with this role: broker or controller."),
     ],
-    # Kafka's script stops every broker when it is asked for help.
+    # Kafka's script ignores --help and stops every broker.
     help_code=0,
     helps_on_stdout=True,
 )
 
 
 async def act(given: Given) -> int:
-    """Find them and ask them."""
+    """Send SIGTERM to the brokers that the flags select."""
     if given.rest:
         raise BadFlags(f"{given.rest[0]} is not a recognized option")
     if "node-id" in given and "process-role" in given:
@@ -45,16 +45,16 @@ async def act(given: Given) -> int:
     for one in chosen:
         try:
             os.kill(one.pid, signal.SIGTERM)
-        except ProcessLookupError:  # it has just ended by itself
+        except ProcessLookupError:  # ended in the meantime
             continue
         except PermissionError:
-            print(f"process {one.pid} belongs to somebody else", file=sys.stderr)
+            print(f"process {one.pid} belongs to another user", file=sys.stderr)
             code = 1
     return code
 
 
 def chosen_of(found: Iterable[BrokerProcess], given: Given) -> list[BrokerProcess]:
-    """Those that are meant. Each is a broker and its own controller; the id counts alone."""
+    """Return the selected brokers, which have both roles; --node-id overrides --process-role."""
     role, number = given.one("process-role"), given.one("node-id")
     if number is not None:
         if not number.isascii() or not number.isdigit():
@@ -66,5 +66,5 @@ def chosen_of(found: Iterable[BrokerProcess], given: Given) -> list[BrokerProces
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act)

@@ -1,6 +1,6 @@
-"""What `kafka-topics --describe` prints.
+"""Output of `kafka-topics --describe`.
 
-Invariant: lines, their order and what is between their words are those of Kafka's tool.
+Invariant: lines, their order and their separators are those of Kafka's tool.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,18 +25,18 @@ MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 class TopicReader(TopicSettingsAdmin, ClusterCalls, ReassignmentCalls):
-    """Asks what `--describe` tells."""
+    """Admin client for `--describe`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Which partitions are shown, if not all."""
+    """Filters that select partitions to print."""
 
     wanted: Collection[str]
     live: Collection[int] = ()
 
     def includes(self, one: PartitionDescription, factor: int, in_sync_min: int) -> bool:
-        """Whether one of the reports has this partition."""
+        """Whether one of the filters selects this partition."""
         count = len(one.in_sync)
         tests: Mapping[str, Callable[[], bool]] = {
             "under-replicated-partitions": lambda: factor > count,
@@ -75,7 +75,7 @@ async def _topics(reader: TopicReader, given: Given) -> list[TopicDescription]:
             raise OttlaError(f"TopicId '{wanted}' does not exist as expected")
         return []
     names = await matching(reader, given, needed)
-    if names:  # how long our client's pages are is the broker's choice
+    if names:  # only checked: the broker chooses the page size for Ottla's client
         whole_number(given, "partition-size-limit-per-response")
     told = await reader.describe_topics(names)
     for name, error in told.failed.items():
@@ -113,7 +113,7 @@ def lines(
     *,
     overrides: bool,
 ) -> Iterator[str]:
-    """The lines of one topic."""
+    """Return the lines of one topic."""
     own = [name for name in in_hash_order(configs) if not configs[name].is_default]
     if not reports.wanted and (own or not overrides):
         first = topic.partitions[0]
@@ -135,7 +135,7 @@ def lines(
 
 
 def _factor(one: PartitionDescription, move: Reassignment | None) -> int:
-    """How many replicas there are to be, while some move too."""
+    """Return the replication factor; during a reassignment, without the replicas being added."""
     if move is None or not {*move.adding, *move.removing} & {*one.replicas}:
         return len(one.replicas)
     return len(move.replicas) - len(move.adding)

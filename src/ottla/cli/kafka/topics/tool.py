@@ -1,6 +1,6 @@
-"""`kafka-topics`: topics listed, made, described, grown and deleted, as Kafka's tool does it.
+"""`kafka-topics`: list, create, describe, alter and delete topics like Kafka's tool.
 
-Invariant: what is asked for is looked at as a whole before anything is asked of a cluster.
+Invariant: all flags are checked before a request is sent.
 """
 
 import sys
@@ -71,7 +71,7 @@ COLLIDES: Final = (
 
 
 def check(given: Given) -> None:
-    """Whether the flags make sense together."""
+    """Check that the flags fit together."""
     if sum(action in given for action in ACTIONS) != 1:
         raise WrongUse(
             "Command must include exactly one action: "
@@ -105,7 +105,7 @@ def check(given: Given) -> None:
 
 
 def _check_actions(given: Given) -> None:
-    """Whether each flag goes with the action."""
+    """Check that each flag fits the action."""
     _only_with(given, "config", "alter", "create")
     _only_with(given, "partitions", "alter", "create")
     _only_with(given, "replication-factor", "create")
@@ -126,7 +126,7 @@ def _only_with(given: Given, name: str, *actions: str) -> None:
 
 
 async def act(given: Given) -> int:
-    """Do what the flags say."""
+    """Run the action of the flags."""
     if not given.values and not given.rest:
         raise WrongUse(USAGE.purpose)
     check(given)
@@ -159,7 +159,7 @@ async def act(given: Given) -> int:
 
 
 def new_topic(given: Given) -> "NewTopic":
-    """The topic that is to be made, or how one is to be altered."""
+    """Return the topic to create, or the one to alter with its changes."""
     from ottla.client.admin.topics import NewTopic
 
     replicas = _replicas(given.one("replica-assignment") or "")
@@ -175,7 +175,7 @@ def new_topic(given: Given) -> "NewTopic":
 def _configs(said: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in said:
-        # As Java splits it: what is empty at the end does not count.
+        # Java's String.split drops empty strings at the end.
         parts = one.split("=")
         while len(parts) > 1 and not parts[-1]:
             parts.pop()
@@ -189,7 +189,7 @@ def _configs(said: Sequence[str]) -> dict[str, str]:
 
 
 def _replicas(text: str) -> dict[int, list[int]]:
-    """The brokers of each partition."""
+    """Parse the brokers of each partition."""
     found: dict[int, list[int]] = {}
     for index, one in enumerate(text.split(",") if text else ()):
         brokers: list[int] = []
@@ -198,7 +198,7 @@ def _replicas(text: str) -> dict[int, list[int]]:
                 broker = int(word)
             except ValueError:
                 broker = None
-            if broker is None or not -(1 << 31) <= broker < 1 << 31:  # no int of Java's
+            if broker is None or not -(1 << 31) <= broker < 1 << 31:  # not a Java int
                 raise OttlaError(f'For input string: "{word.strip()}"')
             brokers.append(broker)
         if twice := [str(broker) for broker in {*brokers} if brokers.count(broker) > 1]:
@@ -248,7 +248,7 @@ async def _delete(admin: "TopicAdmin", given: Given) -> None:
 
 
 class _Of(OttlaError):
-    """An error of a request, and what it is about."""
+    """An error of a request with Kafka's message; `about` is the subject of the request."""
 
     def __init__(self, error: RequestError, about: object) -> None:
         super().__init__(words(error, about))
@@ -260,7 +260,7 @@ def _raise_first(failed: Mapping[K, RequestError]) -> None:
 
 
 def told(error: OttlaError) -> None:
-    """Say what is wrong, where Kafka's tool says it."""
+    """Print an error where Kafka's tool prints it."""
     if isinstance(error, WrongUse):
         print(f"{error}\n{USAGE.text()}", file=sys.stderr)
     elif isinstance(error, Illegal | BadFlags) and not isinstance(error, GivenTwice):
@@ -270,5 +270,5 @@ def told(error: OttlaError) -> None:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act, told)

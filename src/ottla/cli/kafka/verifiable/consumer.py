@@ -1,7 +1,7 @@
-"""`kafka-verifiable-consumer`: reads as a member of a group, and tells what happens to it.
+"""`kafka-verifiable-consumer`: read as a member of a group and print events.
 
-Invariant: each event is a line when it happens: what came, what was committed, which partitions
-came and went. However it ends, its last line says that it has.
+Invariant: each event is printed when it happens: records consumed, offsets committed, partitions
+assigned and revoked. The shutdown event is printed in every case.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _POLL_RECORDS: Final = 500
 
 
 async def act(given: Given) -> int:
-    """Read, and tell."""
+    """Read records and print events."""
     topic = USAGE.text_of(given, "topic")
     settings = _settings(given)
     most = USAGE.number_of(given, "max-messages", -1)
@@ -58,7 +58,7 @@ async def act(given: Given) -> int:
 
 
 def _settings(given: Given) -> dict[str, str]:
-    """The consumer's settings."""
+    """Return the consumer settings."""
     servers = USAGE.text_of(given, "bootstrap-server")
     group = USAGE.text_of(given, "group-id")
     if "consumer.config" in given and "command-config" in given:
@@ -95,7 +95,7 @@ def _settings(given: Given) -> dict[str, str]:
 
 
 class _Reading:
-    """Reads, and tells."""
+    """Reads records and prints events."""
 
     def __init__(self, topic: str, most: int, *, commits: bool, verbose: bool) -> None:
         self._topic = topic
@@ -104,7 +104,7 @@ class _Reading:
         self._verbose = verbose
 
     async def run(self, consumer: "ColumnConsumer") -> int:
-        """Read until there were enough; the exit code."""
+        """Read until the limit is reached; returns the exit code."""
         from ottla.cli.kafka.verifiable.events import tell
         from ottla.client.group.interfaces import Rebalance
         from ottla.ids import TopicPartition
@@ -130,7 +130,7 @@ class _Reading:
             finally:
                 await consumer.close()
                 tell("shutdown_complete")
-        tell("shutdown_requested")  # as Java's does when its process ends
+        tell("shutdown_requested")  # like Java's tool when its process ends
         return 0
 
     async def _tell(
@@ -196,5 +196,5 @@ def _text(data: bytes | None) -> str | None:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act, is_fast=True)

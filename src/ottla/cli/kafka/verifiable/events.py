@@ -1,6 +1,6 @@
-"""Events of the verifiable tools: a line of JSON each.
+"""Events of the verifiable tools, one JSON object per line.
 
-Invariant: a line has when it happened, what, and then the facts.
+Invariant: an event has its timestamp, its name, and then its fields.
 """
 
 import sys
@@ -10,7 +10,7 @@ import msgspec
 
 
 def tell(name: str, **facts: object) -> None:
-    """Print an event, at once."""
+    """Print an event and flush."""
     event = {"timestamp": int(time.time() * 1000), "name": name, **facts}
     sys.stdout.write(msgspec.json.encode(event).decode() + "\n")
     sys.stdout.flush()

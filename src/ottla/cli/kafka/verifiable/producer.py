@@ -1,8 +1,8 @@
-"""`kafka-verifiable-producer`: numbers that grow, and a line for what became of each.
+"""`kafka-verifiable-producer`: write increasing numbers and print the result of each.
 
-Invariant: of every record that was sent one line tells that it was acknowledged and where, or why
-it was not; however it ends, the last lines sum it up. A signal ends the sending alone: what was
-sent is waited for. A second one ends that, too.
+Invariant: each record that was sent has one line: its offset, or its error. The last lines are a
+summary, also after an error. A first signal stops sending, and the tool waits for the results; a
+second signal ends that wait.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ _PENDING_MAX: Final = 10_000
 
 
 async def act(given: Given) -> int:
-    """Write, and tell."""
+    """Write records and print events."""
     topic = USAGE.text_of(given, "topic")
     if not topic.isascii():
         from ottla.client.topic_name import checked_name
 
-        checked_name(topic)  # says what names are made of
+        checked_name(topic)  # raises an error with the valid characters
     servers = USAGE.text_of(given, "bootstrap-server")
     most = USAGE.number_of(given, "max-messages", -1)
     throughput = USAGE.number_of(given, "throughput", -1)
@@ -88,7 +88,7 @@ async def act(given: Given) -> int:
 
 
 class _Numbers:
-    """Writes them."""
+    """Writes increasing numbers."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class _Numbers:
         self._pending: deque[tuple[str | None, str, Ack]] = deque()
 
     async def write(self, producer: "MetProducer") -> int:
-        """Write all of them, or until a signal comes; the exit code."""
+        """Write all numbers, or until a signal; returns the exit code."""
         from ottla.cli.stop_request import StopRequest
 
         with StopRequest() as stop:
@@ -132,10 +132,10 @@ class _Numbers:
         tell("startup_complete")
 
     async def _settle_all(self, producer: "MetProducer") -> None:
-        """Wait for what was sent, which lingers no longer."""
+        """Flush, and wait for the results of all records that were sent."""
         from ottla.errors import RequestError
 
-        with suppress(RequestError):  # the line of each record tells why
+        with suppress(RequestError):  # each record's line has its error
             await producer.flush()
         await self._settle(0)
 
@@ -174,7 +174,7 @@ class _Numbers:
                 self._sent += 1
                 self._tell_failed(key, value, error)
                 continue
-            self._sent += 1  # one that a signal kept from the outbox is not sent
+            self._sent += 1  # not counted if a signal cancels the send
             self._pending.append((key, value, ack))
             while self._pending and self._pending[0][2].done:
                 await self._settle_one()
@@ -185,7 +185,7 @@ class _Numbers:
                     await asyncio.sleep(left_s)
 
     async def _settle(self, most: int) -> None:
-        """Wait until at most so many are without an answer."""
+        """Wait until at most this many records are without a result."""
         while len(self._pending) > most:
             await self._settle_one()
 
@@ -195,7 +195,7 @@ class _Numbers:
 
         key, value, ack = self._pending[0]
         try:
-            written = await ack  # a signal may end the waiting, and then it is still to be told
+            written = await ack  # if a signal cancels the wait, the record stays pending
         except RequestError as error:
             self._pending.popleft()
             self._tell_failed(key, value, error)
@@ -225,5 +225,5 @@ class _Numbers:
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     run_tool(USAGE, act, is_fast=True)
