@@ -22,9 +22,9 @@ from rich.table import Table
 
 from harness import write_report
 from ottla.ids import LeaderEpoch
-from ottla.log.cleaner.cleaning import CleaningDone
-from ottla.log.cleaner.processes import OsProcesses
-from ottla.log.cleaner.runners import ChildCleaner, LocalCleaner
+from ottla.log.cleaner.child_processes import OsProcesses
+from ottla.log.cleaner.cleaner_runners import ChildCleaner, LocalCleaner
+from ottla.log.cleaner.compaction import CleaningDone
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog, open_log

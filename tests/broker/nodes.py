@@ -15,7 +15,7 @@ from ottla.broker.state import BrokerState
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.ids import BrokerId, Uuid
-from ottla.log.cleaner.runners import LocalCleaner
+from ottla.log.cleaner.cleaner_runners import LocalCleaner
 from ottla.log.files import OsDisk
 from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Message

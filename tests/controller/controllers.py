@@ -8,7 +8,7 @@ from typing import Any
 from broker.nodes import run
 from ottla.clock import SystemClock
 from ottla.cluster.znodes import PERSISTENT_PATHS
-from ottla.controller.lease import ControllerLease, elect, ensure
+from ottla.controller.lease import ControllerLease, elect_controller, ensure
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.session import Session, SessionState
 from ottla.ids import BrokerId
@@ -31,8 +31,8 @@ class Coordinated:
         await ensure(session, PERSISTENT_PATHS)
         return session
 
-    async def office(self, broker: int = 1) -> ControllerLease:
-        found = await elect(await self.session(), BrokerId(broker), 0)
+    async def lease(self, broker: int = 1) -> ControllerLease:
+        found = await elect_controller(await self.session(), BrokerId(broker), 0)
         assert found is not None
         return found
 

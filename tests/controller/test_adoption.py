@@ -9,7 +9,7 @@ from ottla.clock import SystemClock
 from ottla.cluster.adoption import Adoption, AdoptionRefused
 from ottla.cluster.znodes import CLUSTER_ID, parse_cluster_id
 from ottla.controller.adoption import adopt
-from ottla.controller.lease import elect
+from ottla.controller.lease import elect_controller
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.store import ClusterStore, StoredTopic
 from ottla.coordination.embedded import EmbeddedStore
@@ -56,9 +56,9 @@ async def stored(disk: SimulatedDisk) -> tuple[str, list[StoredTopic], int]:
     """What a broker finds: the cluster, its topics, and the next producer id."""
     store = EmbeddedStore.open(disk, f"{DATA}/{JOURNAL}", SystemClock())
     session = await store.connect(lambda state: None)
-    office = await elect(session, NODE, 0)
-    assert office is not None
-    topics = await ClusterStore(office).load_topics()
+    lease = await elect_controller(session, NODE, 0)
+    assert lease is not None
+    topics = await ClusterStore(lease).load_topics()
     cluster_id = parse_cluster_id((await session.get(CLUSTER_ID)).data)
     producer_id = await ProducerIds(session, NODE).take()
     await store.close()

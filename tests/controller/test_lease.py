@@ -8,7 +8,7 @@ import pytest
 from controller.controllers import Coordinated, coordinated
 from ottla.cluster.image import Address, Broker
 from ottla.cluster.znodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH
-from ottla.controller.lease import RegistrationRefused, Resigned, elect, register
+from ottla.controller.lease import RegistrationRefused, Resigned, elect_controller, register
 from ottla.coordination.errors import NoNode
 from ottla.coordination.operations import Create, SetData
 from ottla.ids import BrokerEpoch, BrokerId
@@ -62,28 +62,28 @@ def test_a_broker_follows_itself_in_the_same_session_with_a_new_epoch(tmp_path: 
 def test_there_is_one_controller_and_the_next_has_a_higher_epoch(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         first, second = await there.session(), await there.session()
-        office = await elect(first, BrokerId(1), 5)
-        assert office is not None
-        assert await elect(second, BrokerId(2), 5) is None
+        lease = await elect_controller(first, BrokerId(1), 5)
+        assert lease is not None
+        assert await elect_controller(second, BrokerId(2), 5) is None
         assert json.loads((await second.get(CONTROLLER)).data)["brokerid"] == 1
         await first.close()
-        after = await elect(second, BrokerId(2), 5)
+        after = await elect_controller(second, BrokerId(2), 5)
         assert after is not None
-        assert after.epoch == office.epoch + 1
+        assert after.epoch == lease.epoch + 1
 
     coordinated(tmp_path, scenario)
 
 
 def test_who_was_followed_by_another_changes_nothing_any_more(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        office = await there.office()
-        await office.change([Create("/mine", b"1")])
+        lease = await there.lease()
+        await lease.change([Create("/mine", b"1")])
         other = await there.session()
-        await other.set(CONTROLLER_EPOCH, b"9", office.version)
+        await other.set(CONTROLLER_EPOCH, b"9", lease.version)
         with pytest.raises(Resigned):
-            await office.change([SetData("/mine", b"2")])
+            await lease.change([SetData("/mine", b"2")])
         with pytest.raises(Resigned):
-            await office.change_all([SetData("/mine", b"3")])
+            await lease.change_all([SetData("/mine", b"3")])
         assert (await other.get("/mine")).data == b"1"
 
     coordinated(tmp_path, scenario)
@@ -91,21 +91,21 @@ def test_who_was_followed_by_another_changes_nothing_any_more(tmp_path: Path) ->
 
 def test_another_failure_of_a_change_is_no_resignation(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        office = await there.office()
+        lease = await there.lease()
         with pytest.raises(NoNode):
-            await office.change([Create("/one"), SetData("/nowhere", b"")])
-        assert await office.session.exists("/one") is None
+            await lease.change([Create("/one"), SetData("/nowhere", b"")])
+        assert await lease.session.exists("/one") is None
 
     coordinated(tmp_path, scenario)
 
 
 def test_more_than_a_transaction_holds_is_changed_in_order(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        office = await there.office()
+        lease = await there.lease()
         data = bytes(200_000)
-        await office.change_all(
+        await lease.change_all(
             [Create("/parent"), *(Create(f"/parent/{n}", data) for n in range(9))]
         )
-        assert len(await office.session.children("/parent")) == 9
+        assert len(await lease.session.children("/parent")) == 9
 
     coordinated(tmp_path, scenario)

@@ -25,7 +25,7 @@ async def loaded(store: ClusterStore) -> StoredTopic:
 
 def test_a_topic_is_loaded_as_it_was_made_and_has_no_leaders_yet(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        store = ClusterStore(await there.office())
+        store = ClusterStore(await there.lease())
         assert await store.load_topics() == []
         await store.create_topic("t", NODE, {"retention.ms": "5"})
         topic, config = await loaded(store)
@@ -40,7 +40,7 @@ def test_a_topic_is_loaded_as_it_was_made_and_has_no_leaders_yet(tmp_path: Path)
 
 def test_elections_are_stored_with_epoch_and_version(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        store = ClusterStore(await there.office())
+        store = ClusterStore(await there.lease())
         await store.create_topic("t", NODE, {})
         for epoch in range(3):
             before = (await loaded(store)).topic.partitions[1]
@@ -56,7 +56,7 @@ def test_elections_are_stored_with_epoch_and_version(tmp_path: Path) -> None:
 
 def test_an_election_by_what_is_no_longer_so_is_refused(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        store = ClusterStore(await there.office())
+        store = ClusterStore(await there.lease())
         await store.create_topic("t", NODE, {})
         before = (await loaded(store)).topic.partitions[0]
         first = led_by(ONE, "t", 0, before)
@@ -71,7 +71,7 @@ def test_an_election_by_what_is_no_longer_so_is_refused(tmp_path: Path) -> None:
 
 def test_a_topic_that_grew_has_its_old_leaders(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        store = ClusterStore(await there.office())
+        store = ClusterStore(await there.lease())
         await store.create_topic("t", NODE, {})
         await store.store_elections(
             [led_by(ONE, "t", 0, (await loaded(store)).topic.partitions[0])]
@@ -86,8 +86,8 @@ def test_a_topic_that_grew_has_its_old_leaders(tmp_path: Path) -> None:
 
 def test_of_a_deleted_topic_nothing_is_left_for_the_next_of_its_name(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        office = await there.office()
-        store = ClusterStore(office)
+        lease = await there.lease()
+        store = ClusterStore(lease)
         await store.create_topic("t", NODE, {"retention.ms": "5"})
         await store.store_elections(
             [led_by(ONE, "t", 0, (await loaded(store)).topic.partitions[0])]
@@ -95,7 +95,7 @@ def test_of_a_deleted_topic_nothing_is_left_for_the_next_of_its_name(tmp_path: P
         await store.begin_deletion("t")
         await store.delete_topic("t")
         assert await store.load_topics() == []
-        assert await office.session.exists(topic_config_path("t")) is None
+        assert await lease.session.exists(topic_config_path("t")) is None
         assert await store.deletions() == ["t"], "its folders may be there"
         await store.end_deletion("t")
         assert await store.deletions() == []
@@ -109,14 +109,14 @@ def test_of_a_deleted_topic_nothing_is_left_for_the_next_of_its_name(tmp_path: P
 
 def test_a_deletion_that_was_begun_is_finished_by_whoever_loads(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        office = await there.office()
-        store = ClusterStore(office)
+        lease = await there.lease()
+        store = ClusterStore(lease)
         await store.create_topic("t", NODE, {"retention.ms": "5"})
         await store.create_topic("u", TopicNode(Uuid(bytes(16)[:-1] + b"1"), ((ONE,),)), {})
         assert len(await store.load_topics()) == 2
-        await office.session.create(f"{DELETIONS}/t")
+        await lease.session.create(f"{DELETIONS}/t")
         assert [one.topic.name for one in await store.load_topics()] == ["u"]
-        assert await office.session.children(TOPICS) == ["u"]
+        assert await lease.session.children(TOPICS) == ["u"]
         assert await store.is_being_deleted("t")
         await store.end_deletion("t")
         await store.end_deletion("t")
@@ -129,13 +129,13 @@ def test_a_deletion_that_was_begun_does_not_go_on_with_a_new_topic_of_the_name(
     tmp_path: Path,
 ) -> None:
     async def scenario(there: Coordinated) -> None:
-        office = await there.office()
-        store = ClusterStore(office)
+        lease = await there.lease()
+        store = ClusterStore(lease)
         await store.create_topic("t", NODE, {"retention.ms": "5"})
         await store.load_topics()
-        await office.session.create(f"{DELETIONS}/t")
-        await office.session.delete(f"{TOPICS}/t/partitions")
-        await office.session.delete(f"{TOPICS}/t")  # and here it was cut short
+        await lease.session.create(f"{DELETIONS}/t")
+        await lease.session.delete(f"{TOPICS}/t/partitions")
+        await lease.session.delete(f"{TOPICS}/t")  # and here it was cut short
         await store.create_topic("t", NODE, {})
         topic, config = await loaded(store)
         assert (topic.name, config) == ("t", {})
@@ -150,12 +150,12 @@ def test_a_wide_topic_goes_in_small_transactions(
     changes: list[int] = []
     change = ControllerLease.change
 
-    async def counted(office: ControllerLease, operations: Sequence[Operation]) -> None:
+    async def counted(lease: ControllerLease, operations: Sequence[Operation]) -> None:
         changes.append(len(operations))
-        await change(office, operations)
+        await change(lease, operations)
 
     async def scenario(there: Coordinated) -> None:
-        store = ClusterStore(await there.office())
+        store = ClusterStore(await there.lease())
         await store.create_topic("t", TopicNode(ID, ((ONE,),) * 205), {})
         partitions = (await loaded(store)).topic.partitions
         await store.store_elections(
@@ -172,7 +172,7 @@ def test_a_wide_topic_goes_in_small_transactions(
 
 def test_settings_of_brokers_are_kept_for_one_and_for_all(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        store = ClusterStore(await there.office())
+        store = ClusterStore(await there.lease())
         assert await store.load_broker_configs() == {}
         await store.set_broker_config(ONE, {"log.cleaner.threads": "2"})
         await store.set_broker_config(None, {"message.max.bytes": "9"})

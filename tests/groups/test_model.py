@@ -237,7 +237,7 @@ class GroupModel(RuleBasedStateMachine):
             group = self.harness.group
             assert client.member_id in group.roster
             assert client.generation == group.generation
-            assert group.state in (State.STABLE, State.PREPARING)
+            assert group.state in (State.STABLE, State.PREPARING_REBALANCE)
 
     @rule(
         group_id=st.sampled_from(GROUPS),
@@ -402,7 +402,7 @@ class GroupModel(RuleBasedStateMachine):
     def no_timer_leaks(self) -> None:
         expected = {Timer(TimerKind.EXPIRY)}
         for group in self.harness.coordinator.ledger.groups.values():
-            if group.state is State.PREPARING:
+            if group.state is State.PREPARING_REBALANCE:
                 expected.add(group.join_timer)
             if group.unsynced:
                 expected.add(group.sync_timer)
@@ -418,14 +418,16 @@ class GroupModel(RuleBasedStateMachine):
         for group in self.harness.coordinator.ledger.groups.values():
             roster = group.roster
             ids = [member.member_id for member in roster]
-            assert (not ids) == (group.state is State.EMPTY) or group.state is State.PREPARING
+            assert (not ids) == (
+                group.state is State.EMPTY
+            ) or group.state is State.PREPARING_REBALANCE
             assert roster.leader in ids if ids else roster.leader is None
             assert not roster.pending.keys() & set(ids)
             assert roster.joined == sum(member.join_token is not None for member in roster)
             assert group.unsynced <= set(ids)
-            assert len(ids) <= 4 or group.state is State.PREPARING
+            assert len(ids) <= 4 or group.state is State.PREPARING_REBALANCE
             for member in roster:
-                assert member.sync_token is None or group.state is State.COMPLETING
+                assert member.sync_token is None or group.state is State.COMPLETING_REBALANCE
                 if member.instance_id is not None:
                     assert roster.static_id(member.instance_id) == member.member_id
 

@@ -8,11 +8,11 @@ from ottla.groups.states import MOVES, IllegalMove, State
 
 # As Kafka's ClassicGroupState has them, by where a move leads.
 FROM = {
-    State.EMPTY: {State.PREPARING},
-    State.PREPARING: {State.STABLE, State.COMPLETING, State.EMPTY},
-    State.COMPLETING: {State.PREPARING},
-    State.STABLE: {State.COMPLETING},
-    State.DEAD: {State.STABLE, State.PREPARING, State.COMPLETING, State.EMPTY},
+    State.EMPTY: {State.PREPARING_REBALANCE},
+    State.PREPARING_REBALANCE: {State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY},
+    State.COMPLETING_REBALANCE: {State.PREPARING_REBALANCE},
+    State.STABLE: {State.COMPLETING_REBALANCE},
+    State.DEAD: {State.STABLE, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.EMPTY},
 }
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from log.logs import FOLDER, end, opened, raw
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.cleaner.cleaning import CleaningDone, CleaningLimits
-from ottla.log.cleaner.runners import Cleaner, LocalCleaner
+from ottla.log.cleaner.cleaner_runners import Cleaner, LocalCleaner
+from ottla.log.cleaner.compaction import CleaningDone, CleaningLimits
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import Batch, TimestampType, batches

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from log.logs import append, contents, end, opened, raw
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.cleaner.runners import LocalCleaner
+from ottla.log.cleaner.cleaner_runners import LocalCleaner
 from ottla.log.disk import read_whole
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog

@@ -14,16 +14,16 @@ import pytest
 
 from cases import each_case
 from ottla.ids import LeaderEpoch
+from ottla.log.cleaner.child_processes import OsChild, OsProcesses
 from ottla.log.cleaner.cleanable import SourceSegment
-from ottla.log.cleaner.cleaning import CleaningDone, CleaningJob, CleaningLimits
-from ottla.log.cleaner.processes import OsChild, OsProcesses
-from ottla.log.cleaner.runners import (
+from ottla.log.cleaner.cleaner_runners import (
     CHILD_MODULE,
     ChildCleaner,
     CleaningAborted,
     CleaningFailed,
     LocalCleaner,
 )
+from ottla.log.cleaner.compaction import CleaningDone, CleaningJob, CleaningLimits
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog, open_log

@@ -23,8 +23,8 @@ from log.log_model import Owner
 from log.logs import append, contents, opened, raw
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner.cleaned_segment import Throttle
-from ottla.log.cleaner.cleaning import CleaningEvent, CleaningJob, CleaningLimits
-from ottla.log.cleaner.runners import CleaningAborted, LocalCleaner
+from ottla.log.cleaner.cleaner_runners import CleaningAborted, LocalCleaner
+from ottla.log.cleaner.compaction import CleaningEvent, CleaningJob, CleaningLimits
 from ottla.log.damage import Damage
 from ottla.log.disk import Disk
 from ottla.records.batch import batches

@@ -14,7 +14,7 @@ import pytest
 from log.compaction_model import RULES, CompactedLog, Kept, committed_table, offsets, write_randomly
 from log.logs import FOLDER, raw
 from ottla.errors import StorageFailure
-from ottla.log.cleaner.runners import CleaningFailed
+from ottla.log.cleaner.cleaner_runners import CleaningFailed
 from ottla.log.names import FileState, parse_offset_file
 from ottla.records.batch import Batch, batches
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish

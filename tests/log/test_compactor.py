@@ -13,8 +13,8 @@ from log.logs import SMALL
 from ottla.errors import RequestError
 from ottla.ids import Offset, TopicPartition
 from ottla.log.cleaner.cleanable import Cleanable
-from ottla.log.cleaner.cleaning import CleaningEvent, CleaningJob, CleaningLimits
-from ottla.log.cleaner.runners import Cleaner, CleaningFailed, LocalCleaner
+from ottla.log.cleaner.cleaner_runners import Cleaner, CleaningFailed, LocalCleaner
+from ottla.log.cleaner.compaction import CleaningEvent, CleaningJob, CleaningLimits
 from ottla.log.disk import Disk, read_whole
 from ottla.log.loading import HostedLog
 from ottla.log.log_cleaner import SUSPEND_SECONDS, LogCleaner, LogCleanerConfig

@@ -10,7 +10,7 @@ import pytest
 
 from log.log_model import Owner
 from ottla.errors import StorageFailure
-from ottla.log.cleaner.runners import CleaningFailed
+from ottla.log.cleaner.cleaner_runners import CleaningFailed
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
 from sampling import sample, scaled
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_tools import KafkaTools
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from ottla.log.cleaner.runners import LocalCleaner
+from ottla.log.cleaner.cleaner_runners import LocalCleaner
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import open_log

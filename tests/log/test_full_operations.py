@@ -15,7 +15,7 @@ from log.log_model import at_once
 from log.logs import FOLDER, append, end, made, opened
 from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.cleaner.runners import CleaningFailed, LocalCleaner
+from ottla.log.cleaner.cleaner_runners import CleaningFailed, LocalCleaner
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import batches

@@ -12,8 +12,8 @@ from log.logs import append, new_log, raw
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset
-from ottla.log.cleaner.cleaning import CleaningLimits
-from ottla.log.cleaner.runners import LocalCleaner
+from ottla.log.cleaner.cleaner_runners import LocalCleaner
+from ottla.log.cleaner.compaction import CleaningLimits
 from ottla.log.log_config import LogConfig, readable_bytes_max
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import timestamps

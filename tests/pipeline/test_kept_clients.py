@@ -9,8 +9,8 @@ import pytest
 
 from judges.ottla_broker import OttlaBroker
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.offset_ranges import OffsetRange
 from ottla.pipeline.options import Use
-from ottla.pipeline.plan import Range
 from ottla.pipeline.sink import row_writer
 from ottla.pipeline.source import Task
 from ottla.pipeline.source_options import SourceOptions, source_options
@@ -64,7 +64,7 @@ def read(
 ) -> list[bytes]:
     """A task of a source."""
     task = Task(options_of(broker, topic, **options), schema_of(value="binary", offset="long"))
-    wanted = Range(TopicPartition(topic, PartitionIndex(partition)), start, end)
+    wanted = OffsetRange(TopicPartition(topic, PartitionIndex(partition)), start, end)
     return [value for batch in task.read(wanted) for value in batch.column("value").to_pylist()]
 
 
@@ -134,7 +134,7 @@ def test_a_read_that_is_given_up_is_not_gone_on_with(broker: OttlaBroker, topic:
     """As by `limit`: Spark closes the iterator, and the next task reads from its own start."""
     write(broker, topic, "a", "b", "c")
     task = Task(options_of(broker, topic), schema_of(value="binary", offset="long"))
-    found = task.read(Range(TopicPartition(topic, PartitionIndex(0)), 0, 3))
+    found = task.read(OffsetRange(TopicPartition(topic, PartitionIndex(0)), 0, 3))
     next(found)
     kept = running(READER)
     del found

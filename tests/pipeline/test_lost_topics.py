@@ -13,7 +13,7 @@ import pytest
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline.loss import DataLost
-from ottla.pipeline.plan import Range
+from ottla.pipeline.offset_ranges import OffsetRange
 from ottla.pipeline.range_reader import RangeReader
 from ottla.pipeline.source import OttlaStreamReader
 from ottla.sync import Admin, Producer
@@ -272,7 +272,7 @@ def test_an_end_that_is_not_there_may_be_a_mistake(ground: Ground, start: int) -
         "auto.offset.reset": "none",
     }
     reader = RangeReader(settings)
-    wanted = Range(TopicPartition(ground.topic, PartitionIndex(0)), start, 20)
+    wanted = OffsetRange(TopicPartition(ground.topic, PartitionIndex(0)), start, 20)
     try:
         with pytest.raises(DataLost, match=r"offsets above the end .*endingOffsets") as told:
             list(reader.read(wanted, 60, skips_lost=False))
@@ -293,7 +293,7 @@ def test_the_next_partition_does_not_wait_behind_the_end_of_the_last_one(ground:
         for _ in range(3):
             for index in range(3):
                 where = TopicPartition(ground.topic, PartitionIndex(index))
-                parts = [*reader.read(Range(where, 0, 10), 60, skips_lost=False)]
+                parts = [*reader.read(OffsetRange(where, 0, 10), 60, skips_lost=False)]
                 assert sum(part.rows for part in parts) == 10
     finally:
         reader.close()

@@ -8,7 +8,7 @@ import pytest
 
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.pipeline.plan import Range
+from ottla.pipeline.offset_ranges import OffsetRange
 from ottla.pipeline.range_reader import RangeReader
 from ottla.records.arrow import to_arrow
 from ottla.sync import Admin, Producer
@@ -44,7 +44,7 @@ def offsets(reader: RangeReader, topic: str, start: int, end: int) -> list[int]:
     """Of the records of a range; what was fetched behind it is not counted."""
     where = TopicPartition(topic, PartitionIndex(0))
     found: list[int] = []
-    for columns in reader.read(Range(where, start, end), 60, skips_lost=False):
+    for columns in reader.read(OffsetRange(where, start, end), 60, skips_lost=False):
         batch: Any = to_arrow(columns)
         found += [one for one in batch.column("offset").to_pylist() if one < end]
     return found
@@ -113,7 +113,7 @@ def test_large_records_of_every_compression(
                 producer.send(topic, b"%02d" % (10 * number + n) * (size // 2))
     where = TopicPartition(topic, PartitionIndex(0))
     found: list[bytes] = []
-    for columns in reader.read(Range(where, 1, 14), 60, skips_lost=False):
+    for columns in reader.read(OffsetRange(where, 1, 14), 60, skips_lost=False):
         batch: Any = to_arrow(columns)
         found += batch.column("value").to_pylist()
     expected = [b"%02d" % (10 * number + n) for number in range(5) for n in range(3)]

@@ -10,7 +10,7 @@ import pytest
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.pipeline.plan import Range
+from ottla.pipeline.offset_ranges import OffsetRange
 from ottla.pipeline.range_reader import RangeReader
 from ottla.records.arrow import to_arrow
 from ottla.sync import Admin, Producer
@@ -70,7 +70,7 @@ def test_a_range_ends_though_nothing_in_it_may_be_seen(
     try:
         parts: list[Any] = [
             to_arrow(columns)
-            for columns in reader.read(Range(where, start, end), 60, skips_lost=False)
+            for columns in reader.read(OffsetRange(where, start, end), 60, skips_lost=False)
         ]
     finally:
         reader.close()

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from judges.ottla_broker import OttlaBroker
 from ottla.clock import SystemClock
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.offset_ranges import OffsetRange
 from ottla.pipeline.options import Use
-from ottla.pipeline.plan import Range
 from ottla.pipeline.range_reader import LOOK_S, RangeReader
 from ottla.pipeline.source import OttlaStreamReader
 from ottla.pipeline.source_options import source_options
@@ -150,7 +150,7 @@ def test_a_task_waits_as_long_as_it_says(broker: OttlaBroker, topic: str, record
         raise TimedOut("no response")
 
     partitions.columns, consumer.end_offsets = columns, end_offsets
-    wanted = Range(TopicPartition(topic, PartitionIndex(0)), 0, 10)
+    wanted = OffsetRange(TopicPartition(topic, PartitionIndex(0)), 0, 10)
     found = reader.read(wanted, timeout_s, skips_lost=False)
     try:
         if records:

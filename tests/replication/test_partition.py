@@ -19,6 +19,7 @@ from ottla.log.segment.timestamps import FoundOffset
 from ottla.records.batch import batches
 from ottla.records.compression import Compression
 from ottla.records.validation import ValidationConfig
+from ottla.replication.fetch_purgatory import DelayedFetch
 from ottla.replication.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -28,7 +29,6 @@ from ottla.replication.partition import (
     MAX_TIMESTAMP,
     Partition,
 )
-from ottla.replication.waiting import BytesAwaited
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import SimulatedDisk
 
@@ -112,7 +112,7 @@ def test_what_is_appended_can_be_read_at_once() -> None:
 def test_an_append_wakes_waiters_and_counts_traffic_once() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         first = made([b"a", b"b"], producer_id=7, epoch=0, sequence=0)
-        awaited = BytesAwaited([led], len(first) + 1)
+        awaited = DelayedFetch([led], len(first) + 1)
         waiting = asyncio.create_task(awaited.wait(60))
         for _ in range(3):  # the repeats are answered, and nothing is new
             found = led.append(memoryview(first), produce_version=12, acks=-1, now_ms=0)
@@ -130,7 +130,7 @@ def test_an_append_wakes_waiters_and_counts_traffic_once() -> None:
 
 def test_all_who_wait_are_woken_when_the_partition_goes() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
-        waits = [asyncio.create_task(BytesAwaited([led], 1 << 20).wait(60)) for _ in range(3)]
+        waits = [asyncio.create_task(DelayedFetch([led], 1 << 20).wait(60)) for _ in range(3)]
         await asyncio.sleep(0)
         assert len(led.waiting) == 3
         led.wake_all()

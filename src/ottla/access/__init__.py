@@ -1,1 +1,1 @@
-"""Who somebody is, and what they may do."""
+"""SCRAM credentials and the exchange of a SASL login; ACL decisions will be here too."""

@@ -22,7 +22,7 @@ from ottla.broker.topics import Topics
 from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker, ClusterImage
 from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
-from ottla.controller.lease import ControllerLease, elect, ensure, register
+from ottla.controller.lease import ControllerLease, elect_controller, ensure, register
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import NodeExists
@@ -30,7 +30,7 @@ from ottla.coordination.session import Coordination, Session, SessionState
 from ottla.errors import OttlaError
 from ottla.groups.config import GroupConfig
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
-from ottla.log.cleaner.runners import Cleaner
+from ottla.log.cleaner.cleaner_runners import Cleaner
 from ottla.log.disk import Disk
 from ottla.log.log_cleaner import LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
@@ -179,7 +179,7 @@ class Node:
         config, now_ms = self._config, self._environment.clock.now_ms()
         me = Broker(self.id, BrokerEpoch(-1), self.addresses, config[broker.BROKER_RACK])
         epoch = await register(session, me, dict(protocols(config)), now_ms)
-        lease = await elect(session, self.id, now_ms)
+        lease = await elect_controller(session, self.id, now_ms)
         if lease is None:
             raise OttlaError(
                 "another broker is the controller; multi-broker clusters are not supported yet"

@@ -25,8 +25,8 @@ from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import DiskFull, OttlaError
 from ottla.ids import BrokerId, Uuid
-from ottla.log.cleaner.processes import OsProcesses
-from ottla.log.cleaner.runners import ChildCleaner
+from ottla.log.cleaner.child_processes import OsProcesses
+from ottla.log.cleaner.cleaner_runners import ChildCleaner
 from ottla.log.directory import read_meta
 from ottla.log.files import OsDisk
 from ottla.records import COMPILED

@@ -27,7 +27,7 @@ from ottla.cluster.znodes import (
     format_cluster_id,
     state_path,
 )
-from ottla.controller.lease import ControllerLease, elect, ensure
+from ottla.controller.lease import ControllerLease, elect_controller, ensure
 from ottla.controller.store import ClusterStore
 from ottla.coordination.embedded import LOCK_SUFFIX, EmbeddedStore
 from ottla.coordination.operations import Create, Operation
@@ -114,10 +114,10 @@ async def _write(disk: Disk, clock: Clock, path: str, adoption: Adoption) -> Non
         session = await store.connect(lambda state: None)
         await ensure(session, PERSISTENT_PATHS)
         await session.create(CLUSTER_ID, format_cluster_id(adoption.cluster_id))
-        office = await elect(session, adoption.node_id, clock.now_ms())
-        assert office is not None, "nobody else knows of the file"
+        lease = await elect_controller(session, adoption.node_id, clock.now_ms())
+        assert lease is not None, "nobody else knows of the file"
         for topic in adoption.topics:
-            await _write_topic(office, adoption.node_id, topic)
+            await _write_topic(lease, adoption.node_id, topic)
         if adoption.next_producer_id:
             block = ProducerIdBlock(adoption.node_id, 0, adoption.next_producer_id - 1)
             await session.create(PRODUCER_ID_BLOCK, block.format())
@@ -125,15 +125,15 @@ async def _write(disk: Disk, clock: Clock, path: str, adoption: Adoption) -> Non
         await store.close()
 
 
-async def _write_topic(office: ControllerLease, node_id: BrokerId, topic: AdoptedTopic) -> None:
+async def _write_topic(lease: ControllerLease, node_id: BrokerId, topic: AdoptedTopic) -> None:
     replicas = ((node_id,),) * len(topic.leader_epochs)
-    await ClusterStore(office).create_topic(
+    await ClusterStore(lease).create_topic(
         topic.name, TopicNode(topic.id, replicas), topic.settings
     )
     operations: list[Operation] = []
     for index, epoch in enumerate(topic.leader_epochs):
         if epoch >= 0:  # the next one is above it, as in the log
             path = state_path(topic.name, index)
-            state = StateNode(node_id, LeaderEpoch(epoch), (node_id,), office.epoch)
+            state = StateNode(node_id, LeaderEpoch(epoch), (node_id,), lease.epoch)
             operations += (Create(path.rpartition("/")[0]), Create(path, state.format()))
-    await office.change_all(operations)
+    await lease.change_all(operations)

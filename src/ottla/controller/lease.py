@@ -108,7 +108,9 @@ class ControllerLease(NamedTuple):
             await self.change(batch)
 
 
-async def elect(session: Session, broker: BrokerId, now_ms: int) -> ControllerLease | None:
+async def elect_controller(
+    session: Session, broker: BrokerId, now_ms: int
+) -> ControllerLease | None:
     """Become the controller; None when another broker is."""
     await ensure(session, (CONTROLLER_EPOCH,))
     found = await session.get(CONTROLLER_EPOCH)

@@ -63,12 +63,12 @@ class Elected:
 class ClusterStore:
     """Reads what there is, and writes what the controller decided."""
 
-    def __init__(self, office: ControllerLease) -> None:
-        self._office = office
+    def __init__(self, lease: ControllerLease) -> None:
+        self._lease = lease
 
     @property
     def _session(self) -> Session:
-        return self._office.session
+        return self._lease.session
 
     # Reading.
 
@@ -132,11 +132,11 @@ class ClusterStore:
             operations.append(Create(topic_config_path(name), format_config(config)))
         operations.append(Create(topic_path(name), node.format()))
         operations.append(Create(partitions_path(name)))
-        await self._office.change(operations)
+        await self._lease.change(operations)
 
     async def grow_topic(self, name: str, node: TopicNode) -> None:
         """Store a topic that has more partitions than before."""
-        await self._office.change([SetData(topic_path(name), node.format())])
+        await self._lease.change([SetData(topic_path(name), node.format())])
 
     async def store_elections(self, elected: Iterable[Elected]) -> None:
         """Store who leads which partitions from now on (rule B5)."""
@@ -144,19 +144,19 @@ class ClusterStore:
         for one in elected:
             after = one.after
             data = StateNode(
-                after.leader, after.leader_epoch, after.in_sync, self._office.epoch
+                after.leader, after.leader_epoch, after.in_sync, self._lease.epoch
             ).format()
             path = state_path(one.topic, one.index)
             if one.before.version < 0:
                 operations += (Create(path.rpartition("/")[0]), Create(path, data))
             else:
                 operations.append(SetData(path, data, one.before.version))
-        await self._office.change_all(operations)
+        await self._lease.change_all(operations)
 
     async def begin_deletion(self, name: str) -> None:
         """Decide that a topic is deleted: whoever is interrupted from now on is followed up."""
         with suppress(NodeExists):
-            await self._office.change([Create(_mark(name))])
+            await self._lease.change([Create(_mark(name))])
 
     async def delete_topic(self, name: str) -> None:
         """Remove all there is of a topic but that it is being deleted, until that is over."""
@@ -171,7 +171,7 @@ class ClusterStore:
 
     async def _delete(self, *paths: str) -> None:
         present = [path for path in paths if await self._session.exists(path) is not None]
-        await self._office.change_all([Delete(path) for path in present])
+        await self._lease.change_all([Delete(path) for path in present])
 
     async def is_being_deleted(self, name: str) -> bool:
         """Whether a topic's deletion has begun and is not over."""
@@ -192,7 +192,7 @@ class ClusterStore:
     async def _set_config(self, path: str, values: Mapping[str, str]) -> None:
         data = format_config(values)
         exists = await self._session.exists(path) is not None
-        await self._office.change([SetData(path, data) if exists else Create(path, data)])
+        await self._lease.change([SetData(path, data) if exists else Create(path, data)])
 
 
 def _mark(name: str) -> str:

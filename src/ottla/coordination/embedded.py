@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from typing import Final, Self, TypeVar
 
 from ottla.clock import Clock
-from ottla.coordination.commits import Commits
 from ottla.coordination.errors import ConnectionLoss, NodeError, SessionExpired, StoreInUse
+from ottla.coordination.group_commit import GroupCommit
 from ottla.coordination.journal import Journal
 from ottla.coordination.operations import Create, Delete, Operation, SetData, check
 from ottla.coordination.paths import check_path
@@ -37,7 +37,7 @@ class EmbeddedStore:
 
     def __init__(
         self,
-        commits: Commits,
+        commits: GroupCommit,
         notes: list[str],
         tree: Tree,
         lock: Lock,
@@ -78,7 +78,7 @@ class EmbeddedStore:
         except BaseException:
             lock.release()
             raise
-        commits = Commits(disk, journal, tree, left)
+        commits = GroupCommit(disk, journal, tree, left)
         return cls(commits, journal.notes, tree, lock, clock, session_timeout_ms)
 
     @property

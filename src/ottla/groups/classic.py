@@ -29,114 +29,114 @@ from ottla.groups.step_context import StepContext
 from ottla.groups.types import AssignmentStored, Timer, TimerKind
 
 
-def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, turn: StepContext) -> None:
+def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, context: StepContext) -> None:
     """Handle a member's request."""
     assert group.state is not State.DEAD
     match event:
         case Join():
-            join(group, event, turn)
+            join(group, event, context)
         case Sync():
-            sync(group, event, turn)
+            sync(group, event, context)
         case Heartbeat():
-            turn.respond(event.token, HeartbeatResult(_heartbeat(group, event, turn)))
+            context.respond(event.token, HeartbeatResult(_heartbeat(group, event, context)))
         case Leave():
-            turn.respond(event.token, LeaveResult(leavers=_leave(group, event, turn)))
+            context.respond(event.token, LeaveResult(leavers=_leave(group, event, context)))
 
 
-def timer_fired(group: ClassicGroup, timer: Timer, turn: StepContext) -> None:
+def timer_fired(group: ClassicGroup, timer: Timer, context: StepContext) -> None:
     """Handle an expired timer."""
     match timer.kind:
         case TimerKind.JOIN:
-            join_time_over(group, turn)
+            join_time_over(group, context)
         case TimerKind.SYNC:
-            sync_time_over(group, turn)
+            sync_time_over(group, context)
         case TimerKind.SESSION:
-            _session_over(group, timer.member_id, turn)
+            _session_over(group, timer.member_id, context)
         case TimerKind.EXPIRY:
             raise AssertionError("offsets expire for all groups at once")
 
 
 def stored(
-    group: ClassicGroup, then: AssignmentStored | StaticMemberStored, turn: StepContext
+    group: ClassicGroup, then: AssignmentStored | StaticMemberStored, context: StepContext
 ) -> None:
     """Continue after a successful append."""
     if isinstance(then, AssignmentStored):
-        assignments_stored(group, then, turn)
+        assignments_stored(group, then, context)
     else:
-        static_member_stored(group, then, turn)
+        static_member_stored(group, then, context)
 
 
 def not_stored(
     group: ClassicGroup,
     then: AssignmentStored | StaticMemberStored,
     error: ErrorCode,
-    turn: StepContext,
+    context: StepContext,
 ) -> None:
     """Continue after a failed append."""
     if isinstance(then, AssignmentStored):
-        assignments_not_stored(group, then, error, turn)
+        assignments_not_stored(group, then, error, context)
     else:
-        static_member_not_stored(group, then, error, turn)
+        static_member_not_stored(group, then, error, context)
 
 
-def loaded(group: ClassicGroup, turn: StepContext) -> None:
+def loaded(group: ClassicGroup, context: StepContext) -> None:
     """Start a full session for every member of a loaded group (rule F6)."""
     for member in group.roster:
-        restart_session(group, member, turn)
-    if len(group.roster) > turn.rules.members_max:
-        prepare(group, turn)  # the limit was lowered: the last to join are removed
+        restart_session(group, member, context)
+    if len(group.roster) > context.rules.members_max:
+        prepare(group, context)  # the limit was lowered: the last to join are removed
 
 
-def unload(group: ClassicGroup, turn: StepContext) -> None:
+def unload(group: ClassicGroup, context: StepContext) -> None:
     """Answer pending requests with NOT_COORDINATOR: the group has moved (rule F1)."""
     for member in group.roster:
-        answer_waiting(member, ErrorCode.NOT_COORDINATOR, turn)
-    cancel_timers(group, turn)
-    group.move_to(State.DEAD, turn.now_ms)
+        answer_waiting(member, ErrorCode.NOT_COORDINATOR, context)
+    cancel_timers(group, context)
+    group.move_to(State.DEAD, context.now_ms)
 
 
-def cancel_timers(group: ClassicGroup, turn: StepContext) -> None:
+def cancel_timers(group: ClassicGroup, context: StepContext) -> None:
     """Cancel all timers of the group."""
-    turn.cancel_timer(group.join_timer)
-    turn.cancel_timer(group.sync_timer)
+    context.cancel_timer(group.join_timer)
+    context.cancel_timer(group.sync_timer)
     for member in group.roster:
-        turn.cancel_timer(group.session_timer(member.member_id))
+        context.cancel_timer(group.session_timer(member.member_id))
     for member_id in group.roster.pending:
-        turn.cancel_timer(group.session_timer(member_id))
+        context.cancel_timer(group.session_timer(member_id))
 
 
-def committed(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
+def committed(group: ClassicGroup, member_id: str, context: StepContext) -> None:
     """Restart the session of a member that commits."""
     member = group.roster.get(member_id)
-    if member is not None and group.state in (State.STABLE, State.PREPARING):
-        restart_session(group, member, turn)
+    if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+        restart_session(group, member, context)
 
 
-def _heartbeat(group: ClassicGroup, event: Heartbeat, turn: StepContext) -> ErrorCode:
+def _heartbeat(group: ClassicGroup, event: Heartbeat, context: StepContext) -> ErrorCode:
     if problem := group.roster.problem(event.member_id, event.instance_id):
         return problem
     if event.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    restart_session(group, group.roster[event.member_id], turn)
-    if group.state is State.PREPARING:
+    restart_session(group, group.roster[event.member_id], context)
+    if group.state is State.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
-def _leave(group: ClassicGroup, event: Leave, turn: StepContext) -> tuple[LeaverResult, ...]:
+def _leave(group: ClassicGroup, event: Leave, context: StepContext) -> tuple[LeaverResult, ...]:
     members_before = len(group.roster)
     answers = tuple(
-        LeaverResult(leaver.member_id, leaver.instance_id, _leave_one(group, leaver, turn))
+        LeaverResult(leaver.member_id, leaver.instance_id, _leave_one(group, leaver, context))
         for leaver in event.leavers
     )
     if len(group.roster) < members_before:
-        rebalance(group, turn)
+        rebalance(group, context)
     else:
-        complete_if_all_joined(group, turn)  # an assigned member id may have been given up
+        complete_if_all_joined(group, context)  # an assigned member id may have been given up
     return answers
 
 
-def _leave_one(group: ClassicGroup, leaver: Leaver, turn: StepContext) -> ErrorCode:
+def _leave_one(group: ClassicGroup, leaver: Leaver, context: StepContext) -> ErrorCode:
     member_id = leaver.member_id
     if member_id == UNKNOWN_MEMBER:  # an administrator removes a static member
         known = group.roster.static_id(leaver.instance_id)
@@ -144,18 +144,18 @@ def _leave_one(group: ClassicGroup, leaver: Leaver, turn: StepContext) -> ErrorC
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = known
     elif member_id in group.roster.pending:
-        drop_pending(group, member_id, turn)
+        drop_pending(group, member_id, context)
         return ErrorCode.NONE
     elif problem := group.roster.problem(member_id, leaver.instance_id):
         return problem
-    drop_member(group, member_id, turn)
+    drop_member(group, member_id, context)
     return ErrorCode.NONE
 
 
-def _session_over(group: ClassicGroup, member_id: str, turn: StepContext) -> None:
+def _session_over(group: ClassicGroup, member_id: str, context: StepContext) -> None:
     if member_id in group.roster.pending:
-        drop_pending(group, member_id, turn)
-        complete_if_all_joined(group, turn)
+        drop_pending(group, member_id, context)
+        complete_if_all_joined(group, context)
     elif not group.roster[member_id].waits:
-        drop_member(group, member_id, turn)
-        rebalance(group, turn)
+        drop_member(group, member_id, context)
+        rebalance(group, context)

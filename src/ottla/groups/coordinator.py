@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Final
 
 from ottla.errors import ErrorCode
-from ottla.groups.admission import problem_of, refusal, told_of_append
 from ottla.groups.classic import loaded, not_stored, step, stored, timer_fired, unload
 from ottla.groups.config import GroupConfig
 from ottla.groups.deletion import (
@@ -49,6 +48,7 @@ from ottla.groups.offset_commit import (
     offsets_stored,
 )
 from ottla.groups.queries import describe, list_groups
+from ottla.groups.request_checks import append_error_for_clients, problem_of, refusal
 from ottla.groups.responses import FetchResult, GroupDescription, GroupList
 from ottla.groups.step_context import StepContext, Timers
 from ottla.groups.types import Timer, TimerKind
@@ -111,7 +111,7 @@ class Coordinator:
         """The active timers."""
         return self._timers.live()
 
-    def _turn(self, now_ms: int) -> StepContext:
+    def _context(self, now_ms: int) -> StepContext:
         return StepContext(now_ms, self.rules, self._timers, self.leader_epoch)
 
     # Leadership (rule F1).
@@ -134,14 +134,14 @@ class Coordinator:
         return self._unload(now_ms)
 
     def _unload(self, now_ms: int) -> list[Effect]:
-        turn = self._turn(now_ms)
+        context = self._context(now_ms)
         for group in self._ledger.groups.values():
-            unload(group, turn)
-        turn.cancel_timer(_EXPIRY)
+            unload(group, context)
+        context.cancel_timer(_EXPIRY)
         self._ledger = Ledger()
         self._gone.clear()
         self.phase = Phase.RESIGNED
-        return turn.effects
+        return context.effects
 
     def replay(
         self,
@@ -171,14 +171,14 @@ class Coordinator:
         if not self._loads(leader_epoch):
             return []
         self.phase = Phase.ACTIVE
-        turn = self._turn(now_ms)
+        context = self._context(now_ms)
         for group in self._ledger.groups.values():
-            loaded(group, turn)
+            loaded(group, context)
         if self._gone:
-            forget_partitions(self._ledger, frozenset(self._gone), turn)
+            forget_partitions(self._ledger, frozenset(self._gone), context)
             self._gone.clear()
-        self._set_expiry(turn)
-        return turn.effects
+        self._set_expiry(context)
+        return context.effects
 
     def _loads(self, leader_epoch: LeaderEpoch) -> bool:
         return self.phase is Phase.LOADING and leader_epoch == self.leader_epoch
@@ -187,112 +187,112 @@ class Coordinator:
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Apply an event and return its effects."""
-        turn = self._turn(now_ms)
+        context = self._context(now_ms)
         match event:
             case Appended() | AppendFailed():
-                self._outcome(event, turn)
+                self._outcome(event, context)
             case TimerFired():
-                self._timer_fired(event, turn)
+                self._timer_fired(event, context)
             case PartitionsDeleted() | TransactionEnded():
-                self._news(event, turn)
+                self._news(event, context)
             case _:
-                self._request(event, turn)
-        return turn.effects
+                self._request(event, context)
+        return context.effects
 
-    def _request(self, event: Request, turn: StepContext) -> None:
+    def _request(self, event: Request, context: StepContext) -> None:
         error = problem_of(event, self.rules) or self.phase.value
         if error:
-            turn.respond(event.token, refusal(event, error))
+            context.respond(event.token, refusal(event, error))
             return
         match event:
             case Join() | Sync() | Heartbeat() | Leave():
-                self._member_request(event, turn)
+                self._member_request(event, context)
             case Commit():
-                commit(self._ledger, event, turn)
+                commit(self._ledger, event, context)
             case DeleteGroups():
-                delete_groups(self._ledger, event, turn)
+                delete_groups(self._ledger, event, context)
             case DeleteOffsets():
-                delete_offsets(self._ledger, event, turn)
+                delete_offsets(self._ledger, event, context)
 
-    def _member_request(self, event: Join | Sync | Heartbeat | Leave, turn: StepContext) -> None:
+    def _member_request(self, event: Join | Sync | Heartbeat | Leave, context: StepContext) -> None:
         group = self._ledger.groups.get(event.group_id)
         if group is None and isinstance(event, Join) and event.member_id == UNKNOWN_MEMBER:
             group = self._ledger.group(event.group_id)
         if group is None:
-            turn.respond(event.token, refusal(event, ErrorCode.UNKNOWN_MEMBER_ID))
+            context.respond(event.token, refusal(event, ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            step(group, event, turn)
+            step(group, event, context)
             self._ledger.sweep(event.group_id)
 
-    def _news(self, event: PartitionsDeleted | TransactionEnded, turn: StepContext) -> None:
+    def _news(self, event: PartitionsDeleted | TransactionEnded, context: StepContext) -> None:
         if isinstance(event, PartitionsDeleted):
             if self.phase is Phase.LOADING:
                 self._gone |= event.partitions
             else:
-                forget_partitions(self._ledger, event.partitions, turn)
+                forget_partitions(self._ledger, event.partitions, context)
         elif self.phase is Phase.ACTIVE:  # markers written during the load are in the log
             self._ledger.end_transaction(event.producer_id, committed=event.committed)
 
-    def _timer_fired(self, event: TimerFired, turn: StepContext) -> None:
+    def _timer_fired(self, event: TimerFired, context: StepContext) -> None:
         if not self._timers.take(event):
             return
         if event.timer == _EXPIRY:
-            expire(self._ledger, turn)
-            self._set_expiry(turn)
+            expire(self._ledger, context)
+            self._set_expiry(context)
         else:
-            timer_fired(self._ledger.groups[event.timer.group_id], event.timer, turn)
+            timer_fired(self._ledger.groups[event.timer.group_id], event.timer, context)
             self._ledger.sweep(event.timer.group_id)
 
-    def _set_expiry(self, turn: StepContext) -> None:
-        turn.set_timer(_EXPIRY, self.rules.offsets_retention_check_interval_ms)
+    def _set_expiry(self, context: StepContext) -> None:
+        context.set_timer(_EXPIRY, self.rules.offsets_retention_check_interval_ms)
 
     # Append results.
 
-    def _outcome(self, event: Appended | AppendFailed, turn: StepContext) -> None:
+    def _outcome(self, event: Appended | AppendFailed, context: StepContext) -> None:
         then = event.append.then
         current = event.append.leader_epoch == self.leader_epoch and self.phase is Phase.ACTIVE
-        error = told_of_append(event.error) if isinstance(event, AppendFailed) else None
+        error = append_error_for_clients(event.error) if isinstance(event, AppendFailed) else None
         if not current:
-            self._answer_late(then, error, turn)
+            self._answer_late(then, error, context)
         elif isinstance(event, Appended):
-            self._appended(then, event.base_offset, turn)
+            self._appended(then, event.base_offset, context)
         else:
             assert error is not None
-            self._failed(then, error, turn)
+            self._failed(then, error, context)
 
-    def _answer_late(self, then: Then, error: ErrorCode | None, turn: StepContext) -> None:
+    def _answer_late(self, then: Then, error: ErrorCode | None, context: StepContext) -> None:
         """Answer a client whose state is gone."""
         if isinstance(then, OffsetsStored):
             answer = then.answer if error is None else not_stored_answer(then, error)
-            turn.respond(then.token, answer)
+            context.respond(then.token, answer)
         elif isinstance(then, OffsetsDeleted) and then.token is not None:
             assert then.answer is not None
             answer = then.answer if error is None else not_deleted_answer(then, error)
-            turn.respond(then.token, answer)
+            context.respond(then.token, answer)
 
-    def _appended(self, then: Then, base_offset: Offset, turn: StepContext) -> None:
+    def _appended(self, then: Then, base_offset: Offset, context: StepContext) -> None:
         match then:
             case OffsetsStored():
-                offsets_stored(self._ledger, then, base_offset, turn)
+                offsets_stored(self._ledger, then, base_offset, context)
             case OffsetsDeleted():
-                offsets_deleted(self._ledger, then, base_offset, turn)
+                offsets_deleted(self._ledger, then, base_offset, context)
             case EmptyGenerationStored():
                 pass
             case _:
                 if (group := self._ledger.groups.get(then.group_id)) is not None:
-                    stored(group, then, turn)
+                    stored(group, then, context)
 
-    def _failed(self, then: Then, error: ErrorCode, turn: StepContext) -> None:
+    def _failed(self, then: Then, error: ErrorCode, context: StepContext) -> None:
         match then:
             case OffsetsStored():
-                offsets_not_stored(self._ledger, then, error, turn)
+                offsets_not_stored(self._ledger, then, error, context)
             case OffsetsDeleted():
-                offsets_not_deleted(self._ledger, then, error, turn)
+                offsets_not_deleted(self._ledger, then, error, context)
             case EmptyGenerationStored():
                 pass
             case _:
                 if (group := self._ledger.groups.get(then.group_id)) is not None:
-                    not_stored(group, then, error, turn)
+                    not_stored(group, then, error, context)
 
     # Queries.
 

@@ -16,7 +16,7 @@ from ottla.groups.step_context import StepContext
 from ottla.ids import Offset, TopicPartition
 
 
-def delete_groups(ledger: Ledger, event: DeleteGroups, turn: StepContext) -> None:
+def delete_groups(ledger: Ledger, event: DeleteGroups, context: StepContext) -> None:
     """Delete groups without members, with all their offsets."""
     errors: list[tuple[str, ErrorCode]] = []
     offsets: list[tuple[str, TopicPartition]] = []
@@ -30,20 +30,20 @@ def delete_groups(ledger: Ledger, event: DeleteGroups, turn: StepContext) -> Non
         else:
             errors.append((group_id, ErrorCode.NONE))
             offsets += [(group_id, known) for known in ledger.offsets.known_partitions(group_id)]
-            buried.append(_bury(ledger, group, turn))
+            buried.append(_bury(ledger, group, context))
     answer = GroupErrors(tuple(errors))
     if buried:
-        _append(OffsetsDeleted(tuple(offsets), tuple(buried), event.token, answer), turn)
+        _append(OffsetsDeleted(tuple(offsets), tuple(buried), event.token, answer), context)
     else:
-        turn.respond(event.token, answer)
+        context.respond(event.token, answer)
 
 
-def delete_offsets(ledger: Ledger, event: DeleteOffsets, turn: StepContext) -> None:
+def delete_offsets(ledger: Ledger, event: DeleteOffsets, context: StepContext) -> None:
     """Delete offsets of a group, except of topics that its members read."""
     group = ledger.groups.get(event.group_id)
     problem = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_delete_problem
     if group is None or problem:
-        turn.respond(event.token, PartitionErrors(problem))
+        context.respond(event.token, PartitionErrors(problem))
         return
     known = set(ledger.offsets.known_partitions(event.group_id))
     errors: list[tuple[TopicPartition, ErrorCode]] = []
@@ -57,76 +57,76 @@ def delete_offsets(ledger: Ledger, event: DeleteOffsets, turn: StepContext) -> N
             going.append((event.group_id, partition))
     answer = PartitionErrors(partitions=tuple(errors))
     if going:
-        _append(OffsetsDeleted(tuple(going), token=event.token, answer=answer), turn)
+        _append(OffsetsDeleted(tuple(going), token=event.token, answer=answer), context)
     else:
-        turn.respond(event.token, answer)
+        context.respond(event.token, answer)
 
 
 def forget_partitions(
-    ledger: Ledger, partitions: frozenset[TopicPartition], turn: StepContext
+    ledger: Ledger, partitions: frozenset[TopicPartition], context: StepContext
 ) -> None:
     """Delete the offsets of deleted partitions."""
     going = ledger.offsets.committed_for(partitions)
     if going:
-        _append(OffsetsDeleted(tuple(going)), turn)
+        _append(OffsetsDeleted(tuple(going)), context)
 
 
-def expire(ledger: Ledger, turn: StepContext) -> None:
+def expire(ledger: Ledger, context: StepContext) -> None:
     """Delete expired offsets, and groups that have nothing left."""
     for group in list(ledger.groups.values()):
-        going = _expired(ledger, group, turn)
+        going = _expired(ledger, group, context)
         buried: list[ClassicGroup] = []
         left = len(ledger.offsets.of(group.group_id)) - len(going)
         pending = ledger.offsets.is_pending(group.group_id) or group.roster.pending
         if group.is_empty and not left and not pending:
-            buried.append(_bury(ledger, group, turn))
+            buried.append(_bury(ledger, group, context))
         if going or buried:
             offsets = tuple((group.group_id, partition) for partition in going)
-            _append(OffsetsDeleted(offsets, tuple(buried)), turn)
+            _append(OffsetsDeleted(offsets, tuple(buried)), context)
 
 
-def _expired(ledger: Ledger, group: ClassicGroup, turn: StepContext) -> list[TopicPartition]:
+def _expired(ledger: Ledger, group: ClassicGroup, context: StepContext) -> list[TopicPartition]:
     if not group.offsets_may_expire:
         return []
-    retention_ms = turn.rules.offsets_retention_ms
+    retention_ms = context.rules.offsets_retention_ms
     return [
         partition
         for partition, committed in ledger.offsets.of(group.group_id).items()
         if not group.is_subscribed(partition.topic)
         and committed.expired(
-            group.idle_since_ms(committed.committed_ms), turn.now_ms, retention_ms
+            group.idle_since_ms(committed.committed_ms), context.now_ms, retention_ms
         )
         and not ledger.offsets.is_unstable(group.group_id, partition)
     ]
 
 
-def _bury(ledger: Ledger, group: ClassicGroup, turn: StepContext) -> ClassicGroup:
+def _bury(ledger: Ledger, group: ClassicGroup, context: StepContext) -> ClassicGroup:
     """Remove a group at once: a later join creates a new one after the tombstone."""
-    cancel_timers(group, turn)
+    cancel_timers(group, context)
     group.roster.pending.clear()
     return ledger.groups.pop(group.group_id)
 
 
-def _append(then: OffsetsDeleted, turn: StepContext) -> None:
+def _append(then: OffsetsDeleted, context: StepContext) -> None:
     records = (
         *(offset_tombstone(group_id, partition) for group_id, partition in then.offsets),
         *(group_tombstone(group.group_id) for group in then.groups),
     )
-    turn.append(records, then, atomic=False)
+    context.append(records, then, atomic=False)
 
 
 def offsets_deleted(
-    ledger: Ledger, then: OffsetsDeleted, base_offset: Offset, turn: StepContext
+    ledger: Ledger, then: OffsetsDeleted, base_offset: Offset, context: StepContext
 ) -> None:
     """Continue after the tombstones were appended."""
     for group_id, partition in then.offsets:
         ledger.delete(group_id, partition, base_offset)
     if then.token is not None and then.answer is not None:
-        turn.respond(then.token, then.answer)
+        context.respond(then.token, then.answer)
 
 
 def offsets_not_deleted(
-    ledger: Ledger, then: OffsetsDeleted, error: ErrorCode, turn: StepContext
+    ledger: Ledger, then: OffsetsDeleted, error: ErrorCode, context: StepContext
 ) -> None:
     """Continue after the append failed: nothing is deleted."""
     for group in then.groups:
@@ -134,7 +134,7 @@ def offsets_not_deleted(
         if successor is None or successor.is_trace:
             ledger.groups[group.group_id] = group
     if then.token is not None:
-        turn.respond(then.token, not_deleted_answer(then, error))
+        context.respond(then.token, not_deleted_answer(then, error))
 
 
 def not_deleted_answer(then: OffsetsDeleted, error: ErrorCode) -> PartitionErrors | GroupErrors:

@@ -53,7 +53,7 @@ class ClassicGroup:
         self.state = state
         self.state_since_ms = now_ms
         self.in_flight = None
-        if state is not State.PREPARING:
+        if state is not State.PREPARING_REBALANCE:
             self.initial_delay = None
 
     @property
@@ -101,7 +101,7 @@ class ClassicGroup:
         if self.is_empty:
             return True
         member = self.roster.get(member_id)
-        if self.state is State.PREPARING:
+        if self.state is State.PREPARING_REBALANCE:
             joined = member is not None and member.join_token is not None
             return joined or self.roster.joined < members_max
         return member is not None or len(self.roster) < members_max
@@ -119,7 +119,7 @@ class ClassicGroup:
                 return ErrorCode.ILLEGAL_GENERATION
         elif not transactional:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if self.state is State.COMPLETING and not transactional:
+        if self.state is State.COMPLETING_REBALANCE and not transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 

@@ -27,64 +27,64 @@ from ottla.groups.states import State
 from ottla.groups.step_context import StepContext
 
 
-def join(group: ClassicGroup, event: Join, turn: StepContext) -> None:
+def join(group: ClassicGroup, event: Join, context: StepContext) -> None:
     """Add a member to the next generation, or refuse it."""
     known = group.roster.static_id(event.instance_id) or event.member_id
-    if not group.has_room_for(known, turn.rules.members_max):
-        _send_away(group, event, turn)
+    if not group.has_room_for(known, context.rules.members_max):
+        _send_away(group, event, context)
     elif not group.supports(event.protocol_type, event.protocols):
-        _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, turn)
+        _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, context)
     elif event.member_id == UNKNOWN_MEMBER:
-        _join_without_id(group, event, turn)
+        _join_without_id(group, event, context)
     elif event.member_id in group.roster.pending and event.instance_id is None:
-        _add_member(group, event, event.member_id, turn)
+        _add_member(group, event, event.member_id, context)
     elif problem := group.roster.problem(event.member_id, event.instance_id):
-        _refuse(event, problem, turn)
+        _refuse(event, problem, context)
     else:
-        _join_again(group, event, group.roster[event.member_id], turn)
+        _join_again(group, event, group.roster[event.member_id], context)
 
 
-def _refuse(event: Join, error: ErrorCode, turn: StepContext) -> None:
-    turn.respond(event.token, JoinResult(error, event.member_id))
+def _refuse(event: Join, error: ErrorCode, context: StepContext) -> None:
+    context.respond(event.token, JoinResult(error, event.member_id))
 
 
-def _send_away(group: ClassicGroup, event: Join, turn: StepContext) -> None:
-    turn.respond(event.token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
+def _send_away(group: ClassicGroup, event: Join, context: StepContext) -> None:
+    context.respond(event.token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
     if event.member_id in group.roster:
-        drop_member(group, event.member_id, turn)
+        drop_member(group, event.member_id, context)
     elif event.member_id in group.roster.pending:
-        drop_pending(group, event.member_id, turn)
-    complete_if_all_joined(group, turn)
+        drop_pending(group, event.member_id, context)
+    complete_if_all_joined(group, context)
 
 
-def _join_without_id(group: ClassicGroup, event: Join, turn: StepContext) -> None:
+def _join_without_id(group: ClassicGroup, event: Join, context: StepContext) -> None:
     known = group.roster.static_id(event.instance_id)
     if known is not None:
-        _replace_static_member(group, event, known, turn)
+        _replace_static_member(group, event, known, context)
     elif event.instance_id is None and event.member_id_required:
-        _hand_out_id(group, event, turn)
+        _hand_out_id(group, event, context)
     else:
-        _add_member(group, event, event.new_member_id, turn)
+        _add_member(group, event, event.new_member_id, context)
 
 
-def _hand_out_id(group: ClassicGroup, event: Join, turn: StepContext) -> None:
+def _hand_out_id(group: ClassicGroup, event: Join, context: StepContext) -> None:
     """Assign a member id to return with, so that a retry is not a second member (KIP-394)."""
     if len(group.roster.pending) >= PENDING_MEMBERS_MAX:
-        drop_pending(group, next(iter(group.roster.pending)), turn)
+        drop_pending(group, next(iter(group.roster.pending)), context)
     group.roster.pending[event.new_member_id] = None
-    turn.set_timer(group.session_timer(event.new_member_id), event.session_timeout_ms)
+    context.set_timer(group.session_timer(event.new_member_id), event.session_timeout_ms)
     answer = JoinResult(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
-    turn.respond(event.token, answer)
+    context.respond(event.token, answer)
 
 
-def _add_member(group: ClassicGroup, event: Join, member_id: str, turn: StepContext) -> None:
+def _add_member(group: ClassicGroup, event: Join, member_id: str, context: StepContext) -> None:
     if not len(group.roster):
         group.protocol_type = event.protocol_type
     if group.initial_delay is not None:
         group.initial_delay.member_added = True
     group.roster.add(_member_of(event, member_id))
-    turn.set_timer(group.session_timer(member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance(group, turn)
+    context.set_timer(group.session_timer(member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance(group, context)
 
 
 def _member_of(event: Join, member_id: str) -> Member:
@@ -107,33 +107,37 @@ def _rebalance_timeout_ms(event: Join) -> int:
     )
 
 
-def _join_again(group: ClassicGroup, event: Join, member: Member, turn: StepContext) -> None:
+def _join_again(group: ClassicGroup, event: Join, member: Member, context: StepContext) -> None:
     """Handle a repeated join, which may only ask for a missed response."""
     same = member.protocols == event.protocols
     leads = group.roster.leader == member.member_id
     # The leader of a stable group rejoins if something changed that only it knows.
-    if same and (group.state is State.COMPLETING or (group.state is State.STABLE and not leads)):
-        turn.respond(event.token, group.join_answer(member.member_id))
+    if same and (
+        group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)
+    ):
+        context.respond(event.token, group.join_answer(member.member_id))
         return
     group.roster.update(
         member, event.protocols, event.session_timeout_ms, _rebalance_timeout_ms(event)
     )
-    await_next_generation(group, member, event.token, turn)
-    rebalance(group, turn)
+    await_next_generation(group, member, event.token, context)
+    rebalance(group, context)
 
 
 # Static members (KIP-345).
 
 
-def _replace_static_member(group: ClassicGroup, event: Join, known: str, turn: StepContext) -> None:
+def _replace_static_member(
+    group: ClassicGroup, event: Join, known: str, context: StepContext
+) -> None:
     """Replace a returning static member; the old member id is fenced (rule F5)."""
     leader_before = group.roster.leader or ""
-    before = _exchange(group, event, known, turn)
+    before = _exchange(group, event, known, context)
     if group.state is not State.STABLE:
         # The leader is assigning for the old id, so that generation is useless.
-        rebalance(group, turn)
+        rebalance(group, context)
     elif group.roster.choose_protocol() != group.protocol_name:
-        rebalance(group, turn)
+        rebalance(group, context)
     else:
         group.learn_subscriptions()
         group.stored = True
@@ -145,10 +149,10 @@ def _replace_static_member(group: ClassicGroup, event: Join, known: str, turn: S
             leader_before,
             event.skips_assignment,
         )
-        turn.append((group_record(group),), then)
+        context.append((group_record(group),), then)
 
 
-def _exchange(group: ClassicGroup, event: Join, known: str, turn: StepContext) -> Member:
+def _exchange(group: ClassicGroup, event: Join, known: str, context: StepContext) -> Member:
     """Replace the member and return the old one."""
     old = group.roster[known]
     new = _member_of(event, event.new_member_id)
@@ -158,9 +162,9 @@ def _exchange(group: ClassicGroup, event: Join, known: str, turn: StepContext) -
     if known in group.unsynced:
         group.unsynced.remove(known)
         group.unsynced.add(new.member_id)
-    turn.cancel_timer(group.session_timer(known))
-    answer_waiting(old, ErrorCode.FENCED_INSTANCE_ID, turn)
-    restart_session(group, new, turn)
+    context.cancel_timer(group.session_timer(known))
+    answer_waiting(old, ErrorCode.FENCED_INSTANCE_ID, context)
+    restart_session(group, new, context)
     return replace(old, join_token=None, sync_token=None)
 
 
@@ -174,18 +178,18 @@ def _static_answer(group: ClassicGroup, stored: StaticMemberStored) -> JoinResul
 
 
 def static_member_stored(
-    group: ClassicGroup, stored: StaticMemberStored, turn: StepContext
+    group: ClassicGroup, stored: StaticMemberStored, context: StepContext
 ) -> None:
     """Continue after the append: the member keeps its assignment."""
     member = _still_waiting(group, stored)
     if member is not None:
         group.roster.set_join_token(member, None)
-        turn.respond(stored.token, _static_answer(group, stored))
-        restart_session(group, member, turn)
+        context.respond(stored.token, _static_answer(group, stored))
+        restart_session(group, member, context)
 
 
 def static_member_not_stored(
-    group: ClassicGroup, lost: StaticMemberStored, error: ErrorCode, turn: StepContext
+    group: ClassicGroup, lost: StaticMemberStored, error: ErrorCode, context: StepContext
 ) -> None:
     """Restore the old member after a failed append."""
     member = _still_waiting(group, lost)
@@ -195,10 +199,10 @@ def static_member_not_stored(
             group.unsynced.remove(member.member_id)
             group.unsynced.add(lost.before.member_id)
         group.learn_subscriptions()
-        turn.cancel_timer(group.session_timer(member.member_id))
-        restart_session(group, lost.before, turn)
+        context.cancel_timer(group.session_timer(member.member_id))
+        restart_session(group, lost.before, context)
         answer = replace(group.join_answer(""), error=error, members=())
-        turn.respond(lost.token, answer)
+        context.respond(lost.token, answer)
 
 
 def _still_waiting(group: ClassicGroup, stored: StaticMemberStored) -> Member | None:

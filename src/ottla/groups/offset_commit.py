@@ -5,36 +5,36 @@ not be committed (rules F2 and E9) is never appended.
 """
 
 from ottla.errors import ErrorCode
-from ottla.groups.admission import refusal
 from ottla.groups.classic import committed
 from ottla.groups.effects import OffsetsStored
 from ottla.groups.events import DEFAULT_RETENTION_MS, Commit
 from ottla.groups.ledger import Ledger
 from ottla.groups.offsets import CommittedOffset, metadata_fits
 from ottla.groups.records import offset_record
+from ottla.groups.request_checks import refusal
 from ottla.groups.responses import PartitionErrors
 from ottla.groups.step_context import StepContext
 from ottla.ids import NO_PRODUCER_ID, TOPIC_NAME_LENGTH_MAX, Offset, TopicPartition
 
 
-def commit(ledger: Ledger, event: Commit, turn: StepContext) -> None:
+def commit(ledger: Ledger, event: Commit, context: StepContext) -> None:
     """Append offsets, or refuse them."""
     if problem := _problem(ledger, event):
-        turn.respond(event.token, refusal(event, problem))
+        context.respond(event.token, refusal(event, problem))
         return
     group = ledger.groups.get(event.group_id)
     if group is not None and event.transaction is None:
-        committed(group, event.member_id, turn)
-    fitting, answer = _sorted_out(event, turn)
+        committed(group, event.member_id, context)
+    fitting, answer = _sorted_out(event, context)
     if not fitting:
-        turn.respond(event.token, answer)
+        context.respond(event.token, answer)
         return
     ledger.offsets.send(event.group_id, (partition for partition, _ in fitting))
     records = tuple(
         offset_record(event.group_id, partition, offset) for partition, offset in fitting
     )
     then = OffsetsStored(event.group_id, event.token, fitting, event.transaction, answer)
-    turn.append(records, then, transaction=event.transaction)
+    context.append(records, then, transaction=event.transaction)
 
 
 def _problem(ledger: Ledger, event: Commit) -> ErrorCode:
@@ -54,7 +54,7 @@ def _problem(ledger: Ledger, event: Commit) -> ErrorCode:
 
 
 def _sorted_out(
-    event: Commit, turn: StepContext
+    event: Commit, context: StepContext
 ) -> tuple[tuple[tuple[TopicPartition, CommittedOffset], ...], PartitionErrors]:
     """Return what can be committed, and the result."""
     retention_ms = None if event.retention_ms == DEFAULT_RETENTION_MS else event.retention_ms
@@ -63,8 +63,8 @@ def _sorted_out(
     for asked in event.offsets:
         if len(asked.partition.topic) > TOPIC_NAME_LENGTH_MAX:
             errors.append((asked.partition, ErrorCode.INVALID_TOPIC_EXCEPTION))
-        elif metadata_fits(asked.metadata, turn.rules.offset_metadata_length_max):
-            offset = CommittedOffset.of_request(asked, turn.now_ms, retention_ms)
+        elif metadata_fits(asked.metadata, context.rules.offset_metadata_length_max):
+            offset = CommittedOffset.of_request(asked, context.now_ms, retention_ms)
             fitting.append((asked.partition, offset))
             errors.append((asked.partition, ErrorCode.NONE))
         else:
@@ -73,7 +73,7 @@ def _sorted_out(
 
 
 def offsets_stored(
-    ledger: Ledger, then: OffsetsStored, base_offset: Offset, turn: StepContext
+    ledger: Ledger, then: OffsetsStored, base_offset: Offset, context: StepContext
 ) -> None:
     """Continue after the append: the offsets count, or wait for their transaction."""
     ledger.offsets.settle(then.group_id, (partition for partition, _ in then.offsets))
@@ -81,16 +81,16 @@ def offsets_stored(
     for record_offset, (partition, offset) in enumerate(then.offsets, base_offset):
         offset = offset._replace(record_offset=Offset(record_offset))
         ledger.commit(then.group_id, partition, offset, producer_id)
-    turn.respond(then.token, then.answer)
+    context.respond(then.token, then.answer)
 
 
 def offsets_not_stored(
-    ledger: Ledger, then: OffsetsStored, error: ErrorCode, turn: StepContext
+    ledger: Ledger, then: OffsetsStored, error: ErrorCode, context: StepContext
 ) -> None:
     """Continue after a failed append: nothing is committed."""
     ledger.offsets.settle(then.group_id, (partition for partition, _ in then.offsets))
     ledger.sweep(then.group_id)
-    turn.respond(then.token, not_stored_answer(then, error))
+    context.respond(then.token, not_stored_answer(then, error))
 
 
 def not_stored_answer(then: OffsetsStored, error: ErrorCode) -> PartitionErrors:

@@ -15,18 +15,20 @@ class State(Enum):
     """Where a classic group is in the life of a generation; the value is Kafka's name for it."""
 
     EMPTY = "Empty"  # no members; perhaps offsets, perhaps ids handed out
-    PREPARING = "PreparingRebalance"  # waits for its members to join
-    COMPLETING = "CompletingRebalance"  # waits for the leader's assignment
+    PREPARING_REBALANCE = "PreparingRebalance"  # waits for its members to join
+    COMPLETING_REBALANCE = "CompletingRebalance"  # waits for the leader's assignment
     STABLE = "Stable"  # every member may have its assignment
     DEAD = "Dead"  # no longer here: another broker coordinates it
 
 
 MOVES: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
     {
-        State.EMPTY: frozenset({State.PREPARING, State.DEAD}),
-        State.PREPARING: frozenset({State.EMPTY, State.COMPLETING, State.DEAD}),
-        State.COMPLETING: frozenset({State.PREPARING, State.STABLE, State.DEAD}),
-        State.STABLE: frozenset({State.PREPARING, State.DEAD}),
+        State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
+        State.PREPARING_REBALANCE: frozenset({State.EMPTY, State.COMPLETING_REBALANCE, State.DEAD}),
+        State.COMPLETING_REBALANCE: frozenset(
+            {State.PREPARING_REBALANCE, State.STABLE, State.DEAD}
+        ),
+        State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
         State.DEAD: frozenset(),
     }
 )

@@ -14,8 +14,8 @@ from typing import Final, Self
 from ottla.errors import DiskFull, OttlaError, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
 from ottla.log.cleaner.cleanable import Cleanable, next_to_clean
-from ottla.log.cleaner.cleaning import CleaningDone, CleaningLimits
-from ottla.log.cleaner.runners import Cleaner, CleaningAborted, CleaningFailed
+from ottla.log.cleaner.cleaner_runners import Cleaner, CleaningAborted, CleaningFailed
+from ottla.log.cleaner.compaction import CleaningDone, CleaningLimits
 from ottla.log.loading import HostedLog
 from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEANED_OFFSETS

@@ -15,9 +15,9 @@ from ottla.errors import OttlaError
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from ottla.log.appender import Appended, Appender
 from ottla.log.cleaner.cleanable import Cleanable
-from ottla.log.cleaner.cleaning import CleaningDone, CleaningLimits
+from ottla.log.cleaner.cleaner_runners import Cleaner
+from ottla.log.cleaner.compaction import CleaningDone, CleaningLimits
 from ottla.log.cleaner.log_cleaning import LogCleaning
-from ottla.log.cleaner.runners import Cleaner
 from ottla.log.damage import Damage
 from ottla.log.disk import Disk
 from ottla.log.epochs import EpochEnd, EpochHistory

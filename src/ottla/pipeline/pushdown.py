@@ -8,8 +8,8 @@ is older.
 from dataclasses import dataclass, replace
 
 from ottla.ids import TopicPartition
+from ottla.pipeline.offset_ranges import OffsetRange
 from ottla.pipeline.offsets import Offsets
-from ottla.pipeline.plan import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Pushdown:
         """Return whether records of a partition are wanted."""
         return self.partitions is None or partition.partition in self.partitions
 
-    def narrowed(self, whole: Range, first: Offsets) -> Range:
+    def narrowed(self, whole: OffsetRange, first: Offsets) -> OffsetRange:
         """Return the wanted part of a range; `first` is the offset of `from_ms` by partition."""
         start = max(whole.start, self.first_offset, first.get(whole.partition, 0))
         end = whole.end if self.last_offset is None else min(whole.end, self.last_offset + 1)
-        return Range(whole.partition, start, max(start, end))
+        return OffsetRange(whole.partition, start, max(start, end))

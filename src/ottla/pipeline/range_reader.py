@@ -22,7 +22,7 @@ from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.pipeline.client_pool import ClientPool
 from ottla.pipeline.loss import HINT, DataLost
-from ottla.pipeline.plan import Range
+from ottla.pipeline.offset_ranges import OffsetRange
 from ottla.records import Columns
 from ottla.transport.failures import TimedOut
 
@@ -48,7 +48,7 @@ class Loss(NamedTuple):
     cause: str = _DELETED
 
 
-async def _aim(consumer: Consumer[bytes, bytes], wanted: Range) -> None:
+async def _aim(consumer: Consumer[bytes, bytes], wanted: OffsetRange) -> None:
     """Start to read a range; use what was fetched of it already.
 
     Do not fetch beyond its end. Such a fetch would wait at the broker until a record arrives, and
@@ -71,7 +71,7 @@ async def _columns(consumer: Consumer[bytes, bytes], timeout_s: float) -> Fetche
     return await consumer.partition_reader.columns(timeout_s)
 
 
-async def _why_lost(consumer: Consumer[bytes, bytes], wanted: Range) -> Loss | None:
+async def _why_lost(consumer: Consumer[bytes, bytes], wanted: OffsetRange) -> Loss | None:
     """Return why the end of a range cannot be reached any more; None if it can, or is unknown."""
     absent = consumer.partition_reader.missing_reason(wanted.partition)
     if absent is not None:
@@ -103,7 +103,7 @@ class RangeReader:
         finally:
             self._portal.close()
 
-    def read(self, wanted: Range, timeout_s: float, *, skips_lost: bool) -> Iterator[Columns]:
+    def read(self, wanted: OffsetRange, timeout_s: float, *, skips_lost: bool) -> Iterator[Columns]:
         """Yield the columns of a range; raise DataLost, or TimedOut if no record arrives."""
         portal, consumer = self._portal, self._consumer
         partition, position = wanted.partition, wanted.start
@@ -133,7 +133,9 @@ class RangeReader:
                 yield found.columns
             deadline_s = self._clock.elapsed_s() + timeout_s  # do not count Spark's time
 
-    def _skipped(self, wanted: Range, position: int, error: Exception, *, skips_lost: bool) -> int:
+    def _skipped(
+        self, wanted: OffsetRange, position: int, error: Exception, *, skips_lost: bool
+    ) -> int:
         """Return the offset to continue from when records are missing."""
         portal, consumer = self._portal, self._consumer
         [first] = portal.run(consumer.beginning_offsets(wanted.partition)).values()

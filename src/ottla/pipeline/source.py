@@ -36,6 +36,7 @@ from ottla.ids import TopicPartition
 from ottla.pipeline.columns import arrow_schema, check_source_schema, rows, source_schema
 from ottla.pipeline.initial_offsets import InitialOffsets
 from ottla.pipeline.loss import HINT, DataLost, is_missing
+from ottla.pipeline.offset_ranges import OffsetRange, check_order, divided, limited, ranges
 from ottla.pipeline.offsets import (
     LATEST,
     AtTime,
@@ -46,7 +47,6 @@ from ottla.pipeline.offsets import (
     to_json,
 )
 from ottla.pipeline.options import Use
-from ottla.pipeline.plan import Range, check_order, divided, limited, ranges
 from ottla.pipeline.pushdown import Pushdown
 from ottla.pipeline.source_options import SourceOptions, source_options
 
@@ -64,12 +64,12 @@ _log: Final = logging.getLogger(__name__)
 class RangePartition(InputPartition):
     """The range that one task reads."""
 
-    def __init__(self, whole: Range) -> None:
+    def __init__(self, whole: OffsetRange) -> None:
         super().__init__(whole)
         self.whole = whole
 
 
-def planned(whole: Sequence[Range], options: SourceOptions) -> list[RangePartition]:
+def planned(whole: Sequence[OffsetRange], options: SourceOptions) -> list[RangePartition]:
     """Divide ranges into tasks."""
     parts = divided(whole, tasks_min=options.tasks_min, records_max=options.task_records_max)
     return [RangePartition(one) for one in parts]
@@ -82,7 +82,7 @@ class Task:
     options: SourceOptions
     schema: StructType
 
-    def read(self, wanted: Range) -> Iterator[Any]:
+    def read(self, wanted: OffsetRange) -> Iterator[Any]:
         """Yield the Arrow batches of a range."""
         from ottla.pipeline.range_reader import READERS
 

@@ -24,7 +24,7 @@ from ottla.metrics import TopicCounts
 from ottla.records.batch import TRANSACTIONAL
 from ottla.records.recompression import recompress
 from ottla.records.validation import ValidationConfig, ValidBatch, validate
-from ottla.replication.waiting import BytesAwaited
+from ottla.replication.fetch_purgatory import DelayedFetch
 
 NO_TRANSACTIONS: Final = "transactions are not supported by this broker"
 
@@ -73,7 +73,7 @@ class Partition:
         self.traffic = traffic or TopicCounts()  # shared by the partitions of the topic
         self.internal = hosted.partition.topic in INTERNAL_TOPICS
         self.high_watermark = hosted.log.log_end_offset
-        self.waiting: dict[BytesAwaited, None] = {}
+        self.waiting: dict[DelayedFetch, None] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, epoch {self.leader_epoch})"
@@ -147,11 +147,15 @@ class Partition:
             traffic = self.traffic
             traffic.bytes_in += len(records)
             traffic.records_in += appended.last_offset - appended.base_offset + 1
-            self.high_watermark = Offset(appended.last_offset + 1)
-            if self.waiting:
-                for one in [*self.waiting]:
-                    one.note(len(records))
+            self._advance_high_watermark(Offset(appended.last_offset + 1), len(records))
         return appended
+
+    def _advance_high_watermark(self, offset: Offset, appended_bytes: int) -> None:
+        """Make records readable, and notify the fetches that wait for them."""
+        self.high_watermark = offset
+        if self.waiting:
+            for one in [*self.waiting]:
+                one.note(appended_bytes)
 
     @property
     def must_flush(self) -> bool:

@@ -23,7 +23,7 @@ from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import OttlaError, StorageFailure
 from ottla.ids import BrokerId, Uuid
-from ottla.log.cleaner.runners import LocalCleaner
+from ottla.log.cleaner.cleaner_runners import LocalCleaner
 from ottla.settings.broker import BROKER
 from ottla.settings.config_parser import resolve
 from ottla.settings.properties import Entry

@@ -17,7 +17,7 @@ from ottla.broker.node import Environment, Node
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import StorageFailure
 from ottla.ids import BrokerId, Uuid
-from ottla.log.cleaner.runners import LocalCleaner
+from ottla.log.cleaner.cleaner_runners import LocalCleaner
 from ottla.settings.config_parser import broker_config
 from ottla.settings.derived import log_dirs
 from ottla.testing.clock import SimulatedClock, simulated

@@ -130,7 +130,7 @@ def test_a_deletion_that_is_decided_holds_though_it_cannot_be_finished(
 ) -> None:
     """Else what is acknowledged to the topic afterwards would go at the next start."""
 
-    async def full(office: ControllerLease, operations: Sequence[Operation]) -> None:
+    async def full(lease: ControllerLease, operations: Sequence[Operation]) -> None:
         raise DiskFull("No space left on device")
 
     async def scenario() -> None:

@@ -18,7 +18,6 @@ from judges.java import source_command
 from judges.recording import Json, Scenario
 from kafka_java import judge_needed
 from ottla.groups.assignors.assignor import ASSIGNORS
-from ottla.groups.assignors.claims import Claim
 from ottla.groups.assignors.hash_order import HashOrder, partition_hash, text_hash
 from ottla.groups.assignors.messages import (
     assignment_bytes,
@@ -26,6 +25,7 @@ from ottla.groups.assignors.messages import (
     read_subscription,
     subscription_bytes,
 )
+from ottla.groups.assignors.previous_owners import Claim
 from ottla.groups.assignors.subscription import Subscription, TopicLayout
 from ottla.groups.assignors.user_data import sticky_bytes
 from ottla.ids import TopicPartition

@@ -20,7 +20,7 @@ from ottla.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from ottla.replication.waiting import BytesAwaited
+from ottla.replication.fetch_purgatory import DelayedFetch
 from ottla.settings.broker import FETCH_MAX_BYTES
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse
 from ottla.transport.memory import ConnectionMemory, MemoryWaiter
@@ -204,7 +204,7 @@ class _Fetch:
             # An append may have happened since the read; it would not wake this request any more.
             if not gathering.is_outdated:
                 partitions = [one.partition for one in gathering.found if one.partition is not None]
-                await BytesAwaited(partitions, missing).wait(left)
+                await DelayedFetch(partitions, missing).wait(left)
             gathering = self._look()
 
     # Memory.

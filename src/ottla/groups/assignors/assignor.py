@@ -10,7 +10,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import ClassVar, Final
 
-from ottla.groups.assignors.claims import Claim
+from ottla.groups.assignors.previous_owners import Claim
 from ottla.groups.assignors.ranges import assign_ranges
 from ottla.groups.assignors.round_robin import deal_round
 from ottla.groups.assignors.sticky import assign_cooperatively, assign_sticky

@@ -8,14 +8,14 @@ next rebalance hands it on.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla.groups.assignors.balance import Balancing
-from ottla.groups.assignors.claims import (
+from ottla.groups.assignors.constrained_sticky import ConstrainedAssignment
+from ottla.groups.assignors.general_sticky import GeneralAssignment
+from ottla.groups.assignors.previous_owners import (
     Claim,
     all_subscribe_alike,
     latest_earlier_owners,
     settle,
 )
-from ottla.groups.assignors.quotas import QuotaFilling
 from ottla.groups.assignors.racks import racks_of
 from ottla.groups.assignors.subscription import (
     NO_GENERATION,
@@ -87,11 +87,11 @@ def _distribute(
     holdings = settle(question, claims)
     racks = racks_of(question)
     if all_subscribe_alike(question.members):
-        filling = QuotaFilling(question, holdings, racks)
+        filling = ConstrainedAssignment(question, holdings, racks)
         filling.fill()
         return _Distribution(filling.assigned, filling.transferred, generation_max)
     earlier_owners = latest_earlier_owners(question, claims, generation_max)
-    balancing = Balancing(question, holdings, racks, earlier_owners)
+    balancing = GeneralAssignment(question, holdings, racks, earlier_owners)
     balancing.balance()
     transferred = _transferred(question.members, balancing.assigned)
     return _Distribution(balancing.assigned, transferred, generation_max)

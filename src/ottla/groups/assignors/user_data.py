@@ -7,8 +7,8 @@ member had nothing then. Those of before generations were told are read too.
 from struct import Struct
 from struct import error as TooShort  # noqa: N812
 
-from ottla.groups.assignors.claims import Claim
 from ottla.groups.assignors.hash_order import HashOrder, text_hash
+from ottla.groups.assignors.previous_owners import Claim
 from ottla.groups.assignors.subscription import NO_GENERATION
 from ottla.ids import PartitionIndex, TopicPartition
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from ottla.errors import StorageFailure
-from ottla.log.cleaner.cleaning import CleaningJob, clean
+from ottla.log.cleaner.compaction import CleaningJob, clean
 from ottla.log.files import OsDisk
 from ottla.records.errors import CorruptRecords
 

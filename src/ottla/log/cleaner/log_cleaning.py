@@ -15,14 +15,14 @@ from ottla.errors import StorageFailure
 from ottla.ids import Offset
 from ottla.log.cleaner.cleanable import Cleanable, CleanableSegment, SourceSegment, find_cleanable
 from ottla.log.cleaner.cleaned_segment import mark_swapped, open_cleaned, remove_cleaned, swap
-from ottla.log.cleaner.cleaning import (
+from ottla.log.cleaner.cleaner_runners import Cleaner, CleaningAborted, CleaningFailed
+from ottla.log.cleaner.compaction import (
     ActiveProducer,
     CleanedGroup,
     CleaningDone,
     CleaningJob,
     CleaningLimits,
 )
-from ottla.log.cleaner.runners import Cleaner, CleaningAborted, CleaningFailed
 from ottla.log.flusher import Flusher
 from ottla.log.log_state import LogState
 from ottla.log.reading import Read, retry_uncached

@@ -20,20 +20,20 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class PreviousOwners:
     """Who is believed to hold what, and which partitions nobody is believed about."""
 
     of_member: dict[str, list[TopicPartition]]
     disputed: set[TopicPartition]
 
 
-def settle(question: AssignmentInput, claims: Mapping[str, Claim]) -> Holdings:
+def settle(question: AssignmentInput, claims: Mapping[str, Claim]) -> PreviousOwners:
     """Decide between the claims of all members, in the members' order.
 
     A partition that no longer exists, because its topic was made anew with fewer, is nobody's.
     Java's assignors keep it, and then fail or give other partitions to two members.
     """
-    holdings = Holdings({}, set())
+    holdings = PreviousOwners({}, set())
     owner_of: dict[TopicPartition, str] = {}
     for member_id in question.members:
         claim = claims[member_id]

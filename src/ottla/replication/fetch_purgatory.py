@@ -9,18 +9,18 @@ from collections.abc import Iterable
 from typing import Protocol
 
 
-class Watched(Protocol):
+class WatchedPartition(Protocol):
     """What a waiter needs of a partition."""
 
-    waiting: "dict[BytesAwaited, None]"  # in arrival order
+    waiting: "dict[DelayedFetch, None]"  # in arrival order
 
 
-class BytesAwaited:
+class DelayedFetch:
     """Waits until a number of bytes was appended to any of some partitions."""
 
     __slots__ = ("_future", "_left", "_partitions")
 
-    def __init__(self, partitions: Iterable[Watched], bytes_min: int) -> None:
+    def __init__(self, partitions: Iterable[WatchedPartition], bytes_min: int) -> None:
         self._partitions = list(partitions)
         self._left = bytes_min
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.pipeline.offset_ranges import OffsetRange, check_order, divided, limited, ranges
 from ottla.pipeline.options import BadOption
-from ottla.pipeline.plan import Range, check_order, divided, limited, ranges
 from ottla.pipeline.pushdown import Pushdown
 
 COUNTS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=8)
@@ -22,13 +22,13 @@ def test_a_batch_does_not_begin_behind_its_end() -> None:
         check_order({place(0): 5, place(1): 9}, {place(0): 5, place(1): 4})
 
 
-def whole(sizes: list[tuple[int, int]]) -> list[Range]:
+def whole(sizes: list[tuple[int, int]]) -> list[OffsetRange]:
     start = {place(n): first for n, (first, _) in enumerate(sizes)}
     end = {place(n): first + size for n, (first, size) in enumerate(sizes)}
     return ranges(start, end)
 
 
-def offsets(parts: list[Range]) -> list[tuple[TopicPartition, int]]:
+def offsets(parts: list[OffsetRange]) -> list[tuple[TopicPartition, int]]:
     return [(one.partition, n) for one in parts for n in range(one.start, one.end)]
 
 
@@ -88,14 +88,14 @@ def test_a_limit_is_shared_by_what_waits() -> None:
 
 
 def test_a_narrowed_range_has_all_that_is_wanted() -> None:
-    one = Range(place(1), 10, 20)
+    one = OffsetRange(place(1), 10, 20)
     every = Pushdown()
     assert every.narrowed(one, {}) == one
-    assert every.offsets_from(15).narrowed(one, {}) == Range(place(1), 15, 20)
-    assert every.offsets_until(15).narrowed(one, {}) == Range(place(1), 10, 16)
+    assert every.offsets_from(15).narrowed(one, {}) == OffsetRange(place(1), 15, 20)
+    assert every.offsets_until(15).narrowed(one, {}) == OffsetRange(place(1), 10, 16)
     assert every.offsets_from(30).narrowed(one, {}).size == 0
     assert every.offsets_until(5).narrowed(one, {}).size == 0
-    assert every.since(7).narrowed(one, {place(1): 12}) == Range(place(1), 12, 20)
+    assert every.since(7).narrowed(one, {place(1): 12}) == OffsetRange(place(1), 12, 20)
     assert every.since(-1) == every  # records without a time are so new
     assert every.since(7).since(-1).since(5) == every.since(7)
     assert every.among({1, 2}).among({1}).includes(place(1))

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import msgspec
 
 from ottla.errors import OttlaError, StorageFailure
-from ottla.log.cleaner.cleaning import CleaningDone, CleaningEvent, CleaningJob, clean
-from ottla.log.cleaner.processes import Processes
+from ottla.log.cleaner.child_processes import Processes
+from ottla.log.cleaner.compaction import CleaningDone, CleaningEvent, CleaningJob, clean
 from ottla.log.disk import Disk
 from ottla.records.errors import CorruptRecords
 

@@ -9,21 +9,21 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.groups.assignors.claims import Holdings
 from ottla.groups.assignors.hash_order import text_order
+from ottla.groups.assignors.previous_owners import PreviousOwners
 from ottla.groups.assignors.racks import Racks
 from ottla.groups.assignors.subscription import AssignmentInput
 from ottla.ids import TopicPartition
 
 
-class QuotaFilling:
+class ConstrainedAssignment:
     """One assignment in the making."""
 
-    def __init__(self, question: AssignmentInput, holdings: Holdings, racks: Racks) -> None:
+    def __init__(self, question: AssignmentInput, holdings: PreviousOwners, racks: Racks) -> None:
         self.assigned: Final[dict[str, list[TopicPartition]]] = {m: [] for m in question.members}
         self.transferred: Final[dict[TopicPartition, str]] = {}
         self._question = question
-        self._holdings = holdings
+        self._previous_owners = holdings
         self._racks = racks
         self._given_up: dict[TopicPartition, str] = {}
         total = sum(layout.partitions for layout in question.topics.values())
@@ -35,7 +35,7 @@ class QuotaFilling:
 
     def fill(self) -> None:
         """Keep what was held, then deal out the rest: near to its reader first, then anyhow."""
-        for member_id, held in self._holdings.of_member.items():
+        for member_id, held in self._previous_owners.of_member.items():
             self._keep(member_id, held)
         self._below.sort(key=text_order)
         self._at_quota.sort(key=text_order)
@@ -55,7 +55,7 @@ class QuotaFilling:
         for partition in held:
             if self._racks.mismatch(member_id, partition):
                 self._given_up[partition] = member_id
-            elif partition not in self._holdings.disputed:
+            elif partition not in self._previous_owners.disputed:
                 kept.append(partition)
         kept.sort(key=lambda partition: (partition.partition, text_order(partition.topic)))
         size = self._quota
@@ -87,7 +87,7 @@ class QuotaFilling:
         """Hand a partition to a member that did not keep it; returns how many it has then."""
         self.assigned[member_id].append(partition)
         before = self._given_up.get(partition, member_id)
-        if before != member_id or partition in self._holdings.disputed:
+        if before != member_id or partition in self._previous_owners.disputed:
             self.transferred[partition] = member_id
         return len(self.assigned[member_id])
 

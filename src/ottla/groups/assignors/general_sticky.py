@@ -8,21 +8,21 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from ottla.groups.assignors.claims import Holdings
 from ottla.groups.assignors.hash_order import text_order
 from ottla.groups.assignors.movements import Movements
+from ottla.groups.assignors.previous_owners import PreviousOwners
 from ottla.groups.assignors.racks import Racks
 from ottla.groups.assignors.subscription import AssignmentInput
 from ottla.ids import TopicPartition
 
 
-class Balancing:
+class GeneralAssignment:
     """One assignment in the making."""
 
     def __init__(
         self,
         question: AssignmentInput,
-        holdings: Holdings,
+        holdings: PreviousOwners,
         racks: Racks,
         earlier_owners: Mapping[TopicPartition, str],
     ) -> None:

@@ -15,7 +15,7 @@ from ottla.pipeline.options import BadOption
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """The offsets of a partition from `start` up to `end`, which is not included."""
 
     partition: TopicPartition
@@ -28,9 +28,9 @@ class Range:
         return self.end - self.start
 
 
-def ranges(start: Offsets, end: Offsets) -> list[Range]:
+def ranges(start: Offsets, end: Offsets) -> list[OffsetRange]:
     """Return the ranges between two offsets, without the empty ones."""
-    found = [Range(one, start[one], end[one]) for one in sorted(end) if one in start]
+    found = [OffsetRange(one, start[one], end[one]) for one in sorted(end) if one in start]
     return [one for one in found if one.size > 0]
 
 
@@ -60,8 +60,8 @@ def limited(start: Offsets, end: Offsets, records_max: int) -> dict[TopicPartiti
 
 
 def divided(
-    whole: Sequence[Range], *, tasks_min: int | None, records_max: int | None
-) -> list[Range]:
+    whole: Sequence[OffsetRange], *, tasks_min: int | None, records_max: int | None
+) -> list[OffsetRange]:
     """Cut ranges into at least `tasks_min` tasks of at most `records_max` offsets each."""
     parts = [*whole]
     if records_max is not None:
@@ -80,15 +80,15 @@ def divided(
     ]
 
 
-def _shares(one: Range, total: int, tasks: int) -> int:
+def _shares(one: OffsetRange, total: int, tasks: int) -> int:
     return max(floor(one.size / total * tasks + 0.5), 1)
 
 
-def _cut(whole: Range, parts: int) -> Iterable[Range]:
+def _cut(whole: OffsetRange, parts: int) -> Iterable[OffsetRange]:
     """Cut a range into parts of about the same size, none of them empty."""
     parts = min(parts, whole.size)
     start = whole.start
     for number in range(parts):
         size = (whole.end - start) // (parts - number)
-        yield Range(whole.partition, start, start + size)
+        yield OffsetRange(whole.partition, start, start + size)
         start += size

@@ -104,6 +104,6 @@ _OF_APPENDS: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 )
 
 
-def told_of_append(error: ErrorCode) -> ErrorCode:
+def append_error_for_clients(error: ErrorCode) -> ErrorCode:
     """Return what a client gets when the coordinator could not write."""
     return _OF_APPENDS.get(error, error)

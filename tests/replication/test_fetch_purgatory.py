@@ -5,20 +5,20 @@ import asyncio
 import pytest
 
 from broker.nodes import run
-from ottla.replication.waiting import BytesAwaited
+from ottla.replication.fetch_purgatory import DelayedFetch
 
 LONG_S = 60.0
 
 
 class Watched:
     def __init__(self) -> None:
-        self.waiting: dict[BytesAwaited, None] = {}
+        self.waiting: dict[DelayedFetch, None] = {}
 
 
 def test_enough_bytes_over_several_partitions_wake() -> None:
     async def scenario() -> None:
         one, two = Watched(), Watched()
-        awaited = BytesAwaited([one, two], 10)
+        awaited = DelayedFetch([one, two], 10)
         waiting = asyncio.create_task(awaited.wait(LONG_S))
         awaited.note(6)
         await asyncio.sleep(0)
@@ -35,7 +35,7 @@ def test_enough_bytes_over_several_partitions_wake() -> None:
 
 def test_bytes_that_come_before_the_wait_are_not_missed() -> None:
     async def scenario() -> None:
-        awaited = BytesAwaited([Watched()], 1)
+        awaited = DelayedFetch([Watched()], 1)
         awaited.note(5)
         awaited.note(5)
         awaited.wake()
@@ -47,7 +47,7 @@ def test_bytes_that_come_before_the_wait_are_not_missed() -> None:
 def test_a_wait_ends_with_its_time() -> None:
     async def scenario() -> None:
         watched = Watched()
-        await BytesAwaited([watched], 1).wait(0.01)
+        await DelayedFetch([watched], 1).wait(0.01)
         assert not watched.waiting
 
     run(scenario)
@@ -56,7 +56,7 @@ def test_a_wait_ends_with_its_time() -> None:
 def test_a_wait_that_is_cancelled_is_taken_off_too() -> None:
     async def scenario() -> None:
         watched = Watched()
-        waiting = asyncio.create_task(BytesAwaited([watched], 1).wait(LONG_S))
+        waiting = asyncio.create_task(DelayedFetch([watched], 1).wait(LONG_S))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

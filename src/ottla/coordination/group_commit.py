@@ -71,7 +71,7 @@ class _Group:
             request.settled = True
 
 
-class Commits:
+class GroupCommit:
     """The one place where the tree changes while sessions use it."""
 
     def __init__(
