@@ -41,7 +41,7 @@ def log_of_closed_segments(disk: SimulatedDisk) -> PartitionLog:
     finish(log.flush())
     closed = list(log.segments)[:-1]
     assert len(closed) > 1
-    assert all(one.offsets.is_in_file and one.times.is_in_file for one in closed)
+    assert all(one.offset_index.is_in_file and one.time_index.is_in_file for one in closed)
     return log
 
 
@@ -71,10 +71,10 @@ def test_an_index_cut_under_a_running_log_is_made_anew(name: str, left: int) -> 
     if not name.endswith("timeindex"):
         assert next(batches(finish(finish(log.read(50, 300, 100)).read()))).header.base_offset == 50
     first = log.segments.first
-    assert not first.offsets.is_in_file
+    assert not first.offset_index.is_in_file
     assert not log.damaged
     finish(log.flush())
-    assert first.offsets.is_in_file
+    assert first.offset_index.is_in_file
     assert read_whole(disk, f"{FOLDER}/{name}") == whole
 
 

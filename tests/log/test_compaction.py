@@ -146,14 +146,14 @@ def test_the_new_indexes_are_those_that_the_records_give() -> None:
     write_randomly(owner, Random(4), 120)
     owner.compact()
     found = [
-        (one.base_offset, one.size, one.offsets.to_bytes(), one.times.to_bytes())
+        (one.base_offset, one.size, one.offset_index.to_bytes(), one.time_index.to_bytes())
         for one in owner.log.segments
     ]
     assert any(offsets for _, _, offsets, _ in found[:-1])
     finish(owner.log.close())
     again = opened(owner.disk, owner.rules, clean=False).log  # makes all of them anew
     assert [
-        (one.base_offset, one.size, one.offsets.to_bytes(), one.times.to_bytes())
+        (one.base_offset, one.size, one.offset_index.to_bytes(), one.time_index.to_bytes())
         for one in again.segments
     ] == found
     latest = finish(owner.log.find_max_timestamp())
@@ -350,8 +350,8 @@ def test_indexes_that_are_full_begin_a_segment() -> None:
     owner.log.config = owner.rules = replace(owner.rules, index_interval_bytes=0)
     owner.compact()
     for segment in list(owner.log.segments)[:-1]:
-        assert segment.offsets.size <= 48
-        assert segment.times.size <= 48
+        assert segment.offset_index.size <= 48
+        assert segment.time_index.size <= 48
     owner.check()
 
 

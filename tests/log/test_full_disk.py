@@ -64,7 +64,7 @@ def test_a_log_is_opened_and_read_on_a_full_disk(left: int, flushed: bool) -> No
     assert stored_epochs(disk) == [(0, 0), (1, 40)]
     finish(log.flush())
     assert not log.flush_files_due
-    assert all(one.offsets.is_in_file for one in list(log.segments)[:-1])
+    assert all(one.offset_index.is_in_file for one in list(log.segments)[:-1])
     whole = contents(log)
     again = opened_log(disk.after_crash(Loss.ALL, Random(0)), clean=False, recovery_point=0)
     assert contents(again.log) == whole

@@ -61,8 +61,8 @@ def reopened(segment: Segment) -> Segment:
         segment.file,
         size=segment.size,
         created_ms=0,
-        offsets=OffsetIndex(BASE, segment.offsets.to_bytes()),
-        times=TimeIndex(BASE, segment.times.to_bytes()),
+        offset_index=OffsetIndex(BASE, segment.offset_index.to_bytes()),
+        time_index=TimeIndex(BASE, segment.time_index.to_bytes()),
     )
 
 
@@ -139,8 +139,8 @@ def test_a_segment_grows_again_as_it_was(count: int) -> None:
     for one in (segment, again):
         one.append_one([more], Offset(heads[-1].last_offset + 1), 5000, 300)
         one.index_time()
-    assert again.offsets.to_bytes() == segment.offsets.to_bytes()
-    assert again.times.last == segment.times.last
+    assert again.offset_index.to_bytes() == segment.offset_index.to_bytes()
+    assert again.time_index.last == segment.time_index.last
 
 
 def test_reading_is_given_up_where_nothing_is_in_memory() -> None:

@@ -276,8 +276,8 @@ def roll_due(
     return (
         segment.size > config.segment_bytes - size
         or waited_ms > config.segment_ms - segment.jitter_ms
-        or segment.offsets.is_full(config.index_bytes_max)
-        or segment.times.is_full(config.index_bytes_max)
+        or segment.offset_index.is_full(config.index_bytes_max)
+        or segment.time_index.is_full(config.index_bytes_max)
     )
 
 

@@ -157,7 +157,7 @@ class LogState:
     def close_files(self) -> None:
         """Close every file without flushing."""
         for segment in self.segments:
-            for open_file in (segment.file, segment.offsets, segment.times):
+            for open_file in (segment.file, segment.offset_index, segment.time_index):
                 open_file.close()
 
 

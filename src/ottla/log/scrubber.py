@@ -135,7 +135,7 @@ class Scrubber:
         """Rebuild the indexes of a segment; the next flush writes the files of a closed one."""
         state = self._state
         segment, truncations = state.segments.from_offset(base_offset)[0], state.truncations
-        if segment.offsets.is_trusted and segment.times.is_trusted:
+        if segment.offset_index.is_trusted and segment.time_index.is_trusted:
             return
         interval_bytes = state.config.index_interval_bytes
         rebuilt = await state.disk.blocking(lambda: segment.reindexed(interval_bytes))
@@ -157,7 +157,7 @@ class Scrubber:
 def _offset_index(segment: Segment) -> OffsetIndex:
     """The readable part of the offset index, right or wrong; waits for the device."""
     try:
-        return OffsetIndex(segment.base_offset, segment.offsets.to_bytes())
+        return OffsetIndex(segment.base_offset, segment.offset_index.to_bytes())
     except BrokenSegment:
         return OffsetIndex(segment.base_offset)
 

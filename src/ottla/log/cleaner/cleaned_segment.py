@@ -102,8 +102,8 @@ class CleanedSegment:
         return not size or (
             size + len(data) <= self._size_max
             and last_offset <= segment.offset_max
-            and not segment.offsets.is_full(self._index_bytes_max)
-            and not segment.times.is_full(self._index_bytes_max)
+            and not segment.offset_index.is_full(self._index_bytes_max)
+            and not segment.time_index.is_full(self._index_bytes_max)
         )
 
     def add(self, data: Buffer, last_offset: Offset, max_timestamp: int) -> None:
@@ -134,10 +134,10 @@ class CleanedSegment:
         segment.file.sync()
         segment.file.close()
         segment.index_time()
-        self._write_index(Kind.OFFSET_INDEX, segment.offsets.to_bytes())
-        self._write_index(Kind.TIME_INDEX, segment.times.to_bytes())
-        if segment.aborted.entries:
-            self._write_index(Kind.ABORTED_INDEX, segment.aborted.to_bytes())
+        self._write_index(Kind.OFFSET_INDEX, segment.offset_index.to_bytes())
+        self._write_index(Kind.TIME_INDEX, segment.time_index.to_bytes())
+        if segment.txn_index.entries:
+            self._write_index(Kind.ABORTED_INDEX, segment.txn_index.to_bytes())
 
     def _write_index(self, kind: Kind, data: bytes) -> None:
         path = cleaned_path(self.segment.directory, self.segment.base_offset, kind)
@@ -193,7 +193,7 @@ def open_cleaned(disk: Disk, directory: str, base_offset: Offset, created_ms: in
         )
     )
     if disk.exists(aborted := path(Kind.ABORTED_INDEX)):
-        segment.aborted = TransactionIndex(base_offset, read_whole(disk, aborted))
+        segment.txn_index = TransactionIndex(base_offset, read_whole(disk, aborted))
     segment.load_latest_timestamp()
     segment.indexed_size = segment.size
     return segment
@@ -202,5 +202,5 @@ def open_cleaned(disk: Disk, directory: str, base_offset: Offset, created_ms: in
 def mark_swapped(segment: Segment) -> None:
     """Record the final paths of a segment's files after the swap."""
     segment.file.renamed(segment.path(Kind.RECORDS))
-    segment.offsets.renamed(segment.path(Kind.OFFSET_INDEX))
-    segment.times.renamed(segment.path(Kind.TIME_INDEX))
+    segment.offset_index.renamed(segment.path(Kind.OFFSET_INDEX))
+    segment.time_index.renamed(segment.path(Kind.TIME_INDEX))

@@ -257,7 +257,7 @@ class _Cleaning:
                     output = self.begin(header.base_offset, size_max)
                 output.add(compacted.data, header.last_offset, compacted.max_timestamp)
                 if aborted is not None:
-                    output.segment.aborted.append(aborted)
+                    output.segment.txn_index.append(aborted)
         done.append(_finished(output, modified_ms))
         self.disk.sync_directory(job.directory)
         return CleanedGroup(tuple(one.base_offset for one in group), tuple(done))

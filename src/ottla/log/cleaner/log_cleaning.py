@@ -181,8 +181,8 @@ class LogCleaning:
                     segment.base_offset,
                     end_offset,
                     segment.size,
-                    segment.offsets.size,
-                    segment.times.size,
+                    segment.offset_index.size,
+                    segment.time_index.size,
                 )
                 for segment, end_offset in segments.with_end_offsets(state.log_end_offset)
                 if segment.base_offset < cleanable.end_offset

@@ -234,10 +234,10 @@ class _Recovery:
             segment.use_indexes(segment.open_indexes(disk))
             with suppress(FileNotFoundError):
                 data = read_whole(disk, segment.path(Kind.ABORTED_INDEX))
-                segment.aborted = TransactionIndex(base, data)
-            for index in (segment.offsets, segment.times, segment.aborted):
+                segment.txn_index = TransactionIndex(base, data)
+            for index in (segment.offset_index, segment.time_index, segment.txn_index):
                 index.check()
-            if segment.offsets.entries and segment.offsets.last.position >= segment.size:
+            if segment.offset_index.entries and segment.offset_index.last.position >= segment.size:
                 raise BrokenSegment(
                     base, f"{segment.file.path}: the offset index has entries beyond the last batch"
                 )

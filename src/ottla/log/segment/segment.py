@@ -48,8 +48,8 @@ class Extent(NamedTuple):
 class Indexes(NamedTuple):
     """The offset index and the time index of a segment."""
 
-    offsets: OffsetIndex
-    times: TimeIndex
+    offset_index: OffsetIndex
+    time_index: TimeIndex
 
 
 class Segment:
@@ -61,7 +61,6 @@ class Segment:
         "_latest_timestamp",
         "_recent",
         "_recent_after",
-        "aborted",
         "base_offset",
         "created_ms",
         "damaged",
@@ -71,10 +70,11 @@ class Segment:
         "indexed_size",
         "jitter_ms",
         "latest_verified",
+        "offset_index",
         "offset_max",
-        "offsets",
         "size",
-        "times",
+        "time_index",
+        "txn_index",
     )
 
     def __init__(
@@ -86,9 +86,9 @@ class Segment:
         size: int,
         created_ms: int,
         jitter_ms: int = 0,
-        offsets: OffsetIndex | None = None,
-        times: TimeIndex | None = None,
-        aborted: TransactionIndex | None = None,
+        offset_index: OffsetIndex | None = None,
+        time_index: TimeIndex | None = None,
+        txn_index: TransactionIndex | None = None,
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
@@ -96,12 +96,12 @@ class Segment:
         self.size = size
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms  # the segment rolls this much earlier than segment.ms
-        self.offsets = offsets or OffsetIndex(base_offset)
-        self.times = times or TimeIndex(base_offset)
-        self.aborted = aborted or TransactionIndex(base_offset)
+        self.offset_index = offset_index or OffsetIndex(base_offset)
+        self.time_index = time_index or TimeIndex(base_offset)
+        self.txn_index = txn_index or TransactionIndex(base_offset)
         self.first_timestamp: int | None = None  # of the first batch; None: not known
         self.offset_max = base_offset + RELATIVE_MAX  # the largest offset that the indexes can hold
-        self._latest_timestamp, self._latest_offset = self.times.last
+        self._latest_timestamp, self._latest_offset = self.time_index.last
         self.damaged: tuple[Damage, ...] = ()  # kept and not served (rule C4)
         # The size of the records that the index files cover; None: there are no index files.
         self.indexed_size: int | None = None
@@ -173,7 +173,7 @@ class Segment:
             self._latest_timestamp = max_timestamp
             self._latest_offset = last_offset
         if self._bytes_since_entry > index_interval_bytes:
-            self.offsets.append(last_offset, Position(position))
+            self.offset_index.append(last_offset, Position(position))
             self.index_time()
             self._bytes_since_entry = 0
         self._bytes_since_entry += size
@@ -189,7 +189,7 @@ class Segment:
 
     def index_aborted(self, completed: CompletedTransaction) -> None:
         """Add an aborted transaction to the transaction index; its marker is in this segment."""
-        self.aborted.append(
+        self.txn_index.append(
             AbortedTransaction(
                 completed.producer_id,
                 completed.first_offset,
@@ -200,8 +200,8 @@ class Segment:
 
     def index_time(self) -> None:
         """Add the largest timestamp so far to the time index."""
-        if self._latest_timestamp > self.times.last.timestamp:
-            self.times.append(self._latest_timestamp, self._latest_offset)
+        if self._latest_timestamp > self.time_index.last.timestamp:
+            self.time_index.append(self._latest_timestamp, self._latest_offset)
 
     @property
     def latest(self) -> TimestampOffset:
@@ -220,7 +220,7 @@ class Segment:
 
     def load_latest_timestamp(self) -> None:
         """Take the largest timestamp from the time index, which is complete."""
-        self._latest_timestamp, self._latest_offset = self.times.last
+        self._latest_timestamp, self._latest_offset = self.time_index.last
 
     @property
     def indexes_due(self) -> bool:
@@ -230,10 +230,10 @@ class Segment:
     def write_indexes(self, disk: Disk) -> None:
         """Write the index files; the caller syncs the directory."""
         self.index_time()
-        replace(disk, self.path(Kind.OFFSET_INDEX), self.offsets.to_bytes())
-        replace(disk, self.path(Kind.TIME_INDEX), self.times.to_bytes())
-        if self.aborted.entries or disk.exists(self.path(Kind.ABORTED_INDEX)):
-            replace(disk, self.path(Kind.ABORTED_INDEX), self.aborted.to_bytes())
+        replace(disk, self.path(Kind.OFFSET_INDEX), self.offset_index.to_bytes())
+        replace(disk, self.path(Kind.TIME_INDEX), self.time_index.to_bytes())
+        if self.txn_index.entries or disk.exists(self.path(Kind.ABORTED_INDEX)):
+            replace(disk, self.path(Kind.ABORTED_INDEX), self.txn_index.to_bytes())
 
     def open_indexes(self, disk: Disk) -> Indexes:
         """Open the index files, which then need no memory; waits for the device."""
@@ -244,7 +244,7 @@ class Segment:
 
     def use_indexes(self, indexes: Indexes) -> None:
         """Replace the indexes by others with the same content."""
-        self.offsets, self.times = indexes
+        self.offset_index, self.time_index = indexes
         self._recent.clear()
         self.latest_verified = False
 
@@ -266,13 +266,13 @@ class Segment:
                 index_interval_bytes,
             )
         twin.index_time()
-        self.offsets, self.times = twin.offsets, twin.times
+        self.offset_index, self.time_index = twin.offset_index, twin.time_index
         self.load_latest_timestamp()
         self.indexed_size = None
 
     def loaded_indexes(self, read: Read) -> Indexes:
         """The indexes in memory."""
-        return Indexes(self.offsets.loaded(read), self.times.loaded(read))
+        return Indexes(self.offset_index.loaded(read), self.time_index.loaded(read))
 
     def truncate_indexes(self, position: int, offset: int) -> None:
         """Let the segment end at a position and an offset; the caller truncates the file."""
@@ -281,22 +281,22 @@ class Segment:
         self.damaged = tuple(one for one in self.damaged if one.first_offset < offset)
         if not position:
             self.first_timestamp = None
-        for index in (self.offsets, self.times, self.aborted):
+        for index in (self.offset_index, self.time_index, self.txn_index):
             index.reopen()
             index.truncate_to(offset)
 
     def clear_indexes(self) -> None:
         """Reset the indexes, so that every batch of the file can be indexed again."""
         base_offset = self.base_offset
-        self.offsets, self.times = OffsetIndex(base_offset), TimeIndex(base_offset)
-        self.aborted = TransactionIndex(base_offset)
+        self.offset_index, self.time_index = OffsetIndex(base_offset), TimeIndex(base_offset)
+        self.txn_index = TransactionIndex(base_offset)
         self.indexed_size = None
         self.first_timestamp = None
         self.index_tail((), 0)
 
     def index_tail(self, tail: Iterable[LocatedHeader], index_interval_bytes: int) -> None:
         """Index the batches from the last index entry on, after an open or a truncation."""
-        self._latest_timestamp, self._latest_offset = self.times.last
+        self._latest_timestamp, self._latest_offset = self.time_index.last
         self._recent.clear()
         self._recent_after = self.base_offset - 1
         self._bytes_since_entry = 0
@@ -316,10 +316,10 @@ class Segment:
 
     def reactivate(self, index_interval_bytes: int, read: Read) -> LocatedHeader | None:
         """Make a segment that was opened from its files the active one; return its last batch."""
-        for index in (self.offsets, self.times, self.aborted):
+        for index in (self.offset_index, self.time_index, self.txn_index):
             index.reopen()
         self.first_timestamp = self.read_first_timestamp(read)
-        last = self.offsets.last
+        last = self.offset_index.last
         tail = list(self.headers_for(last.offset, self.size, read))
         if last.position and last.offset > tail[-1].last_offset:
             raise BrokenSegment(
@@ -368,7 +368,7 @@ class Segment:
 
     def headers_for(self, offset: int, end: int, read: Read) -> Iterator[LocatedHeader]:
         """The batch headers up to a position, from the index entry for an offset on."""
-        entry = self.offsets.lookup(offset, read)
+        entry = self.offset_index.lookup(offset, read)
         found = self.located_headers(entry.position, end, read)
         if not entry.position:
             return found
@@ -399,7 +399,7 @@ class Segment:
         """An upper bound for the offsets in an extent: the base offset of the next batch."""
         end = extent.position + extent.size
         # For readers at the tail an approximate bound is enough.
-        if end > self.offsets.last.position:
+        if end > self.offset_index.last.position:
             return upper
         behind = next(self.located_headers(end, self.size, read), None)
         return upper if behind is None else min(upper, behind.base_offset)
@@ -412,7 +412,7 @@ class Segment:
             if recent[at - 1][1] > start:
                 return recent[at - 1][1]
             return recent[at][1] if at < len(recent) else end
-        entry = self.offsets.last_at_or_before(wanted, read)
+        entry = self.offset_index.last_at_or_before(wanted, read)
         behind = self.located_headers(max(start, entry.position), end, read)
         if entry.position > start:
             behind = verified_start(behind, entry.offset, self.base_offset, self.file.path)

@@ -121,7 +121,7 @@ class Segments:
         """The aborted transactions with records between two offsets."""
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(fetch_offset):
-            overlap = segment.aborted.overlapping(fetch_offset, upper)
+            overlap = segment.txn_index.overlapping(fetch_offset, upper)
             found += overlap.transactions
             if overlap.complete:
                 break

@@ -249,7 +249,7 @@ def batches_from(
     if timestamp > segment.latest.timestamp:
         return
     # Every record up to the offset of this entry is earlier than the timestamp.
-    entry = segment.times.lookup(timestamp - 1, read)
+    entry = segment.time_index.lookup(timestamp - 1, read)
     if entry.offset < log_start:
         found = _headers_from(segment, log_start, read)
     else:
@@ -276,11 +276,11 @@ def verify_latest(segment: Segment, read: Read) -> None:
     A time index file may have lost its last entries; the last batches show that. The result is
     kept.
     """
-    if segment.latest_verified or segment.times.is_trusted:
+    if segment.latest_verified or segment.time_index.is_trusted:
         return
-    latest = segment.times.last
+    latest = segment.time_index.last
     next(_headers_after(segment, latest, read), None)
-    for batch in segment.headers_for(segment.offsets.last.offset, segment.size, read):
+    for batch in segment.headers_for(segment.offset_index.last.offset, segment.size, read):
         if batch.max_timestamp > latest.timestamp:
             raise _wrong_entry(segment, latest)
     segment.latest_verified = True
@@ -299,10 +299,10 @@ def _headers_after(
     A wrong entry may name a batch that has the same timestamp by chance. So the batches from the
     entry before it, or from the log start, are compared too: none of them may be later.
     """
-    proven = entry.timestamp == NO_TIMESTAMP or segment.times.is_trusted
+    proven = entry.timestamp == NO_TIMESTAMP or segment.time_index.is_trusted
     start = entry.offset
     if not proven:
-        before = segment.times.lookup(entry.timestamp - 1, read)
+        before = segment.time_index.lookup(entry.timestamp - 1, read)
         start = min(start, max(before.offset, log_start))
     for batch in segment.headers_for(start, segment.size, read):
         if not proven:
