@@ -1,53 +1,64 @@
-"""Whether our log and a real Kafka agree on a partition, in everything that Kafka tells of it."""
+"""Compares a partition in our log with everything that a real Kafka answers about it."""
 
 import asyncio
 from collections.abc import Collection, Iterable
 
-from log.kafka_told import EPOCHS, LATEST_TIME, AtTime, ProducerTold, Seen, Told
+from log.kafka_answers import (
+    EPOCHS,
+    LATEST_TIME,
+    AtTime,
+    ConsumedRecord,
+    KafkaAnswers,
+    ProducerAnswer,
+)
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import Batch, batches
 from ottla.records.control import ControlType, read_control
 
 
 def assert_agree(
-    log: PartitionLog, told: Told, *, aborted_lost: bool = False, times_wrong: bool = False
+    log: PartitionLog,
+    answers: KafkaAnswers,
+    *,
+    aborted_lost: bool = False,
+    times_wrong: bool = False,
 ) -> None:
     """Compare bytes, records, transactions, timestamps, epochs and producers.
 
-    `aborted_lost`: of aborted transactions, only those with records need be known to our log.
-    `times_wrong`: Kafka does not find timestamps that are there.
+    `aborted_lost`: our log needs to know only aborted transactions that still have records.
+    `times_wrong`: Kafka does not find timestamps that exist.
     """
     start, end = log.log_start_offset, log.log_end_offset
-    assert (start, end) == (told.log_start, told.high_watermark)
+    assert (start, end) == (answers.log_start, answers.high_watermark)
     data = raw(log, end)
-    assert data == told.raw
-    assert _seen(data, start) == told.seen
+    assert data == answers.raw
+    assert _seen(data, start) == answers.seen
     stable = log.last_stable_offset(end)
-    assert stable == told.last_stable
+    assert stable == answers.last_stable
     aborted = {
         (one.producer_id, one.first_offset) for one in log.aborted_transactions(start, stable)
     }
     if aborted_lost:
-        assert aborted <= told.aborted
-        assert _with_records(data, aborted) == _with_records(data, told.aborted)
+        assert aborted <= answers.aborted
+        assert _with_records(data, aborted) == _with_records(data, answers.aborted)
     else:
-        assert aborted == told.aborted
-    assert _committed(log, stable) == told.committed
-    times = asyncio.run(_at_times(log, told.times))
+        assert aborted == answers.aborted
+    assert _committed(log, stable) == answers.committed
+    times = asyncio.run(_at_times(log, answers.times))
     found = {time: (one.offset, one.timestamp) for time, one in times.items()}
-    assert found == _by_time(data, start, told.times)
+    assert found == _by_time(data, start, answers.times)
     if not times_wrong:
-        assert times == told.times
-    # An epoch without records is not taken over: the next leader begins one at the log's end.
+        assert times == answers.times
+    # An epoch without records is not recovered: the next leader begins one at the log end.
     written = max((batch.header.leader_epoch for batch in batches(data)), default=-1)
     assert {epoch: log.end_offset(epoch) for epoch in EPOCHS} == {
-        epoch: told.epoch_ends[epoch] if epoch <= written else None for epoch in EPOCHS
+        epoch: answers.epoch_ends[epoch] if epoch <= written else None for epoch in EPOCHS
     }
-    assert _producers(log) == told.producers
+    assert _producers(log) == answers.producers
 
 
 def raw(log: PartitionLog, upper: int) -> bytes:
-    """The batches of a log up to an offset, read piece by piece."""
+    """The batches of a log up to an offset, read in several fetches."""
     return asyncio.run(_read(log, upper))
 
 
@@ -56,35 +67,35 @@ async def _read(log: PartitionLog, upper: int) -> bytes:
     while offset < upper:
         piece = await (await log.read(offset, upper, 5_000)).read()
         if not piece:
-            break  # compaction has removed what was at the end
+            break  # compaction removed the last records
         found += piece
         offset = list(batches(piece))[-1].header.next_offset
     return found
 
 
-def _seen(data: bytes, start: int) -> list[Seen]:
-    """What a consumer makes of batches."""
+def _seen(data: bytes, start: int) -> list[ConsumedRecord]:
+    """The records that a consumer reads from the batches."""
     return [record for batch in batches(data) for record in _seen_in(batch, start)]
 
 
-def _seen_in(batch: Batch, start: int) -> list[Seen]:
+def _seen_in(batch: Batch, start: int) -> list[ConsumedRecord]:
     assert batch.crc_ok
     if batch.header.is_control:
         return []
     return [
-        Seen(r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
+        ConsumedRecord(r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
         for r in batch.records(from_offset=start)
     ]
 
 
-def _committed(log: PartitionLog, stable: int) -> list[Seen]:
-    """What a consumer that reads only what is committed makes of them (KIP-98)."""
+def _committed(log: PartitionLog, stable: int) -> list[ConsumedRecord]:
+    """The records that a read_committed consumer reads from the batches (KIP-98)."""
     start = log.log_start_offset
     begins = sorted(
         (one.first_offset, one.producer_id) for one in log.aborted_transactions(start, stable)
     )
     aborted: set[int] = set()
-    found: list[Seen] = []
+    found: list[ConsumedRecord] = []
     for batch in batches(raw(log, stable)):
         header = batch.header
         while begins and begins[0][0] <= header.last_offset:
@@ -98,7 +109,7 @@ def _committed(log: PartitionLog, stable: int) -> list[Seen]:
 
 
 def _is_abort(batch: Batch) -> bool:
-    control = read_control(batch)  # None when compaction has emptied the batch
+    control = read_control(batch)  # None if compaction emptied the batch
     return control is not None and control.type == ControlType.ABORT
 
 
@@ -111,7 +122,7 @@ async def _at_times(log: PartitionLog, asked: Iterable[int]) -> dict[int, AtTime
 
 
 def _by_time(data: bytes, start: int, asked: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """The first records of a time or later, found the long way; markers are records too."""
+    """The first records at or after each timestamp, found by a linear search; markers count too."""
     records = [
         (record.offset, record.timestamp)
         for batch in batches(data)
@@ -126,7 +137,7 @@ def _by_time(data: bytes, start: int, asked: Iterable[int]) -> dict[int, tuple[i
 
 
 def _with_records(data: bytes, aborted: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Those of the aborted transactions of which compaction has left more than the marker."""
+    """The aborted transactions of which compaction left more than the marker."""
     headers = [batch.header for batch in batches(data)]
     left: set[tuple[int, int]] = set()
     for producer_id, first_offset in aborted:
@@ -136,9 +147,9 @@ def _with_records(data: bytes, aborted: Collection[tuple[int, int]]) -> set[tupl
     return left
 
 
-def _producers(log: PartitionLog) -> list[ProducerTold]:
+def _producers(log: PartitionLog) -> list[ProducerAnswer]:
     return sorted(
-        ProducerTold(
+        ProducerAnswer(
             one.producer_id,
             one.epoch,
             one.last_sequence,

@@ -1,4 +1,4 @@
-"""A data directory of Kafka's in our hands."""
+"""A data directory of Kafka, opened by Ottla."""
 
 import random
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from ottla.log.names import META_PROPERTIES
 
 
 def rules_of(topic: str) -> LogConfig:
-    """What the topics' settings are to our logs; the internal ones are compacted too."""
+    """The settings of a topic for our logs; internal topics are compacted too."""
     policy = TOPICS.get(topic, (0, {"cleanup.policy": "compact"}))[1].get("cleanup.policy")
     return LogConfig(
         segment_bytes=SEGMENT_BYTES,
@@ -27,7 +27,7 @@ def rules_of(topic: str) -> LogConfig:
 async def open_directory(
     disk: OsDisk, data: Path, rules_of: Callable[[str], LogConfig]
 ) -> LogManager:
-    """Take it as a broker of the cluster that it belongs to."""
+    """Open the directory as a broker of the cluster that it belongs to."""
     meta = parse_meta_properties((data / META_PROPERTIES).read_text())
     assert meta.cluster_id is not None
     return await LogManager.open(

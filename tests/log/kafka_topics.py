@@ -1,8 +1,7 @@
-"""Topics that hold one of everything a log may hold, written to a real Kafka by a real client.
+"""Topics with everything that a log may hold, written to a real Kafka by a real client.
 
-Timestamps do not only rise, so that looking them up is not trivial; they are of the last hour,
-because Kafka forgets producers whose records are a day old. Segments are small, so that every
-topic has several.
+Timestamps also decrease, so that lookups are not trivial. They are of the last hour, because Kafka
+forgets producers whose records are a day old. Segments are small, so that every topic has several.
 """
 
 import importlib
@@ -23,7 +22,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.records.builder import BatchBuilder
 
-# The type checker brings stubs of an earlier version.
+# The type checker has the stubs of an earlier version.
 kafka_python: Any = importlib.import_module("kafka")
 
 START_MS = int(time.time()) * 1000 - 3_600_000
@@ -34,7 +33,7 @@ CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 SETTINGS = {
     "log.index.size.max.bytes": 65536,
     "log.cleaner.backoff.ms": 100,
-    # Segments are deleted and checkpoints written while the test runs, not a minute later.
+    # Kafka deletes segments and writes checkpoints during the test, not a minute later.
     "log.initial.task.delay.ms": 100,
     "log.retention.check.interval.ms": 200,
     "log.flush.offset.checkpoint.interval.ms": 200,
@@ -68,7 +67,7 @@ INTERNAL = [
 
 
 def create(kafka: KafkaBroker, topics: dict[str, tuple[int, dict[str, str]]]) -> None:
-    """Make topics with small segments, and wait until they have leaders."""
+    """Create topics with small segments, and wait until they have leaders."""
     small = {
         "internal.segment.bytes": str(SEGMENT_BYTES),
         "index.interval.bytes": str(INDEX_INTERVAL_BYTES),
@@ -97,7 +96,7 @@ def producer(kafka: KafkaBroker, **settings: object) -> Generator[Any]:
 
 
 def send(producer: Any, topic: str, partition: int, number: int, **given: object) -> None:
-    """A record that differs from its neighbours in all that it has."""
+    """Send a record that differs from its neighbours in every field."""
     record: dict[str, object] = {
         "key": None if number % 7 == 3 else b"key-%d" % number,
         "value": b"value-%d-" % number + b"x" * (number * 37 % 190),
@@ -111,12 +110,12 @@ def send(producer: Any, topic: str, partition: int, number: int, **given: object
 
 
 def timestamp(number: int) -> int:
-    """They rise, with steps back."""
+    """Timestamps that increase, with some steps back."""
     return START_MS + 1000 * number - 7300 * (number % 5 == 4)
 
 
 def write_all(kafka: KafkaBroker) -> None:
-    """Fill the topics and wait until Kafka has compacted and deleted what it should."""
+    """Fill the topics, and wait until Kafka has compacted and deleted segments."""
     create(kafka, TOPICS)
     write_codecs(kafka, range(200))
     _write_stamped(kafka)
@@ -127,7 +126,7 @@ def write_all(kafka: KafkaBroker) -> None:
     _commit_offsets(kafka)
     for topic, partition in (("compacted", 0), ("compacted", 1), ("forgetful", 0)):
         _wait_until(lambda t=topic, p=partition: _is_cleaned(kafka, t, p), kafka)
-    # The first cleaning sets the hour at which a tombstone may go, the next one drops it.
+    # The first cleaning sets the delete horizon of a tombstone; the next one removes it.
     _write_forgetful(kafka, range(400, 800))
     _wait_until(lambda: _is_cleaned(kafka, "forgetful", 0), kafka)
     _wait_until(lambda: any((kafka.data / "trimmed-0").glob("*.deleted")), kafka)
@@ -135,7 +134,7 @@ def write_all(kafka: KafkaBroker) -> None:
 
 
 def write_codecs(kafka: KafkaBroker, numbers: range) -> None:
-    """Every codec has a partition; all are written by idempotent producers but the first."""
+    """Write each codec to its own partition; all producers but the first are idempotent."""
     for partition, codec in enumerate(CODECS):
         with producer(
             kafka, compression_type=codec, enable_idempotence=codec is not None
@@ -156,9 +155,10 @@ def _write_stamped(kafka: KafkaBroker) -> None:
 
 
 def _write_transactions(kafka: KafkaBroker) -> None:
-    """Two producers at a time; committed, aborted, and at the end of partition 1 one open.
+    """Write with two producers at a time: committed and aborted transactions, and one open at the
+    end of partition 1.
 
-    Kafka gives up a transaction that is open for too long; that is later than this test.
+    Kafka aborts a transaction that is open for too long, but only after the end of this test.
     """
     patience = {"transaction_timeout_ms": 900_000}
     with (
@@ -196,13 +196,14 @@ def _leave_open(kafka: KafkaBroker, transactional_id: str) -> None:
     with producer(kafka) as other:
         for number in range(1001, 1010):
             send(other, "transactions", 1, number)
-    # Closing it would abort; so its connections are cut, as when its process dies.
+    # Closing the producer would abort the transaction. So its connections are cut, as if its
+    # process died.
     sender._sender.force_close()
     sender._sender.join(10)
 
 
 def _write_forgetful(kafka: KafkaBroker, numbers: range, topic: str = "forgetful") -> None:
-    """Few keys, many values; some keys end with tombstones, early enough to be compacted soon."""
+    """Write many values of few keys; some keys end with tombstones that are compacted soon."""
     with producer(kafka, compression_type="gzip") as sender:
         for number in numbers:
             gone = number % 23 in (3, 4)
@@ -220,7 +221,7 @@ def _write_forgetful(kafka: KafkaBroker, numbers: range, topic: str = "forgetful
 
 
 def _write_compacted(kafka: KafkaBroker) -> None:
-    """The same to two topics; partition 1 of one in transactions, some of them aborted."""
+    """Write the same to two topics; partition 1 of one has transactions, some of them aborted."""
     _write_forgetful(kafka, range(400))
     _write_forgetful(kafka, range(400), "compacted")
     with producer(kafka, transactional_id="compacting") as sender:
@@ -242,14 +243,16 @@ def _write_trimmed(kafka: KafkaBroker) -> None:
                 sender.flush()
     admin = kafka_python.KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
     try:
-        # Within a batch: ten records were flushed at once.
+        # This is within a batch: ten records were sent at once.
         admin.delete_records({kafka_python.TopicPartition("trimmed", 0): 154})
     finally:
         admin.close()
 
 
 def _write_odd(kafka: KafkaBroker) -> None:
-    """What the client refuses to send: neither key nor value, null headers, no timestamp."""
+    """Write records that the client refuses: without key and value, with null headers, without
+    timestamp.
+    """
     builder = BatchBuilder()
     builder.append(START_MS, None, None)
     builder.append(START_MS + 5, b"", b"", [("", None), ("ž", b"")])

@@ -1,4 +1,4 @@
-"""A broker's logs in simulated time: opened, filled and read back, for tests."""
+"""Helpers that open, fill and read the logs of a broker in simulated time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ async def values(hosted: HostedLog) -> list[bytes | None]:
 
 
 async def for_a_while(upkeep: Maintenance, seconds: float) -> None:
-    """Let the duties be done for so long."""
+    """Run the maintenance tasks for a number of seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await upkeep.run()

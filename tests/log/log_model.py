@@ -1,7 +1,7 @@
-"""A log with its owner: checkpoints that survive, and a model of what must be in the log.
+"""A log with the checkpoints of its owner, and a model of its expected content.
 
-The model is a dict of offsets. After a crash the log must open, hold the beginning of what was
-written, all of it up to the recovery point, and derive from it the same epochs, producers and
+The model is a dict by offset. After a crash the log must open. It must hold a prefix of the written
+records that reaches the recovery point. From these it must derive the same epochs, producers and
 aborted transactions as a follower that copies it.
 """
 
@@ -33,19 +33,19 @@ class Owner:
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
         self.written: dict[int, Written] = {}
-        self.before_cut: dict[int, Written] | None = None  # while a cut is under way
+        self.before_cut: dict[int, Written] | None = None  # set during a truncation
         self.cut_to = 0
         self.recovery_point = 0
         self.log_start = 0
-        self.lowest_start = 0  # the log may begin again here: what was deleted may come back
+        self.lowest_start = 0  # deleted records may come back: the log may start here again
         self.epoch = 0
         self.now_ms = 0
         self.sequences: dict[int, int] = {}
         self.open_transaction = False
         self.first_dirty_offset: int | None = None
-        self.outdated: set[int] = set()  # what a cleaning may have taken, or has
+        self.outdated: set[int] = set()  # records that a cleaning has removed or may have removed
         self.compacted_until = 0
-        # A cut below what was cleaned leaves what a snapshot tells, and no batch does.
+        # After a truncation below the cleaned part, a snapshot may know producers without batches.
         self.cut_below_cleaned = False
         self.end_when_cleaned = 0
         self.log = opened(disk, RULES).log
@@ -60,7 +60,7 @@ class Owner:
         values = [b"%d %d" % (self.end + n, self.epoch) + bytes(size) for n in range(count)]
         sequence = self.sequences.get(producer, 0)
         transactional = producer == 9
-        # What is being written may be there after a crash, so it is in the model first.
+        # Records that are being written may exist after a crash, so the model has them first.
         keys = [b"%d" % ((self.end + number) % KEYS) for number in range(count)]
         for number, value in enumerate(values):
             self.outdated.discard(self.end + number)
@@ -100,13 +100,13 @@ class Owner:
 
     def truncate(self, offset: int) -> None:
         self.before_cut, before = self.written, self.end
-        # A batch that holds the offset goes as a whole.
+        # The batch that holds the offset is removed as a whole.
         self.cut_to = self.written[offset].batch if offset in self.written else offset
         self.written = {at: one for at, one in self.written.items() if at < self.cut_to}
         finish(self.log.truncate_to(offset))
         assert self.end <= min(offset, before)
-        # After a crash the model does not know the batches below the log's start any more. What
-        # compaction took as a whole before the cut is not told by the log's end.
+        # After a crash the model no longer knows the batches below the log start. The log end does
+        # not show records that compaction removed before the truncation.
         if offset >= self.log_start:
             assert self.reaches(min(self.cut_to, before))
         self.written = {at: one for at, one in self.written.items() if at < self.end}
@@ -118,8 +118,8 @@ class Owner:
         self.know_producers()
 
     def note_cut(self) -> None:
-        # Compaction keeps the last batch of each producer: where that one is cut off, the log
-        # knows more of the producer than its bytes tell.
+        # Compaction keeps the last batch of each producer. If the truncation removes it, the log
+        # knows more about the producer than its bytes show.
         self.cut_below_cleaned |= self.end < self.end_when_cleaned
         self.end_when_cleaned = min(self.end_when_cleaned, self.end)
         self.compacted_until = min(self.compacted_until, self.end)
@@ -127,7 +127,7 @@ class Owner:
             self.first_dirty_offset = min(self.first_dirty_offset, self.end)
 
     def compact(self) -> None:
-        """Clean all that may be cleaned; what is outdated must be gone then."""
+        """Clean everything that is cleanable, and check that the replaced records are gone."""
         self.flush()
         end = self.log.log_end_offset
         dirt = self.log.find_cleanable(
@@ -198,7 +198,9 @@ class Owner:
         self.know_producers()
 
     def rot(self, where: float, bits: int, *, clean: bool) -> None:
-        """A byte turns over that was on the device. The log opens, and the owner fetches anew."""
+        """Flip bits of a byte on the device; the log opens, and the owner fetches the records
+        again.
+        """
         self.flush()
         files = [(one.file.path, one.file.size()) for one in self.log.segments if one.size]
         if not files:
@@ -208,7 +210,7 @@ class Owner:
         at, header = batch_at(self.disk, path, position)
         field = position - at
         if 12 <= field < 16 or (field < 8 and header.next_offset == self.end):
-            return  # no CRC covers the epoch, nor the base offset, which only a later batch belies
+            return  # no CRC covers the epoch and base offset; only a later batch contradicts them
         if clean:
             finish(self.log.close())
         self.disk.rot(path, position, bits)
@@ -225,18 +227,18 @@ class Owner:
         assert self.log.damaged == ()
 
     def kill(self) -> None:
-        """The process dies and the machine does not: nothing is lost, and nothing is synced."""
+        """Kill the process but not the machine: nothing is lost, and nothing is synced."""
         end = self.end
         self.reopen()
         assert self.reaches(end)
 
     def crash(self, loss: Loss, random: Random) -> None:
-        """Lose what the mode says, open again, and check all there is to check."""
+        """Lose unsynced data in the given mode, open the log again, and check it."""
         self.disk = self.disk.after_crash(loss, random)
         self.reopen()
 
     def reopen(self) -> None:
-        for _ in range(2):  # opening it changes nothing that matters
+        for _ in range(2):  # opening the log twice changes nothing
             self.log = opened(
                 self.disk,
                 RULES,
@@ -268,7 +270,9 @@ class Owner:
         self.check_derived()
 
     def reaches(self, offset: int) -> bool:
-        """Whether the log ends there, or where records were taken by compaction before a cut."""
+        """Whether the log ends at the offset, or where compaction removed records before a
+        truncation.
+        """
         return set(range(self.log.log_end_offset, offset)) <= self.outdated
 
     def agrees(self, written: dict[int, Written]) -> bool:
@@ -289,7 +293,7 @@ class Owner:
         return start >= self.log_start and same and missing <= self.outdated and epochs
 
     def check(self) -> None:
-        """The log as it is while all goes well."""
+        """Check the log during normal operation."""
         assert self.agrees(self.written)
         assert self.recovery_point <= self.log.recovery_point <= self.end
         self.check_derived()
@@ -300,10 +304,10 @@ class Owner:
 
 
 def check_derived(log: PartitionLog, compacted_until: int = 0) -> None:
-    """What a follower makes of the same bytes is what the log has."""
+    """Check that a follower derives the same state from the same bytes."""
     start = log.segments.first.base_offset
     if log.log_start_offset > 0 or start > 0:
-        return  # a follower does not learn what was deleted
+        return  # a follower does not know what was deleted
     follower = opened(SimulatedDisk(), RULES).log
     data = raw(log)
     if data:
@@ -313,7 +317,7 @@ def check_derived(log: PartitionLog, compacted_until: int = 0) -> None:
     bound = log.log_end_offset
     assert follower.last_stable_offset(bound) == log.last_stable_offset(bound)
     if compacted_until:
-        return  # nor where epochs and aborted transactions began whose records are gone
+        return  # nor the start of epochs and aborted transactions whose records are gone
     assert follower.aborted_transactions(0, bound) == log.aborted_transactions(0, bound)
     # An epoch may have begun without records.
     assert [e for e in log.epochs if e.start_offset < bound] == list(follower.epochs)
@@ -324,7 +328,7 @@ async def at_once(_: int) -> None:
 
 
 def batch_at(disk: SimulatedDisk, path: str, position: int) -> tuple[int, BatchHeader]:
-    """The batch that has a byte, and where it begins."""
+    """The batch that holds a byte, and its position."""
     start = 0
     for batch in batches(read_whole(disk, path)):
         if position < start + batch.header.size:

@@ -1,4 +1,4 @@
-"""A log on a simulated disk: opened, filled and read back, for tests."""
+"""Helpers that open, fill and read a log on a simulated disk."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ def made(
     compression: Compression = Compression.NONE,
     keys: Sequence[bytes] = (),
 ) -> bytes:
-    """A batch whose records are a millisecond apart, all of one key unless told otherwise."""
+    """A batch whose records are a millisecond apart, with one key by default."""
     builder = BatchBuilder(compression=compression)
     for number, value in enumerate(values):
         builder.append(timestamp + number, keys[number] if keys else b"k", value)
@@ -68,7 +68,7 @@ def opened(
 
 
 def new_log(disk: SimulatedDisk | None = None, rules: LogConfig = SMALL) -> PartitionLog:
-    """A log on a simulated disk, led in epoch 0."""
+    """A new log on a simulated disk, led in epoch 0."""
     log = opened(disk or SimulatedDisk(), rules).log
     finish(log.begin_epoch(LeaderEpoch(0)))
     return log
@@ -109,7 +109,7 @@ def append(
 
 
 def end(log: PartitionLog, producer_id: int, *, commit: bool, epoch: int = 0) -> Appended:
-    """End a transaction as its coordinator does."""
+    """Append the marker of a transaction as its coordinator does."""
     latest = log.epochs.latest
     assert latest is not None
     return log.append_marker(
@@ -123,7 +123,7 @@ def end(log: PartitionLog, producer_id: int, *, commit: bool, epoch: int = 0) ->
 
 
 def raw(log: PartitionLog, start: int | None = None, bytes_max: int = 300) -> bytes:
-    """The bytes from an offset to the log's end, fetch by fetch."""
+    """The bytes from an offset to the log end, read in several fetches."""
     offset = log.log_start_offset if start is None else Offset(start)
     found = b""
     while True:
@@ -135,7 +135,7 @@ def raw(log: PartitionLog, start: int | None = None, bytes_max: int = 300) -> by
 
 
 def contents(log: PartitionLog, start: int | None = None) -> list[tuple[int, bytes | None]]:
-    """Offsets and values from an offset to the log's end, each batch with its CRC checked."""
+    """Offsets and values from an offset to the log end; checks the CRC of each batch."""
     first = log.log_start_offset if start is None else start
     found: list[tuple[int, bytes | None]] = []
     for batch in batches(raw(log, start)):

@@ -1,4 +1,4 @@
-"""Headers, markers and a partition of producers, for tests that need no bytes."""
+"""Batch headers, markers and producer state, for tests that need no bytes."""
 
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence
 from ottla.log.producers import CompletedTransaction, Duplicate, Producers
@@ -34,7 +34,7 @@ def header(
 
 
 class Leader:
-    """Producers and a log end: checks, and appends what passes."""
+    """A producer state with a log end that checks batches and appends the valid ones."""
 
     def __init__(self, producers: Producers | None = None) -> None:
         self.producers = Producers() if producers is None else producers
@@ -57,7 +57,7 @@ class Leader:
         transaction_version: int | None = 1,
         timestamp: int = 0,
     ) -> CompletedTransaction | None:
-        """Write a marker, unchecked when there is no transaction version: as a follower does."""
+        """Append a marker; without a transaction version it is not checked, as on a follower."""
         marker = EndTxnMarker(commit, coordinator_epoch)
         if transaction_version is not None:
             self.producers.check_marker(

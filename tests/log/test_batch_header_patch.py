@@ -1,4 +1,4 @@
-"""A produced batch as the leader writes it: against the functions that patch a copy."""
+"""The header that the leader writes for a produced batch, compared with patching a copy."""
 
 from cases import each_case
 from log.logs import made

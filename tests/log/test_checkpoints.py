@@ -1,4 +1,4 @@
-"""The small texts of a data directory, against those that Kafka writes."""
+"""The text files of a data directory, compared with files that Kafka wrote."""
 
 from collections.abc import Callable
 
@@ -142,7 +142,7 @@ def test_meta_properties_version_0_becomes_version_1() -> None:
     assert (
         format_meta_properties(meta) == "version=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=3\n"
     )
-    # In that era each of them could be missing, and the version too.
+    # In version 0 each key could be missing, and the version too.
     assert parse_meta_properties("") == MetaProperties(None, None, version=0)
 
 

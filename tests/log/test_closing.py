@@ -1,4 +1,4 @@
-"""How the logs of a broker are closed: with the open files they have, and honestly."""
+"""Closing the logs of a broker: open files, and what is not marked as clean."""
 
 import asyncio
 from contextlib import suppress
@@ -14,7 +14,7 @@ from ottla.testing.disk import SimulatedDisk
 
 
 class FewOpenFiles(OsDisk):
-    """Opens no more files of a folder than it may."""
+    """Fails to open more files of a directory than a limit."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class FewOpenFiles(OsDisk):
     def held(self) -> int:
         found = 0
         for one in Path("/proc/self/fd").iterdir():
-            with suppress(FileNotFoundError):  # that of the listing itself
+            with suppress(FileNotFoundError):  # the descriptor of the listing itself
                 found += one.readlink().is_relative_to(self._folder)
         return found
 
@@ -48,7 +48,7 @@ def test_a_stop_needs_no_more_open_files_than_running_did(tmp_path: Path) -> Non
         logs = await opened(disk, SystemClock(), (str(tmp_path),))
         for number in range(40):
             hosted = await created(logs, number)
-            for turn in range(number):  # some roll, some of these are flushed
+            for turn in range(number):  # some logs roll, and some of these are flushed
                 append(hosted, b"%d" % turn, bytes(100))
             if number % 2:
                 await hosted.log.flush()

@@ -1,4 +1,4 @@
-"""Rule C4: what is damaged below the recovery point is never cut and never served."""
+"""Damage below the recovery point is never truncated and never served (rule C4)."""
 
 from collections.abc import Iterator, Set
 from random import Random
@@ -32,7 +32,7 @@ async def at_once(_: int) -> None:
 
 
 class Place(NamedTuple):
-    """A batch in a file."""
+    """The position of a batch in a file."""
 
     header: BatchHeader
     position: int
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 class Damaged:
-    """A log whose records are all on the device, and which is damaged in one of its files."""
+    """A log whose records are all on the device, with damage in one of its files."""
 
     def __init__(self, segment: str, *, clean: bool, rules: LogConfig = SMALL) -> None:
         self.clean = clean
@@ -76,7 +76,7 @@ class Damaged:
         self.disk.sync_directory(FOLDER)
 
     def with_file(self, data: bytes) -> SimulatedDisk:
-        """A copy of the disk on which the file is another one."""
+        """A copy of the disk on which the file has other content."""
         disk = self.disk.after_crash(Loss.ALL, Random(0))
         disk.remove(f"{FOLDER}/{self.name}")
         disk.open(f"{FOLDER}/{self.name}", create=True).write([data], 0)
@@ -91,7 +91,7 @@ class Damaged:
         )
 
     def check(self, log: PartitionLog, hit: Set[int]) -> None:
-        """The batches that were hit are refused, every other one is served as it was."""
+        """Check that damaged batches are refused and that all others are served unchanged."""
         assert log.log_end_offset >= self.end
         for base_offset, data in self.expected.items():
             if base_offset in hit:
@@ -105,11 +105,11 @@ class Damaged:
         assert known & set(self.expected) == hit
 
     def endure(self, data: bytes, hit: Set[int], *, scrubbed: bool) -> None:
-        """Open, scrub, and open again after a clean and after an unclean stop."""
+        """Open and scrub the log, and open it again after a clean and after an unclean shutdown."""
         disk = self.with_file(data)
         log = self.opened(disk).log
         for base_offset in self.expected:
-            code_of(log, base_offset)  # whatever it answers, nothing breaks
+            code_of(log, base_offset)  # any answer is allowed, but no exception
         if scrubbed:
             finish(log.scrub(at_once))
         self.check(log, hit)
@@ -155,13 +155,13 @@ def test_c4_every_byte_flip(segment: str, clean: bool) -> None:
             data = bytearray(damaged.file)
             data[at] ^= 1 << (at % 8)
             if 12 <= at - position < 16:
-                continue  # no CRC covers the leader epoch; the records are whole
+                continue  # no CRC covers the leader epoch; the records are undamaged
             damaged.endure(bytes(data), {header.base_offset}, scrubbed=scrubbed)
 
 
 @pytest.mark.parametrize("bits", [0x01, 0x02, 0x04, 0x08, 0x10, 0x80, 0xFF])
 def test_c4_every_field_of_the_framing(segment: str, clean: bool, bits: int) -> None:
-    """Base offset, length, magic: the bytes that say where the next batch is."""
+    """Base offset, length and magic: the bytes that locate the next batch."""
     damaged = Damaged(segment, clean=clean)
     scrubbed = clean or segment == "rolled"
     header, position = damaged.places[2]
@@ -197,7 +197,7 @@ def test_c4_runs_of_one_byte(segment: str, clean: bool, byte: int) -> None:
 
 
 def differs(before: bytes, after: bytes, place: Place) -> bool:
-    """Whether a batch is another one by more than its leader epoch."""
+    """Whether a batch differs by more than its leader epoch."""
     pieces = (slice(place.position, place.position + 12), slice(place.position + 16, place.end))
     return any(before[piece] != after[piece] for piece in pieces)
 
@@ -259,7 +259,7 @@ def test_c4_several_batches_at_once(segment: str, clean: bool) -> None:
 
 
 def test_c4_a_batch_within_a_damaged_batch_is_not_taken_for_one() -> None:
-    """Its framing agrees with its neighbours: what its records hold is nobody's batch."""
+    """Its framing agrees with its neighbours, but it is the value of a record."""
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 3)
@@ -278,7 +278,7 @@ def test_c4_a_batch_within_a_damaged_batch_is_not_taken_for_one() -> None:
 
 
 def test_c4_readers_find_what_is_broken_and_go_on() -> None:
-    """Nobody scrubbed: who cannot walk the batches makes the log look at the segment."""
+    """Without a scrub: a reader that finds no batch makes the log scan the segment."""
     damaged = Damaged("rolled", clean=True)
     header, position = damaged.places[1]
     data = bytearray(damaged.file)
@@ -346,7 +346,7 @@ def test_c4_damage_across_the_recovery_point_keeps_flushed() -> None:
     assert contents(log, point) == [(point, b"new")]
 
 
-# What becomes of it.
+# Damage that is truncated, deleted or repaired.
 
 
 def damage_not_found_yet() -> tuple[SimulatedDisk, PartitionLog]:
@@ -471,7 +471,7 @@ def test_c4_a_damaged_marker_leaves_its_transaction_open() -> None:
     assert log.producers.get(ProducerId(5)) is not None
 
 
-# The file.
+# The file of damaged ranges.
 
 
 class Marked(NamedTuple):

@@ -1,4 +1,4 @@
-"""A data directory: held by one process, of one broker, with checkpoints and a clean mark."""
+"""A data directory: its lock, its owner, its checkpoints and its clean shutdown file."""
 
 import subprocess
 import sys
@@ -64,7 +64,7 @@ def test_c9_a_second_process_is_refused(tmp_path: Path) -> None:
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 3, refused.stderr
     assert "in use by another process" in refused.stdout
-    with pytest.raises(DirectoryRefused):  # a second broker of this process, too
+    with pytest.raises(DirectoryRefused):  # a second broker in the same process, too
         claim(disk, str(tmp_path))
     first.release()
     assert subprocess.run(command, check=False).returncode == 0
@@ -76,7 +76,7 @@ def test_c9_java_is_kept_out_too_even_after_a_second_claim_here(tmp_path: Path) 
     first = claim(disk, str(tmp_path))
     with pytest.raises(DirectoryRefused):
         claim(disk, str(tmp_path))
-    # Java's FileChannel.lock is a lock of the POSIX kind.
+    # Java's FileChannel.lock is a POSIX lock.
     program = (
         "import fcntl, sys; file = open(sys.argv[1], 'r+')\n"
         "try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
@@ -144,7 +144,7 @@ def test_c2_the_clean_mark_is_gone_before_anything_else() -> None:
     again.begin()
     assert (again.stopped_cleanly, again.clean_epoch) == (True, 5)
     assert not disk.exists(f"/data/{CLEAN_SHUTDOWN}")
-    for loss in Loss:  # that it is gone is on the device
+    for loss in Loss:  # the removal is on the device
         assert not disk.after_crash(loss, Random(0)).exists(f"/data/{CLEAN_SHUTDOWN}")
     again.release()
     once_more = claim(disk)

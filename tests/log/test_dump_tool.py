@@ -1,4 +1,4 @@
-"""Kafka's own dump tool reads what we wrote, and finds in it what was written."""
+"""Kafka's dump tool reads the files that Ottla writes."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ class Written(NamedTuple):
 
 
 async def write_log(folder: Path) -> list[Written]:
-    """Rolled segments, every codec, an idempotent producer, committed and aborted transactions."""
+    """Write segments with every codec, an idempotent producer and ended transactions."""
     written: list[Written] = []
     disk = OsDisk()
     log = open_log(
@@ -141,7 +141,7 @@ def test_the_indexes_pass_its_checks(
     done = java_tools.run(DUMP, "--index-sanity-check", "--files", indexes)
     assert done.code == 0, done.err
     assert done.out.count("passed sanity check") == indexes.count(",") + 1
-    # Without the option it looks every entry up in the records.
+    # Without the option the tool looks up every entry in the records.
     done = java_tools.run(DUMP, "--verify-index-only", "--files", indexes)
     assert done.code == 0, done.err
     assert "mismatch" not in (done.out + done.err).lower()
@@ -160,7 +160,7 @@ def test_transactions_and_producers_are_dumped(
 
 
 async def compact_log(folder: Path) -> list[Batch]:
-    """What a cleaning leaves of that log, with a tombstone for one of its keys."""
+    """Clean that log, with a tombstone for one of its keys."""
     disk = OsDisk()
     rules = LogConfig(segment_bytes=5_000, index_interval_bytes=500, compact=True, delete=False)
     log = open_log(disk, str(folder), rules, clean=True, now_ms=NOW_MS, random=lambda: 0.0).log
@@ -224,7 +224,7 @@ def test_a_compacted_log_is_dumped_as_we_read_it(java_tools: KafkaTools, tmp_pat
     ]
     horizons = [batch for batch in left if batch.header.delete_horizon_ms is not None]
     assert [r.value for batch in horizons for r in batch.records()].count(None) == 1
-    assert any(not batch.header.record_count for batch in left)  # a producer's last sequence
+    assert any(not batch.header.record_count for batch in left)  # keeps a sequence
     indexes = files(folder, ".index", ".timeindex")
     done = java_tools.run(DUMP, "--index-sanity-check", "--files", indexes)
     sound = re.findall(r"passed sanity check|is empty", done.out)

@@ -1,4 +1,4 @@
-"""The history of leader epochs: what it keeps, what it answers, and its file."""
+"""The leader epoch history: its entries, its lookups and its file."""
 
 from itertools import pairwise
 
@@ -26,7 +26,7 @@ def test_the_file_is_kafkas() -> None:
     parsed = EpochHistory.parse(KAFKA)
     assert list(parsed) == [(0, 0), (3, 17), (2147483647, 9000000000)]
     assert parsed.format() == KAFKA
-    assert list(EpochHistory.parse("")) == []  # Kafka makes the file before it has content
+    assert list(EpochHistory.parse("")) == []  # Kafka creates the file before it writes content
     assert EpochHistory().format() == "0\n0\n"
 
 
@@ -61,7 +61,7 @@ def test_a1_an_epoch_without_records_is_kept_until_replaced() -> None:
     epochs = history((1, 0), (2, 10))
     assert epochs.assign(LeaderEpoch(3), Offset(10))  # nothing was written in epoch 2
     assert list(epochs) == [(1, 0), (3, 10)]
-    # A follower whose tail is of epoch 2 learns that it parts from us where epoch 1 ends.
+    # A follower whose tail has epoch 2 diverges from this log where epoch 1 ends.
     assert epochs.end_offset(2, Offset(30)) == (1, 10)
 
 
@@ -85,13 +85,13 @@ def test_the_log_is_right_and_entries_that_conflict_are_removed() -> None:
     ("asked", "answer"),
     [
         (-1, None),  # a follower without an epoch
-        (0, (0, 5)),  # gone: everything from the first epoch on is there
+        (0, (0, 5)),  # deleted: everything from the first epoch on exists
         (1, (1, 5)),
         (2, (2, 9)),
         (3, (2, 9)),  # an epoch in which this replica wrote nothing
         (5, (4, 30)),
         (6, (6, 50)),  # the latest ends with the log
-        (7, None),  # this replica knows nothing of it
+        (7, None),  # unknown to this replica
     ],
 )
 def test_a2_an_epoch_ends_where_the_next_one_starts(
@@ -107,7 +107,7 @@ def test_a2_without_entries_there_is_no_answer() -> None:
 def truncate_to_leader(
     follower: EpochHistory, end: int, leader: EpochHistory, leader_end: int
 ) -> int:
-    """A follower's rounds with its leader, as rule A2 has them; its log end when they agree."""
+    """Truncate a follower by rule A2 until it agrees with its leader; return its log end."""
     while (latest := follower.latest) is not None:
         answer = leader.end_offset(latest.epoch, Offset(leader_end))
         assert answer is not None
@@ -125,7 +125,7 @@ def truncate_to_leader(
 
 @given(data=st.data())
 def test_a2_replicas_agree_after_the_follower_has_cut_its_log(data: st.DataObject) -> None:
-    """Logs that part and part again: each batch is the epoch it was written in."""
+    """Logs that diverge several times; each batch is the epoch in which it was written."""
     logs: list[list[int]] = [[], [], []]
     epochs = [EpochHistory() for _ in logs]
     for epoch in range(1, data.draw(st.integers(2, 8))):

@@ -1,4 +1,4 @@
-"""The real disk: writes that are whole or undone, cached reads, locks, folders."""
+"""The real disk: writes that succeed or are undone, cached reads, locks, directories."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ def disk() -> Generator[OsDisk]:
 
 @contextmanager
 def too_many_open() -> Generator[None]:
-    """No descriptor is free."""
+    """Leave no file descriptor free."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = os.open("/dev/null", os.O_RDONLY)
     os.close(taken)
@@ -227,7 +227,7 @@ def test_the_room_of_a_disk_is_told(disk: OsDisk, tmp_path: Path) -> None:
 
 
 def test_c5_a_file_whose_sync_failed_is_broken_for_good(tmp_path: Path) -> None:
-    reading, writing = os.pipe()  # which cannot be synced
+    reading, writing = os.pipe()  # a pipe cannot be synced
     file = OsFile(str(tmp_path / "f"), writing)
     with pytest.raises(StorageFailure, match="sync"):
         file.sync()
@@ -298,7 +298,7 @@ def test_a_spare_that_somebody_else_gets_is_one_of_several(
             disk.sync_directory(str(tmp_path))
     for descriptor in taken:
         close(descriptor)
-    disk.sync_directory(str(tmp_path))  # by which they are held again
+    disk.sync_directory(str(tmp_path))  # the call opens the reserved descriptors again
     with too_many_open():
         disk.sync_directory(str(tmp_path))
 
@@ -335,7 +335,7 @@ def test_spares_are_let_go_with_their_disk() -> None:
 
 
 def test_what_a_failed_call_had_in_use_is_free_at_once(disk: OsDisk) -> None:
-    """And not when garbage is collected: it may be what a compression bomb became."""
+    """Not only when garbage is collected: the memory may be a decompressed bomb."""
 
     class Large:
         pass

@@ -1,4 +1,4 @@
-"""A full disk: logs open and are read, nothing is appended, and all goes on when there is room."""
+"""A full disk: logs open and are read, appends fail, and they succeed again when there is space."""
 
 import errno
 import os
@@ -114,7 +114,7 @@ def test_damage_without_space_is_stored_by_the_next_flush() -> None:
     fill_up(disk)
 
     async def at_once(_: int) -> None:
-        """No pause."""
+        """Do not pause."""
 
     assert finish(log.scrub(at_once))
     assert not disk.exists(f"{FOLDER}/{DAMAGED_OFFSETS}")
@@ -166,7 +166,7 @@ def test_c6_a_full_directory_stays_online_and_recovers() -> None:
 
 
 class NoRoomForIndexes(SimulatedDisk):
-    """Has a little room, for the mark of a clean stop too."""
+    """Has space for small files only, such as the clean shutdown file."""
 
     def check_room(self, more: int, path: str) -> None:
         if path.endswith("index.tmp"):
@@ -206,14 +206,14 @@ def test_only_what_changed_nothing_is_a_full_disk(
         patch.setattr(os, "ftruncate", full)
         with pytest.raises(StorageFailure) as broken:
             file.write([b"def"], 3)
-        assert not isinstance(broken.value, DiskFull)  # nobody knows what is there
+        assert not isinstance(broken.value, DiskFull)  # the content of the disk is unknown
     other = disk.open(str(tmp_path / "g"), create=True)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         for sync in (other.sync, lambda: disk.sync_directory(str(tmp_path))):
             with pytest.raises(StorageFailure) as failed:
                 sync()
-            assert not isinstance(failed.value, DiskFull)  # C5: never tried again
+            assert not isinstance(failed.value, DiskFull)  # C5: a failed sync is never repeated
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", full)
         with pytest.raises(DiskFull):

@@ -1,6 +1,6 @@
-"""A real Kafka started on partitions that our log wrote: it serves them, and goes on writing.
+"""A real Kafka opens partitions that Ottla wrote, serves them and appends to them.
 
-Our folder takes the place of a topic's while Kafka is stopped; only the topic's identity stays.
+Our directory replaces that of a topic while Kafka is stopped; only the topic id stays.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ import pytest
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
 from log.kafka_agreement import assert_agree
+from log.kafka_answers import ask_all
 from log.kafka_directory import open_directory
-from log.kafka_told import ask_all
 from log.kafka_topics import (
     INDEX_INTERVAL_BYTES,
     SEGMENT_BYTES,
@@ -46,7 +46,7 @@ CLEAN = TopicPartition("clean", PartitionIndex(0))
 CRASHED = TopicPartition("crashed", PartitionIndex(0))
 SHARED = TopicPartition("shared", PartitionIndex(0))
 
-# Kafka gives its producers ids from 0 on.
+# Kafka assigns producer ids from 0 on.
 IDEMPOTENT, COMMITTING, ABORTING, OPEN = (ProducerId(900_000 + number) for number in range(4))
 
 
@@ -119,7 +119,7 @@ class Writer:
         )
 
     def write(self, turns: int) -> None:
-        """Plain, idempotent and transactional batches among each other."""
+        """Append plain, idempotent and transactional batches in turn."""
         for turn in range(turns):
             for _ in range(3):
                 self.append()
@@ -144,8 +144,8 @@ def written(disk: OsDisk, folder: Path) -> Writer:
 
 
 def put(kafka: KafkaBroker, folder: Path, partition: TopicPartition) -> None:
-    """Let our folder take the place of a partition's."""
-    if kafka.running:  # a test before this one failed
+    """Replace the directory of a partition with ours."""
+    if kafka.running:  # an earlier test failed
         kafka.kill()
     theirs = kafka.data / str(partition)
     shutil.copy(theirs / PARTITION_METADATA, folder)
@@ -156,15 +156,15 @@ def put(kafka: KafkaBroker, folder: Path, partition: TopicPartition) -> None:
 def assert_goes_on(
     kafka: KafkaBroker, disk: OsDisk, partition: TopicPartition, copy: Path, end: int
 ) -> None:
-    """Kafka appends to what we wrote, and we open what became of it."""
+    """Check that Kafka appends to our log, and that Ottla opens the result."""
     with producer(kafka) as sender:
         for number in range(1000, 1050):
             send(sender, partition.topic, 0, number)
-    told = ask_all(kafka, [partition])[partition]
-    assert told.high_watermark == end + 50
+    answers = ask_all(kafka, [partition])[partition]
+    assert answers.high_watermark == end + 50
     kafka.stop()
     shutil.copytree(kafka.data / str(partition), copy)
-    assert_agree(opened(disk, copy), told)
+    assert_agree(opened(disk, copy), answers)
 
 
 def test_kafka_serves_what_we_closed(kafka: KafkaBroker, disk: OsDisk, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_kafka_serves_what_we_closed(kafka: KafkaBroker, disk: OsDisk, tmp_path:
     asyncio.run(written(disk, folder).log.close())
     log = opened(disk, shutil.copytree(folder, tmp_path / "ours"))
     put(kafka, folder, CLEAN)
-    assert (kafka.data / CLEAN_SHUTDOWN).exists()  # so it takes our indexes and snapshots as truth
+    assert (kafka.data / CLEAN_SHUTDOWN).exists()  # so Kafka trusts our indexes and snapshots
     kafka.start()
     assert_agree(log, ask_all(kafka, [CLEAN])[CLEAN])
     assert_goes_on(kafka, disk, CLEAN, tmp_path / "back", log.log_end_offset)
@@ -200,7 +200,7 @@ def test_kafka_serves_what_we_left_in_a_crash(
 def test_kafka_goes_on_in_a_directory_that_our_broker_had(
     kafka: KafkaBroker, disk: OsDisk, tmp_path: Path
 ) -> None:
-    """Checkpoints, clean mark and all: neither notices the other."""
+    """The directory has checkpoints and a clean shutdown file, and both brokers accept them."""
     if kafka.running:
         kafka.stop()
     kafka.start()
@@ -220,8 +220,8 @@ def test_kafka_goes_on_in_a_directory_that_our_broker_had(
     assert (kafka.data / CLEAN_SHUTDOWN).exists()
     log = opened(disk, shutil.copytree(kafka.data / str(SHARED), tmp_path / "ours"))
     kafka.start()
-    told = ask_all(kafka, [SHARED])[SHARED]
-    assert told.raw.startswith(before.raw)
-    assert told.log_start == 0
-    assert_agree(log, told)
+    answers = ask_all(kafka, [SHARED])[SHARED]
+    assert answers.raw.startswith(before.raw)
+    assert answers.log_start == 0
+    assert_agree(log, answers)
     assert_goes_on(kafka, disk, SHARED, tmp_path / "back", log.log_end_offset)

@@ -1,6 +1,6 @@
-"""Random walks that Kafka 4.3.1 has taken: each line is a step and, behind `>`, what came of it.
+"""Random walks recorded from Kafka 4.3.1: each line is a step and, after `>`, its outcome.
 
-The steps were drawn so that repeats, gaps, zombies, wraps and conflicts are frequent.
+The steps were drawn so that duplicates, gaps, zombies, wraps and conflicts are frequent.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def steps(path: Path) -> Iterable[tuple[int, list[str], list[str]]]:
 
 
 def take(leader: Leader, step: list[str]) -> list[object]:
-    """What comes of one step of a walk, in the words of the file."""
+    """The outcome of one step, in the format of the file."""
     producers = leader.producers
     match step:
         case ["data", origin, *numbers]:
@@ -130,7 +130,7 @@ def test_a2_epochs_are_kept_and_asked_for_as_in_kafka() -> None:
 
 
 def test_a_walk_of_kafkas_is_noticed_when_it_goes_elsewhere(tmp_path: Path) -> None:
-    """The judge itself: a changed outcome must not pass."""
+    """A check of the test itself: a changed outcome must fail."""
     text = (HERE / "kafka-producers.txt").read_text().replace("duplicate 0", "duplicate 1", 1)
     (tmp_path / "walk.txt").write_text(text)
     with pytest.raises(AssertionError, match=r"walk\.txt:"):

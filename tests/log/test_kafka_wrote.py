@@ -1,7 +1,8 @@
-"""A data directory that a real Kafka wrote: our log opens it, and finds in it what Kafka says.
+"""Ottla opens a data directory that a real Kafka wrote, and finds what Kafka answers about it.
 
-One broker writes everything. What it tells of its partitions is kept, then it is killed, started
-again, asked again and stopped cleanly; our log opens a copy of what each of the two ends left.
+One broker writes everything. Its answers are recorded, and it is killed. Then it is started again,
+asked again and stopped cleanly. Ottla opens a copy of the directory after the kill and one after
+the clean stop.
 """
 
 import asyncio
@@ -14,8 +15,8 @@ import pytest
 
 from kafka_java import kafka_broker
 from log.kafka_agreement import assert_agree, raw
+from log.kafka_answers import EPOCHS, KafkaAnswers, ask_all
 from log.kafka_directory import open_directory, rules_of
-from log.kafka_told import EPOCHS, Told, ask_all
 from log.kafka_topics import (
     INTERNAL,
     PARTITIONS,
@@ -57,10 +58,10 @@ AFTER = pytest.mark.parametrize("end", ["killed", "stopped"])
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a broker left, and what it said before."""
+    """The directory that a broker left, and its answers before that."""
 
     data: Path
-    told: dict[TopicPartition, Told]
+    answers: dict[TopicPartition, KafkaAnswers]
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +69,14 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Left]:
     copies = tmp_path_factory.mktemp("kafka")
     with kafka_broker(SETTINGS) as kafka:
         write_all(kafka)
-        told = ask_all(kafka, ALL)
+        answers = ask_all(kafka, ALL)
         kafka.kill()
-        killed = Left(shutil.copytree(kafka.data, copies / "killed"), told)
+        killed = Left(shutil.copytree(kafka.data, copies / "killed"), answers)
         kafka.start()
         write_codecs(kafka, range(200, 260))  # in another leader epoch
-        told = ask_all(kafka, ALL)
+        answers = ask_all(kafka, ALL)
         kafka.stop()
-        stopped = Left(shutil.copytree(kafka.data, copies / "stopped"), told)
+        stopped = Left(shutil.copytree(kafka.data, copies / "stopped"), answers)
     return {"killed": killed, "stopped": stopped}
 
 
@@ -93,7 +94,7 @@ def offsets(data: Path, name: str) -> dict[TopicPartition, Offset]:
 def opened(
     disk: OsDisk, left: Left, partition: TopicPartition, copy: Path, *, clean: bool
 ) -> OpenedLog:
-    """Open a copy of a partition as a broker would that finds this directory."""
+    """Open a copy of a partition as a broker that finds this directory."""
     return open_log(
         disk,
         str(shutil.copytree(left.data / str(partition), copy / str(partition))),
@@ -107,10 +108,10 @@ def opened(
 
 
 def has_empty_segment(folder: Path) -> bool:
-    """Whether compaction has left nothing of a segment.
+    """Whether compaction emptied a segment.
 
-    Then Kafka finds no timestamp at all up to the time at which that file was written: it takes
-    this for the timestamp of its records, looks for one in it, and looks no further.
+    Then Kafka finds no timestamp up to the modification time of that file. It takes that time for
+    the timestamp of the records, searches this segment, and no further one.
     """
     *closed, _ = sorted(folder.glob("*.log"))
     return any(not path.stat().st_size for path in closed)
@@ -126,8 +127,8 @@ def test_our_log_has_what_kafka_says(
     assert [note for note in recovered.notes if "leftover" not in note] == []
     assert_agree(
         recovered.log,
-        directory.told[partition],
-        # Made anew from the batches, an index lacks those of which nothing is left but a marker.
+        directory.answers[partition],
+        # A rebuilt transaction index lacks the transactions of which only the marker is left.
         aborted_lost=end == "killed" and partition.topic == "compacted",
         times_wrong=has_empty_segment(directory.data / str(partition)),
     )
@@ -137,37 +138,37 @@ def test_our_log_has_what_kafka_says(
 def test_our_broker_takes_the_whole_directory(
     left: dict[str, Left], disk: OsDisk, end: str, tmp_path: Path
 ) -> None:
-    """And when it has stopped, the next one finds the same without a check."""
-    told = left[end].told
+    """After a clean shutdown, the next broker finds the same without recovery."""
+    answers = left[end].answers
     data = shutil.copytree(left[end].data, tmp_path / "data")
     for _ in range(2):
         logs = asyncio.run(open_directory(disk, data, rules_of))
         assert {hosted.partition: hosted.log.log_end_offset for hosted in logs} == {
-            partition: one.high_watermark for partition, one in told.items()
+            partition: one.high_watermark for partition, one in answers.items()
         }
         for hosted in logs:
             text = (left[end].data / str(hosted.partition) / PARTITION_METADATA).read_text()
             assert hosted.topic_id == parse_partition_metadata(text)
             assert hosted.high_watermark <= hosted.log.log_end_offset
-            assert raw(hosted.log, hosted.log.log_end_offset) == told[hosted.partition].raw
+            assert raw(hosted.log, hosted.log.log_end_offset) == answers[hosted.partition].raw
         asyncio.run(logs.close(BrokerEpoch(1)))
 
 
 @AFTER
 def test_the_small_files_are_read(left: dict[str, Left], end: str) -> None:
-    data, told = left[end].data, left[end].told
+    data, answers = left[end].data, left[end].answers
     meta = parse_meta_properties((data / META_PROPERTIES).read_text())
     assert (meta.node_id, meta.version, meta.other) == (1, 1, ())
     assert meta.directory_id is not None
     assert parse_partition_metadata((data / "codecs-0" / PARTITION_METADATA).read_text())
     starts, cleaned = offsets(data, LOG_START_OFFSETS), offsets(data, CLEANED_OFFSETS)
-    assert starts == {p: one.log_start for p, one in told.items() if one.log_start}
+    assert starts == {p: one.log_start for p, one in answers.items() if one.log_start}
     assert {p for p in PARTITIONS if "cleanup.policy" in TOPICS[p.topic][1]} <= set(cleaned)
     points, marks = offsets(data, RECOVERY_POINTS), offsets(data, HIGH_WATERMARKS)
-    for partition, one in told.items():
+    for partition, one in answers.items():
         assert points.get(partition, 0) <= one.high_watermark
         assert marks.get(partition, 0) <= one.high_watermark
-    ends = {p: Offset(one.high_watermark) for p, one in told.items()}
+    ends = {p: Offset(one.high_watermark) for p, one in answers.items()}
     if end == "stopped":
         assert points == ends
         assert marks == ends
@@ -179,16 +180,16 @@ def test_the_small_files_are_read(left: dict[str, Left], end: str) -> None:
             ends[partition],
         )
         found = {epoch: epochs.end_offset(epoch, end_offset) for epoch in EPOCHS}
-        assert found == told[partition].epoch_ends
+        assert found == answers[partition].epoch_ends
         for snapshot in folder.glob("*.snapshot"):
             read_snapshot(snapshot.read_bytes())
     assert any((data / "transactions-0").glob("*.snapshot"))
 
 
 def test_kafka_wrote_all_that_there_is(left: dict[str, Left]) -> None:
-    """Or the other tests would pass on less than they claim."""
-    told = left["stopped"].told
-    by_name = {str(partition): one for partition, one in told.items()}
+    """Without these, the other tests would check less than they claim."""
+    answers = left["stopped"].answers
+    by_name = {str(partition): one for partition, one in answers.items()}
     codecs = {
         batch.header.compression.name.lower()
         for index in range(5)
@@ -213,7 +214,7 @@ def test_kafka_wrote_all_that_there_is(left: dict[str, Left]) -> None:
 
 @AFTER
 def test_the_check_finds_no_damage_in_it(left: dict[str, Left], end: str) -> None:
-    """Compacted, trimmed and open transactions, index files that are allotted in advance."""
+    """The directory has compacted and trimmed logs, open transactions, preallocated indexes."""
     tally = Tally()
     disk = OsDisk(read_only=True)
     data = str(left[end].data)

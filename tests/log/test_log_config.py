@@ -1,4 +1,4 @@
-"""A topic's settings as its logs use them."""
+"""The settings of a topic as its logs use them."""
 
 from ottla.log.log_config import LogConfig
 from ottla.settings.config import Config
@@ -41,7 +41,7 @@ def test_both_policies_may_hold() -> None:
 
 
 def test_a_compacted_topic_rolls_in_time_for_max_compaction_lag() -> None:
-    """Only closed segments are compacted, so as in Kafka they close in time."""
+    """Only closed segments are compacted, so segments roll in time, as in Kafka."""
     sets = {"cleanup.policy": "compact", "segment.ms": "9000", "max.compaction.lag.ms": "700"}
     assert LogConfig.of(topic_overrides(sets)).segment_ms == 700
     assert LogConfig.of(topic_overrides(sets | {"cleanup.policy": "delete"})).segment_ms == 9000

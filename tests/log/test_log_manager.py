@@ -1,4 +1,4 @@
-"""All logs of a broker: placed, found again after any stop, offline with their directory."""
+"""All logs of a broker: placement, restarts, failed directories."""
 
 import asyncio
 import logging
@@ -78,7 +78,7 @@ def test_c2_logs_reopen_unchanged_after_a_clean_shutdown() -> None:
 
 
 def test_c2_a_crash_during_a_start_loses_nothing() -> None:
-    """Nor is a start trusted that follows one that was not finished."""
+    """Nor is a start trusted that follows an incomplete one."""
 
     async def stopped(clock: SimulatedClock) -> tuple[SimulatedDisk, Contents]:
         disk = SimulatedDisk()
@@ -110,7 +110,7 @@ def test_c2_a_crash_during_a_start_loses_nothing() -> None:
                 if ended:
                     after[partition(0)] = after[partition(0)][:4]
                 assert after == before
-                # The mark was removed before the first log was touched.
+                # The clean shutdown file was removed before the first log was touched.
                 touched = any("t-" in path for _, path in disk.calls[disk.crash_at :])
                 assert not (touched and again.directories[0].stopped_cleanly)
             more += 1
@@ -169,7 +169,7 @@ def test_a_recreated_partition_starts_without_old_offsets() -> None:
         with pytest.raises(RequestError) as refused:
             append(hosted, b"too late")
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert await values(hosted) == [b"old"] * 5  # whoever reads it reads on
+        assert await values(hosted) == [b"old"] * 5  # a reader of the old log can still read
         append(await created(logs, 0), b"new")
         again = await opened(disk.after_crash(Loss.ALL, Random(1)), clock)
         found = again[partition(0)]
@@ -289,7 +289,7 @@ def test_no_partition_is_created_when_all_directories_fail() -> None:
 
 
 class WaitingDisk(SimulatedDisk):
-    """Keeps the outcome of each call that may wait until it is let go."""
+    """Holds the result of each blocking call until it is released."""
 
     waits: asyncio.Event | None = None
 
@@ -308,7 +308,7 @@ def test_creation_fails_if_the_directory_fails_meanwhile(remembered: bool) -> No
         for number in range(2):
             await created(logs, number)
         directory = logs[partition(0)].directory
-        if remembered:  # by a checkpoint, which is replaced before the new one is made
+        if remembered:  # in a checkpoint, which is replaced before the new log is created
             await created(logs, 2)
             await logs.store(RECOVERY_POINTS, directory)
             disk.capacity_bytes = 0
@@ -325,7 +325,7 @@ def test_creation_fails_if_the_directory_fails_meanwhile(remembered: bool) -> No
         with pytest.raises(StorageFailure, match="/one is offline: a sync failed"):
             await making
         assert logs.get(partition(2)) is None
-        assert len(disk.calls) == calls  # nothing more is done to it
+        assert len(disk.calls) == calls  # the failed directory is not used again
         disk.waits = None
         assert (await created(logs, 2)).directory.path == "/two"
         assert (await created(logs, 3)).directory.path == "/two"
@@ -484,7 +484,7 @@ def test_an_unclean_start_reports_while_it_checks(caplog: pytest.LogCaptureFixtu
 
 
 async def history(logs: LogManager, flushed: dict[int, int]) -> None:
-    """What happens to a few partitions; how much of each was flushed is noted on the way."""
+    """Change a few partitions, and note how much of each was flushed."""
 
     async def flush(number: int) -> None:
         hosted = logs[partition(number)]

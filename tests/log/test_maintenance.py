@@ -1,4 +1,4 @@
-"""The duties towards logs, each at its interval, in simulated time."""
+"""The maintenance tasks of logs at their intervals, in simulated time."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class HeldDisk(SimulatedDisk):
-    """Keeps the next call that may wait until it is let go, and those after it not."""
+    """Holds the next blocking call until it is released, but not the calls after it."""
 
     held: asyncio.Event | None = None
 
@@ -77,7 +77,7 @@ def test_a_log_is_flushed_when_its_time_is_over() -> None:
         assert (often.log.recovery_point, never.log.recovery_point) == (0, 0)
         await for_a_while(duties, 1.5)
         assert (often.log.recovery_point, never.log.recovery_point) == (1, 0)
-        # A log that had nothing to flush begins to count when it has.
+        # The interval of a log without records to flush starts with its first append.
         await for_a_while(duties, 30)
         append(often, b"y")
         await for_a_while(duties, 1.5)
@@ -178,7 +178,7 @@ def test_d4_producers_that_have_been_silent_are_forgotten() -> None:
 def test_c4_damage_that_nobody_has_met_is_found_within_a_week(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # There is nothing to purge; without this, 14 simulated days are 240,000 turns of that duty.
+    # There is nothing to purge; without this, 14 simulated days run that task 240,000 times.
     monkeypatch.setattr(maintenance, "PURGE_INTERVAL_MS", NEVER.flush_check_ms)
 
     async def program(clock: SimulatedClock) -> None:
@@ -275,7 +275,7 @@ def test_a_log_deleted_during_a_task_is_skipped() -> None:
 
 
 def test_a_directory_is_not_renamed_during_file_removal() -> None:
-    """Or a file is looked for in it, and gone with it before it is removed."""
+    """Otherwise a file could disappear with its directory before it is removed."""
 
     async def program(clock: SimulatedClock) -> None:
         disk = HeldDisk()
@@ -292,7 +292,7 @@ def test_a_directory_is_not_renamed_during_file_removal() -> None:
         deletion = asyncio.create_task(logs.delete([partition(0)]))
         await clock.sleep(60)
         assert disk.exists("/data/t-0")
-        # Nor is it in the way of what needs no turn.
+        # It does not block creating a log either.
         append(await created(logs, 1), b"x")
         removal.set()
         await duty

@@ -1,4 +1,4 @@
-"""A log against a dict, through anything that can happen to it, power cuts included."""
+"""A log compared with a dict, through all operations, crashes and power failures."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
 
 
 class LogModel(RuleBasedStateMachine):
-    """The owner does what a broker does; the power may go at any call of the disk."""
+    """The owner does what a broker does; the power may fail at any disk call."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Names of files and folders, made and read back."""
+"""Formatting and parsing the names of files and directories."""
 
 import string
 
@@ -93,9 +93,7 @@ def test_a_marked_directory_keeps_a_prefix_of_the_topic(
 ) -> None:
     name = marked_directory(of, state, UNIQUE)
     assert len(name) <= 255
-    if (
-        read := parse_partition_directory(name)
-    ) is not None:  # None: what is left may be "." or ".."
+    if (read := parse_partition_directory(name)) is not None:  # None: the rest may be "." or ".."
         assert read.state is state
         assert read.partition.partition == of.partition
         assert of.topic.startswith(read.partition.topic)

@@ -1,4 +1,4 @@
-"""A partition's log: appending, reading, cutting and deleting, on a simulated disk."""
+"""A partition log: append, read, truncate and delete, on a simulated disk."""
 
 import asyncio
 from dataclasses import replace
@@ -123,7 +123,7 @@ def test_a_follower_keeps_the_gaps_of_a_compacted_leader() -> None:
     log = opened(SimulatedDisk()).log
     log.append_replicated(made([b"a"], base_offset=3), fetched_offset=0, now_ms=0)
     log.append_replicated(made([b"b"], base_offset=9), fetched_offset=4, now_ms=0)
-    # So far apart that one segment cannot hold both.
+    # Two offsets so far apart that one segment cannot hold both.
     far = 2**31 + 100
     log.append_replicated(
         made([b"c"], base_offset=11) + made([b"d"], base_offset=far), fetched_offset=10, now_ms=0
@@ -157,7 +157,7 @@ def test_segments_roll_by_the_time_of_their_records() -> None:
     assert bases(log) == [0, 3]
     append(log, b"e", timestamp=1191)
     assert bases(log) == [0, 3]
-    # The second segment has half of the jitter taken off, as chance would have it.
+    # The random jitter makes the second segment roll half of the jitter earlier.
     append(log, b"f", timestamp=1192)
     assert bases(log) == [0, 3, 5]
 
@@ -194,7 +194,7 @@ def test_a_fetch_is_whole_batches_within_the_limit() -> None:
                 headers = [batch.header for batch in batches(data)]
                 assert headers[0].base_offset == offset
                 assert len(headers) == min(batches_wanted, 20 - offset)
-    assert log.read_cached(3, 20, 1).size == size  # the first one whole, whatever the limit
+    assert log.read_cached(3, 20, 1).size == size  # a first batch has no limit
 
 
 def test_a_fetch_ends_below_the_upper_offset() -> None:
@@ -235,7 +235,7 @@ def test_what_is_not_in_memory_is_read_in_a_thread() -> None:
     disk.cold = True
     with pytest.raises(NotCached):
         log.read_cached(1, 40, 100)
-    # The place of what was just written is known without a read.
+    # The position of the latest batches is in memory.
     assert log.read_cached(39, 40, 100).size > 0
     assert log.read_cached(39, 40, 100).cached() is None
     assert contents(log) == expected
@@ -292,7 +292,7 @@ def test_transactions_hold_back_the_last_stable_offset() -> None:
     assert log.aborted_transactions(4, 5) == []
 
 
-# Epochs and cutting.
+# Epochs and truncation.
 
 
 def test_an_epoch_is_stored_before_anything_is_written_in_it_a1() -> None:
@@ -321,7 +321,7 @@ def test_a_log_is_cut_at_any_offset_a2(cut: int) -> None:
     finish(log.flush())
     whole = contents(log)
     finish(log.truncate_to(cut))
-    left = cut // 2 * 2  # batches are cut off whole
+    left = cut // 2 * 2  # truncation removes whole batches
     assert contents(log) == whole[:left]
     assert log.log_end_offset == log.recovery_point == left
     epochs = [(0, 0), (5, 10), (11, 22)]
@@ -356,7 +356,7 @@ def test_a_log_starts_anew_at_an_offset_a17() -> None:
 
 
 def test_a_follower_begins_within_a_batch_a17() -> None:
-    """The leader deleted records up to the middle of a batch before the follower had any."""
+    """The leader deleted records up to the middle of a batch before the follower fetched any."""
     leader, follower = new_log(), opened(SimulatedDisk()).log
     append(leader, b"a", b"b", b"c")
     append(leader, b"d", b"e", b"f")

@@ -1,4 +1,4 @@
-"""The file of the producers' state, against one that Kafka wrote."""
+"""The producer snapshot file, compared with one that Kafka wrote."""
 
 import pytest
 from fastcrc.crc32 import iscsi as crc32c
@@ -14,7 +14,7 @@ from ottla.log.producer_snapshot import read_snapshot, write_snapshot
 from ottla.log.producers import Producers
 
 # Written by Kafka 4.3.1: a producer; one in a transaction since offset 120, at the last sequence
-# before the wrap; one of which only a marker is known.
+# before the wrap; one with only a marker.
 KAFKA = bytes.fromhex(
     "00019d3e2e2d00000003"
     "000000000000000100000000000e0000000000000077000000040000018bcfe56864ffffffffffffffffffffffff"

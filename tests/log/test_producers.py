@@ -1,4 +1,4 @@
-"""Producers of a partition: repeats, gaps, zombies, transactions and what consumers may read."""
+"""Producer state of a partition: duplicates, gaps, zombies, transactions, last stable offset."""
 
 from itertools import permutations
 
@@ -23,7 +23,7 @@ FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def refused(leader: Leader, epoch: int = 0, sequence: int = 0, count: int = 1) -> ErrorCode:
-    """Why producer 1's batch is refused; the state stays what it was."""
+    """The error for a batch of producer 1; checks that the state is unchanged."""
     before = describe(leader.producers)
     with pytest.raises(RequestError) as raised:
         leader.produce(header(1, epoch, sequence, count))
@@ -107,7 +107,7 @@ def test_d2_after_the_largest_sequence_follows_zero() -> None:
     assert leader.produce(header(sequence=0)) is None
 
     leader = Leader()
-    leader.produce(header(sequence=SEQUENCE_MAX - 2, count=6, timestamp=7))  # wraps within
+    leader.produce(header(sequence=SEQUENCE_MAX - 2, count=6, timestamp=7))  # wraps inside
     assert leader.produce(header(sequence=SEQUENCE_MAX - 2, count=6)) == (0, 5, 7)
     assert refused(leader, sequence=4) is OUT_OF_ORDER
     assert leader.produce(header(sequence=3)) is None
@@ -117,7 +117,7 @@ def test_d2_a_new_epoch_starts_at_zero() -> None:
     leader = Leader()
     leader.produce(header(epoch=1, sequence=0, count=4))
     assert refused(leader, epoch=2, sequence=4) is OUT_OF_ORDER
-    assert leader.produce(header(epoch=2, sequence=0, count=4)) is None  # not a repeat of epoch 1
+    assert leader.produce(header(epoch=2, sequence=0, count=4)) is None  # not a duplicate
     assert leader.produce(header(epoch=2, sequence=0, count=4)) == (4, 7, 0)
 
 
@@ -181,7 +181,7 @@ def test_offsets_of_a_transaction_have_an_epoch_and_no_sequences() -> None:
     leader.producers.check_from_coordinator(header(producer_id=2, sequence=NO_SEQUENCE))
 
 
-# D3: the state comes from the log
+# D3: the state is derived from the log
 
 
 def built(producer_id: int, epoch: int, sequence: int, offset: int, **flags: bool) -> bytes:
@@ -243,7 +243,7 @@ def test_d3_batches_that_compaction_emptied_keep_the_sequences() -> None:
     producer = producers.get(ProducerId(1))
     assert producer is not None
     assert (producer.next_sequence, producer.last_offset) == (12, 41)
-    # An emptied marker belongs to a transaction that has gone: it changes nothing.
+    # An emptied marker belongs to a deleted transaction and changes nothing.
     emptied = empty_batch(Batch(marker(5, 0, 42, commit=True)).header)
     assert producers.replay(Batch(emptied)) is None
     assert producers.get(ProducerId(5)) is None
@@ -272,7 +272,7 @@ def test_d4_never_with_an_open_transaction() -> None:
     assert leader.producers.expire(25 * DAY_MS, DAY_MS) == 0
     assert stable(leader) == 0
     leader.end_transaction(1, timestamp=25 * DAY_MS)
-    assert leader.producers.expire(25 * DAY_MS + 1, DAY_MS) == 0  # the marker counts as use
+    assert leader.producers.expire(25 * DAY_MS + 1, DAY_MS) == 0  # the marker counts as activity
     assert leader.producers.expire(26 * DAY_MS, DAY_MS) == 1
     assert stable(leader) == leader.end
 
@@ -313,7 +313,7 @@ def test_e4_before_version_2_the_marker_epoch_is_equal(version: int) -> None:
     leader.produce(header(epoch=5, transactional=True))
     completed = leader.end_transaction(1, 5, commit=False, transaction_version=version)
     assert completed == (1, 0, 1, True, 2)
-    # The epoch stays, the sequences go on, and a repeat is still known.
+    # The epoch stays, the sequences continue, and a duplicate is still detected.
     assert leader.produce(header(epoch=5, sequence=0, transactional=True)) == (0, 0, 0)
     assert leader.produce(header(epoch=5, sequence=1, transactional=True)) is None
 
@@ -331,7 +331,7 @@ def test_e4_version_2_accepts_a_repeated_marker() -> None:
     leader.produce(header(epoch=5, transactional=True))
     assert leader.end_transaction(1, 6, transaction_version=2)
     assert leader.end_transaction(1, 6, transaction_version=2) is None
-    # The next transaction begins in that epoch, and the repeat comes too late.
+    # The next transaction begins in that epoch, and the repeated marker comes too late.
     leader.produce(header(epoch=6, sequence=0, transactional=True))
     assert refused_marker(leader, 6, version=2) is FENCED
 
@@ -464,7 +464,9 @@ def test_e7_the_last_stable_offset_matches_a_model(
 def test_d1_and_d2_no_batch_is_written_twice_or_out_of_order(
     drawn: list[tuple[int, int, bool]], start: int
 ) -> None:
-    """A producer sends, repeats one of the last five, or skips: the log holds each batch once."""
+    """A producer sends, repeats one of the last five batches, or skips: the log holds each batch
+    once.
+    """
     leader = Leader()
     sent: list[tuple[int, int]] = []
     next_sequence = start

@@ -1,4 +1,4 @@
-"""Which segments go, as a table."""
+"""Retention as a table: which segments are deleted."""
 
 from cases import each_case
 from ottla.log.log_config import LogConfig
@@ -27,7 +27,7 @@ def gone(
     [(0, 0), (1_500, 0), (1_501, 1), (2_500, 1), (2_501, 3), (4_500, 3), (4_501, 4)],
 )
 def test_by_time(now_ms: int, count: int) -> None:
-    """A segment stays while one before it does, however old it is."""
+    """A segment is kept while an earlier one is, however old it is."""
     assert gone(LogConfig(retention_ms=500), now_ms=now_ms) == count
 
 

@@ -1,4 +1,4 @@
-"""Work that is done to its end, whoever gives up waiting for it."""
+"""Shielded work runs to its end if its caller is cancelled."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class SlowDisk(SimulatedDisk):
-    """Takes a second for everything that may wait."""
+    """Takes a second for every blocking call."""
 
     slow = False
 
@@ -31,7 +31,7 @@ class SlowDisk(SimulatedDisk):
 
 
 async def given_up(work: "asyncio.Task[object]", after_s: float) -> None:
-    """Cancel something that has begun; it is over when this returns."""
+    """Cancel work that has started, and wait until it has ended."""
     await asyncio.sleep(after_s)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -136,7 +136,7 @@ def test_appends_during_retention_are_kept() -> None:
         hosted = await created(logs, 0)
         for _ in range(26):
             append(hosted, bytes(100))
-        assert hosted.log.segments.active.size < SMALL.segment_bytes / 2  # there is room for more
+        assert hosted.log.segments.active.size < SMALL.segment_bytes / 2  # there is space for more
         disk.slow = True
         retention = asyncio.create_task(
             hosted.log.delete_old_segments(high_watermark=26, now_ms=10**12)

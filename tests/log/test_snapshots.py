@@ -1,4 +1,4 @@
-"""The snapshots of producers that a folder keeps, through many stops and starts."""
+"""The producer snapshots in a directory, over many restarts."""
 
 from dataclasses import replace
 from itertools import count
@@ -25,7 +25,7 @@ def snapshots(disk: SimulatedDisk) -> list[int]:
 
 
 def run(log: PartitionLog, number: int) -> None:
-    """Three batches of a producer, in an epoch of their own."""
+    """Append three batches of a producer in a new epoch."""
     finish(log.begin_epoch(LeaderEpoch(number)))
     for sequence in range(number * 3, number * 3 + 3):
         append(log, b"v", producer_id=1, sequence=sequence)
@@ -43,14 +43,14 @@ def test_restarts_keep_one_snapshot_per_segment_and_the_last() -> None:
         assert end in snapshots(disk)
         log = opened(disk, RULES, recovery_point=end).log
     assert len(log.segments) > 5
-    # Those of the segments are all there: the first one needs none.
+    # Every segment has its snapshot, except the first, which needs none.
     bases = {segment.base_offset for segment in log.segments}
     assert bases - {0} <= {*snapshots(disk)} <= {*bases, end}
 
 
 @pytest.mark.parametrize("loss", list(Loss))
 def test_producers_are_known_after_their_batches_are_deleted(loss: Loss) -> None:
-    """Only snapshots tell of the second producer once the first segment is deleted."""
+    """Only snapshots have the second producer once the first segment is deleted."""
     random, disk = Random(1), SimulatedDisk()
     log = opened(disk, RULES).log
     finish(log.begin_epoch(LeaderEpoch(0)))

@@ -1,4 +1,4 @@
-"""What is listed of the files of a log, what a check says of each, and what it costs."""
+"""Listing and checking the files of a data directory, and the limits of both."""
 
 import os
 import resource
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cases import each_case
-from log.inspected_directory import (
+from inspection.inspected_directory import (
     DATA,
     OTHER,
     PARTITIONS,
@@ -169,11 +169,11 @@ def test_nothing_is_changed_or_locked() -> None:
     assert disk.lock(f"{DATA}/.lock") is None
 
 
-# Checking: what a broker leaves behind, and what others do.
+# Checking directories as brokers, crashes and operators leave them.
 
 
 def test_a_log_that_is_being_written_is_right() -> None:
-    """Index files of the active segment are written when it is closed."""
+    """The index files of the active segment are written when it is closed."""
     disk = SimulatedDisk()
     disk.make_directory(DATA)
     history(disk)
@@ -208,7 +208,7 @@ def test_missing_offsets_are_damage_unless_compacted() -> None:
     disk = data_directory()
     data = content(disk, f"{FIRST}.log")
     put(disk, f"{FIRST}.log", data[137:])
-    for kind in ("index", "timeindex", "txnindex"):  # of what compaction leaves
+    for kind in ("index", "timeindex", "txnindex"):  # as compaction leaves them
         disk.remove(f"{FIRST}.{kind}")
     missing = [one for one in damage(disk) if one.path == f"{FIRST}.log"]
     assert "expected 0" in missing[0].problem
@@ -293,13 +293,13 @@ def test_behind_bytes_that_are_no_batch_the_next_one_is_found() -> None:
         assert (hole.level, hole.position) == (Level.DAMAGE, 137)
         assert "137 bytes before the next batch" in hole.problem
         assert {one.path for one in damage(disk)} == {f"{FIRST}.log"}
-    # Of two damaged places both are told.
+    # Two damaged ranges are both reported.
     put(disk, f"{FIRST}.log", data[:137] + bytes(137) + data[274:-1] + b"?")
     assert len([one for one in damage(disk) if one.path == f"{FIRST}.log"]) == 2
 
 
 def test_a_search_for_the_next_batch_ends() -> None:
-    """Each of these claims to be a batch, and none is."""
+    """Each position looks like a batch, but none is one."""
     disk = data_directory()
     fake = bytearray(made([b"?"])[:HEADER_SIZE])
     fake[:8] = (31).to_bytes(8, "big")
@@ -352,7 +352,7 @@ def test_a_crowd_of_findings_is_cut_short() -> None:
     assert len(shown) == FINDINGS_PER_FILE_MAX + 1
 
 
-# One file alone.
+# A single file.
 
 
 def test_a_lone_file_is_checked_with_what_lies_beside_it() -> None:
@@ -384,7 +384,7 @@ def test_an_index_without_records_is_checked_by_itself() -> None:
     assert damage(disk, f"{FIRST}.index")
 
 
-# Bounds.
+# Limits.
 
 
 def one_file(tmp_path: Path, data: bytes, name: str = "00000000000000000000.log") -> list[Finding]:
@@ -450,7 +450,7 @@ print("grown", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 
 @pytest.mark.parametrize("size", [2**31 + 11, 2**31 - 1000])
 def test_a_batch_of_two_gigabytes_needs_little_memory(tmp_path: Path, size: int) -> None:
-    """Real or only claimed: the file is sparse, so that it takes no room."""
+    """Real or only claimed: the file is sparse, so it uses no disk space."""
     path = tmp_path / "00000000000000000000.log"
     header = bytearray(made([b"value"])[:HEADER_SIZE])
     header[8:12] = (2**31 - 1).to_bytes(4, "big")

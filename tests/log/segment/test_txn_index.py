@@ -1,4 +1,4 @@
-"""The index of aborted transactions, against Kafka's bytes and Kafka's way of collecting them."""
+"""The transaction index, compared with the bytes of Kafka and with how Kafka collects entries."""
 
 import pytest
 from hypothesis import given
@@ -70,7 +70,7 @@ def test_transactions_are_collected_as_in_kafka(
 
 
 def test_search_ends_at_the_last_stable_offset() -> None:
-    # A follower of Kafka's notes the markers of a fetch after it has seen all of its records.
+    # A follower of Kafka indexes the markers of a fetch after it has read all of its records.
     index = index_of([aborted(7, 100, 120, 140)])
     assert index.overlapping(125, 140) == ([], True)
     assert index.overlapping(125, 141) == ([], False)
@@ -90,7 +90,7 @@ def test_markers_come_in_the_order_of_the_log() -> None:
             index_of([*TRANSACTIONS, transaction])
     with pytest.raises(AssertionError):
         index_of([aborted(1, 90, 99, 100)])
-    assert index_of([aborted(1, 5, 100, 101)]).entries == 1  # begun in an earlier segment
+    assert index_of([aborted(1, 5, 100, 101)]).entries == 1  # began in an earlier segment
 
 
 @each_case(
@@ -114,7 +114,7 @@ def test_a_damaged_index_is_found(data: bytes) -> None:
 def collected(
     transactions: list[AbortedTransaction], fetch_offset: int, upper_bound: int
 ) -> tuple[list[AbortedTransaction], bool]:
-    """Every entry in turn, until one says that all below the upper bound was decided."""
+    """Read entries in order until one shows that everything below the upper bound is decided."""
     found: list[AbortedTransaction] = []
     for transaction in transactions:
         if transaction.last_offset >= fetch_offset and transaction.first_offset < upper_bound:
@@ -147,7 +147,7 @@ def test_e7_no_aborted_transaction_of_a_range_is_missed(
     assert index_of(transactions, 0).overlapping(fetch_offset, upper_bound) == collected(
         transactions, fetch_offset, upper_bound
     )
-    # The same over segments, from the one that holds the fetch offset, as a reader goes.
+    # Collect over segments, from the one that holds the fetch offset, as a reader does.
     found: list[AbortedTransaction] = []
     for base in range(fetch_offset // segment * segment, leader.end + segment, segment):
         here = [entry for entry in transactions if base <= entry.last_offset < base + segment]

@@ -1,4 +1,4 @@
-"""What an append meets once it is written: who copies the index, and faults of our own."""
+"""Appends that fail after the write, and indexes that are copied during an append."""
 
 import sys
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def aborted() -> tuple[Index, Callable[[int], object]]:
 def test_an_index_grows_at_any_step_of_a_thread_that_copies_it(
     kind: Callable[[], tuple[Index, Callable[[int], object]]],
 ) -> None:
-    """A scrub copies it in a thread, while batches are appended on the event loop."""
+    """A scrub copies the index in a thread while the event loop appends batches."""
     index, grow = kind()
     numbers = count(1)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The aborted transactions that a fetch is told of: all that its bytes have, and few others."""
+"""The aborted transactions in a fetch: all that its bytes contain, and few others."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ from ottla.testing.disk import finish
 
 
 def with_transactions(seed: int) -> PartitionLog:
-    """A log of several segments in which producers write beside each other and give up often."""
+    """A log of several segments with interleaved transactions, many of them aborted."""
     random = Random(seed)
     log = new_log(rules=LogConfig(segment_bytes=4096, index_interval_bytes=300))
     sequences = dict.fromkeys(range(1, 6), 0)
@@ -69,7 +69,7 @@ def test_the_bound_lies_closely_behind_the_bytes() -> None:
     for offset in range(0, stable, 7):
         found = finish(log.read(offset, stable, 200))
         last = list(batches(finish(found.read())))[-1].header.last_offset
-        # Batches are of at most 160 bytes here, and there is an index entry for every 300.
+        # Batches have at most 160 bytes here, and there is an index entry for every 300 bytes.
         assert last < found.upper_offset <= stable
         assert found.upper_offset - last <= 10
 

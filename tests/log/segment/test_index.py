@@ -1,4 +1,4 @@
-"""The offset index and the time index, against Kafka's bytes and against a list."""
+"""The offset index and the time index, compared with the bytes of Kafka and with a list."""
 
 import random
 from bisect import bisect_left, bisect_right
@@ -25,7 +25,7 @@ from ottla.testing.disk import SimulatedDisk, SimulatedFile
 
 BASE = Offset(100)
 
-# Written by Kafka 4.3.1, as are the look-ups and truncations in the tests that use them.
+# Written by Kafka 4.3.1, as are the lookups and truncations in the tests that use them.
 KAFKA_INDEX = bytes.fromhex("00000004000010680000000b0000213400000f3c00011170")
 KAFKA_TIME_INDEX = bytes.fromhex(
     "0000018bcfe5680000000004"
@@ -35,7 +35,7 @@ KAFKA_TIME_INDEX = bytes.fromhex(
 OFFSETS = [(104, 4200), (111, 8500), (4000, 70000)]
 TIMES = [(1700000000000, 104), (1700000000500, 111), (1700000009999, 4000)]
 
-# One entry each and the zeros behind it, as Kafka leaves them when it dies.
+# One entry each, followed by zeros, as Kafka leaves the files after a crash.
 KAFKA_UNCLEAN_INDEX = bytes.fromhex("0000000200001000" + 4 * "0000000000000000")
 KAFKA_UNCLEAN_TIME_INDEX = bytes.fromhex(
     "000000000000000500000002" + 2 * "000000000000000000000000"
@@ -162,7 +162,7 @@ def test_a_look_up_in_a_file_finds_what_one_in_memory_finds(entries: int) -> Non
 
 
 def test_a_look_up_in_a_file_reads_few_small_blocks() -> None:
-    entries = 262_144  # of a segment of a gigabyte
+    entries = 262_144  # as in a segment of 1 GiB
     data = b"".join((n * 7).to_bytes(4, "big") + (n * 4000).to_bytes(4, "big")
                     for n in range(1, entries + 1))  # fmt: skip
     index = OffsetIndex.in_file(BASE, in_a_file(data))
@@ -173,7 +173,7 @@ def test_a_look_up_in_a_file_reads_few_small_blocks() -> None:
         return one.read(position, size)
 
     assert index.lookup(100 + 7 * 200_001, counted) == (100 + 7 * 200_001, 4000 * 200_001)
-    assert len(sizes) == 1  # the entries lie evenly
+    assert len(sizes) == 1  # the entries are evenly spaced
     assert set(sizes) == {BLOCK_ENTRIES * 8}
 
 
@@ -196,7 +196,7 @@ def test_a_look_up_in_a_cold_file_asks_for_patience() -> None:
     file.write([KAFKA_INDEX], 0)
     index = OffsetIndex.in_file(BASE, file)
     disk.cold = True
-    assert index.lookup(5000, read_page_cache) == (4000, 70000)  # the last entry is remembered
+    assert index.lookup(5000, read_page_cache) == (4000, 70000)  # the last entry is in memory
     with pytest.raises(NotCached) as cold:
         index.lookup(200, read_page_cache)
     assert (cold.value.file, cold.value.position, cold.value.size) == (file, 0, 24)
@@ -256,7 +256,7 @@ def test_an_offset_must_fit_31_bits_from_the_base() -> None:
 
 
 def test_a_time_index_is_full_one_entry_before_its_size() -> None:
-    # A segment that rolls notes its last timestamp, for which a place is kept.
+    # One entry is reserved for the last timestamp, which is indexed when the segment rolls.
     assert [offset_index(OFFSETS[:n]).is_full(31) for n in range(4)] == [False, False, False, True]
     assert [time_index(TIMES[:n]).is_full(47) for n in range(4)] == [False, False, True, True]
 

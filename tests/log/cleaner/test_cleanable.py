@@ -1,4 +1,4 @@
-"""Which part of a log is dirty, and which log is cleaned next."""
+"""The cleanable part of a log, and the choice of the log that is cleaned next."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_a_segment_with_young_records_is_left_alone(lag_ms: int, end: int) -> No
 
 
 def test_c4_nothing_behind_a_damaged_segment_is_cleaned() -> None:
-    """A tombstone behind it may hide one of its records."""
+    """A tombstone after the damaged segment may delete one of its records."""
     segments = list(SEGMENTS)
     segments[1] = segments[1]._replace(damaged=True)
     assert dirt_of(segments).end_offset == 10
@@ -96,7 +96,7 @@ def test_the_ratio_counts_what_may_be_cleaned() -> None:
     assert dirt.ratio == pytest.approx(1 / 3)
     assert not dirt.is_due
     assert dirt_of(first=20).ratio == 0.5
-    assert not dirt_of(first=20).is_due  # more than the half, not just that
+    assert not dirt_of(first=20).is_due  # the dirty ratio must exceed one half
     assert dirt_of(first=19).is_due
 
 
@@ -113,9 +113,9 @@ def test_max_compaction_lag_overrides_the_dirty_ratio() -> None:
     late = dirt_of(rules=rules, first=20, now_ms=100_001)
     assert late.overdue_ms == 1
     assert late.is_due
-    # What may not be cleaned is not, however old it is.
+    # Records that must not be cleaned are not cleaned, however old they are.
     assert not dirt_of(rules=rules, first=20, now_ms=200_000, last_stable=25).is_due
-    # Without timestamps nobody knows how old they are.
+    # Without timestamps the age of a segment is unknown.
     unknown = [one._replace(first_ms=None) for one in SEGMENTS]
     assert not dirt_of(unknown, rules, first=20, now_ms=200_000).is_due
 
@@ -176,6 +176,6 @@ def test_their_offsets_have_to_fit_into_an_index() -> None:
     far = RELATIVE_MAX
     segments = [source(0, 10, 1), source(10, far + 1, 1), source(far + 1, far + 2, 1)]
     assert bases(grouped(segments, segment_bytes=100, index_bytes_max=80)) == [[0, 10], [far + 1]]
-    # A segment without records has no offsets.
+    # A segment without records uses no offsets.
     empty = [source(0, 10, 1), source(10, far + 100, 0)]
     assert bases(grouped(empty, segment_bytes=100, index_bytes_max=80)) == [[0, 10]]

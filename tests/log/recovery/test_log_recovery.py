@@ -1,4 +1,4 @@
-"""Opening a log again: after a clean stop, after damage, and with what others left behind."""
+"""Opening a log after a clean shutdown, after damage, and with files that a crash left behind."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def content(disk: SimulatedDisk, name: str) -> bytes:
 
 
 def history(disk: SimulatedDisk, rules: LogConfig = SMALL) -> PartitionLog:
-    """Segments, epochs, an aborted and an open transaction."""
+    """A log with several segments and epochs, an aborted and an open transaction."""
     log = new_log(disk, rules)
     fill(log, 12)
     append(log, b"t", producer_id=5, transactional=True, timestamp=20)
@@ -49,7 +49,7 @@ def history(disk: SimulatedDisk, rules: LogConfig = SMALL) -> PartitionLog:
 
 
 def state(log: PartitionLog) -> tuple[object, ...]:
-    """Everything that must be the same however it came about."""
+    """The state that must not depend on how it was restored."""
     producers = sorted(
         (
             producer.producer_id,
@@ -106,7 +106,7 @@ def test_whatever_is_lost_is_made_anew(clean: bool, suffix: str, how: str) -> No
     for name in disk.names(FOLDER):
         if name.endswith(suffix):
             data = content(disk, name)
-            if how == "removed" and suffix != "txnindex":  # a segment without aborts has none
+            if how == "removed" and suffix != "txnindex":  # not every segment has one
                 disk.remove(f"{FOLDER}/{name}")
                 changed += 1
             elif how == "cut":
@@ -204,7 +204,7 @@ def test_c3_every_byte_flip_is_found() -> None:
         log = opened(disk, clean=False).log
         within = max(end for end in ends if end <= at)
         if 12 <= at - within < 16:
-            # No CRC covers the leader epoch; the records are whole.
+            # No CRC covers the leader epoch; the records are undamaged.
             assert contents(log) == expected
         else:
             assert contents(log) == expected[: 2 * ends.index(within)]
@@ -212,11 +212,11 @@ def test_c3_every_byte_flip_is_found() -> None:
 
 
 TAIL_BYTES = 64 * 1024
-TAIL_SAMPLES = 4096  # of its bytes and lengths; a soak takes every one
+TAIL_SAMPLES = 4096  # of its bytes and lengths; `make soak` takes all of them
 
 
 def large_tail() -> tuple[SimulatedDisk, str, bytes, list[int]]:
-    """A segment of a little more than 64 KB that was never flushed, and where its batches end."""
+    """A segment of a little more than 64 KB that was never flushed, and the ends of its batches."""
     disk = SimulatedDisk()
     log = new_log(disk, LogConfig())
     number = 0
@@ -258,7 +258,7 @@ def test_c3_any_byte_flip_in_the_last_64_kb() -> None:
         log = opened(disk, clean=False).log
         hit = bisect_right(ends, at) - 1
         if 12 <= at - ends[hit] < 16:
-            # No CRC covers the leader epoch; the records are whole.
+            # No CRC covers the leader epoch; the records are undamaged.
             assert served(log) == changed
             put(disk, "leader-epoch-checkpoint", b"")
         else:
@@ -383,7 +383,7 @@ def test_a_log_start_above_what_is_left_begins_anew() -> None:
     assert list(again.epochs) == []
 
 
-# What was left behind.
+# Files that a crash left behind.
 
 
 def test_strange_files_are_left_alone_and_told() -> None:
@@ -398,7 +398,7 @@ def test_strange_files_are_left_alone_and_told() -> None:
 
 
 def compacted(log: PartitionLog) -> tuple[bytes, int, int]:
-    """One cleaned segment for the first three: every other record is gone."""
+    """One cleaned segment that replaces the first three: every other record is gone."""
     bases = [segment.base_offset for segment in log.segments]
     values = [(offset, value) for offset, value in contents(log) if offset < bases[3]]
     kept = [entry for entry in values if entry[0] % 2 or entry[0] == bases[3] - 1]
@@ -410,7 +410,7 @@ def compacted(log: PartitionLog) -> tuple[bytes, int, int]:
 
 
 def cleaning(step: int) -> tuple[SimulatedDisk, list[int], list[int], bool]:
-    """A cleaning stopped after so many of its steps; whether the new segments count by then."""
+    """A cleaning stopped after a number of steps, and whether the new segments are in use."""
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 40)
@@ -519,7 +519,7 @@ async def second(disk: OsDisk, folder: str) -> None:
     time = await again.log.find_timestamp(30)
     assert time is not None
     assert time.offset == Offset(301 + 2 * 29 + 1)
-    # Unclean, with the last file cut in the middle of a batch.
+    # An unclean shutdown, with the last file truncated in the middle of a batch.
     path = again.log.segments.active.file.path
     os.truncate(path, os.path.getsize(path) - 7)
     cut = opened(disk, folder=folder, clean=False, recovery_point=301).log
@@ -529,7 +529,7 @@ async def second(disk: OsDisk, folder: str) -> None:
 def test_the_epochs_of_a_follower_are_flushed_with_its_records() -> None:
     leader = history(SimulatedDisk())
     disk = SimulatedDisk()
-    log = new_log(disk)  # it led in epoch 0, and stored that
+    log = new_log(disk)  # the log was led in epoch 0 and stored that epoch
     log.append_replicated(raw(leader), fetched_offset=0, now_ms=0)
     finish(log.flush())
     expected = state(log)

@@ -1,4 +1,4 @@
-"""A partition that is made where one of its name was: it begins at 0, whatever is left of that."""
+"""A recreated partition starts at offset 0, whatever its deleted predecessor left behind."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +20,7 @@ NEW: list[bytes | None] = [b"new %d" % number for number in range(5)]
 
 
 async def with_checkpoints(disk: SimulatedDisk, clock: SimulatedClock) -> LogManager:
-    """A partition of which every checkpoint of its directory tells."""
+    """A partition that is in every checkpoint file of its directory."""
     logs = await opened(disk, clock, rules=COMPACTED)
     hosted = await created(logs, 0, COMPACTED)
     for number in range(20):
@@ -42,7 +42,7 @@ async def made_again(logs: LogManager) -> None:
 
 
 async def check_after_crash(disk: SimulatedDisk, clock: SimulatedClock, loss: Loss) -> None:
-    """All that was flushed is there, and no offset of the earlier partition is."""
+    """Check that all flushed records exist, and no offset of the earlier partition."""
     logs = await opened(disk.after_crash(loss, Random(0)), clock, rules=COMPACTED)
     hosted = logs[partition(0)]
     assert await values(hosted) == NEW
@@ -99,7 +99,7 @@ def test_c1_a_deletion_on_a_full_disk_spares_the_next_one() -> None:
 
 
 def test_a_checkpoint_that_is_replaced_tells_of_both_until_it_is() -> None:
-    """Or a partition could be made while an older checkpoint is on its way to the device."""
+    """Otherwise a partition could be created while an older checkpoint is being written."""
 
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
@@ -116,7 +116,7 @@ def test_a_checkpoint_that_is_replaced_tells_of_both_until_it_is() -> None:
 
 
 class NarrowDisk(SimulatedDisk):
-    """Has no room for a longer name, nor for anything at all once it is full."""
+    """Has no space for longer names, and no space at all once it is full."""
 
     narrow = False
 
@@ -127,7 +127,7 @@ class NarrowDisk(SimulatedDisk):
 
 
 def test_a_stray_directory_stays_if_a_full_disk_cannot_rename() -> None:
-    """A person decides about it, not the one who wants its name."""
+    """An operator must decide about it, not the creation of a partition with its name."""
 
     async def program(clock: SimulatedClock) -> None:
         disk = NarrowDisk()
@@ -141,7 +141,7 @@ def test_a_stray_directory_stays_if_a_full_disk_cannot_rename() -> None:
         disk.narrow = True
         with pytest.raises(DiskFull):
             await logs.delete([partition(0)], DirectoryState.STRAY)
-        for _ in range(2):  # it is tried again
+        for _ in range(2):  # the creation is repeated
             with pytest.raises(DiskFull):
                 await created(logs, 0)
             assert disk.names("/data/t-0") == before

@@ -1,7 +1,7 @@
-"""A compacted log and, beside it, lists and dicts that say what must be in it.
+"""A compacted log and a model of its expected content, made of lists and dicts.
 
-The model knows nothing of bytes, segments or hashes: a batch is a list of records, and a cleaning
-looks at all of them at once.
+The model does not know bytes, segments or hashes. A batch is a list of records, and a cleaning
+works on all batches at once.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class Kept(NamedTuple):
-    """A record as anybody reads it."""
+    """A record as a consumer reads it."""
 
     offset: int
     key: bytes | None
@@ -48,12 +48,12 @@ class Written:
     producer: int = -1
     epoch: int = -1
     sequence: int = -1
-    transaction: int | None = None  # which one; a marker has that of what it ends
+    transaction: int | None = None  # a marker has that of the transaction it ends
     marker: str | None = None
     horizon_ms: int | None = None
 
     def facts(self) -> tuple[object, ...]:
-        """What must be read back of it."""
+        """The content that must be read back."""
         return (
             self.base,
             self.last,
@@ -67,7 +67,7 @@ class Written:
 
 
 def read_facts(batch: Batch) -> tuple[object, ...]:
-    """The same of a batch of the log."""
+    """The same content of a batch of the log."""
     header = batch.header
     assert batch.crc_ok
     records = [Kept(r.offset, r.key, r.value, r.timestamp) for r in batch.records()]
@@ -90,7 +90,7 @@ def read_facts(batch: Batch) -> tuple[object, ...]:
 
 @dataclass
 class Model:
-    """Every batch, who is still writing, and how transactions ended."""
+    """Every batch, the open transactions, and how the other transactions ended."""
 
     batches: list[Written] = field(default_factory=list[Written])
     outcomes: dict[int, str] = field(default_factory=dict[int, str])
@@ -157,7 +157,7 @@ class Model:
         return batch.marker is not None and batch.epoch == epoch
 
     def committed(self) -> dict[bytes, bytes | None]:
-        """The table that a consumer builds which reads what was committed."""
+        """The table that a read_committed consumer builds from the records."""
         table: dict[bytes, bytes | None] = {}
         for batch in self.batches:
             if batch.marker is None and not self.is_aborted(batch):
@@ -271,7 +271,7 @@ class CompactedLog:
     def compact(
         self, cleaner: Cleaner | None = None, limits: CleaningLimits | None = None
     ) -> CleaningDone | None:
-        """Clean, and let the model do the same."""
+        """Clean the log, and apply the same cleaning to the model."""
         log = self.log
         first = log.log_start_offset if self.first_dirty_offset is None else self.first_dirty_offset
         bases = [segment.base_offset for segment in log.segments]
@@ -308,7 +308,7 @@ class CompactedLog:
         return [read_facts(batch) for batch in batches(raw(self.log))]
 
     def check(self) -> None:
-        """The log is what the model says, and another broker makes the same of it."""
+        """Check that the log and a copy opened by another broker match the model."""
         assert self.facts() == [batch.facts() for batch in self.model.batches]
         assert committed_table(self.log) == self.model.committed()
         follower = opened(SimulatedDisk(), self.rules).log
@@ -320,7 +320,7 @@ class CompactedLog:
         assert follower.last_stable_offset(end) == self.log.last_stable_offset(end)
 
     def twin(self) -> "CompactedLog":
-        """The same, of a log that is closed, on a copy of its disk."""
+        """A copy of the closed log and its model, on a copy of the disk."""
         copy = self.disk.after_crash(Loss.ALL, Random(0))
         other = CompactedLog(self.rules, copy, self.log.recovery_point)
         other.model = self.model.copy()
@@ -346,7 +346,7 @@ class CompactedLog:
 
 
 def sequences(log: PartitionLog) -> dict[int, tuple[object, ...]]:
-    """What makes a repeat known, of every producer that has written in its epoch."""
+    """The sequences by which the log detects duplicates, per producer that wrote in its epoch."""
     return {
         one.producer_id: (
             one.epoch,
@@ -360,7 +360,7 @@ def sequences(log: PartitionLog) -> dict[int, tuple[object, ...]]:
 
 
 def committed_table(log: PartitionLog) -> dict[bytes, bytes | None]:
-    """What a consumer has in the end that reads committed records into a table."""
+    """The table that a read_committed consumer builds from the log."""
     upper = log.log_end_offset
     aborted = log.aborted_transactions(log.log_start_offset, upper)
     table: dict[bytes, bytes | None] = {}
@@ -382,7 +382,7 @@ def committed_table(log: PartitionLog) -> dict[bytes, bytes | None]:
 
 
 def write_randomly(owner: CompactedLog, random: Random, count: int) -> None:
-    """Keys of which many repeat, tombstones, transactions of three producers, all codecs."""
+    """Write repeated keys, tombstones, transactions of three producers, and all codecs."""
     for _ in range(count):
         owner.now_ms += random.randrange(8)
         producer = random.choice([-1, -1, 1, 2, 7, 8, 9])

@@ -1,4 +1,4 @@
-"""What a real Kafka tells of its partitions: to a consumer, and in answers to single requests."""
+"""The answers of a real Kafka about its partitions: to a consumer and to single requests."""
 
 import importlib
 import time
@@ -37,16 +37,16 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 from ottla.records.batch import batches
 
-# The type checker brings stubs of an earlier version.
+# The type checker has the stubs of an earlier version.
 kafka_python: Any = importlib.import_module("kafka")
 
 LATEST_TIME = -3  # of ListOffsets: the record with the largest timestamp
-EPOCHS = range(6)  # more than there are
+EPOCHS = range(6)  # more epochs than exist
 CONSUME_S_MAX = 30
 
 
-class Seen(NamedTuple):
-    """A record as a consumer sees it."""
+class ConsumedRecord(NamedTuple):
+    """A record as a consumer reads it."""
 
     offset: int
     timestamp: int
@@ -56,15 +56,15 @@ class Seen(NamedTuple):
 
 
 class AtTime(NamedTuple):
-    """What ListOffsets finds; all -1 when there is nothing."""
+    """An answer of ListOffsets; all fields are -1 if there is no such record."""
 
     offset: int
     timestamp: int
     leader_epoch: int
 
 
-class ProducerTold(NamedTuple):
-    """What DescribeProducers knows of one."""
+class ProducerAnswer(NamedTuple):
+    """An answer of DescribeProducers about one producer."""
 
     producer_id: int
     epoch: int
@@ -74,23 +74,25 @@ class ProducerTold(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Everything that Kafka says of one partition."""
+class KafkaAnswers:
+    """All answers of Kafka about one partition."""
 
     log_start: int
     high_watermark: int
     last_stable: int
-    raw: bytes  # the batches as they are on its disk
+    raw: bytes  # the batches as they are on the disk of Kafka
     aborted: frozenset[tuple[int, int]]  # producer id and first offset
-    seen: list[Seen]
-    committed: list[Seen]
+    seen: list[ConsumedRecord]
+    committed: list[ConsumedRecord]
     times: dict[int, AtTime]
-    producers: list[ProducerTold]
+    producers: list[ProducerAnswer]
     epoch_ends: dict[int, tuple[int, int] | None]
 
 
-def ask_all(kafka: KafkaBroker, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Told]:
-    """Ask for everything."""
+def ask_all(
+    kafka: KafkaBroker, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, KafkaAnswers]:
+    """Ask Kafka about every partition."""
     with (
         kafka.wire() as wire,
         _consumer(kafka, "read_uncommitted") as consumer,
@@ -114,13 +116,13 @@ def _consumer(kafka: KafkaBroker, isolation_level: str) -> Generator[Any]:
         made.close()
 
 
-def _ask(wire: Wire, consumer: Any, committed: Any, partition: TopicPartition) -> Told:
+def _ask(wire: Wire, consumer: Any, committed: Any, partition: TopicPartition) -> KafkaAnswers:
     first = _fetch(wire, partition, 0, committed=False)
     start, end = first.log_start_offset, first.high_watermark
     raw = _fetch_all(wire, partition, start, end)
     stable = _fetch(wire, partition, start, committed=True).last_stable_offset
     seen = _consume(consumer, partition, start, end)
-    return Told(
+    return KafkaAnswers(
         start,
         end,
         stable,
@@ -156,7 +158,7 @@ def _fetch_all(wire: Wire, partition: TopicPartition, offset: int, end: int) -> 
     while offset < end:
         records = bytes(_fetch(wire, partition, offset, committed=False).records or b"")
         if not records:
-            break  # compaction has removed what was at the end
+            break  # compaction removed the last records
         raw += records
         offset = list(batches(records))[-1].header.next_offset
     return raw
@@ -175,16 +177,20 @@ def _aborted(
     return frozenset(found)
 
 
-def _consume(consumer: Any, partition: TopicPartition, start: int, end: int) -> list[Seen]:
+def _consume(
+    consumer: Any, partition: TopicPartition, start: int, end: int
+) -> list[ConsumedRecord]:
     assigned = kafka_python.TopicPartition(partition.topic, partition.partition)
     consumer.assign([assigned])
     consumer.seek(assigned, start)
-    found: list[Seen] = []
+    found: list[ConsumedRecord] = []
     deadline_s = time.monotonic() + CONSUME_S_MAX
     while consumer.position(assigned) < end:
         assert time.monotonic() < deadline_s, f"{partition}: the consumer does not reach {end}"
         found += [
-            Seen(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+            ConsumedRecord(
+                record.offset, record.timestamp, record.key, record.value, tuple(record.headers)
+            )
             for record in consumer.poll(200).get(assigned, [])
         ]
     return found
@@ -199,21 +205,23 @@ def _list(wire: Wire, partition: TopicPartition, timestamp: int) -> AtTime:
     return AtTime(found.offset, found.timestamp, found.leader_epoch)
 
 
-def _times(wire: Wire, partition: TopicPartition, seen: Iterable[Seen]) -> dict[int, AtTime]:
-    """At every timestamp there is, beside it, and at the largest one."""
+def _times(
+    wire: Wire, partition: TopicPartition, seen: Iterable[ConsumedRecord]
+) -> dict[int, AtTime]:
+    """The answers for every timestamp, for its neighbours, and for the largest timestamp."""
     asked = {one.timestamp + beside for one in seen for beside in (-1, 0, 1)} | {0, 2**60}
     return {
         timestamp: _list(wire, partition, timestamp) for timestamp in (LATEST_TIME, *sorted(asked))
     }
 
 
-def _producers(wire: Wire, partition: TopicPartition) -> list[ProducerTold]:
+def _producers(wire: Wire, partition: TopicPartition) -> list[ProducerAnswer]:
     asked = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
     request = DescribeProducersRequest(topics=[asked])
     answer = wire.ask(request, 0, DescribeProducersResponse).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NONE
     return sorted(
-        ProducerTold(
+        ProducerAnswer(
             one.producer_id,
             one.producer_epoch,
             one.last_sequence,

@@ -1,9 +1,9 @@
-"""A byte of a data directory is changed, or a file is cut: the check has to notice.
+"""The check notices changed bytes, truncated files and missing files of a data directory.
 
-`make test` takes a sample of the bytes of each file, `make soak` every one.
+`make test` takes a sample of the bytes of each file; `make soak` takes all of them.
 
-What it cannot notice is listed here, with the reason. Either the change does no harm, or nothing
-else on the disk says what was there.
+Changes that the check cannot notice are listed here with the reason. Either the change is harmless,
+or no other file contradicts it.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from cases import each_case
-from log.inspected_directory import (
+from inspection.inspected_directory import (
     DATA,
     PARTITIONS,
     checked,
@@ -35,7 +35,7 @@ MASKS = [0x01, 0xFF, *(1 << bit for bit in range(1, 8))] if SOAK else [0x01, 0xF
 PLACES_SAMPLED = 40  # of the bytes of each file
 
 Damaged = Callable[[bytes], bool]
-"""Whether the content that a file has now is one of those that are not noticed."""
+"""Whether the current content of a file is one that the check does not notice."""
 
 
 def matches(pattern: bytes) -> Damaged:
@@ -47,7 +47,7 @@ def entry_numbers(data: bytes, size: int, at: int) -> list[int]:
 
 
 def raises_an_offset_alone(original: bytes) -> Damaged:
-    """Only the offset of one entry of an `.index` is another, and larger."""
+    """Whether only the offset of one `.index` entry differs and is larger."""
 
     def check(data: bytes) -> bool:
         before, after = entry_numbers(original, 8, 0), entry_numbers(data, 8, 0)
@@ -59,7 +59,7 @@ def raises_an_offset_alone(original: bytes) -> Damaged:
 
 
 def lowers_an_offset_alone(original: bytes) -> Damaged:
-    """Only the offset of one entry of a `.timeindex` is another, and smaller."""
+    """Whether only the offset of one `.timeindex` entry differs and is smaller."""
 
     def check(data: bytes) -> bool:
         before, after = entry_numbers(original, 12, 8), entry_numbers(data, 12, 8)
@@ -71,8 +71,8 @@ def lowers_an_offset_alone(original: bytes) -> Damaged:
     return check
 
 
-# A change that is not noticed as damage must be one of these. The name of a file that a pattern
-# ends with, what it may be like then, and why.
+# Every change that is not reported as damage must be in this list: the end of the file name, the
+# possible content, and the reason.
 HARMLESS: list[tuple[str, Callable[[bytes], Damaged], str]] = [
     (
         "/.kafka_cleanshutdown",
@@ -141,7 +141,7 @@ def unnoticed(disk: SimulatedDisk, path: str, at: int, mask: int) -> bool:
 
 
 def test_what_is_listed_as_harmless_is_needed() -> None:
-    """A line that covers nothing any more would hide the next mistake."""
+    """A row that covers nothing would hide the next mistake."""
     disk = data_directory()
     used: set[str] = set()
     for path in paths(disk):
@@ -157,7 +157,7 @@ def test_what_is_listed_as_harmless_is_needed() -> None:
     assert used == {suffix for suffix, _, _ in HARMLESS}
 
 
-# Cut where: what is left does no harm, or nothing says that there was more.
+# Truncations after which the rest is harmless, or no other file shows that there was more.
 HARMLESS_CUTS: list[tuple[str, Callable[[int], bool], str]] = [
     (r"/.kafka_cleanshutdown", lambda left: left == 0, "as earlier releases of Kafka leave it"),
     (
@@ -193,7 +193,7 @@ def test_every_cut_is_noticed() -> None:
 
 def test_every_missing_file_is_noticed() -> None:
     disk = data_directory()
-    # Without these a start takes longer, or makes them anew, or knows less.
+    # Without these files a start takes longer, rebuilds them, or knows less.
     not_needed = (
         "clean", "meta.properties", "recovery-point-offset-checkpoint",
         "replication-offset-checkpoint", ".snapshot", "partition.metadata",
@@ -208,7 +208,7 @@ def test_every_missing_file_is_noticed() -> None:
 
 @each_case("size", [1, 8, 61, 200])
 def test_runs_of_zeros_are_noticed(size: int) -> None:
-    """As a device leaves them that lost a page."""
+    """As a device that lost a page returns them."""
     disk = data_directory()
     for path in paths(disk):
         original = content(disk, path)
@@ -226,7 +226,7 @@ ACTIVE = f"{DATA}/t-0/00000000000000000026"
 
 
 def levels_of_flips(disk: SimulatedDisk) -> dict[int, set[Level]]:
-    """For each byte of the active segment, what is said of that file when a bit of it changes."""
+    """The findings about the active segment if a bit of one byte is flipped, by position."""
     found: dict[int, set[Level]] = {}
     for at in range(len(content(disk, f"{ACTIVE}.log"))):
         flip(disk, f"{ACTIVE}.log", at, 1)
@@ -243,7 +243,7 @@ def test_flips_below_the_recovery_point_are_always_found() -> None:
 def test_above_the_recovery_point_a_tail_may_be_incomplete() -> None:
     disk = data_directory(clean=False)
     write_offsets(disk, RECOVERY_POINTS, {PARTITIONS[0]: 26})
-    for kind in ("index", "timeindex"):  # as while a segment is written to
+    for kind in ("index", "timeindex"):  # as during writes to a segment
         disk.remove(f"{ACTIVE}.{kind}")
     starts = [batch.position for batch in positions(content(disk, f"{ACTIVE}.log"))]
     lengths = {start + n for start in starts for n in range(8, 12)}

@@ -1,4 +1,4 @@
-"""One segment against a list of its batches."""
+"""One segment, compared with a list of its batches."""
 
 from random import Random
 
@@ -22,7 +22,7 @@ RULES = LogConfig()
 
 
 def filled(count: int, seed: int = 0, interval: int = 300) -> tuple[Segment, list[LocatedHeader]]:
-    """Batches of several sizes, with gaps between some."""
+    """A segment with batches of several sizes and some gaps between them."""
     random = Random(seed)
     disk = SimulatedDisk()
     disk.make_directory(FOLDER)
@@ -53,7 +53,7 @@ def filled(count: int, seed: int = 0, interval: int = 300) -> tuple[Segment, lis
 
 
 def reopened(segment: Segment) -> Segment:
-    """The same as a closed segment: nothing in memory but its indexes."""
+    """The same segment opened as a closed one, with only its indexes in memory."""
     segment.index_time()
     return Segment(
         FOLDER,
@@ -134,7 +134,7 @@ def test_a_segment_grows_again_as_it_was(count: int) -> None:
     assert again.reactivate(300, read_blocking) == heads[-1]
     assert again.latest == segment.latest
     assert again.first_timestamp == heads[0].max_timestamp
-    # The next batch gets an index entry, or none, in both alike.
+    # Both segments add an index entry for the next batch, or neither does.
     more = made([bytes(100)], base_offset=heads[-1].last_offset + 1, timestamp=5000)
     for one in (segment, again):
         one.append_one([more], Offset(heads[-1].last_offset + 1), 5000, 300)

@@ -1,4 +1,4 @@
-"""Indexes of closed segments stay in their files: nothing waits on the loop, nothing crashes."""
+"""Indexes of closed segments stay in files: no read blocks the loop, and damage is repaired."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class PatientDisk(SimulatedDisk):
-    """Counts what is done in a thread."""
+    """Counts the calls that run in a thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def test_a_cold_index_is_read_in_a_thread() -> None:
     assert cold.value.file.path.endswith("00000000000000000000.index")
     assert disk.in_threads == 0
     found = finish(log.read(50, 300, 100))
-    assert disk.in_threads == 1  # the block has where the offset is, and where the bytes end
+    assert disk.in_threads == 1  # one block has the position of the offset and the end of the bytes
     assert next(batches(finish(found.read()))).header.base_offset == 50
     assert finish(log.find_timestamp(1060)) == (60, 1060, 0)
 
@@ -85,7 +85,7 @@ def test_an_index_damaged_at_runtime_is_rebuilt() -> None:
     whole = read_whole(disk, path)
     for position in range(7, len(whole), 8):
         disk.rot(path, position)
-    with pytest.raises(NotCached):  # for whoever may wait
+    with pytest.raises(NotCached):  # if the caller must not block
         log.read_cached(50, 300, 100)
     assert next(batches(finish(finish(log.read(50, 300, 100)).read()))).header.base_offset == 50
     finish(log.flush())

@@ -1,4 +1,4 @@
-"""Our check agrees with Kafka's dump tool on files, good and damaged ones."""
+"""Our check agrees with Kafka's dump tool on good and damaged files."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ Change = Callable[[bytes], bytes]
 
 
 def at(position: int, mask: int = 0x01) -> Change:
-    """Change a byte, counted from the end where the position is negative."""
+    """Change a byte; a negative position counts from the end."""
 
     def change(data: bytes) -> bytes:
         changed = bytearray(data)
@@ -35,8 +35,8 @@ def at(position: int, mask: int = 0x01) -> Change:
     return change
 
 
-# Name of the file that is damaged, and how. In the first segment batch 0 has 271 bytes, and the
-# entries of the indexes 8 and 12.
+# The name of the damaged file, and the damage. In the first segment, batch 0 has 271 bytes, and
+# index entries have 8 and 12 bytes.
 DAMAGES: list[tuple[str, str, Change]] = [
     ("a value", "00000000000000000000.log", at(100)),
     ("a compressed batch", "00000000000000000000.log", at(271 + 80)),
@@ -61,7 +61,7 @@ DAMAGES: list[tuple[str, str, Change]] = [
     ("the checksum of a snapshot", "00000000000000000202.snapshot", at(3)),
 ]  # fmt: skip
 
-# What Kafka's tool does not look at.
+# Damage that Kafka's tool does not check for.
 UNSEEN_BY_KAFKA: list[tuple[str, str, Change]] = [
     ("a magic", "00000000000000000000.log", at(16, 0x40)),
     ("the version of an abort", "00000000000000000202.txnindex", at(1)),
@@ -74,7 +74,7 @@ UNSEEN_BY_KAFKA: list[tuple[str, str, Change]] = [
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory that a broker has left cleanly, with one partition."""
+    """The data directory of a broker after a clean shutdown, with one partition."""
     data = tmp_path_factory.mktemp("good")
     (data / "events-0").mkdir()
     asyncio.run(write_log(data / "events-0"))
@@ -86,7 +86,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def damaged_copies(
     good: Path, folder: Path, damages: list[tuple[str, str, Change]]
 ) -> Iterator[Path]:
-    """The damaged file of each case, in a copy of its own."""
+    """The damaged file of each case, each in its own copy of the directory."""
     for number, (_, name, change) in enumerate(damages):
         copy = folder / str(number) / good.name
         shutil.copytree(good.parent, copy.parent)
@@ -135,7 +135,7 @@ def test_more_is_noticed_in_a_folder_than_kafkas_tool_looks_at(good: Path, tmp_p
 
 
 def test_a_log_that_kafka_wrote_is_right_while_it_is_open(tmp_path: Path) -> None:
-    """Index files that are allotted in advance, and a segment that was never closed."""
+    """The directory has preallocated index files and a segment that was never closed."""
     folder = tmp_path / "events-3"
     folder.mkdir()
     done = run_judge("write", str(folder))
@@ -160,7 +160,7 @@ def test_a_log_that_kafka_wrote_is_right_while_it_is_open(tmp_path: Path) -> Non
 
 
 def unheard(path: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Ignore the progress."""
 
 
 def bad(finding: Finding) -> bool:

@@ -1,4 +1,4 @@
-"""The check finds no damage in logs that are right: being written, crashed, closed."""
+"""The check finds no damage in valid logs: open, crashed and closed ones."""
 
 import os
 from random import Random

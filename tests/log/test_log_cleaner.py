@@ -1,4 +1,4 @@
-"""Compaction of all logs of a broker, in simulated time."""
+"""Cleaning of all logs of a broker, in simulated time."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -91,7 +91,7 @@ def test_what_is_due_is_cleaned_and_stored_and_not_cleaned_again() -> None:
         await for_a_while(compactor(logs), 60)
         assert await values(kept) == before
         assert dirty.first_dirty_offset == dirty.log.segments.active.base_offset
-        assert len(await values(dirty)) <= 3 + 7  # a value a key, and what the active one has
+        assert len(await values(dirty)) <= 3 + 7  # keys, plus the active segment
         stored = read_whole(disk, f"/data/{CLEANED_OFFSETS}").decode()
         assert stored == f"0\n1\nt 0 {dirty.first_dirty_offset}\n"
         await logs.close(EPOCH)
@@ -132,7 +132,7 @@ def test_without_cleaners_nothing_is_cleaned() -> None:
 
 
 class Failing(LocalCleaner):
-    """Fails for one log, and counts how often."""
+    """Fails for one log, and counts the attempts."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(lambda: 0.0)
@@ -166,7 +166,7 @@ def test_a_log_that_cannot_be_cleaned_is_suspended(
 
 
 class Mistaken(LocalCleaner):
-    """Fails for one log in a way that nobody expected."""
+    """Raises an unexpected exception for one log."""
 
     async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
         if job.directory == "/data/t-0":
@@ -176,7 +176,7 @@ class Mistaken(LocalCleaner):
 
 
 def put_aside(caplog: pytest.LogCaptureFixture) -> str:
-    """Why a log was put aside."""
+    """The logged reasons for suspending a log."""
     told = [one.args for one in caplog.records if one.msg == "log cleaning suspended"]
     assert isinstance(told[0], Mapping)
     return str(told[0]["reason"])
@@ -195,7 +195,7 @@ def test_a_mistake_of_ours_holds_up_no_other_log(caplog: pytest.LogCaptureFixtur
 
 
 class Slow(LocalCleaner):
-    """Takes ten seconds before it begins, and knows how many are at work."""
+    """Waits ten seconds before each cleaning, and counts the concurrent ones."""
 
     at_once = most = 0
 
@@ -246,7 +246,7 @@ def test_a_log_that_is_cut_or_deleted_meanwhile_is_left_to_later() -> None:
 
 
 class Writing(LocalCleaner):
-    """Begins a file, and goes on in the folder of that name until it is ended."""
+    """Writes a file, and continues in the directory of that name until it is cancelled."""
 
     def __init__(self, clock: SimulatedClock) -> None:
         super().__init__(lambda: 0.0)
@@ -279,7 +279,7 @@ def test_c7_a_cleaning_ends_with_its_partition() -> None:
         assert cleaner.ended
         await created(logs, 0, COMPACT)
         await clock.sleep(30)
-        assert not running.done()  # the others are cleaned on
+        assert not running.done()  # the other logs are cleaned
         assert not any(name.endswith(".cleaned") for name in disk.names("/data/t-0"))
         with pytest.raises(RequestError, match="deleted"):
             await old.compact(cleaner, None, high_watermark=0, secret=SECRET, clock_ms=clock.now_ms)
@@ -344,7 +344,7 @@ def test_deleting_a_log_does_not_stop_the_cleaner(
         assert logs[partition(2)].first_dirty_offset
         gone = logs[partition(2)]
         await logs.delete([partition(2)])
-        assert await work.clean(gone) is None  # chosen, and deleted before its turn came
+        assert await work.clean(gone) is None  # chosen, but deleted before its turn
 
     simulated(program)
 
@@ -352,7 +352,7 @@ def test_deleting_a_log_does_not_stop_the_cleaner(
 def _except_for(
     broken: object, refuse: Callable[..., Any], otherwise: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """What one log does otherwise than the others."""
+    """A method that calls `refuse` for one log and `otherwise` for the others."""
 
     def chosen(self: object, *args: object, **kwargs: object) -> Any:
         return (refuse if self is broken else otherwise)(self, *args, **kwargs)
@@ -361,7 +361,7 @@ def _except_for(
 
 
 def test_a_log_is_suspended_if_the_disk_is_full() -> None:
-    """And not tried again and again without a pause."""
+    """The cleaner does not repeat it without a pause."""
 
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()

@@ -1,4 +1,4 @@
-"""A cleaning in a child process, on the disk of the machine."""
+"""A cleaning in a child process, on a real disk."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ from ottla.records.validation import ValidationConfig, validate
 NOW_MS = 1_700_000_000_000
 SECRET = bytes(16)
 RULES = LogConfig(segment_bytes=20_000, index_interval_bytes=500, compact=True, delete=False)
-SLOW = CleaningLimits(bytes_per_second=1000.0, io_bytes=4096)  # minutes, if nobody ends it
+SLOW = CleaningLimits(bytes_per_second=1000.0, io_bytes=4096)  # takes minutes unless it is stopped
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -42,7 +42,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 async def filled(disk: OsDisk, folder: Path) -> PartitionLog:
-    """Ten values of each of a hundred keys."""
+    """A log with ten values for each of a hundred keys."""
     log = open_log(disk, str(folder), RULES, clean=True, now_ms=NOW_MS, random=lambda: 0.0).log
     await log.begin_epoch(LeaderEpoch(0))
     for number in range(100):
@@ -79,7 +79,7 @@ async def content(log: PartitionLog) -> bytes:
 
 
 class WatchedProcesses(OsProcesses):
-    """Remembers the children, and tells when one has said its first line."""
+    """Records the child processes, and notifies when one has written its first line."""
 
     def __init__(self) -> None:
         self.children: list[OsChild] = []
@@ -122,7 +122,7 @@ def test_a_child_cleans_as_this_process_does(tmp_path: Path) -> None:
             if not name.endswith("_ms"):
                 assert figures[name] == value, name
         assert await content(ours) == await content(theirs)
-        # Who began to read before goes on with what there was.
+        # A reader that started before the cleaning still reads the old segments.
         assert await held.read() == before
         await theirs.purge(NOW_MS + RULES.file_delete_delay_ms)
         assert await held.read() == before
@@ -202,7 +202,7 @@ def test_a_partition_that_is_deleted_ends_its_child(tmp_path: Path) -> None:
 
 
 def test_a_child_ends_when_its_broker_is_gone(tmp_path: Path) -> None:
-    """The broker cannot tell it so when it is killed: its end of the pipe is closed for it."""
+    """A killed broker sends no message to its child: the operating system closes the pipe."""
 
     async def main() -> None:
         disk = OsDisk()

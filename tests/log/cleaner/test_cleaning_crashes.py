@@ -1,6 +1,7 @@
-"""A cleaning that is stopped at a call of the disk, and the log opened again (rule C7).
+"""Crashes and disk failures at every disk call of a cleaning, and the log that is opened afterwards
+(rule C7).
 
-`make test` takes a sample of the calls; `make soak` stops at every one, in ten logs.
+`make test` takes a sample of the calls. `make soak` stops at every call, in ten logs.
 """
 
 from contextlib import suppress
@@ -11,7 +12,14 @@ from random import Random
 
 import pytest
 
-from log.compaction_model import RULES, CompactedLog, Kept, committed_table, offsets, write_randomly
+from log.cleaner.compaction_model import (
+    RULES,
+    CompactedLog,
+    Kept,
+    committed_table,
+    offsets,
+    write_randomly,
+)
 from log.logs import FOLDER, raw
 from ottla.errors import StorageFailure
 from ottla.log.cleaner.cleaner_runners import CleaningFailed
@@ -28,19 +36,19 @@ STARTS_SAMPLED = 4  # seeds, of 12
 
 @cache
 def written(seed: int) -> CompactedLog:
-    """A log that was cleaned before, with more to clean: several groups, tombstones, markers."""
+    """A log that was cleaned before and has more to clean: several groups, tombstones, markers."""
     random = Random(seed)
     owner = CompactedLog()
     write_randomly(owner, random, 25)
     owner.compact()
     owner.now_ms += 60
     write_randomly(owner, random, 20)
-    finish(owner.log.close())  # what was not flushed may be lost, whether it is cleaned or not
+    finish(owner.log.close())  # records that were not flushed may be lost, cleaned or not
     return owner
 
 
 def history(seed: int) -> CompactedLog:
-    """The same log every time, on a disk of its own."""
+    """The same log for each call, on its own disk."""
     return written(seed).twin()
 
 
@@ -50,12 +58,12 @@ def read_records(batch: Batch) -> set[Kept]:
 
 
 def check_after_crash(owner: CompactedLog, disk: SimulatedDisk) -> None:
-    """Old or new, group by group: nothing that stays is missing, nothing is there that was not."""
+    """Check that each group is the old or the cleaned one: no record is missing, none is added."""
     before = owner.model.copy()
     first, log_end = owner.first_dirty_offset, owner.log.log_end_offset
     producers = sorted((p.producer_id, p.epoch, str(p.last_offset)) for p in owner.log.producers)
     owner.reopen(clean=False, disk=disk)
-    owner.reopen(clean=False)  # it is settled: opening it again finds nothing to do
+    owner.reopen(clean=False)  # recovery is complete: opening the log again finds nothing to do
     states = {parsed.state for n in disk.names(FOLDER) if (parsed := parse_offset_file(n))}
     assert states == {FileState.LIVE}
     assert owner.log.log_end_offset == log_end
@@ -69,7 +77,7 @@ def check_after_crash(owner: CompactedLog, disk: SimulatedDisk) -> None:
         was = old[batch.header.base_offset]
         assert was.last == batch.header.last_offset
         assert read_records(batch) <= set(was.records)
-    # The checkpoint was not moved, so the next cleaning ends where this one would have.
+    # The checkpoint was not moved, so the next cleaning ends where this one would have ended.
     owner.first_dirty_offset = first
 
 
@@ -94,7 +102,7 @@ def test_c7_a_crash_at_any_call_of_a_cleaning_loses_nothing(loss: Loss, seed: in
         else:
             owner.compact()
             owner.reopen(clean=False, disk=owner.disk.after_crash(loss, Random(crash)))
-        # What was half done was seen a first time: its markers may have their horizon already.
+        # The interrupted cleaning may have set the delete horizon of markers already.
         assert [one[:-1] for one in owner.facts()] == [one[:-1] for one in expected.facts()]
 
 
@@ -139,7 +147,7 @@ def test_a_full_disk_fails_the_cleaning_and_not_the_log() -> None:
 
 
 def log_that_splits() -> CompactedLog:
-    """Delete horizons make a group larger than a segment: it becomes two."""
+    """A log whose delete horizons make a group larger than a segment, so that it becomes two."""
     source = CompactedLog(replace(RULES, segment_bytes=480, delete_retention_ms=10**12))
     for number in range(12):
         source.append([(b"%d-%d" % (number, each), None) for each in range(8)])
@@ -149,7 +157,7 @@ def log_that_splits() -> CompactedLog:
 
 @pytest.mark.parametrize("loss", [Loss.TORN, Loss.HOLES])
 def test_c7_a_crash_in_a_swap_of_two_segments_loses_nothing(loss: Loss) -> None:
-    """Either both of the new ones count or none."""
+    """Either both new segments replace the old ones or neither does."""
     source = log_that_splits()
     whole = source.twin()
     bases = {segment.base_offset for segment in whole.log.segments}
@@ -170,7 +178,7 @@ def test_c7_a_crash_in_a_swap_of_two_segments_loses_nothing(loss: Loss) -> None:
 
 
 def half_swapped(source: CompactedLog) -> list[SimulatedDisk]:
-    """What a crash leaves of the first swap, in each state that is on the device at some time."""
+    """The disk after a crash in the first swap, in each state that can be on the device."""
     found: dict[tuple[str, ...], SimulatedDisk] = {}
     owner, crash, swaps = source.twin(), 0, 0
     while swaps < 2:

@@ -1,6 +1,6 @@
-"""A scripted history of a log, stopped at calls of the disk, and opened again.
+"""A scripted history of a log that is stopped at disk calls and opened again.
 
-`make test` takes a sample of the calls; `make soak` stops at every one, with ten seeds each.
+`make test` takes a sample of the calls. `make soak` stops at every call, with ten seeds each.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def play(owner: Owner) -> None:
 
 
 def played(crash_at: int | None, owner: Owner) -> bool:
-    """Whether the history came to its end."""
+    """Whether the history ran to its end."""
     owner.disk.crash_at = crash_at
     try:
         play(owner)
@@ -94,7 +94,7 @@ def test_c1_a_crash_at_any_call_loses_nothing_that_was_flushed(loss: Loss) -> No
             owner = Owner(SimulatedDisk())
             assert played(crash_at, owner) == (crash_at == len(whole.disk.calls))
             owner.crash(loss, Random(seed * 100_000 + crash_at))
-            # It goes on as if nothing had been, and survives once more.
+            # The log continues normally, and survives another crash.
             owner.append(2, 100, 5)
             owner.append(1, 600)
             owner.check()

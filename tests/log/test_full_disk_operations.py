@@ -1,8 +1,8 @@
-"""Every operation on a log, on a disk that is full from one of its calls on.
+"""Every operation on a log, on a disk that becomes full at one of its calls.
 
-`make test` takes a sample of the calls, `make soak` each. A full disk is an answer: the log is as
-it was before or as it is after the operation, a broker that is started then finds the same, and all
-goes on once there is room.
+`make test` takes a sample of the calls; `make soak` takes all of them. The operation fails with
+DiskFull. The log is then as before or as after the operation, a restarted broker finds the same,
+and everything continues once there is space.
 """
 
 from collections.abc import Callable, Coroutine
@@ -27,9 +27,9 @@ COMPACTED = replace(RULES, compact=True, delete=False)
 
 
 class FillingDisk(SimulatedDisk):
-    """Makes nothing, writes nothing and takes no longer name from one of its calls on.
+    """Fails to create, write and rename to longer names from one of its calls on.
 
-    Or opens no file any more, as for a process that has too many of them.
+    Or fails to open files, as for a process that has too many open files.
     """
 
     full_from: int | None = None
@@ -60,14 +60,16 @@ class FillingDisk(SimulatedDisk):
 
 
 class Situation(NamedTuple):
-    """A log, and what it was opened by."""
+    """A log with the arguments that opened it."""
 
     disk: FillingDisk
     log: PartitionLog
 
 
 def situation(rules: LogConfig, *, rotten: bool) -> Situation:
-    """Several segments, epochs, producers, an aborted and an open transaction, and damage."""
+    """A log with several segments, epochs, producers, an aborted and an open transaction, and
+    damage.
+    """
     disk = FillingDisk()
     log = opened(disk, rules).log
     finish(log.begin_epoch(LeaderEpoch(0)))
@@ -91,7 +93,7 @@ def situation(rules: LogConfig, *, rotten: bool) -> Situation:
 
 
 def served(log: PartitionLog) -> list[tuple[int, bytes]]:
-    """The batches that can be read, and where the log says that one is damaged."""
+    """The batches that can be read, and the errors where the log reports damage."""
     found: list[tuple[int, bytes]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -112,7 +114,7 @@ def served(log: PartitionLog) -> list[tuple[int, bytes]]:
 
 
 def facts(log: PartitionLog) -> dict[str, object]:
-    """All that anybody can ask of a log."""
+    """The whole observable state of a log."""
     last = log.log_end_offset
     return {
         "offsets": (log.log_start_offset, last),
@@ -128,7 +130,7 @@ def facts(log: PartitionLog) -> dict[str, object]:
 
 
 def check_kill(now: Situation, rules: LogConfig) -> None:
-    """The next process, that has room, finds what this one has."""
+    """Check that the next process, with free space, finds the state of this one."""
     disk = deepcopy(now.disk).after_kill()
     assert isinstance(disk, FillingDisk)
     disk.full_from = disk.opens_left = None
@@ -144,13 +146,13 @@ def check_kill(now: Situation, rules: LogConfig) -> None:
         # An epoch without records begins again with its leader.
         told["epochs"] = [e for e in log.epochs if e.start_offset < log.log_end_offset]
     if now.log.snapshots.due:
-        # Where all records went, nothing but the next flush tells of their producers.
+        # If all records are deleted, only the next flush stores their producers.
         then["producers"] = expected["producers"] = None
     assert then == expected
 
 
 async def compact(log: PartitionLog) -> None:
-    log.config = replace(log.config, segment_bytes=100_000)  # one group: all is swapped, or nothing
+    log.config = replace(log.config, segment_bytes=100_000)  # one group: swaps all or none
     await log.compact(
         LocalCleaner(),
         None,
@@ -218,12 +220,12 @@ OPERATIONS: dict[str, Callable[[PartitionLog], Coroutine[Any, Any, object]]] = {
 }
 
 
-# These delete the segments of whose producers a snapshot on the device tells; the others wait.
+# These delete segments whose producers are in a durable snapshot; other segments wait.
 GRADUAL = {"delete all records", "delete all that is old"}
 
 
 def check_part_way(before: dict[str, Any], found: dict[str, Any], after: dict[str, Any]) -> None:
-    """From the front something is gone that was to go, and nothing else."""
+    """Check that only a prefix of the records to delete is gone."""
     assert before["offsets"][0] <= found["offsets"][0] <= after["offsets"][0]
     assert found["offsets"][1] == after["offsets"][1]
     assert found["served"] == before["served"][len(before["served"]) - len(found["served"]) :]
@@ -233,7 +235,7 @@ def check_part_way(before: dict[str, Any], found: dict[str, Any], after: dict[st
 
 
 def done(operation: str, now: Situation) -> bool:
-    """Whether it was not refused for want of room."""
+    """Whether the operation did not fail with DiskFull."""
     try:
         finish(OPERATIONS[operation](now.log))
     except (DiskFull, CleaningFailed):
@@ -245,7 +247,7 @@ def done(operation: str, now: Situation) -> bool:
 @each_case("operation", list(OPERATIONS))
 def test_c6_operations_fail_on_a_full_disk_and_recover(operation: str, rotten: bool) -> None:
     rules = COMPACTED if operation == "compact" else RULES
-    rotten = rotten and operation != "compact"  # what is damaged is not cleaned
+    rotten = rotten and operation != "compact"  # damaged segments are not cleaned
     start = situation(rules, rotten=rotten)
     if operation == "forget an epoch without records":
         finish(start.log.begin_epoch(LeaderEpoch(6)))

@@ -1,4 +1,4 @@
-"""A data directory with every kind of file in it, on a simulated disk, for tests that damage it."""
+"""A data directory with every kind of file, on a simulated disk, for tests that damage it."""
 
 from collections.abc import Iterator, Mapping
 
@@ -42,7 +42,7 @@ PARTITIONS = [TopicPartition("t", PartitionIndex(number)) for number in (0, 1)]
 
 
 def put(disk: SimulatedDisk, path: str, data: bytes) -> None:
-    """Let a file hold this, whatever it held."""
+    """Replace the content of a file, or create it."""
     if disk.exists(path):
         disk.remove(path)
     disk.open(path, create=True).write([data], 0)
@@ -53,7 +53,7 @@ def content(disk: SimulatedDisk, path: str) -> bytes:
 
 
 def flip(disk: SimulatedDisk, path: str, at: int, mask: int) -> None:
-    """Change bits of a byte in place; the same again undoes it."""
+    """Flip bits of a byte in place; a second call undoes it."""
     file = disk.open(path)
     (byte,) = file.read(at, 1)
     file.write([bytes((byte ^ mask,))], at)
@@ -69,7 +69,7 @@ def is_directory(disk: SimulatedDisk, path: str) -> bool:
 
 
 def paths(disk: SimulatedDisk, folder: str = DATA) -> list[str]:
-    """Every file."""
+    """The path of every file."""
     found: list[str] = []
     for name in disk.names(folder):
         path = f"{folder}/{name}"
@@ -78,7 +78,7 @@ def paths(disk: SimulatedDisk, folder: str = DATA) -> list[str]:
 
 
 def history(disk: SimulatedDisk) -> PartitionLog:
-    """Segments, epochs, a deleted beginning, aborted, committed and open transactions."""
+    """A log with segments, epochs, deleted records, aborted, committed and open transactions."""
     log = new_log(disk, SMALL)
     fill(log, 4)
     append(log, b"t", b"u", producer_id=5, transactional=True, timestamp=20)
@@ -101,7 +101,7 @@ def write_offsets(disk: SimulatedDisk, name: str, offsets: Mapping[TopicPartitio
 
 
 def data_directory(*, clean: bool = True) -> SimulatedDisk:
-    """What a broker leaves that stopped cleanly: two partitions of a topic, and all checkpoints."""
+    """The directory after a clean shutdown: two partitions of a topic, and all checkpoints."""
     disk = SimulatedDisk()
     disk.make_directory(DATA)
     log = history(disk)
@@ -128,7 +128,7 @@ def data_directory(*, clean: bool = True) -> SimulatedDisk:
 def each(
     disk: SimulatedDisk, path: str = DATA, *, compacted: bool = False, tally: Tally | None = None
 ) -> Iterator[Finding]:
-    """What a check finds, as it goes on."""
+    """Yield the findings of a check one by one."""
     if is_directory(disk, path):
         check = check_directory if path == DATA else check_partition
     else:
@@ -137,19 +137,19 @@ def each(
 
 
 def unheard(path: str, done: int, total: int) -> None:
-    """Where progress is told to nobody."""
+    """Ignore the progress."""
 
 
 def checked(disk: SimulatedDisk, path: str = DATA, *, compacted: bool = False) -> list[Finding]:
-    """Everything that a check finds."""
+    """All findings of a check."""
     return list(each(disk, path, compacted=compacted))
 
 
 def damage(disk: SimulatedDisk, path: str = DATA, *, compacted: bool = False) -> list[Finding]:
-    """What of it is damage."""
+    """The findings that are damage."""
     return [f for f in each(disk, path, compacted=compacted) if f.level is Level.DAMAGE]
 
 
 def is_damaged(disk: SimulatedDisk, path: str = DATA) -> bool:
-    """Whether there is damage, found out no later than needed."""
+    """Whether there is damage; stops at the first finding."""
     return any(finding.level is Level.DAMAGE for finding in each(disk, path))

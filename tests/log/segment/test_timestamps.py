@@ -1,4 +1,4 @@
-"""Offsets by time, in batches whose records have any times, against a list of the records."""
+"""Offset lookup by timestamp in batches with any timestamps, compared with a list of records."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -30,7 +30,7 @@ T = TypeVar("T")
 def append_times(
     log: PartitionLog, times: Sequence[int], compression: Compression = Compression.NONE
 ) -> None:
-    """A batch whose records have these timestamps."""
+    """Append a batch whose records have these timestamps."""
     builder = BatchBuilder(compression=compression)
     for timestamp in times:
         builder.append(timestamp, b"k", b"v" * 7)
@@ -56,7 +56,7 @@ def test_max_timestamp_ignores_emptied_batches() -> None:
     def put(timestamp: int, key: bytes, producer_id: int = -1) -> None:
         append(log, b"v", timestamp=timestamp, keys=[key], producer_id=producer_id)
 
-    put(9000, b"a", producer_id=7)  # its last batch stays for the sake of its sequence
+    put(9000, b"a", producer_id=7)  # compaction keeps the last batch of a producer for its sequence
     put(1000, b"b")
     log.roll(1000)
     put(2000, b"a")
@@ -97,7 +97,7 @@ def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None
     if closed:
         log.roll(0)
         finish(log.flush())
-        finish(log.find_max_timestamp())  # so that the index is known to be right about it
+        finish(log.find_max_timestamp())  # so that the time index is verified
     end = log.log_end_offset
     searches: list[tuple[int, int, int, tuple[int, int] | None]] = [
         (2000, 0, 300, (2000, 10)),
@@ -116,7 +116,7 @@ def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None
         assert (None if found is None else found[:2]) == expected
         latest = finish(log.find_max_timestamp())
         assert (-1 if latest is None else latest.timestamp) == largest
-        assert disk.reads < 12  # the walk over all takes one for every 16 KiB
+        assert disk.reads < 12  # a scan of all batches takes one read for every 16 KiB
 
 
 @each_case("seed", range(60))
@@ -162,7 +162,7 @@ def test_a_batch_over_the_limit_is_a_partition_error() -> None:
 
 
 def test_an_undecodable_batch_is_a_partition_error() -> None:
-    """As a log of another broker may have one; its CRC is right."""
+    """Another broker may have written such a batch; its CRC is correct."""
     log = new_log()
     builder = BatchBuilder()
     builder.append(7, b"k", b"no zstd")
@@ -187,7 +187,7 @@ def test_what_a_broker_takes_its_logs_can_read(setting: int, expected: int) -> N
 
 
 class WatchedDisk(SimulatedDisk):
-    """Counts what is read for those who wait, and what is done in threads for those who work."""
+    """Counts the reads of callers that may block, and the work that runs in threads."""
 
     worked = waited = 0
 
@@ -201,7 +201,7 @@ class WatchedDisk(SimulatedDisk):
         return call()
 
     def before_work(self) -> None:
-        """What comes in between."""
+        """Called before each piece of work in a thread."""
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_large_batches_are_decoded_in_a_thread(
     disk.cold = True
     assert finish(log.find_timestamp(9)) == (11, 9, 0)
     assert disk.worked == in_thread
-    # What is latest is gone: the batch in which the log starts is asked, then searched.
+    # The latest record is deleted: the batch at the log start is asked, then searched.
     disk.worked = 0
     log.advance_log_start(Offset(count + 1))
     assert finish(log.find_max_timestamp()) == (count + 1, count - 1, 0)
@@ -230,7 +230,7 @@ def test_large_batches_are_decoded_in_a_thread(
 
 @pytest.mark.parametrize("cold", [False, True])
 def test_a_long_way_to_a_time_is_gone_beside_the_event_loop(cold: bool) -> None:
-    """One record from the future was the latest and is deleted: the index tells of nothing else."""
+    """The latest record has a future timestamp and is deleted; the index has no other entry."""
     disk = WatchedDisk()
     log = new_log(disk, LogConfig(index_interval_bytes=1))
     for timestamp in (9_000, *[10] * 3000, 500, *[20] * 3000):
@@ -241,7 +241,7 @@ def test_a_long_way_to_a_time_is_gone_beside_the_event_loop(cold: bool) -> None:
         disk.worked = disk.waited = 0
         assert finish(search()) == (3001, 500, 0)
         assert 0 < disk.worked <= steps
-        assert disk.waited < 10 * steps  # one for every 16 KiB of the way would be far more
+        assert disk.waited < 10 * steps  # one read for every 16 KiB would be far more
     assert finish(log.find_timestamp(501)) is None
 
 

@@ -1,4 +1,4 @@
-"""Indexes that are wrong and look right: they cost time, and never a record (rule C4)."""
+"""Wrong indexes that look valid cost time but never hide a record (rule C4)."""
 
 from dataclasses import replace
 from random import Random
@@ -21,7 +21,7 @@ BITS_SAMPLED = 60  # of 192 or 288
 
 
 def times() -> list[int]:
-    """They rise on the whole, and not from one record to the next."""
+    """Timestamps that increase in general, but not from each record to the next."""
     random = Random(4)
     return [1000 + 40 * number + random.randrange(300) for number in range(60)]
 
@@ -54,7 +54,7 @@ def check_times(log: PartitionLog) -> None:
 
 
 def some_bits(disk: SimulatedDisk, path: str, entry: int) -> list[tuple[int, int]]:
-    """Bits of the first, a middle and the last entry of an index; in a soak every one of them."""
+    """Bits of the first, a middle and the last entry of an index; `make soak` takes all bits."""
     count = len(read_whole(disk, path)) // entry
     assert count > 4
     numbers = (0, count // 2, count - 1)
@@ -160,7 +160,7 @@ def test_aborted_transactions_survive_a_wrong_index() -> None:
 
 
 def test_an_entry_that_by_chance_fits_another_batch_is_found_out() -> None:
-    """The time that it names is also that of a later batch, behind one that is later still."""
+    """A later batch has the timestamp of the entry too, after a batch with a larger one."""
     stamps = [1020, 1010, 1030, 1050, 1015, 1015, 1055, 1015, 1050, 1070, 1030, 1070]
     path = f"{FIRST}.timeindex"
     disk = SimulatedDisk()

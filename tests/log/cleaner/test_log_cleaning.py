@@ -1,4 +1,4 @@
-"""Compaction of a log: what stays of it, whatever it held."""
+"""The content of a log after cleaning, compared with a model."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from cases import each_case
-from log.compaction_model import (
+from log.cleaner.compaction_model import (
     RULES,
     SECRET,
     CompactedLog,
@@ -64,7 +64,7 @@ def test_c8_the_log_is_as_the_model_after_every_cleaning(seed: int) -> None:
 
 
 def filled(owner: CompactedLog, batches: int = 12, *, keys: int = 4, size: int = 150) -> None:
-    """Batches of two records, in several segments, each key many times."""
+    """Append batches of two records to several segments; each key occurs many times."""
     for number in range(batches):
         owner.now_ms += 1
         owner.append(
@@ -73,7 +73,7 @@ def filled(owner: CompactedLog, batches: int = 12, *, keys: int = 4, size: int =
 
 
 class Meddling(LocalCleaner):
-    """Does something to the log when a group is ready, before it is swapped."""
+    """Calls a function on the log when a group is ready, before the segments are swapped."""
 
     def __init__(self, meddle: Callable[[], object], at: int = 0) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def test_nothing_to_clean_is_no_cleaning() -> None:
     assert owner.compact() is None
     owner.append([(b"k", b"1"), (b"k", b"2")])
     calls = len(owner.disk.calls)
-    assert owner.compact() is None  # all of it is in the active segment
+    assert owner.compact() is None  # all records are in the active segment
     assert not [path for _, path in owner.disk.calls[calls:] if path.endswith(".cleaned")]
     owner.check()
 
@@ -117,11 +117,11 @@ def test_small_segments_become_one() -> None:
     owner = CompactedLog()
     filled(owner)
     assert len(owner.log.segments) > 4
-    owner.compact()  # they are grouped by the size that they had
+    owner.compact()  # segments are grouped by their size before the cleaning
     filled(owner, 2)
     owner.compact()
     assert [segment.base_offset for segment in owner.log.segments] == [0, 20, 24]
-    # The snapshots of the segments that are no more are gone too.
+    # The snapshots of replaced segments are deleted too.
     bases = {f"{segment.base_offset:020d}.snapshot" for segment in owner.log.segments}
     assert set(files(owner.disk, ".snapshot")) <= bases
     assert files(owner.disk, ".snapshot.deleted")
@@ -151,7 +151,7 @@ def test_the_new_indexes_are_those_that_the_records_give() -> None:
     ]
     assert any(offsets for _, _, offsets, _ in found[:-1])
     finish(owner.log.close())
-    again = opened(owner.disk, owner.rules, clean=False).log  # makes all of them anew
+    again = opened(owner.disk, owner.rules, clean=False).log  # rebuilds all indexes
     assert [
         (one.base_offset, one.size, one.offset_index.to_bytes(), one.time_index.to_bytes())
         for one in again.segments
@@ -181,7 +181,7 @@ def test_records_that_come_meanwhile_are_left_alone() -> None:
         owner.log.roll(owner.now_ms)
         filled(owner, 3)
 
-    # The model cleans what was there when the cleaning began.
+    # The model cleans the records that existed when the cleaning began.
     assert owner.compact(Meddling(meddle)) is not None
     owner.check()
 
@@ -199,7 +199,7 @@ def test_c7_a_cut_ends_the_cleaning() -> None:
         assert log.log_end_offset <= to
         assert max(offsets(log), default=-1) < to
         assert files(owner.disk, ".cleaned") == files(owner.disk, ".swap") == []
-        # It goes on as any log.
+        # The log continues like any other.
         owner.first_dirty_offset = None
         finish(log.begin_epoch(LeaderEpoch(0)))
         append(log, b"after", leader_epoch=0)
@@ -236,7 +236,7 @@ def test_segments_that_retention_deletes_end_the_cleaning() -> None:
     start = log.log_start_offset
     assert start > 0
     assert offsets(log) == list(range(start, log.log_end_offset))
-    # The next one takes what is left.
+    # The next cleaning takes the rest.
     owner.first_dirty_offset = None
     done = finish(
         log.compact(
@@ -255,15 +255,15 @@ def test_delete_and_compact_go_together() -> None:
     owner = CompactedLog(replace(RULES, delete=True, retention_ms=100, segment_bytes=500))
     owner.disk.now_ms = owner.now_ms
     filled(owner, 14)
-    owner.disk.now_ms = owner.now_ms + 10_000  # a cleaning does not make anything younger
+    owner.disk.now_ms = owner.now_ms + 10_000  # a cleaning must not change modification times
     owner.compact()
     owner.check()
     log = owner.log
     kept = offsets(log)
-    assert any(not segment.size for segment in log.segments)  # of which nothing is left
+    assert any(not segment.size for segment in log.segments)  # the cleaned segment is empty
     owner.disk.now_ms = owner.now_ms = owner.now_ms + 50
     filled(owner, 14)
-    # What was cleaned keeps its time: it goes when its youngest record is old enough.
+    # A cleaned segment keeps its timestamp: it is deleted when its latest record is old enough.
     assert (
         finish(log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=owner.now_ms)) == 0
     )
@@ -323,7 +323,7 @@ def test_one_cleaning_at_a_time() -> None:
 
 
 def test_no_segment_grows_past_its_limit() -> None:
-    """A delete horizon makes batches larger: every timestamp is counted from it."""
+    """A delete horizon makes batches larger, because every timestamp is encoded relative to it."""
     rules = replace(RULES, segment_bytes=600, delete_retention_ms=10**12)
     owner = CompactedLog(rules)
     for number in range(40):
@@ -346,7 +346,7 @@ def test_indexes_that_are_full_begin_a_segment() -> None:
     owner = CompactedLog(replace(RULES, segment_bytes=4000, index_bytes_max=48))
     for number in range(60):
         owner.append([(b"%d" % number, bytes(200))])
-    # Now an entry comes twice as often as when they were written.
+    # Index entries are now twice as frequent as when the segments were written.
     owner.log.config = owner.rules = replace(owner.rules, index_interval_bytes=0)
     owner.compact()
     for segment in list(owner.log.segments)[:-1]:
@@ -377,7 +377,7 @@ def test_a_cleaning_keeps_to_its_bytes_a_second() -> None:
     done = owner.compact(LocalCleaner(time.clock, time.sleep), limits)
     assert done is not None
     moved = done.map_bytes_read + done.bytes_read + done.bytes_written
-    assert moved / 5000 * 0.95 <= time.now <= moved / 5000 * 1.7  # a piece is read again at times
+    assert moved / 5000 * 0.95 <= time.now <= moved / 5000 * 1.7  # some blocks are read twice
     assert max(time.slept) < 0.3
     assert done.took_ms == round(time.now * 1000)
     assert 0 < done.map_ms < done.took_ms
@@ -410,7 +410,7 @@ def test_more_keys_than_the_map_holds_take_several_cleanings() -> None:
         assert done.map_full == (done.first_dirty_offset < owner.log.segments.active.base_offset)
         owner.check()
     assert rounds > 3
-    # As one with room for all would have left it, tails of batches aside.
+    # The result equals that of a map with room for all keys, except for the tails of batches.
     assert len({r.key for b in batches(raw(owner.log)) for r in b.records()}) == 90
 
 
@@ -428,7 +428,7 @@ def test_a_map_with_room_for_one_key_still_gets_on() -> None:
 
 
 def test_a_cleaning_that_was_cancelled_in_a_swap_has_made_it() -> None:
-    """The disk does what it has begun; the log must know of it."""
+    """The disk completes the swap that it has begun, and the log must use the new segments."""
 
     class Cancelling(SimulatedDisk):
         armed = False
@@ -461,7 +461,7 @@ def test_max_compaction_lag_uses_the_first_batch_of_a_segment() -> None:
     filled(owner)
     owner.compact()
     filled(owner)
-    owner.reopen()  # so that nobody remembers them
+    owner.reopen()  # so that the transactions are not in memory
 
     def is_due(now_ms: int) -> bool:
         end = owner.log.log_end_offset
@@ -497,7 +497,7 @@ def test_appends_after_truncating_compacted_segments_survive() -> None:
             owner.append(2, size, -1)
     owner.compact()
     assert [one.size > 0 for one in owner.log.segments][:2] == [False, False]
-    owner.truncate(6)  # within the second segment, of which nothing is left
+    owner.truncate(6)  # within the second segment, which compaction emptied
     assert owner.end == owner.log.segments.active.base_offset == 4
     owner.append(4, 0, -1)
     owner.kill()
