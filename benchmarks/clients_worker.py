@@ -51,7 +51,7 @@ def settings(servers: str, **more: object) -> dict[str, object]:
 
 
 async def ottla_produce(servers: str, topic: str, size: int, count: int) -> dict[str, float]:
-    from ottla.client.producer import Producer
+    from ottla.client.producer.producer import Producer
 
     value = b"x" * size
     async with Producer(settings(servers, **{"linger.ms": LINGER_MS})) as producer:
@@ -65,7 +65,7 @@ async def ottla_produce(servers: str, topic: str, size: int, count: int) -> dict
 
 
 async def ottla_consume(servers: str, topic: str, size: int, count: int) -> dict[str, float]:
-    from ottla.client.consumer import Consumer
+    from ottla.client.consumer.consumer import Consumer
 
     given = {"bootstrap.servers": servers, "auto.offset.reset": "earliest"}
     async with Consumer(given) as consumer:
@@ -119,7 +119,7 @@ def ottla_sync_consume(servers: str, topic: str, size: int, count: int) -> dict[
 
 
 async def ottla_round_trip(servers: str, topic: str, size: int, count: int) -> dict[str, float]:
-    from ottla.client.producer import Producer
+    from ottla.client.producer.producer import Producer
 
     value = b"x" * size
     times: list[float] = []
@@ -133,8 +133,8 @@ async def ottla_round_trip(servers: str, topic: str, size: int, count: int) -> d
 
 async def ottla_read_trip(servers: str, topic: str, size: int, count: int) -> dict[str, float]:
     """As a round trip, and each record is read before the next is sent."""
-    from ottla.client.consumer import Consumer
-    from ottla.client.producer import Producer
+    from ottla.client.consumer.consumer import Consumer
+    from ottla.client.producer.producer import Producer
 
     value = b"x" * size
     times: list[float] = []
@@ -158,7 +158,7 @@ async def ottla_columns_produce(
 ) -> dict[str, float]:
     import pyarrow
 
-    from ottla.client.producer import Producer
+    from ottla.client.producer.producer import Producer
 
     pa: Any = pyarrow
     rows = 100_000
@@ -175,7 +175,7 @@ async def ottla_columns_produce(
 async def ottla_columns_consume(
     servers: str, topic: str, size: int, count: int
 ) -> dict[str, float]:
-    from ottla.client.consumer import Consumer
+    from ottla.client.consumer.consumer import Consumer
 
     given = {"bootstrap.servers": servers, "auto.offset.reset": "earliest"}
     async with Consumer(given) as consumer:

@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from typing import Final
 
     from ottla.client.admin import Admin, NewPartitions, NewTopic
-    from ottla.client.consumer import Consumer
-    from ottla.client.fetch.partition_reader import FetchedColumns, PartitionReader
+    from ottla.client.consumer.consumer import Consumer
+    from ottla.client.consumer.partition_reader import FetchedColumns, PartitionReader
+    from ottla.client.consumer.record import Record
+    from ottla.client.consumer.subscription import BrokerPattern
     from ottla.client.group.commits import CommitFailed
     from ottla.client.group.interfaces import GroupMember, Rebalance
     from ottla.client.group.offsets import OffsetAndMetadata
     from ottla.client.metrics.consumer_metrics import ConsumerMetrics
     from ottla.client.metrics.producer_metrics import ProducerMetrics
     from ottla.client.network.tokens import Token
-    from ottla.client.produce.pending_batch import Ack, Written
-    from ottla.client.produce.row_ack import RowsAck, RowsNotWritten, WrittenRows
-    from ottla.client.produce.transaction import Transaction
-    from ottla.client.produce.transaction_state import OutcomeUnknown
-    from ottla.client.producer import Producer
-    from ottla.client.record import Record
+    from ottla.client.producer.pending_batch import Ack, Written
+    from ottla.client.producer.producer import Producer
+    from ottla.client.producer.row_ack import RowsAck, RowsNotWritten, WrittenRows
+    from ottla.client.producer.transaction import Transaction
+    from ottla.client.producer.transaction_state import OutcomeUnknown
     from ottla.client.serializers import DeserializationFailed, Serde, SerializationFailed
-    from ottla.client.subscription import BrokerPattern
     from ottla.errors import ErrorCode, RequestError
     from ottla.ids import TopicPartition
     from ottla.settings.invalid_settings import InvalidSettings
@@ -75,17 +75,17 @@ __all__ = [
 __version__: "Final" = RELEASE
 
 _MODULES: "Final" = {
-    "Ack": "ottla.client.produce.pending_batch",
+    "Ack": "ottla.client.producer.pending_batch",
     "Admin": "ottla.client.admin",
     "AuthenticationFailed": "ottla.transport.failures",
-    "BrokerPattern": "ottla.client.subscription",
+    "BrokerPattern": "ottla.client.consumer.subscription",
     "CommitFailed": "ottla.client.group.commits",
-    "Consumer": "ottla.client.consumer",
+    "Consumer": "ottla.client.consumer.consumer",
     "ConsumerMetrics": "ottla.client.metrics.consumer_metrics",
     "DeserializationFailed": "ottla.client.serializers",
     "Disconnected": "ottla.transport.channel",
     "ErrorCode": "ottla.errors",
-    "FetchedColumns": "ottla.client.fetch.partition_reader",
+    "FetchedColumns": "ottla.client.consumer.partition_reader",
     "GroupMember": "ottla.client.group.interfaces",
     "InvalidSettings": "ottla.settings.invalid_settings",
     "NewPartitions": "ottla.client.admin",
@@ -93,23 +93,23 @@ _MODULES: "Final" = {
     "NotRunning": "ottla.transport.failures",
     "NotSupported": "ottla.transport.failures",
     "OffsetAndMetadata": "ottla.client.group.offsets",
-    "OutcomeUnknown": "ottla.client.produce.transaction_state",
-    "PartitionReader": "ottla.client.fetch.partition_reader",
-    "Producer": "ottla.client.producer",
+    "OutcomeUnknown": "ottla.client.producer.transaction_state",
+    "PartitionReader": "ottla.client.consumer.partition_reader",
+    "Producer": "ottla.client.producer.producer",
     "ProducerMetrics": "ottla.client.metrics.producer_metrics",
     "Rebalance": "ottla.client.group.interfaces",
-    "Record": "ottla.client.record",
+    "Record": "ottla.client.consumer.record",
     "RequestError": "ottla.errors",
-    "RowsAck": "ottla.client.produce.row_ack",
-    "RowsNotWritten": "ottla.client.produce.row_ack",
+    "RowsAck": "ottla.client.producer.row_ack",
+    "RowsNotWritten": "ottla.client.producer.row_ack",
     "Serde": "ottla.client.serializers",
     "SerializationFailed": "ottla.client.serializers",
     "TimedOut": "ottla.transport.channel",
     "Token": "ottla.client.network.tokens",
     "TopicPartition": "ottla.ids",
-    "Transaction": "ottla.client.produce.transaction",
-    "Written": "ottla.client.produce.pending_batch",
-    "WrittenRows": "ottla.client.produce.row_ack",
+    "Transaction": "ottla.client.producer.transaction",
+    "Written": "ottla.client.producer.pending_batch",
+    "WrittenRows": "ottla.client.producer.row_ack",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from client.consumer_scenarios import ours_partition, take, write
 from client.rebalance_scenarios import PARTITIONS, Worker, member, share, write_to_all
 from client.scenario_runner import until
-from ottla.client.consumer import Consumer
+from ottla.client.consumer.consumer import Consumer
 from ottla.client.group.interfaces import Rebalance
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition

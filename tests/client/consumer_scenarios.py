@@ -9,10 +9,10 @@ import pyarrow
 import pytest
 
 from client.scenario_runner import FAST
-from ottla.client.consumer import Consumer
-from ottla.client.fetch.position_resolver import NoPosition
-from ottla.client.producer import Producer
-from ottla.client.record import Record
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.position_resolver import NoPosition
+from ottla.client.consumer.record import Record
+from ottla.client.producer.producer import Producer
 from ottla.client.serializers import INT, JSON, STRING, DeserializationFailed, Json
 from ottla.errors import ErrorCode, RequestError
 from ottla.records import TimestampType

@@ -14,8 +14,8 @@ import pytest
 
 from client.chaos_workload import PARTITIONS, PATIENT
 from client.sync.async_facade import DrivenConsumer, DrivenProducer
-from ottla.client.consumer import Consumer
-from ottla.client.producer import Producer
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.producer.producer import Producer
 from ottla.protocol.message import Message
 from ottla.transport.channel import Channel
 from ottla.transport.network import TcpNetwork

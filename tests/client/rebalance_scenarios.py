@@ -18,7 +18,7 @@ from client.consumer_scenarios import (
     write,
 )
 from client.scenario_runner import FAST, until
-from ottla.client.consumer import Consumer
+from ottla.client.consumer.consumer import Consumer
 from ottla.client.group.interfaces import Rebalance
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.errors import ErrorCode, RequestError

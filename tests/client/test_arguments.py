@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from cases import each_case
+from client.consumer.test_scripted_consumer import Stage, reading
 from client.consumer_scenarios import take
 from client.scenario_runner import run
-from client.test_scripted_consumer import Stage, reading
 from ottla.client.arguments import NOTE_BYTES_MAX, OFFSET_MAX, offset_of, pair_of, time_of
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.ids import TopicPartition

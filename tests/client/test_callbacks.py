@@ -9,7 +9,7 @@ import pytest
 from client.consumer_scenarios import take, write
 from client.rebalance_scenarios import member
 from client.scenario_runner import run, until
-from ottla.client.consumer import Consumer
+from ottla.client.consumer.consumer import Consumer
 from ottla.client.group.interfaces import Rebalance
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition

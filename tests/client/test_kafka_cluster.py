@@ -40,7 +40,7 @@ from judges.kafka_cluster import KafkaCluster
 from kafka_java import judge_needed
 from ottla.client.admin.administrator import Admin
 from ottla.client.admin.reassignments import Election
-from ottla.client.consumer import Consumer
+from ottla.client.consumer.consumer import Consumer
 from ottla.client.network.coordinators import CoordinatorKind
 from ottla.errors import RequestError
 from ottla.ids import PartitionIndex, TopicPartition

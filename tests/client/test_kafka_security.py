@@ -15,7 +15,7 @@ from client.scenario_runner import run
 from judges.kafka_broker import KafkaBroker
 from ottla.client.network.connections import RENEWED_AFTER
 from ottla.client.network.tokens import Token
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import TcpNetwork

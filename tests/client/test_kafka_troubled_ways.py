@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from client.both_brokers import Ground, Judge, judged_on, kafka_ground
+from client.consumer.test_troubled_consumer import TROUBLES, Making
+from client.producer.test_kafka_transactions import committed, offset_of
 from client.scenario_runner import FAST, until
 from client.sync.signal_injection import MOMENTS_S, all_threads_end, interruptions
-from client.test_kafka_transactions import committed, offset_of
-from client.test_troubled_consumer import TROUBLES, Making
-from ottla.client.consumer import Consumer
-from ottla.client.produce.transaction import Transaction
-from ottla.client.produce.transaction_state import OutcomeUnknown
-from ottla.client.producer import Producer
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.producer.producer import Producer
+from ottla.client.producer.transaction import Transaction
+from ottla.client.producer.transaction_state import OutcomeUnknown
 from ottla.client.sync.producer import Producer as SyncProducer
 from ottla.errors import RequestError
 from ottla.transport.network import Connector

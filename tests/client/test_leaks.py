@@ -17,8 +17,8 @@ from client.consumer_scenarios import FROM_START, write
 from client.leaks import Leaks, client_tasks, client_timers
 from client.scenario_runner import FAST
 from ottla.client.admin import Admin
-from ottla.client.consumer import Consumer
-from ottla.client.producer import Producer
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.producer.producer import Producer
 from ottla.errors import RequestError
 from ottla.testing import Cluster
 from ottla.transport.failures import Disconnected

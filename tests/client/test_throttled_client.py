@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from client.consumer.test_scripted_consumer import Stage
 from client.network.test_connections import connections
 from client.scenario_runner import FAST, run
 from client.scripted_broker import HOST, Answers, ScriptedBroker
-from client.test_scripted_consumer import Stage
 from ottla.client.admin import Admin
-from ottla.client.consumer import Consumer
-from ottla.client.producer import Producer
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.producer.producer import Producer
 from ottla.protocol.message import Message
 from ottla.protocol.messages.create_topics import (
     CreatableTopicResult,

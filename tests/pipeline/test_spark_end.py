@@ -7,7 +7,7 @@ from pathlib import Path
 
 from judges.ottla_broker import ottla_broker
 from ottla.client.admin import Admin
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from ottla.ids import PartitionIndex, TopicPartition
 from pipeline.fast_spark import fast_spark
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.cli.escapes import printable
-from ottla.client.options.connection import place
+from ottla.client.network.config import place
 from ottla.settings.connection import BOOTSTRAP_SERVERS
 from ottla.settings.security import SECURITY_PROTOCOL
 

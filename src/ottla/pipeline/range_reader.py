@@ -13,9 +13,9 @@ import logging
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ottla.client.consumer import Consumer
-from ottla.client.fetch.partition_reader import FetchedColumns
-from ottla.client.fetch.position_resolver import NoPosition, Truncated
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.partition_reader import FetchedColumns
+from ottla.client.consumer.position_resolver import NoPosition, Truncated
 from ottla.client.sync.portal import Portal
 from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from ottla.sync import Consumer
 
 ORDERS: Final = "orders"

@@ -31,7 +31,7 @@ from cli.group.sample_groups import (
 )
 from judges.ottla_broker import ottla_broker
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 
 NUMBERS = count()
 

@@ -24,7 +24,7 @@ from ottla.client.admin import (
     Operation,
     ScramPassword,
 )
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from ottla.sync import Admin as SyncAdmin
 from shared_kafka import SharedKafka
 

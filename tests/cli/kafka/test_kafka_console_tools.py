@@ -22,9 +22,9 @@ from judges.recording import Json, Recording
 from kafka_java import kafka_broker
 from kafka_tools import KafkaTools, Said
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.consumer import Consumer
-from ottla.client.producer import Producer
-from ottla.client.record import RecordHeaders
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.record import RecordHeaders
+from ottla.client.producer.producer import Producer
 from recorded import recording
 
 __all__ = ["recording"]  # a fixture

@@ -29,7 +29,7 @@ from ottla.cli.kafka.log_dirs import tool as log_dirs
 from ottla.cli.kafka.offsets import tool as get_offsets
 from ottla.cli.kafka.tool import conducted
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from recorded import recording
 
 __all__ = ["recording"]  # a fixture

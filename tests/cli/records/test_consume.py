@@ -22,8 +22,8 @@ from cli.golden import check_golden
 from cli.records.harness import BIN, PATIENCE_S, environment, run
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.client.admin import Admin
-from ottla.client.consumer import Consumer
-from ottla.client.producer import Producer
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.producer.producer import Producer
 
 MANY = 5_000_000
 LINE_BYTES = 21

@@ -12,7 +12,7 @@ from ottla.cli.records.places import Limits
 from ottla.cli.records.stream import ColumnConsumer, taken
 from ottla.client.admin import Admin
 from ottla.client.partitions import partition_of
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 
 END = 5
 

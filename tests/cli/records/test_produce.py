@@ -18,7 +18,7 @@ from cli.golden import check_golden
 from cli.records.harness import BIN, PATIENCE_S, environment, run
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 
 OFFSETS = 60
 

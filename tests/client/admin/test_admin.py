@@ -32,7 +32,7 @@ from ottla.client.admin import (
     Results,
     ScramPassword,
 )
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Uuid
 from ottla.settings.invalid_settings import InvalidSettings

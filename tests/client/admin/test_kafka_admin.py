@@ -37,7 +37,7 @@ from ottla.client.admin import (
     ScramRemoval,
     ShareOffset,
 )
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Uuid
 from ottla.protocol.messages.consumer_group_heartbeat import (

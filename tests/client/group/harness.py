@@ -8,14 +8,14 @@ from random import random as random_number
 from typing import Any, Final, TypeAlias
 
 from client.scenario_runner import until
+from ottla.client.consumer.config import group_rules
 from ottla.client.group.commits import Commits
 from ottla.client.group.coordinator import GroupCoordinator
 from ottla.client.group.entry import membership_of
 from ottla.client.group.interfaces import Membership, Rebalance
+from ottla.client.network.config import connection_rules, metadata_rules, retry_backoff
 from ottla.client.network.connections import Connections
 from ottla.client.network.metadata import Metadata
-from ottla.client.options.connection import connection_rules, metadata_rules, retry_backoff
-from ottla.client.options.consumer import group_rules
 from ottla.clock import Clock, SystemClock
 from ottla.groups.assignors.assignor import Assignor
 from ottla.ids import PartitionIndex, TopicPartition

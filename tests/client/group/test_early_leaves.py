@@ -12,7 +12,7 @@ from client.consumer_scenarios import FAST, FROM_START
 from client.scenario_runner import run, until
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.admin import Admin
-from ottla.client.consumer import Consumer
+from ottla.client.consumer.consumer import Consumer
 from ottla.errors import ErrorCode
 from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import (
@@ -163,7 +163,7 @@ def test_who_leaves_before_it_knows_its_id_waits_for_it_and_leaves_by_it() -> No
 def test_who_leaves_and_is_told_nothing_does_not_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ottla.client.subscription_state.LAST_COMMIT_S", 0.2)
+    monkeypatch.setattr("ottla.client.consumer.subscription_state.LAST_COMMIT_S", 0.2)
 
     async def scenario() -> None:
         joined: list[JoinGroupRequest] = []

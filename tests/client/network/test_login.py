@@ -12,7 +12,7 @@ from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.connections import ConnectionConfig, Connections
 from ottla.client.network.login import Login, login_with_password
 from ottla.client.network.metadata import Metadata, MetadataConfig
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from ottla.clock import SystemClock
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE

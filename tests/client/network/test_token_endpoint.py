@@ -15,8 +15,8 @@ import pytest
 
 from cases import each_case
 from client.network.test_tokens import jwt
+from ottla.client.network.config import connection_rules
 from ottla.client.network.token_endpoint import TokenEndpoint, is_safe
-from ottla.client.options.connection import connection_rules
 from ottla.errors import RequestError
 from ottla.settings.config_parser import client_config
 from ottla.settings.config_types import Secret

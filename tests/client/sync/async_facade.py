@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from ottla.client.produce.pending_batch import Written
+from ottla.client.producer.pending_batch import Written
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer
 from ottla.client.sync.send_queue import Ack
@@ -26,7 +26,7 @@ from ottla.client.sync.transaction import Transaction
 
 
 class DrivenConsumer:
-    """What a scenario is given in place of `ottla.client.consumer.Consumer`."""
+    """What a scenario is given in place of `ottla.Consumer`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._ours: Consumer[Any, Any] = Consumer(*args, **kwargs)
@@ -88,7 +88,7 @@ class DrivenConsumer:
 
 
 class DrivenProducer:
-    """What a scenario is given in place of `ottla.client.producer.Producer`."""
+    """What a scenario is given in place of `ottla.Producer`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._ours: Producer[Any, Any] = Producer(*args, **kwargs)

@@ -8,8 +8,8 @@ import pytest
 
 from ottla.client.admin import Admin as AsyncAdmin
 from ottla.client.admin import NewTopic
-from ottla.client.consumer import Consumer as AsyncConsumer
-from ottla.client.producer import Producer as AsyncProducer
+from ottla.client.consumer.consumer import Consumer as AsyncConsumer
+from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer

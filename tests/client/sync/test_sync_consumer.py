@@ -12,8 +12,8 @@ from client.consumer_scenarios import ANYWHERE, FROM_START, Scenario, new_topic
 from client.rebalance_scenarios import SOON, TOGETHER
 from client.scenario_runner import FAST, run
 from client.sync.async_facade import DrivenConsumer
+from ottla.client.consumer.record import Record
 from ottla.client.group.interfaces import Rebalance
-from ottla.client.record import Record
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer
 from ottla.errors import RequestError

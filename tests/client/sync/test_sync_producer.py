@@ -15,7 +15,7 @@ import pytest
 from client.consumer_scenarios import FROM_START
 from client.scenario_runner import FAST
 from ottla.client.admin.administrator import Admin as AsyncAdmin
-from ottla.client.producer import Producer as AsyncProducer
+from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.serializers import LONG, STRING, SerializationFailed
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer

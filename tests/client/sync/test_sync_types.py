@@ -13,7 +13,7 @@ from typing import Any, assert_type
 import ottla
 from ottla import OffsetAndMetadata, Record, TopicPartition, Written
 from ottla.client.admin import CreatedTopic, FoundOffset, NewTopic, Partition, Results
-from ottla.client.fetch.offsets import FoundOffset as FoundRecord
+from ottla.client.consumer.offsets import FoundOffset as FoundRecord
 from ottla.client.serializers import LONG, STRING
 from ottla.sync import Ack, Admin, Consumer, Producer, Transaction
 

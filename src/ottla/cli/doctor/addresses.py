@@ -54,7 +54,7 @@ async def _address(
 
 async def unreached(where: str) -> str | None:
     """Return why an address does not accept connections; None if it does."""
-    from ottla.client.options.connection import place
+    from ottla.client.network.config import place
 
     spot = place(where)
     try:

@@ -12,7 +12,7 @@ from typing import Final
 from ottla.client.admin.calls import Calls
 from ottla.client.calls.caller import ONE_EACH, ApiCall
 from ottla.client.calls.results import check, or_none, refused
-from ottla.client.fetch.fetched_batches import fetched_batches
+from ottla.client.consumer.fetched_batches import fetched_batches
 from ottla.client.partitions import Partition, by_partition, rows
 from ottla.errors import ErrorCode, OttlaError, RequestError
 from ottla.protocol.messages.fetch import (

@@ -17,9 +17,9 @@ from typing import Final, TypeAlias, cast
 
 from ottla.cli.records.sending import MetProducer, NotAllSent
 from ottla.cli.records.stream import ColumnConsumer
-from ottla.client.produce.pending_batch import Ack
-from ottla.client.producer import Producer
-from ottla.client.record import Record
+from ottla.client.consumer.record import Record
+from ottla.client.producer.pending_batch import Ack
+from ottla.client.producer.producer import Producer
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 

@@ -132,7 +132,7 @@ async def produce(
         settings["acks"] = acks
         if acks is not Acks.ALL:
             settings["enable.idempotence"] = "false"
-    from ottla.client.producer import Producer
+    from ottla.client.producer.producer import Producer
 
     with opened(files or ()) as sources:
         await session.probe()

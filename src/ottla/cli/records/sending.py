@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from ottla.cli.blocking_calls import BlockingCalls
 from ottla.cli.records.input import BadLine, Draft
 from ottla.cli.stop_request import StopRequest
-from ottla.client.produce.pending_batch import Ack, PendingBatch
-from ottla.client.producer import RECORD_OVERHEAD_BYTES, Producer
+from ottla.client.producer.pending_batch import Ack, PendingBatch
+from ottla.client.producer.producer import RECORD_OVERHEAD_BYTES, Producer
 from ottla.errors import ErrorCode, OttlaError, RequestError
 
 BLOCK_BYTES: Final = 1 << 18

@@ -13,8 +13,8 @@ from ottla.cli.failures import Failed
 from ottla.cli.offsets.positions import Position, PositionKind
 from ottla.cli.records.cells import Taken
 from ottla.cli.records.places import Limits, places
-from ottla.client.consumer import Consumer
-from ottla.client.fetch.missing_partitions import NO_TOPIC
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.missing_partitions import NO_TOPIC
 from ottla.client.group.interfaces import Rebalance
 from ottla.client.partitions import partition_of
 from ottla.errors import ErrorCode

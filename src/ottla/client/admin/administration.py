@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Self
 from ottla.client.admin.calls import AdminAsking, Calls
 from ottla.client.lifecycle.shutdown import end_all
 from ottla.client.loop_affinity import runs_already
+from ottla.client.network.config import connection_rules, metadata_rules, patience
 from ottla.client.network.connections import Connections
 from ottla.client.network.coordinators import Coordinators
 from ottla.client.network.metadata import Metadata
-from ottla.client.options.connection import connection_rules, metadata_rules, patience
 from ottla.clock import Clock, SystemClock
 from ottla.settings.admin import ADMIN
 from ottla.settings.config import Config

@@ -21,19 +21,19 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from ottla.client.consumer import POLL_S
-from ottla.client.consumer import Consumer as AsyncConsumer
-from ottla.client.fetch.cursor import HandedOut
+from ottla.client.consumer.consumer import POLL_S
+from ottla.client.consumer.consumer import Consumer as AsyncConsumer
+from ottla.client.consumer.cursor import HandedOut
+from ottla.client.consumer.record import Record
+from ottla.client.consumer.subscription import Pattern
+from ottla.client.consumer.subscription_state import IN_A_CALLBACK
 from ottla.client.group.interfaces import GroupMember, Rebalance
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.client.key_value import K, V
 from ottla.client.lifecycle.shutdown import noted_on
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitions import P
-from ottla.client.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde
-from ottla.client.subscription import Pattern
-from ottla.client.subscription_state import IN_A_CALLBACK
 from ottla.client.sync.sync_facade import SyncFacade, calls, waits
 from ottla.clock import Clock
 from ottla.groups.assignors.assignor import Assignor

@@ -15,11 +15,11 @@ from typing import Any, Final, Generic, Self
 from ottla.client.key_value import K, V
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, Partitioner
-from ottla.client.produce.outbox import Headers
-from ottla.client.produce.pending_batch import Ack as AsyncAck
-from ottla.client.produce.row_ack import RowsAck as AsyncRowsAck
-from ottla.client.producer import Producer as AsyncProducer
-from ottla.client.producer import flushes_after
+from ottla.client.producer.outbox import Headers
+from ottla.client.producer.pending_batch import Ack as AsyncAck
+from ottla.client.producer.producer import Producer as AsyncProducer
+from ottla.client.producer.producer import flushes_after
+from ottla.client.producer.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.client.sync.row_ack import RowsAck
 from ottla.client.sync.send_queue import Ack, Content, SendQueue

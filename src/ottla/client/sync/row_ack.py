@@ -3,8 +3,8 @@
 Invariant: a known result is returned without the loop, which may be closed.
 """
 
-from ottla.client.produce.row_ack import RowsAck as AsyncRowsAck
-from ottla.client.produce.row_ack import WrittenRows
+from ottla.client.producer.row_ack import RowsAck as AsyncRowsAck
+from ottla.client.producer.row_ack import WrittenRows
 from ottla.client.sync.portal import Portal
 
 

@@ -12,7 +12,7 @@ from typing import Self
 from ottla.client.group.interfaces import GroupMember
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.client.partitions import P
-from ottla.client.produce.transaction import Transaction as AsyncTransaction
+from ottla.client.producer.transaction import Transaction as AsyncTransaction
 from ottla.client.sync.portal import Portal
 from ottla.client.sync.send_queue import SendQueue
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from ottla.cli.kafka.console.line_reader import LineReader
-    from ottla.client.producer import Producer
+    from ottla.client.producer.producer import Producer
 
 USAGE: Final = Usage(
     "kafka-console-producer",

@@ -14,7 +14,7 @@ from ottla.cli.kafka.tool import run_tool
 
 if TYPE_CHECKING:
     from ottla.cli.records.stream import ColumnConsumer
-    from ottla.client.record import Record
+    from ottla.client.consumer.record import Record
     from ottla.ids import TopicPartition
 
 USAGE: Final = ArgumentUsage(

@@ -19,8 +19,8 @@ from ottla.cli.kafka.tool import run_tool
 
 if TYPE_CHECKING:
     from ottla.cli.records.sending import MetProducer
-    from ottla.client.produce.pending_batch import Ack
-    from ottla.client.producer import Producer
+    from ottla.client.producer.pending_batch import Ack
+    from ottla.client.producer.producer import Producer
 
 USAGE: Final = ArgumentUsage(
     "kafka-verifiable-producer",

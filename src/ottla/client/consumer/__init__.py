@@ -1,0 +1,1 @@
+"""The consumer: subscriptions, positions, the fetcher and the records that it returns."""

@@ -1,1 +1,0 @@
-"""Fetching: positions, fetched batches, and the fetcher that requests more."""

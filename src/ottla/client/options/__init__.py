@@ -1,1 +1,0 @@
-"""Converts a client's settings into the config of its parts."""

@@ -1,1 +1,0 @@
-"""Producing: records into batches, batches to brokers, and acknowledgements back."""

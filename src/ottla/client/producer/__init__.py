@@ -1,0 +1,1 @@
+"""The producer: collects records in batches, sends them and reports their acknowledgements."""

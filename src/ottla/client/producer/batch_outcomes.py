@@ -1,0 +1,46 @@
+"""What a producer does with a batch that a broker refused.
+
+Invariant: a batch gets new sequence numbers only if the broker certainly does not have it, and is
+split only if it is refused for its size. Nothing is written twice, and nothing that could be
+written is given up.
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+from ottla.client.producer.pending_batch import PendingBatch
+from ottla.errors import ErrorCode
+
+
+class BatchOutcome(Enum):
+    """What to do with a refused batch."""
+
+    HAD_ALREADY = auto()  # a duplicate whose offset the broker does not remember
+    AGAIN = auto()
+    AGAIN_ANEW = auto()  # with new sequence numbers: there is a gap before it
+    SPLIT = auto()
+    NEVER = auto()
+
+
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_MISSED: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+def batch_outcome(
+    code: ErrorCode, batch: PendingBatch, *, is_first: bool, transactional: bool
+) -> BatchOutcome:
+    """Return what to do with a batch; `is_first` if it is its partition's first unsettled one."""
+    numbered = batch.sequence >= 0
+    if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return BatchOutcome.HAD_ALREADY
+    if code in _TOO_LARGE and batch.builder.count > 1 and not (numbered and batch.is_unsure):
+        # The parts of a batch that may have been appended could not be recognised as duplicates.
+        return BatchOutcome.SPLIT
+    if code in _MISSED and numbered:
+        # After a batch that is being retried this one is only early. For the first batch itself,
+        # the broker's sequence has a gap or was forgotten.
+        if not is_first:
+            return BatchOutcome.AGAIN
+        # A transaction keeps its sequence numbers: it has to be repeated as a whole.
+        return BatchOutcome.NEVER if transactional else BatchOutcome.AGAIN_ANEW
+    return BatchOutcome.AGAIN if code.retriable else BatchOutcome.NEVER

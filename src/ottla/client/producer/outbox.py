@@ -1,0 +1,204 @@
+"""The outbox of a producer: batches per partition until the broker has acknowledged them.
+
+Invariant: memory (buffer.memory) is reserved when a batch is opened and released when it is
+settled. Callers wait for memory in order; a cancelled caller has reserved none. A closed outbox
+takes no records, so that no batch waits for a sender that has stopped.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+
+from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.client.producer.pending_batch import Ack, PendingBatch
+from ottla.client.producer.row_ack import Run
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import TopicPartition
+from ottla.records import BatchBuilder, Compression, Rows
+from ottla.transport.channel import TimedOut
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxConfig:
+    """How records are batched."""
+
+    batch_bytes: int
+    memory_bytes: int
+    compression: Compression
+    level: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxNews:
+    """Callbacks of an outbox."""
+
+    filled: Callable[[], None]
+    """A batch is ready to be sent, or will be soon."""
+
+    closed: Callable[[PendingBatch], None]
+    """A batch takes no more records."""
+
+
+@dataclass(slots=True)
+class Outbox:
+    """The queues of a producer and their shared memory."""
+
+    rules: OutboxConfig
+    elapsed_s: Callable[[], float]
+    news: OutboxNews
+    queues: dict[TopicPartition, PartitionQueue] = field(
+        default_factory=dict[TopicPartition, PartitionQueue]
+    )
+    memory_left: int = -1
+    has_filled: bool = False  # a batch was filled since the event loop had its turn
+    _waiting: deque[tuple[int, asyncio.Future[None]]] = field(
+        default_factory=deque[tuple[int, asyncio.Future[None]]]
+    )
+
+    _over: RequestError | None = None  # why it takes no more records
+
+    def __post_init__(self) -> None:
+        self.memory_left = self.rules.memory_bytes
+
+    @property
+    def waiting_calls(self) -> int:
+        """The number of callers that wait for memory; while there are any, nothing lingers."""
+        return len(self._waiting)
+
+    def unsettled(self) -> list[PendingBatch]:
+        """All batches that are not settled."""
+        return [
+            batch for queue in self.queues.values() for batch in (*queue.in_flight, *queue.waiting)
+        ]
+
+    def add(
+        self,
+        partition: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> Ack | None:
+        """Add a record to the open batch; None if there is none with room."""
+        queue = self.queues.get(partition)
+        batch = None if queue is None else queue.open
+        if batch is None:
+            return None
+        builder = batch.builder
+        if builder.append(timestamp_ms, key, value, headers):
+            return Ack(batch, builder.count - 1)
+        assert queue is not None
+        self._fill(queue)
+        return None
+
+    def extend(
+        self,
+        partition: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        values: list[bytes | None],
+        start: int,
+    ) -> list[Ack]:
+        """Add as many values as fit, from `start` on, to the open batch, if there is one.
+
+        The record that does not fit is left to `add`, which closes the batch.
+        """
+        queue = self.queues.get(partition)
+        batch = None if queue is None else queue.open
+        if batch is None:
+            return []
+        first = batch.builder.count
+        count = batch.builder.extend(timestamp_ms, key, values, start)
+        return [*map(Ack, repeat(batch), range(first, first + count))]
+
+    def extend_rows(
+        self, partition: TopicPartition, rows: Rows, start: int, stop: int
+    ) -> Run | None:
+        """Add as many rows as fit, from `start` on, to the open batch; None if there is none."""
+        queue = self.queues.get(partition)
+        batch = None if queue is None else queue.open
+        if queue is None or batch is None:
+            return None
+        first = batch.builder.count
+        after = rows.append_to(batch.builder, start, stop)
+        if after < stop:
+            self._fill(queue)
+        return Run(batch, first, after - start) if after > start else None
+
+    async def reserve(self, size: int, timeout_s: float) -> int:
+        """Reserve and return memory for a batch whose first record has up to `size` bytes."""
+        if self._over is not None:
+            raise self._over
+        memory = max(self.rules.batch_bytes, size)
+        if memory > self.rules.memory_bytes:
+            raise RequestError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of {size} bytes is more than buffer.memory={self.rules.memory_bytes}",
+            )
+        if self._waiting or memory > self.memory_left:
+            await self._room(memory, timeout_s)
+            if self._over is not None:  # closed after the memory arrived
+                raise self._over
+        else:
+            self.memory_left -= memory
+        return memory
+
+    def close(self, reason: RequestError) -> None:
+        """Take no more records; waiting and later callers get the reason."""
+        self._over = reason
+        waiting, self._waiting = self._waiting, deque()
+        for _, coming in waiting:
+            if not coming.done():
+                coming.set_result(None)
+
+    def begin(self, partition: TopicPartition, memory: int) -> None:
+        """Open a batch with reserved memory, unless another caller was faster."""
+        queue = self.queues.get(partition)
+        if queue is None:
+            queue = self.queues[partition] = PartitionQueue(partition, self.news.closed)
+        if queue.open is not None:
+            self.give_back(memory)
+            return
+        rules = self.rules
+        builder = BatchBuilder(max(rules.batch_bytes, 1), rules.compression, rules.level)
+        queue.begin(builder, memory, self.elapsed_s())
+        self.news.filled()
+
+    def give_back(self, memory: int) -> None:
+        """Release memory; waiting callers get it first."""
+        self.memory_left += memory
+        while self._waiting and self._waiting[0][0] <= self.memory_left:
+            wanted, coming = self._waiting.popleft()
+            if not coming.done():
+                self.memory_left -= wanted
+                coming.set_result(None)
+
+    def _fill(self, queue: PartitionQueue) -> None:
+        queue.close()
+        self.has_filled = True
+        self.news.filled()
+
+    async def _room(self, memory: int, timeout_s: float) -> None:
+        coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = (memory, coming)
+        self._waiting.append(waiting)
+        self.news.filled()
+        try:
+            await asyncio.wait((coming,), timeout=timeout_s)
+        except asyncio.CancelledError:
+            if coming.done():  # it arrived after the caller was cancelled
+                self.give_back(memory)
+            raise
+        finally:
+            if not coming.done():
+                self._waiting.remove(waiting)
+                self.give_back(0)  # the next in line may fit
+        if not coming.done():
+            raise TimedOut(
+                f"no room for a record after {timeout_s:g} s: the brokers take fewer than are "
+                "sent; raise buffer.memory or max.block.ms, or send less"
+            )

@@ -1,0 +1,210 @@
+"""A batch of a producer, from its first record to its acknowledgement.
+
+Invariant: each record is settled once: with its offset or with the error of its batch. A split
+batch is settled by its parts, and a record is looked up in the part that has it.
+"""
+
+import asyncio
+from collections.abc import Generator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.client.producer.identity import NOBODY
+from ottla.errors import RequestError
+from ottla.ids import NO_SEQUENCE, TopicPartition
+from ottla.records import HEADER_SIZE, NO_TIMESTAMP, BatchBuilder, RecordReader, RecordRef
+
+NO_OFFSET: Final = -1
+"""The broker did not return an offset: acks=0, or a duplicate it does not remember."""
+
+SEQUENCE_MASK: Final = 0x7FFF_FFFF
+
+
+class Written(NamedTuple):
+    """Where a record was written."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """The append time if the topic uses LogAppendTime, else -1."""
+
+
+class PendingBatch:
+    """Records of one partition that are sent together."""
+
+    __slots__ = (
+        "_base_offset",
+        "_failure",
+        "_time_ms",
+        "_waiting",
+        "awaited",
+        "began_s",
+        "builder",
+        "identity",
+        "is_settled",
+        "is_unsure",
+        "memory",
+        "not_before_s",
+        "order",
+        "partition",
+        "parts",
+        "sequence",
+        "tries",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        order: tuple[int, ...],
+        builder: BatchBuilder,
+        memory: int,
+        began_s: float,
+    ) -> None:
+        self.partition = partition
+        self.order = order  # within its partition; a part has the order of its batch and its own
+        self.builder = builder
+        self.memory = memory
+        self.began_s = began_s
+        self.tries = 0
+        self.not_before_s = 0.0  # the retry backoff
+        self.identity = NOBODY
+        self.sequence = int(NO_SEQUENCE)
+        self.is_unsure = False  # it was sent without a response, so it may have been appended
+        self.is_settled = False
+        self.awaited = False  # a caller waits for its result
+        self.parts: Sequence[PendingBatch] = ()
+        self._waiting: list[asyncio.Future[None]] = []  # one per waiting caller
+        self._base_offset = NO_OFFSET
+        self._time_ms = NO_TIMESTAMP
+        self._failure: RequestError | None = None
+
+    def bytes_to_send(self, *, transactional: bool) -> bytes:
+        """The encoded batch."""
+        assert not self.is_settled
+        return self.builder.build(
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
+            base_sequence=self.sequence,
+            transactional=transactional,
+        )
+
+    def settle(self, base_offset: int, time_ms: int) -> None:
+        """Settle with the broker's acknowledgement."""
+        self._base_offset, self._time_ms = base_offset, time_ms
+        self._finish()
+
+    def fail(self, failure: RequestError) -> None:
+        """Settle with an error."""
+        self._failure = failure
+        self._finish()
+
+    def split(self) -> "Sequence[PendingBatch]":
+        """Replace it by smaller batches with its order, sequence numbers and memory."""
+        assert self.builder.count > 1
+        builders = _halves(self.builder)
+        sequence, parts = self.sequence, list[PendingBatch]()
+        for number, builder in enumerate(builders):
+            memory = self.memory * (number + 1) // len(builders)
+            memory -= self.memory * number // len(builders)
+            part = PendingBatch(
+                self.partition, (*self.order, number), builder, memory, self.began_s
+            )
+            part.tries, part.identity, part.awaited = self.tries, self.identity, self.awaited
+            if sequence >= 0:
+                part.sequence = sequence
+                sequence = (sequence + builder.count) & SEQUENCE_MASK
+            parts.append(part)
+        self.parts = parts
+        self._finish()
+        return parts
+
+    @property
+    def failure(self) -> RequestError | None:
+        """The error, if it failed."""
+        return self._failure
+
+    async def settled(self) -> None:
+        """Wait until it is settled."""
+        await self.settled_or_split()
+        for part in self.parts:
+            await part.settled()
+
+    async def settled_or_split(self) -> None:
+        """Wait until it is settled or split."""
+        if not self.is_settled:
+            coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(coming)
+            await coming
+
+    def holder(self, index: int) -> "tuple[PendingBatch, int]":
+        """Return the batch that has a record of this one now, and the index in it."""
+        batch = self
+        while batch.parts:
+            for part in batch.parts:
+                if index < part.builder.count:
+                    batch = part
+                    break
+                index -= part.builder.count
+        return batch, index
+
+    def place(self, index: int) -> Written:
+        """Return where a record was written; raises its error."""
+        assert self.is_settled
+        assert not self.parts
+        if self._failure is not None:
+            raise self._failure
+        known = self._base_offset != NO_OFFSET
+        offset = self._base_offset + index if known else NO_OFFSET
+        return Written(*self.partition, offset, self._time_ms)
+
+    def _finish(self) -> None:
+        assert not self.is_settled, "a batch is settled once"
+        self.is_settled = True
+        self.builder.release()  # an Ack that is kept does not keep the bytes of the record
+        waiting, self._waiting = self._waiting, []
+        for coming in waiting:
+            if not coming.done():
+                coming.set_result(None)
+
+
+class Ack(RecordRef):
+    """The result of a record: await it for its offset or its error."""
+
+    __slots__ = ()
+    _batch: PendingBatch
+
+    def __await__(self) -> Generator[Any, None, Written]:
+        while True:
+            batch, index = self._batch.holder(self._index)
+            batch.awaited = True
+            if batch.is_settled:
+                return batch.place(index)
+            # It may be split before it is settled; then a part has the record.
+            yield from batch.settled_or_split().__await__()
+
+    def known(self) -> Written | None:
+        """Return where the record is; None while unknown. Thread-safe."""
+        batch, index = self._batch.holder(self._index)
+        batch.awaited = True
+        # It may have been split in the meantime.
+        return batch.place(index) if batch.is_settled and not batch.parts else None
+
+    @property
+    def done(self) -> bool:
+        """Whether the result is known."""
+        return self._batch.holder(self._index)[0].is_settled
+
+
+def _halves(builder: BatchBuilder) -> list[BatchBuilder]:
+    """Distribute the records of a builder over builders of half its size."""
+    limit = HEADER_SIZE + max(1, (builder.size - HEADER_SIZE) // 2)
+    encoded = memoryview(builder.encoded())[HEADER_SIZE:]
+    last = builder.count - 1
+    records = RecordReader(encoded, builder.count, last, 0, builder.base_timestamp)
+    halves = [BatchBuilder(limit, builder.compression, builder.level)]
+    for record in records:
+        content = (record.timestamp, record.key, record.value, record.headers)
+        if not halves[-1].append(*content):
+            halves.append(BatchBuilder(limit, builder.compression, builder.level))
+            halves[-1].append(*content)
+    return halves

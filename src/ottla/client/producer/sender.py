@@ -1,0 +1,339 @@
+"""The sender: sends batches to partition leaders until they are acknowledged.
+
+Invariant: batches of a partition are appended in order. A retried batch is sent alone, and brokers
+drop duplicates of an idempotent producer. A batch ends with an acknowledgement, a non-retriable
+error or its delivery timeout, whatever happens to connections and leaders. Only a transaction that
+cannot be committed fails all its batches.
+
+It has no task of its own: `poke` makes it look once, soon, at what can be sent.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from math import inf
+from typing import Final, TypeAlias
+
+from ottla.client.lifecycle.wakeup import Wakeup
+from ottla.client.metrics.producer_metrics import ProducerCounts
+from ottla.client.network.cluster_view import BrokerView
+from ottla.client.network.connections import Connections
+from ottla.client.network.metadata import Metadata
+from ottla.client.producer.batch_outcomes import BatchOutcome, batch_outcome
+from ottla.client.producer.delivery import SenderConfig, produce_request
+from ottla.client.producer.identity import ProducerIdentity
+from ottla.client.producer.outbox import Outbox
+from ottla.client.producer.partition_load import PartitionLoad
+from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.client.producer.pending_batch import NO_OFFSET, PendingBatch
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import ZERO_UUID, BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.protocol.apis import PRODUCE
+from ottla.protocol.message import Message
+from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from ottla.records import NO_TIMESTAMP
+from ottla.transport.channel import Channel, TimedOut
+
+_BY_ID: Final = 13  # the first version of Produce with topic ids
+
+Taken: TypeAlias = list[tuple[PartitionQueue, PendingBatch]]
+"""The batches of one request."""
+
+
+class Sender:
+    """Sends the batches of an outbox."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        metadata: Metadata,
+        connections: Connections,
+        papers: ProducerIdentity,
+        rules: SenderConfig,
+        clock: Clock,
+        load: PartitionLoad | None,
+        failed: Callable[[PendingBatch], None],
+    ) -> None:
+        self.counts = ProducerCounts()
+        self._outbox = outbox
+        self._metadata = metadata
+        self._connections = connections
+        self._papers = papers
+        self._rules = rules
+        self._clock = clock
+        self._load = load  # None if no partitioner listens
+        self._failed = failed  # called for batches that failed
+        self._in_flight: dict[BrokerId, int] = {}
+        self._hurried = 0  # number of callers that want no linger
+        self._lookout = Wakeup(self._look, clock)
+        self.poke: Final = self._lookout.poke
+
+    # Calls of the producer.
+
+    async def flush(self) -> None:
+        """Wait until everything in the outbox now is settled."""
+        self._hurried += 1
+        self.poke()
+        try:
+            for batch in self._outbox.unsettled():
+                await batch.settled()
+        finally:
+            self._hurried -= 1
+
+    async def close(self, reason: RequestError) -> None:
+        """Fail what is not settled and stop sending."""
+        self._outbox.close(reason)
+        await self._lookout.close()
+        for queue in self._outbox.queues.values():
+            for batch in [*queue.in_flight, *queue.waiting]:
+                self._give_up(queue, batch, reason)
+
+    # Scheduling.
+
+    def _look(self) -> float:
+        if self._papers.failure is not None:
+            self._give_up_waiting(self._papers.failure)
+        now_s = self._clock.elapsed_s()
+        linger_s = self._linger_s()
+        next_s, lacking = inf, False
+        ready: dict[BrokerId, list[PartitionQueue]] = {}
+        for queue in self._outbox.queues.values():
+            self._expire(queue, now_s)
+            if not queue.waiting or self._papers.failure is not None:
+                continue
+            next_s = min(next_s, queue.waiting[0].began_s + self._rules.delivery_timeout_s)
+            due_s = queue.due_s(linger_s)
+            if due_s > now_s:
+                next_s = min(next_s, due_s)
+                continue
+            leader = self._metadata.view.leader(*queue.partition)
+            if leader is None:
+                self._metadata.want(queue.partition.topic)
+                self._metadata.expire()
+                continue
+            queues = ready.setdefault(leader.leader, [])
+            if queue.may_send(self._rules):
+                if self._papers.admit(queue.partition, queue.spent):
+                    queues.append(queue)
+                else:
+                    lacking = True
+        if lacking:
+            self._lookout.start("papers", self._obtain)
+        for broker, queues in ready.items():
+            takes = self._send_to(self._metadata.view.brokers[broker], queues)
+            if self._load is not None:
+                self._load.asked(broker, now_s, takes=takes)
+        if self._load is not None:
+            self._load.look(self._outbox.queues, self._metadata.view)
+        return next_s
+
+    def _linger_s(self) -> float:
+        """The linger time; 0 when a caller waits for a batch."""
+        return -inf if self._hurried or self._outbox.waiting_calls else self._rules.linger_s
+
+    def _expire(self, queue: PartitionQueue, now_s: float) -> None:
+        limit_s = self._rules.delivery_timeout_s
+        while queue.waiting and now_s - queue.waiting[0].began_s >= limit_s:
+            batch = queue.waiting[0]
+            why = self._metadata.failure or "its partition's leader did not take it"
+            self._give_up(
+                queue, batch, TimedOut(f"{queue.partition}: not written in {limit_s:g} s: {why}")
+            )
+
+    # Sending.
+
+    def _send_to(self, broker: BrokerView, queues: list[PartitionQueue]) -> bool:
+        """Send what is ready for a broker; returns whether it accepts anything now."""
+        channel = self._connections.open_to(broker)
+        if channel is None:
+            self._lookout.start(broker.id, partial(self._connect, broker))
+            return False
+        takes = False
+        left: list[PartitionQueue] = queues
+        while self._in_flight.get(broker.id, 0) < self._rules.in_flight_max and not channel.is_full:
+            takes = True
+            if not left:
+                break
+            self._send_one(broker.id, channel, left)
+            left = [
+                one
+                for one in left
+                if one.waiting and one.due_s(self._linger_s()) <= 0 and one.may_send(self._rules)
+            ]
+        return takes
+
+    def _send_one(self, broker: BrokerId, channel: Channel, queues: list[PartitionQueue]) -> None:
+        """Send the first batches of queues in one request, as many as fit."""
+        taken: Taken = []
+        size = 0
+        now_s = self._clock.elapsed_s()
+        for queue in queues:
+            batch = queue.waiting[0]
+            if taken and size + batch.builder.size > self._rules.request_bytes_max:
+                continue
+            queue.take_first(self._papers.identity)
+            taken.append((queue, batch))
+            size += batch.builder.size
+            if batch.tries == 1:
+                self.counts.queue_ms.add((now_s - batch.began_s) * 1000)
+            else:
+                self.counts.retries += batch.builder.count
+        topics = self._metadata.view.topics
+        ids = {queue.partition.topic: topics[queue.partition.topic].id for queue, _ in taken}
+        self._in_flight[broker] = self._in_flight.get(broker, 0) + 1
+        self.counts.in_flight += 1
+        self.counts.request_records.add(sum(batch.builder.count for _, batch in taken))
+        try:
+            version = min(channel.version(PRODUCE), self._papers.produce_version_max)
+            if version >= _BY_ID and ZERO_UUID in ids.values():
+                version = _BY_ID - 1
+            request = produce_request(
+                (batch for _, batch in taken), ids, self._rules, self._papers.transactional_id
+            )
+            if self._rules.acks:
+                names = {topic_id: topic for topic, topic_id in ids.items()}
+                hear = partial(self._answered, broker, taken, names, now_s)
+                channel.post(request, self._rules.request_timeout_s, hear, version=version)
+                return
+            channel.send_unanswered(request)
+        except RequestError as error:
+            self._lost(broker, taken, error, unsure=False)
+            return
+        self._request_ended(broker, now_s)
+        for queue, batch in taken:
+            self._settle(queue, batch, NO_OFFSET, NO_TIMESTAMP)
+
+    def _answered(
+        self,
+        broker: BrokerId,
+        taken: Taken,
+        names: dict[Uuid, str],
+        sent_s: float,
+        message: Message | RequestError,
+    ) -> None:
+        if self._lookout.is_closed:
+            return
+        if isinstance(message, RequestError):
+            self._lost(broker, taken, message, unsure=True)
+            return
+        assert isinstance(message, ProduceResponse)
+        self._request_ended(broker, sent_s)
+        told = {
+            TopicPartition(
+                topic.name or names.get(topic.topic_id, ""), PartitionIndex(one.index)
+            ): one
+            for topic in message.responses
+            for one in topic.partition_responses
+        }
+        nodes = [
+            BrokerView(BrokerId(one.node_id), one.host, one.port, one.rack)
+            for one in message.node_endpoints
+        ]
+        for queue, batch in taken:
+            self._take_word(queue, batch, told.get(queue.partition), nodes)
+        self.poke()
+
+    def _take_word(
+        self,
+        queue: PartitionQueue,
+        batch: PendingBatch,
+        told: PartitionProduceResponse | None,
+        nodes: Iterable[BrokerView],
+    ) -> None:
+        """Handle the broker's result for a batch."""
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else ErrorCode.of(told.error_code)
+        if told is not None and code is ErrorCode.NONE:
+            self._settle(queue, batch, told.base_offset, told.log_append_time_ms)
+            return
+        text = None if told is None else told.error_message
+        error = RequestError(code, text and f"{queue.partition}: {text}")
+        if code.refresh_metadata:
+            leader = None if told is None else told.current_leader
+            if leader is not None and leader.leader_id >= 0:
+                self._metadata.learn(
+                    *queue.partition, leader.leader_id, leader.leader_epoch, *nodes
+                )
+            else:
+                self._metadata.expire()
+        first, transactional = queue.is_first(batch), self._rules.is_transactional
+        match batch_outcome(code, batch, is_first=first, transactional=transactional):
+            case BatchOutcome.HAD_ALREADY:
+                self._settle(queue, batch, NO_OFFSET, NO_TIMESTAMP)
+            case BatchOutcome.AGAIN:
+                self._retry(queue, batch, error)
+            case BatchOutcome.AGAIN_ANEW:
+                queue.has_gap, batch.is_unsure = True, False
+                self._retry(queue, batch, error)
+            case BatchOutcome.SPLIT:
+                self.counts.splits += 1
+                queue.split(batch)
+            case BatchOutcome.NEVER:
+                self._give_up(queue, batch, error)
+
+    def _lost(self, broker: BrokerId, taken: Taken, error: RequestError, *, unsure: bool) -> None:
+        """Handle a request without a response: it may have been executed."""
+        self._request_ended(broker, None)
+        self._metadata.expire()
+        for queue, batch in taken:
+            batch.is_unsure = batch.is_unsure or unsure
+            if error.retriable:
+                self._retry(queue, batch, error)
+            else:
+                self._give_up(queue, batch, error)
+        self.poke()
+
+    def _request_ended(self, broker: BrokerId, sent_s: float | None) -> None:
+        self._in_flight[broker] -= 1
+        self.counts.in_flight -= 1
+        if sent_s is not None:
+            self.counts.latency_ms.add((self._clock.elapsed_s() - sent_s) * 1000)
+
+    # Closing.
+
+    def _retry(self, queue: PartitionQueue, batch: PendingBatch, error: RequestError) -> None:
+        now_s = self._clock.elapsed_s()
+        late = now_s - batch.began_s >= self._rules.delivery_timeout_s
+        if late or batch.tries > self._rules.retries:
+            self._give_up(queue, batch, error)
+            return
+        batch.not_before_s = now_s + self._rules.backoff.pause_s(batch.tries)
+        queue.put_back(batch)
+
+    def _settle(
+        self, queue: PartitionQueue, batch: PendingBatch, base_offset: int, time_ms: int
+    ) -> None:
+        queue.remove(batch)
+        queue.is_known = True
+        batch.settle(base_offset, time_ms)
+        self._outbox.give_back(batch.memory)
+        self.counts.records += batch.builder.count
+        self.counts.batch_bytes.add(batch.builder.size)
+
+    def _give_up(self, queue: PartitionQueue, batch: PendingBatch, error: RequestError) -> None:
+        queue.remove(batch)
+        if batch.sequence >= 0:
+            queue.has_gap = True
+        batch.fail(error)
+        self._outbox.give_back(batch.memory)
+        self.counts.errors += batch.builder.count
+        self._papers.lost(error, numbered=batch.sequence >= 0)
+        self._failed(batch)
+
+    def _give_up_waiting(self, error: RequestError) -> None:
+        for queue in self._outbox.queues.values():
+            for batch in [*queue.waiting]:
+                self._give_up(queue, batch, error)
+
+    # Longer work.
+
+    async def _connect(self, broker: BrokerView) -> None:
+        try:
+            await self._connections.to(broker)
+        except RequestError:
+            self._metadata.expire()
+
+    async def _obtain(self) -> None:
+        try:
+            await self._papers.obtain()
+        except RequestError as error:
+            self._give_up_waiting(error)

@@ -1,0 +1,468 @@
+"""The consumer at a broker that is played: what real ones do seldom."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from client.consumer.test_fetched_batches import batch
+from client.consumer_scenarios import take
+from client.scenario_runner import FAST, run
+from client.scripted_broker import ScriptedBroker
+from ottla.client.calls.targets import UNKNOWN_TRIES
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.missing_partitions import PATIENCE_S
+from ottla.client.consumer.position_resolver import Truncated
+from ottla.clock import Clock, SystemClock
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import Uuid
+from ottla.protocol.apis import OFFSET_FOR_LEADER_EPOCH
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from ottla.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from ottla.transport.channel import Disconnected, TimedOut
+
+ID = Uuid(b"t" * 16)
+
+
+class Stage:
+    """One partition of one topic: what it holds, who leads it, and in which epoch."""
+
+    def __init__(self) -> None:
+        self.leader = 1
+        self.epoch = 7
+        self.end = 10
+        self.epoch_end = 10
+        self.session = 0
+        self.brokers: list[ScriptedBroker] = []
+        self.before: Callable[[FetchRequest], FetchResponse | None] = lambda request: None
+
+    def metadata(self, _: MetadataRequest) -> MetadataResponse:
+        partition = MetadataResponsePartition(
+            error_code=0 if self.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=0,
+            leader_id=self.leader,
+            leader_epoch=self.epoch,
+            replica_nodes=[1],
+            isr_nodes=[1],
+            offline_replicas=[],
+        )
+        topic = MetadataResponseTopic(
+            error_code=0, name="t", topic_id=ID, is_internal=False, partitions=[partition]
+        )
+        nodes = [
+            MetadataResponseBroker(node_id=one.number, host="127.0.0.1", port=one.place.port)
+            for one in self.brokers
+        ]
+        return MetadataResponse(brokers=nodes, cluster_id="c", controller_id=1, topics=[topic])
+
+    def offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        at = request.topics[0].partitions[0].timestamp
+        found = ListOffsetsPartitionResponse(
+            partition_index=0,
+            error_code=0,
+            timestamp=-1,
+            offset=0 if at == -2 else self.end,
+            leader_epoch=self.epoch,
+        )
+        topic = ListOffsetsTopicResponse(name="t", partitions=[found])
+        return ListOffsetsResponse(topics=[topic])
+
+    def ends(self, _: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        end = EpochEndOffset(
+            error_code=0, partition=0, leader_epoch=self.epoch - 1, end_offset=self.epoch_end
+        )
+        topic = OffsetForLeaderTopicResult(topic="t", partitions=[end])
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=[topic])
+
+    def fetch(self, request: FetchRequest) -> FetchResponse:
+        answer = self.before(request)
+        if answer is not None:
+            return answer
+        wanted = [one for topic in request.topics for one in topic.partitions]
+        if wanted and wanted[0].current_leader_epoch < self.epoch:
+            return self.answer(ErrorCode.FENCED_LEADER_EPOCH)
+        if not wanted or wanted[0].fetch_offset >= self.end:
+            return self.answer()
+        start = wanted[0].fetch_offset
+        return self.answer(records=batch(start, min(5, self.end - start)))
+
+    def answer(self, error: int = 0, top: int = 0, **more: Any) -> FetchResponse:
+        told = PartitionData(
+            partition_index=0,
+            error_code=error,
+            high_watermark=self.end,
+            aborted_transactions=None,
+            records=more.pop("records", b""),
+            **more,
+        )
+        topic = FetchableTopicResponse(topic="t", topic_id=ID, partitions=[told])
+        return FetchResponse(
+            throttle_time_ms=0, error_code=top, session_id=self.session, responses=[topic]
+        )
+
+    def broker(self, number: int = 1, **more: Any) -> ScriptedBroker:
+        made = ScriptedBroker(
+            {
+                MetadataRequest: self.metadata,
+                ListOffsetsRequest: self.offsets,
+                OffsetForLeaderEpochRequest: self.ends,
+                FetchRequest: self.fetch,
+            },
+            number=number,
+            **more,
+        )
+        self.brokers.append(made)
+        return made
+
+
+def reading(
+    broker: ScriptedBroker,
+    reset: str = "earliest",
+    group: str | None = None,
+    clock: Clock | None = None,
+) -> Consumer[bytes, bytes]:
+    settings: dict[str, object] = {
+        **FAST,
+        "bootstrap.servers": broker.bootstrap_servers,
+        "auto.offset.reset": reset,
+        "max.partition.fetch.bytes": 1,
+        "metadata.max.age.ms": 50,
+        "fetch.max.wait.ms": 50,
+        "group.id": group,
+        "enable.auto.commit": False,
+    }
+    return Consumer(settings, clock=clock)
+
+
+async def start_at(ours: Consumer[bytes, bytes], offset: int) -> None:
+    ours.assign(("t", 0))
+    ours.seek(("t", 0), offset)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+def test_what_a_new_leader_has_lost_is_told_or_gone_on_from(reset: str) -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker, reset) as ours:
+            await start_at(ours, 0)
+            assert [one.offset for one in await take(ours, 10)] == [*range(10)]
+            stage.epoch, stage.epoch_end, stage.end = 8, 6, 8  # four were lost, two are new
+            if reset == "none":
+                with pytest.raises(Truncated) as caught:
+                    await ours.poll(10)
+                assert (caught.value.position, caught.value.end_offset) == (10, 6)
+                ours.seek(("t", 0), 6)
+            assert [one.offset for one in await take(ours, 2)] == [6, 7]
+
+    run(scenario())
+
+
+def test_the_same_records_under_a_new_leader_are_read_on() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker, "none") as ours:
+            await start_at(ours, 0)
+            await take(ours, 10)
+            stage.epoch, stage.end, stage.epoch_end = 8, 12, 10
+            assert [one.offset for one in await take(ours, 2)] == [10, 11]
+            assert broker.count(OffsetForLeaderEpochRequest)
+
+    run(scenario())
+
+
+def test_a_broker_too_old_to_tell_of_epochs_is_believed() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        old = {OFFSET_FOR_LEADER_EPOCH: -1}
+        async with stage.broker(newest=old) as broker, reading(broker, "none") as ours:
+            await start_at(ours, 0)
+            await take(ours, 10)
+            stage.epoch, stage.end = 8, 12
+            assert [one.offset for one in await take(ours, 2)] == [10, 11]
+
+    run(scenario())
+
+
+def test_a_leader_that_an_answer_names_is_asked_at_once() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as first, stage.broker(2) as second, reading(first) as ours:
+
+            def elsewhere(request: FetchRequest) -> FetchResponse | None:
+                if second.count(FetchRequest):
+                    return None
+                stage.epoch = 8
+                hint = LeaderIdAndEpoch(leader_id=2, leader_epoch=8)
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                return stage.answer(code, current_leader=hint)
+
+            stage.before = elsewhere
+            stage.epoch_end = 10
+            await start_at(ours, 0)
+            assert (await take(ours, 1))[0].offset == 0
+            assert second.count(FetchRequest)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+)
+def test_a_session_that_is_lost_is_begun_anew(code: ErrorCode) -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        stage.session = 99
+        lost: list[int] = []
+
+        def once(request: FetchRequest) -> FetchResponse | None:
+            if request.session_id and not lost:
+                lost.append(request.session_epoch)
+                return stage.answer(top=code)
+            return None
+
+        stage.before = once
+        async with stage.broker() as broker, reading(broker) as ours:
+            await start_at(ours, 0)
+            assert [one.offset for one in await take(ours, 10)] == [*range(10)]
+        assert lost
+
+    run(scenario())
+
+
+def test_a_replica_nearby_is_read_from_and_left_when_it_lags() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as leader, stage.broker(2) as near, reading(leader) as ours:
+            sent: list[int] = []
+
+            def nearby(request: FetchRequest) -> FetchResponse | None:
+                if not sent:
+                    sent.append(1)
+                    return stage.answer(preferred_read_replica=2)
+                if near.count(FetchRequest) == 2 and len(sent) == 1:
+                    sent.append(2)
+                    return stage.answer(ErrorCode.OFFSET_OUT_OF_RANGE)
+                return None
+
+            stage.before = nearby
+            await start_at(ours, 0)
+            assert [one.offset for one in await take(ours, 10)] == [*range(10)]
+            assert near.count(FetchRequest) >= 1
+            assert not leader.count(ListOffsetsRequest), "it was no reason to begin anew"
+
+    run(scenario())
+
+
+def test_an_error_that_does_not_pass_is_told_and_reading_may_go_on() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        told: list[int] = []
+
+        def refused(request: FetchRequest) -> FetchResponse | None:
+            if not told:
+                told.append(1)
+                return stage.answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return None
+
+        stage.before = refused
+        async with stage.broker() as broker, reading(broker) as ours:
+            await start_at(ours, 0)
+            with pytest.raises(RequestError) as caught:
+                await ours.poll(10)
+            assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            assert (await take(ours, 1))[0].offset == 0
+
+    run(scenario())
+
+
+def test_a_partition_without_a_leader_is_asked_about_now_and_then() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        stage.leader = -1
+        settings = {"retry.backoff.ms": 100, "retry.backoff.max.ms": 100}
+        async with stage.broker() as broker:
+            given = {"bootstrap.servers": broker.bootstrap_servers, **settings}
+            async with Consumer(given) as ours:
+                await start_at(ours, 0)
+                assert await ours.poll(1.0) == []
+                asked = broker.count(MetadataRequest)
+                assert 2 <= asked <= 15, "once a pause, and not one question after the other"
+                stage.leader = 1
+                assert (await take(ours, 1))[0].offset == 0
+
+    run(scenario())
+
+
+def test_what_is_fetched_ahead_is_bounded() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        stage.end = 1_000_000
+        async with stage.broker() as broker:
+            settings = {
+                **FAST,
+                "bootstrap.servers": broker.bootstrap_servers,
+                "max.partition.fetch.bytes": 300,
+            }
+            async with Consumer(settings) as ours:
+                await start_at(ours, 0)
+                await take(ours, 1)
+                await asyncio.sleep(0.3)
+                before = broker.count(FetchRequest)
+                await asyncio.sleep(0.3)
+                assert broker.count(FetchRequest) == before <= 6
+                await take(ours, 100)
+                assert broker.count(FetchRequest) > before
+
+    run(scenario())
+
+
+def test_offsets_of_a_topic_that_is_not_there_yet_are_waited_for() -> None:
+    """Who administers is told soon; who reads may have been faster than who makes the topic."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker) as ours:
+
+            def late(request: MetadataRequest) -> MetadataResponse:
+                told = stage.metadata(request)
+                if broker.count(MetadataRequest) <= UNKNOWN_TRIES + 3:
+                    told.topics = ()
+                return told
+
+            broker.answers[MetadataRequest] = late
+            assert await ours.end_offsets(("t", 0)) == {("t", 0): 10}
+
+    run(scenario())
+
+
+class Jumping(SystemClock):
+    """A clock that a test can put forward."""
+
+    ahead_s = 0.0
+
+    def elapsed_s(self) -> float:
+        return super().elapsed_s() + self.ahead_s
+
+
+@pytest.mark.parametrize("seeks", [True, False])
+def test_a_partition_that_is_not_there_is_told_and_found_when_it_comes(seeks: bool) -> None:
+    async def scenario() -> None:
+        stage, clock = Stage(), Jumping()
+        async with stage.broker() as broker, reading(broker, clock=clock) as ours:
+
+            def without(request: MetadataRequest) -> MetadataResponse:
+                told = stage.metadata(request)
+                told.topics[0].partitions[0].partition_index = 7
+                return told
+
+            broker.answers[MetadataRequest] = without
+            ours.assign(("t", 0))
+            if seeks:
+                ours.seek(("t", 0), 3)
+            else:
+                with pytest.raises(TimedOut, match=r"t-0 is not known.*topic has 1 partitions"):
+                    await ours.position(("t", 0), 0.5)
+            for _ in range(2):
+                assert await ours.poll(0.2) == [], "it may be being made"
+                clock.ahead_s += PATIENCE_S
+                with pytest.raises(RequestError, match="t-0: the topic has 1 partitions") as told:
+                    await ours.poll(20)
+                assert told.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            broker.answers[MetadataRequest] = stage.metadata
+            assert (await take(ours, 1))[0].offset == (3 if seeks else 0)
+
+    run(scenario())
+
+
+def test_closing_ends_the_questions_to_leaders() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker:
+            asked = asyncio.Event()
+            broker.answers[ListOffsetsRequest] = lambda _: asked.set()
+            async with reading(broker) as ours:
+                asking = asyncio.create_task(ours.end_offsets(("t", 0), timeout_s=600))
+                await asked.wait()
+            with pytest.raises(Disconnected, match="closed"):
+                await asking
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("epoch", "questions"), [(7, 0), (6, 1), (-1, 0)])
+def test_a_place_that_the_leader_itself_wrote_is_fetched_from_at_once(
+    epoch: int, questions: int
+) -> None:
+    """Only another leader than that of the last record has to say that it has the same."""
+
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker, group="g") as ours:
+            kept = OffsetFetchResponsePartitions(
+                partition_index=0,
+                committed_offset=4,
+                committed_leader_epoch=epoch,
+                metadata="",
+                error_code=0,
+            )
+            topics = [OffsetFetchResponseTopics(name="t", topic_id=ID, partitions=[kept])]
+            here = Coordinator(
+                key="g",
+                node_id=1,
+                host="127.0.0.1",
+                port=broker.place.port,
+                error_code=0,
+                error_message=None,
+            )
+            broker.answers |= {
+                FindCoordinatorRequest: lambda _: FindCoordinatorResponse(coordinators=[here]),
+                OffsetFetchRequest: lambda _: OffsetFetchResponse(
+                    groups=[OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=0)]
+                ),
+            }
+            await ours.partitions("t")
+            ours.assign(("t", 0))
+            assert [one.offset for one in await take(ours, 6)] == [*range(4, 10)]
+            assert broker.count(OffsetForLeaderEpochRequest) == questions
+            stage.epoch, stage.end, stage.epoch_end = 8, 12, 10  # the next one is asked
+            assert [one.offset for one in await take(ours, 2)] == [10, 11]
+            assert broker.count(OffsetForLeaderEpochRequest) > questions
+
+    run(scenario())

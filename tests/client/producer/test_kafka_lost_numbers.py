@@ -1,0 +1,115 @@
+"""Numbers that a broker misses, against Ottla and against Kafka: a new epoch, and nothing is lost.
+
+Somebody else writes under the producer's identity, so that its next number is another one than the
+broker expects; or a batch is given up of which nobody knows whether it came.
+"""
+
+import pytest
+
+from client.both_brokers import Ground, Judge, judge
+from client.scenario_runner import FAST
+from ottla.client.producer.producer import Producer
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.records import BatchBuilder, BatchHeader, Compression, batches
+from proxy import Detour
+
+__all__ = ["judge"]  # a fixture
+
+BY_NAME = 12  # the newest versions of Fetch and Produce that name a topic
+
+
+async def last_batch(ground: Ground, topic: str) -> BatchHeader:
+    one = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic=topic, partitions=[one])],
+    )
+    async with ground.channel() as channel:
+        answer = await channel.ask(request, FetchResponse, 30, version=BY_NAME)
+    records = answer.responses[0].partitions[0].records
+    assert records
+    return [batch.header for batch in batches(records)][-1]
+
+
+async def write_under_its_identity(ground: Ground, topic: str, values: list[bytes]) -> None:
+    last = await last_batch(ground, topic)
+    builder = BatchBuilder(1 << 16, Compression.NONE)
+    for value in values:
+        assert builder.append(0, None, value, ())
+    records = builder.build(
+        producer_id=last.producer_id,
+        producer_epoch=last.producer_epoch,
+        base_sequence=last.last_sequence + 1,
+    )
+    data = TopicProduceData(
+        name=topic, partition_data=[PartitionProduceData(index=0, records=records)]
+    )
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
+    async with ground.channel() as channel:
+        answer = await channel.ask(request, ProduceResponse, 30, version=BY_NAME)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+def test_unexpected_sequence_number_costs_an_epoch(judge: Judge) -> None:
+    async def scenario(ground: Ground) -> None:
+        topic = await ground.topic()
+        settings = {**FAST, "batch.size": 1, "linger.ms": 0}
+        async with Producer(settings, bootstrap_servers=ground.bootstrap) as ours:
+            for number in range(3):
+                await (await ours.send(topic, b"%d" % number))
+            # More than are on their way at once: none of those has the number that is expected.
+            await write_under_its_identity(ground, topic, [b"x"] * 20)
+            acks = [await ours.send(topic, b"%d" % number) for number in range(3, 20)]
+            offsets = [(await ack).offset for ack in acks]
+        assert offsets == [*range(23, 40)]
+        [records] = await ground.read(topic)
+        expected = [b"0", b"1", b"2", *[b"x"] * 20, *(b"%d" % n for n in range(3, 20))]
+        assert [record.value for record in records] == expected
+        assert (await last_batch(ground, topic)).producer_epoch == 1
+
+    judge(scenario)
+
+
+def test_expired_batch_costs_an_epoch_and_no_later_record(
+    judge: Judge,
+) -> None:
+    async def scenario(ground: Ground) -> None:
+        topic = await ground.topic()
+        settings = {
+            **FAST,
+            "batch.size": 1,
+            "linger.ms": 0,
+            "request.timeout.ms": 1000,
+            "delivery.timeout.ms": 2500,
+        }
+        async with (
+            Detour() as detour,
+            Producer(settings, bootstrap_servers=ground.bootstrap, network=detour) as ours,
+        ):
+            for number in range(3):
+                await (await ours.send(topic, b"%d" % number))
+            detour.trouble.is_mute = True  # the broker takes them, and is not heard
+            late = [await ours.send(topic, b"%d" % number) for number in range(3, 8)]
+            for ack in late:
+                with pytest.raises(RequestError):
+                    await ack
+            detour.trouble.is_mute = False
+            detour.trouble.reset()
+            for number in range(8, 20):
+                await (await ours.send(topic, b"%d" % number))
+        [records] = await ground.read(topic)
+        values = [int(record.value) for record in records]
+        assert values == sorted(set(values))
+        assert {*range(3), *range(8, 20)} <= {*values}
+        assert (await last_batch(ground, topic)).producer_epoch == 1
+
+    judge(scenario)

@@ -1,0 +1,189 @@
+"""The outbox: memory that is taken and given back, and batches that are split."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from ottla.client.producer.config import sender_rules
+from ottla.client.producer.identity import Identity
+from ottla.client.producer.outbox import Outbox, OutboxConfig, OutboxNews
+from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.client.producer.pending_batch import SEQUENCE_MASK, Ack, PendingBatch
+from ottla.client.producer.row_ack import RowsAck, Run, WrittenRows
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.records import Batch, BatchBuilder, Compression
+from ottla.settings.config_parser import client_config
+from ottla.settings.producer import PRODUCER
+from ottla.transport.channel import TimedOut
+
+PLACE = TopicPartition("t", PartitionIndex(0))
+
+
+def outbox(memory: int) -> Outbox:
+    rules = OutboxConfig(batch_bytes=1000, memory_bytes=memory, compression=Compression.NONE)
+    return Outbox(rules, lambda: 0.0, OutboxNews(lambda: None, lambda batch: None))
+
+
+def test_who_gives_up_in_the_moment_in_which_room_comes_has_taken_none() -> None:
+    async def scenario() -> None:
+        box = outbox(1000)
+        taken = await box.reserve(10, 1)
+        waiting = asyncio.create_task(box.reserve(10, 5))
+        await asyncio.sleep(0)
+        assert box.waiting_calls == 1
+        box.give_back(taken)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (box.memory_left, box.waiting_calls) == (1000, 0)
+
+    asyncio.run(scenario())
+
+
+def test_who_gives_up_waiting_lets_the_next_go_on() -> None:
+    async def scenario() -> None:
+        box = outbox(2500)
+        taken = await box.reserve(2000, 1)
+        large = asyncio.create_task(box.reserve(2500, 5))
+        small = asyncio.create_task(box.reserve(1, 5))
+        await asyncio.sleep(0)
+        box.give_back(taken - 1000)  # enough for the small one, which is second
+        await asyncio.sleep(0)
+        assert not small.done()
+        large.cancel()
+        assert await small == 1000
+        with pytest.raises(TimedOut, match=r"buffer\.memory"):
+            await box.reserve(2500, 0.01)
+        assert box.waiting_calls == 0
+
+    asyncio.run(scenario())
+
+
+def test_memory_for_a_batch_that_somebody_else_opened_is_given_back() -> None:
+    async def scenario() -> None:
+        box = outbox(3000)
+        first, second = await box.reserve(10, 1), await box.reserve(10, 1)
+        box.begin(PLACE, first)
+        box.begin(PLACE, second)
+        assert box.memory_left == 2000
+        assert len(box.queues[PLACE].waiting) == 1
+
+    asyncio.run(scenario())
+
+
+def pending(values: list[bytes | None], sequence: int = 7) -> PendingBatch:
+    builder = BatchBuilder(100_000, Compression.GZIP, 3)
+    for number, value in enumerate(values):
+        builder.append(1000 - number, b"k", value, [("h", b"%d" % number)])
+    batch = PendingBatch(PLACE, (4,), builder, 1001, 5.0)
+    batch.sequence, batch.identity, batch.tries = sequence, Identity(3, 1), 1
+    return batch
+
+
+def records(batches: list[PendingBatch]) -> list[tuple[object, ...]]:
+    built = [Batch(batch.bytes_to_send(transactional=True)) for batch in batches]
+    assert all(batch.header.is_transactional for batch in built)
+    return [
+        (record.timestamp, record.key, record.value, record.headers)
+        for batch in built
+        for record in batch.records()
+    ]
+
+
+def test_parts_have_the_records_the_numbers_and_the_memory_of_their_batch() -> None:
+    random = Random(3)
+    for _ in range(200):
+        sizes = [random.choice((0, 1, 10, 1000)) for _ in range(random.randrange(2, 30))]
+        whole = pending([random.randbytes(size) for size in sizes], SEQUENCE_MASK - 3)
+        before = records([whole])
+        parts = [*whole.split()]
+        assert len(parts) >= 2
+        assert records(parts) == before
+        assert sum(part.memory for part in parts) == 1001
+        assert [part.order for part in parts] == [(4, index) for index in range(len(parts))]
+        sequence = SEQUENCE_MASK - 3
+        for part in parts:
+            assert (part.sequence, part.identity, part.began_s) == (sequence, Identity(3, 1), 5.0)
+            assert (part.builder.compression, part.builder.level) == (Compression.GZIP, 3)
+            sequence = (sequence + part.builder.count) & SEQUENCE_MASK
+        assert (4,) < parts[0].order < parts[-1].order < (5,)
+
+
+def test_a_record_of_a_split_batch_is_settled_with_its_part() -> None:
+    async def scenario() -> None:
+        whole = pending([bytes(10)] * 8)
+        acks = [Ack(whole, index) for index in range(8)]
+        early = asyncio.create_task(_fate(acks[1]))
+        all_of_it = asyncio.create_task(whole.settled())
+        await asyncio.sleep(0)
+        parts = [*whole.split()]
+        while len(parts) < 4:  # and its parts again
+            parts = [*parts[0].split(), *parts[1:]]
+        await asyncio.sleep(0)
+        assert not any(ack.done for ack in acks)
+        parts[-1].settle(100, -1)
+        assert [ack.done for ack in acks].count(True) == parts[-1].builder.count
+        assert (await acks[-1]).offset == 100 + parts[-1].builder.count - 1
+        refused = RequestError(ErrorCode.MESSAGE_TOO_LARGE)
+        parts[0].fail(refused)
+        with pytest.raises(RequestError):
+            await acks[0]
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert not all_of_it.done()
+        for part in parts[1:-1]:
+            part.settle(10, -1)
+        await all_of_it
+        assert (await early is refused) == (parts[0].builder.count > 1)
+        assert all(ack.done for ack in acks)
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+async def _fate(ack: Ack) -> object:
+    try:
+        return await ack
+    except RequestError as error:
+        return error
+
+
+def test_the_first_batch_of_a_producer_goes_alone() -> None:
+    # A Kafka whose new topic had no leader yet refused the first batch and stored the second.
+    queue = PartitionQueue(PLACE, lambda batch: None)
+    rules = sender_rules(client_config(PRODUCER, {"bootstrap.servers": "h:1"}), lambda: 0.5)
+    for _ in range(3):
+        queue.begin(BatchBuilder(1000), 0, 0.0).builder.append(0, None, b"v")
+        queue.close()
+    assert queue.may_send(rules)
+    first = queue.take_first(Identity(5, 0))
+    assert not queue.may_send(rules)
+    queue.put_back(first)  # refused: nothing is known of the producer still
+    queue.take_first(Identity(5, 0))
+    assert not queue.may_send(rules)
+    queue.remove(first)
+    queue.is_known = True
+    assert queue.may_send(rules)
+    queue.take_first(Identity(5, 0))
+    assert queue.may_send(rules)
+
+
+def test_who_awaits_rows_has_asked_about_all_their_batches() -> None:
+    async def scenario() -> None:
+        first, second = pending([b"a", b"b"]), pending([b"c"] * 3)
+        ack = RowsAck([Run(first, 1, 1), Run(second, 0, 3)])
+        told = asyncio.create_task(_told(ack))
+        await asyncio.sleep(0)
+        assert first.awaited
+        assert second.awaited  # a flush does not tell of it again
+        second.settle(20, -1)
+        assert not ack.done
+        first.settle(10, -1)
+        assert await told == [WrittenRows("t", 0, 11, 4)]
+
+    asyncio.run(scenario())
+
+
+async def _told(ack: RowsAck) -> list[WrittenRows]:
+    return await ack

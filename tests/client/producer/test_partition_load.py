@@ -1,0 +1,140 @@
+"""The load of partitions: how much waits, and which brokers are too slow to be chosen."""
+
+import asyncio
+from collections.abc import Mapping
+
+from client.scenario_runner import run
+from ottla.client.network.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
+from ottla.client.partitioners import KeyPartitioner, Partitions, RoundRobinPartitioner
+from ottla.client.producer.partition_load import PartitionLoad
+from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.client.producer.producer import Producer
+from ottla.ids import ZERO_UUID, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
+from ottla.records import BatchBuilder
+from ottla.testing import Cluster
+
+
+def view(*leaders: int) -> ClusterView:
+    partitions = {
+        index: PartitionView(PartitionIndex(index), BrokerId(leader), LeaderEpoch(0))
+        for index, leader in enumerate(leaders)
+    }
+    brokers = {BrokerId(one): BrokerView(BrokerId(one), "h", 1) for one in leaders if one >= 0}
+    return ClusterView(brokers=brokers, topics={"t": TopicView("t", ZERO_UUID, partitions)})
+
+
+def queues(*waiting: int) -> dict[TopicPartition, PartitionQueue]:
+    made: dict[TopicPartition, PartitionQueue] = {}
+    for index, batches in enumerate(waiting):
+        place = TopicPartition("t", PartitionIndex(index))
+        queue = made[place] = PartitionQueue(place, lambda batch: None)
+        for _ in range(batches):
+            queue.begin(BatchBuilder(100), 0, 0.0)
+            queue.close()
+    return made
+
+
+class Heard:
+    """A partitioner that remembers what it was told."""
+
+    def __init__(self, *, listens: bool = True) -> None:
+        self._listens = listens
+        self.told: list[dict[int, int]] = []
+        self.last: tuple[dict[int, int], int] | None = None
+
+    def choose(self, topic: str, key: object, value: object, partitions: object) -> int:
+        return 0
+
+    def batch_closed(self, topic: str, partition: int, size: int) -> None:
+        """Nothing follows from it."""
+
+    def listens(self, topic: str) -> bool:
+        return self._listens
+
+    def waiting(self, topic: str, batches: Mapping[int, int], count: int) -> None:
+        assert topic == "t"
+        self.last = (dict(batches), count)
+        self.told.append(dict(batches))
+
+
+def test_what_waits_is_told_for_every_partition_with_a_leader() -> None:
+    heard = Heard()
+    load = PartitionLoad(heard, 0)
+    load.look(queues(0, 0, 0), view(1, 2, -1))
+    assert heard.last is None  # nothing waits, nothing is told
+    load.look(queues(3, 0), view(1, 2, -1, 1))
+    assert heard.last == ({0: 3, 1: 0, 3: 0}, 4)
+    load.look(queues(0, 0), view(1, 2, -1, 1))
+    assert heard.last == ({0: 0, 1: 0, 3: 0}, 4)  # that it is over is told too, once
+    heard.last = None
+    load.look(queues(0, 0), view(1, 2, -1, 1))
+    assert heard.last is None
+
+
+def test_who_does_not_listen_is_told_nothing() -> None:
+    heard = Heard(listens=False)
+    PartitionLoad(heard, 0).look(queues(3, 0), view(1, 2))
+    assert heard.last is None
+    by_key = KeyPartitioner(100, lambda: 0.0)
+    by_key.choose("t", b"key", None, Partitions(2, (0, 1)))
+    assert not by_key.listens("t")
+    by_key.choose("t", None, None, Partitions(2, (0, 1)))
+    assert by_key.listens("t")
+    assert not RoundRobinPartitioner().listens("t")
+
+
+def test_a_topic_of_one_partition_leaves_no_choice() -> None:
+    heard = Heard()
+    PartitionLoad(heard, 0).look(queues(3), view(1))
+    assert heard.last is None
+
+
+def test_a_broker_that_takes_nothing_for_too_long_is_left_out_until_it_takes_something() -> None:
+    heard = Heard()
+    load = PartitionLoad(heard, 2.0)
+    slow, quick = BrokerId(1), BrokerId(2)
+    load.asked(slow, 10.0, takes=False)  # it is given its time from the first question on
+    load.asked(quick, 10.0, takes=True)
+    load.asked(slow, 12.0, takes=False)
+    assert not load.is_slow(slow)
+    load.asked(slow, 12.1, takes=False)
+    assert load.is_slow(slow)
+    load.look(queues(1, 1), view(1, 2))
+    assert heard.last == ({1: 1}, 2)
+    load.asked(slow, 13.0, takes=True)
+    assert not load.is_slow(slow)
+    load.asked(quick, 99.0, takes=True)  # nothing was ready for it for long: that is no delay
+    assert not load.is_slow(quick)
+
+
+def test_without_a_timeout_no_broker_is_too_slow() -> None:
+    load = PartitionLoad(Heard(), 0)
+    load.asked(BrokerId(1), 10.0, takes=False)
+    load.asked(BrokerId(1), 10_000.0, takes=False)
+    assert not load.is_slow(BrokerId(1))
+
+
+def test_a_producer_tells_its_partitioner_what_waits_and_for_whom() -> None:
+    """While the broker reads nothing its partitions fill up, and are not to be chosen any more."""
+
+    async def scenario() -> None:
+        async with Cluster(settings={"num.partitions": 3}) as cluster:
+            watching = Heard()
+            async with Producer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                partitioner=watching,
+                partitioner_availability_timeout_ms=500,
+                batch_size=100,
+                linger_ms=0,
+            ) as ours:
+                await (await ours.send("t", bytes(90)))
+                with cluster.brokers[0].pause():
+                    while watching.told[-1]:
+                        await ours.send("t", bytes(90))
+                        await asyncio.sleep(0.01)
+                    assert any(told.get(0, 0) > 5 and told[1] == 0 for told in watching.told)
+                await ours.flush()
+                await (await ours.send("t", bytes(90)))
+                assert watching.told[-1] == {0: 0, 1: 0, 2: 0}
+
+    run(scenario())

@@ -1,0 +1,243 @@
+"""The producer: bounded in memory and time, and never silent about a loss.
+
+What it does with records any broker can judge: that is in test_kafka_producer.py.
+"""
+
+import asyncio
+from typing import Any
+
+import pyarrow
+import pytest
+
+from client.scenario_runner import FAST, run
+from ottla.client.admin.administrator import Admin
+from ottla.client.producer.producer import Producer
+from ottla.errors import ErrorCode, RequestError
+from ottla.settings.invalid_settings import InvalidSettings
+from ottla.testing import Cluster
+from ottla.transport.channel import Disconnected, TimedOut
+
+pa: Any = pyarrow
+
+
+def producer(cluster: Cluster, **arguments: str | int) -> Producer:
+    settings = {**FAST, "bootstrap.servers": cluster.bootstrap_servers}
+    named = {name.replace("_", "."): value for name, value in arguments.items()}
+    return Producer({**settings, **named})
+
+
+def test_sending_waits_for_room_and_not_forever() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster() as cluster,
+            producer(
+                cluster, batch_size=1000, buffer_memory=5000, max_block_ms=1500, linger_ms=10_000
+            ) as ours,
+        ):
+            for number in range(100):  # far more than the buffer holds
+                await ours.send("t", bytes(400), key=b"%d" % number)
+            with (
+                cluster.brokers[0].pause(),
+                pytest.raises(TimedOut, match=r"buffer\.memory"),
+            ):
+                await ours.send_many("t", [bytes(400)] * 100)
+
+    run(scenario())
+
+
+def test_a_record_too_large_is_refused_at_once() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster, max_request_size=1000) as ours:
+            with pytest.raises(RequestError, match=r"max\.request\.size=1000") as refused:
+                await ours.send("t", bytes(1000))
+            assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+            assert not refused.value.retriable
+
+    run(scenario())
+
+
+def test_a_record_too_large_is_refused_though_the_open_batch_has_room() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster() as cluster,
+            producer(cluster, max_request_size=1000, batch_size=100_000, linger_ms=10_000) as ours,
+        ):
+            sent = [await ours.send("t", b"small") for _ in range(2)]  # the batch stays open
+            for key in (None, b"key"):
+                with pytest.raises(RequestError, match=r"max\.request\.size=1000") as refused:
+                    await ours.send("t", bytes(1000), key=key)
+                assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+            with pytest.raises(RequestError, match=r"max\.request\.size=1000"):
+                await ours.send_many("t", [b"small", bytes(1000)])
+            sent += await ours.send_many("t", [bytes(300)] * 10)  # none is too large alone
+            await ours.flush()
+            assert {(await ack).offset for ack in sent} < {*range(20)}
+            assert ours.metrics().batch_split_total == 0
+
+    run(scenario())
+
+
+def test_the_delivery_timeout_ends_what_cannot_be_written() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster() as cluster,
+            producer(cluster, delivery_timeout_ms=400, request_timeout_ms=300, linger_ms=0) as ours,
+        ):
+            await (await ours.send("t", b"there"))
+            await cluster.brokers[0].stop()
+            ack = await ours.send("t", b"not there")
+            with pytest.raises(RequestError, match=r"t-0: not written in 0\.4 s"):
+                await ack
+
+    run(scenario())
+
+
+def test_without_a_broker_sending_fails_in_time_and_says_what_to_do() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            gone = cluster.bootstrap_servers
+        async with Producer(FAST, bootstrap_servers=gone, max_block_ms=200) as ours:
+            with pytest.raises(Disconnected, match="ottla dev"):
+                await ours.send("t", b"v")
+
+    run(scenario())
+
+
+def test_what_was_sent_before_a_block_fails_is_written() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            ours = producer(cluster, linger_ms=100_000)
+            await ours.__aenter__()
+            ack = await ours.send("t", b"v")
+            await ours.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
+            assert (await ack).offset == 0
+            with pytest.raises(Disconnected, match="async with"):
+                await ours.send("t", b"v")
+
+    run(scenario())
+
+
+def test_what_a_failing_block_could_not_write_is_noted_by_its_exception() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            ours = producer(cluster, linger_ms=0, delivery_timeout_ms=400, request_timeout_ms=300)
+            await ours.__aenter__()
+            await (await ours.send("t", b"there", partition=0))
+            await cluster.brokers[0].stop()
+            await ours.send("t", b"v", partition=0)
+            failure = ZeroDivisionError()
+            await ours.__aexit__(ZeroDivisionError, failure, None)
+            [note] = failure.__notes__
+            assert note.startswith("not all that was sent before was written: ")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError])
+def test_an_interrupted_block_does_not_wait_for_the_outbox(kind: type[BaseException]) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            ours = producer(cluster, linger_ms=100_000)
+            await ours.__aenter__()
+            ack = await ours.send("t", b"v")
+            await ours.__aexit__(kind, kind(), None)
+            with pytest.raises(Disconnected, match="closed before this was written"):
+                await ack
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("topic", [5, b"t", None])
+def test_a_topic_that_is_no_name_is_refused_and_others_go_on(topic: Any) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster) as ours:
+            with pytest.raises(TypeError, match="a topic is named by a str"):
+                await ours.send(topic, b"v")
+            with pytest.raises(TypeError, match="a topic is named by a str"):
+                await ours.partitions(topic)
+            assert (await (await ours.send("t", b"v"))).offset == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("topic", ["", "\ud800", "größe"])
+def test_what_is_no_name_anywhere_is_refused_at_once_and_others_go_on(topic: str) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster) as ours:
+            with pytest.raises(RequestError, match="no name of a topic") as refused:
+                await ours.send(topic, b"v")
+            assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert (await (await ours.send("t", b"v"))).offset == 0
+
+    run(scenario())
+
+
+def test_a_partition_that_was_added_is_found() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster(settings={"num.partitions": 2}) as cluster,
+            producer(cluster) as ours,
+            Admin(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        ):
+            await (await ours.send("t", b"v"))
+            with pytest.raises(RequestError, match="has partitions 0 to 1, not 2") as refused:
+                await ours.send("t", b"v", partition=2)
+            assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await admin.create_partitions({"t": 4})
+            assert (await (await ours.send("t", b"v", partition=2))).partition == 2
+            table = pa.table({"value": ["a"], "at": [3]})
+            rows = await ours.send_arrow("t", table, key=None, partition="at")
+            assert [one.partition for one in await rows] == [3]
+
+    run(scenario())
+
+
+def test_a_record_that_no_room_could_ever_hold_is_refused_at_once() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster, buffer_memory=10_000) as ours:
+            with pytest.raises(RequestError, match=r"more than buffer\.memory=10000") as refused:
+                await ours.send("t", bytes(10_001))
+            assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+            await (await ours.send("t", bytes(9000)))  # batches are no larger than the room
+
+    run(scenario())
+
+
+def test_a_time_before_all_times_or_after_them_is_refused() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster) as ours:
+            with pytest.raises(ValueError, match="a timestamp is not negative"):
+                await ours.send("t", b"v", timestamp_ms=-5)
+            with pytest.raises(ValueError, match="a timestamp is at most 9223372036854775807"):
+                await ours.send("t", b"v", timestamp_ms=1 << 63)
+            await (await ours.send("t", b"v", timestamp_ms=0))
+
+    run(scenario())
+
+
+def test_what_is_no_partitioner_is_refused() -> None:
+    partitioner: Any = "murmur2"
+    with pytest.raises(TypeError, match="and not 'murmur2'"):
+        Producer(bootstrap_servers="localhost:9092", partitioner=partitioner)
+
+
+def test_many_are_sent_and_flushed() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster, linger_ms=100_000) as ours:
+            acknowledged = await ours.send_many("t", [b"a", None, b"c"])
+            await ours.flush(10)
+            assert [(await ack).offset for ack in acknowledged] == [0, 1, 2]
+            await ours.send("t", b"d")
+            with cluster.brokers[0].pause(), pytest.raises(TimedOut, match=r"after 0\.1 s"):
+                await ours.flush(0.1)
+
+    run(scenario())
+
+
+def test_settings_are_checked_before_anything_else() -> None:
+    with pytest.raises(InvalidSettings, match=r"linger\.ms"):
+        Producer({"bootstrap.servers": "localhost", "linger.ms": "soon"})
+    with pytest.raises(InvalidSettings, match=r"did you mean linger\.ms"):
+        Producer(bootstrap_servers="localhost", lingerr_ms=5)
+    with pytest.raises(InvalidSettings, match=r"bootstrap\.servers"):
+        Producer()

@@ -1,0 +1,119 @@
+"""Columns that cannot be sent: what is said of them, and that nothing was sent then."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pyarrow
+import pytest
+
+from cases import each_case
+from client.scenario_runner import FAST, run
+from ottla.client.producer.producer import Producer
+from ottla.errors import ErrorCode, RequestError
+from ottla.testing import Cluster
+from ottla.transport.channel import TimedOut
+
+pa: Any = pyarrow
+
+TABLE = pa.table({"key": ["a", "b"], "value": ["c", "d"], "n": [1, None], "m": [0, 9]})
+
+
+def with_producer(
+    scenario: Callable[[Cluster, Producer], Coroutine[Any, Any, None]], **settings: Any
+) -> None:
+    async def around() -> None:
+        async with (
+            Cluster(settings={"num.partitions": 3}) as cluster,
+            Producer(FAST, bootstrap_servers=cluster.bootstrap_servers, **settings) as ours,
+        ):
+            await scenario(cluster, ours)
+
+    run(around())
+
+
+@each_case(
+    ("given", "arguments", "said"),
+    [
+        (TABLE, {"key": "n"}, r"column 'n' is int64.*table\['n'\]\.cast\('string'\)"),
+        (TABLE, {"value": "v"}, r"no column 'v' for value=, but key, value, n, m"),
+        (TABLE.rename_columns(["key", "value", "n", "n"]), {"key": "n"}, "more than one column"),
+        (TABLE, {"partition": "n"}, "a row of column 'n' has no partition"),
+        (TABLE, {"partition": "value"}, "partitions are integers.*'value' is string"),
+        (TABLE, {"partition": "m"}, r"partitions 0 to 2, not 9"),
+        (TABLE, {"partition": -1}, r"partitions 0 to 2, not -1"),
+        (TABLE, {"headers": "value"}, "headers must be maps or lists of structs"),
+        (
+            TABLE,
+            {"timestamp": "value"},
+            "the timestamp column must be int64 or timestamp, not string",
+        ),
+        (
+            TABLE.append_column("at", pa.array([5, -5])),
+            {"timestamp": "at"},
+            r"column 'at' has the time -5, and times are milliseconds since 1970, from 0 on",
+        ),
+        (
+            TABLE.append_column("at", pa.array([None, -2_000_000], pa.timestamp("ns", "UTC"))),
+            {"timestamp": "at"},
+            "column 'at' has the time -2,",
+        ),
+        ([b"a"], {}, r"this is list, and not a pyarrow RecordBatch or Table"),
+        (pa.table({"key": ["a", "b"], "value": ["c", "x" * 1000]}), {}, r"max\.request\.size=900"),
+        (
+            pa.table(
+                {
+                    **{name: TABLE[name] for name in ("key", "value")},
+                    "h": [[{"key": None, "value": b"v"}], []],
+                }
+            ),
+            {"headers": "h"},
+            r"header \d+: the key is null",
+        ),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_whole(
+    given: Any, arguments: dict[str, Any], said: str
+) -> None:
+    async def scenario(cluster: Cluster, ours: Producer) -> None:
+        await (await ours.send("t", b"first", partition=0))
+        with pytest.raises(RequestError, match="(?s)nothing was sent.*" + said) as refused:
+            await ours.send_arrow("t", given, **arguments)
+        assert not refused.value.retriable or "partitions" in said
+        await ours.flush()
+        assert ours.metrics().record_send_total == 1
+
+    with_producer(scenario, max_request_size=900)
+
+
+def test_who_waits_too_long_for_room_hears_how_many_rows_were_sent() -> None:
+    async def scenario(cluster: Cluster, ours: Producer) -> None:
+        await (await ours.send("t", b"first", partition=0))
+        table = pa.table({"value": ["x" * 100] * 1000})
+        with (
+            cluster.brokers[0].pause(),
+            pytest.raises(TimedOut, match=r"buffer\.memory") as late,
+        ):
+            await ours.send_arrow("t", table, key=None, partition=0)
+        [note] = late.value.__notes__
+        sent = int(note.split()[0])
+        assert note == f"{sent} of 1000 rows were sent before this happened"
+        await ours.flush()
+        assert 0 < ours.metrics().record_send_total - 1 == sent < 1000
+
+    with_producer(scenario, batch_size=1000, buffer_memory=5000, max_block_ms=1500)
+
+
+def test_rows_that_could_not_be_written_are_told_by_flush_when_nobody_asked() -> None:
+    async def scenario(cluster: Cluster, ours: Producer) -> None:
+        await (await ours.send("t", b"there"))
+        await cluster.brokers[0].stop()
+        unasked = await ours.send_arrow("t", TABLE, partition=1)
+        asked = await ours.send_arrow("t", TABLE, partition=2)
+        with pytest.raises(RequestError, match="2 of 2 rows were not written") as lost:
+            await asked
+        assert lost.value.code is ErrorCode.REQUEST_TIMED_OUT
+        with pytest.raises(RequestError, match="t-1: not written"):
+            await ours.flush()
+        assert unasked.done
+
+    with_producer(scenario, delivery_timeout_ms=400, request_timeout_ms=300, linger_ms=0)
