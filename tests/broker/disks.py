@@ -1,4 +1,4 @@
-"""Disks of brokers in tests: held up, without memory, broken."""
+"""Disks for brokers under test: delayed, uncached or failing."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class HeldDisk(OsDisk):
-    """A disk whose device can be held up."""
+    """A disk whose blocking calls wait until the test allows them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,12 +26,12 @@ class HeldDisk(OsDisk):
 
 
 class FaultyDisk(OsDisk):
-    """A disk of which nothing is in memory while it is cold, and whose records break."""
+    """A disk on which record files can be uncached (`cold`) and operations can fail (`broken`)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cold = False
-        self.broken: frozenset[str] = frozenset()  # what can no longer be done to records
+        self.broken: frozenset[str] = frozenset()  # operations that fail: "read", "write", "sync"
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         file = super().open(path, create=create, private=private)
@@ -39,7 +39,7 @@ class FaultyDisk(OsDisk):
 
 
 class FaultyFile(OsFile):
-    """Records on such a disk."""
+    """A record file on a faulty disk."""
 
     __slots__ = ("_disk",)
 

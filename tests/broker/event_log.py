@@ -1,4 +1,4 @@
-"""A broker's log as a program reads it."""
+"""Parsers for the lines of a broker's log."""
 
 import json
 import re
@@ -7,7 +7,7 @@ _FACT = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"=]+)(?: |$)')
 
 
 def read_text(line: str) -> dict[str, str]:
-    """The facts of a line of key=value; ValueError when it is none."""
+    """Return the fields of a key=value line; raise ValueError for any other line."""
     facts: dict[str, str] = {}
     position = 0
     while position < len(line):
@@ -20,7 +20,7 @@ def read_text(line: str) -> dict[str, str]:
 
 
 def read_json(line: str) -> dict[str, str]:
-    """The facts of a line of JSON."""
+    """Return the fields of a JSON line."""
     facts = json.loads(line)
     assert isinstance(facts, dict)
     return {str(name): str(value) for name, value in facts.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

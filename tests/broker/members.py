@@ -1,4 +1,4 @@
-"""Members of groups, request by request."""
+"""Group members, built from single requests."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -27,15 +27,15 @@ SETTINGS = ("offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=
 
 
 async def find_coordinator(client: Client, group: str = "g") -> None:
-    """Have somebody coordinate a group."""
+    """Make the broker coordinate a group."""
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
     (found,) = (await client.ask(request, FindCoordinatorResponse)).coordinators
     assert found.error_code == 0
 
 
 @asynccontextmanager
-async def grouped(folder: Path, *settings: str) -> AsyncGenerator[RunningBroker]:
-    """A broker with topic t that coordinates groups."""
+async def group_broker(folder: Path, *settings: str) -> AsyncGenerator[RunningBroker]:
+    """Start a broker with topic t that coordinates groups."""
     async with broker(folder, *SETTINGS, *settings) as running:
         client = await running.client()
         await create(client, "t", 2)
@@ -65,7 +65,7 @@ class Member(NamedTuple):
 async def join(
     client: Client, group: str = "g", *, instance: str | None = None, version: int = 9
 ) -> Member:
-    """A member that waits for its share."""
+    """Join a group and return a member that has no assignment yet."""
     request = join_request(group, instance=instance)
     answer = await client.ask(request, JoinGroupResponse, version)
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -96,8 +96,8 @@ def sync_request(
     )
 
 
-async def settled(client: Client, group: str = "g", *, instance: str | None = None) -> Member:
-    """The only member of a group, with its share."""
+async def single_member(client: Client, group: str = "g", *, instance: str | None = None) -> Member:
+    """Join a group as its only member and sync an assignment."""
     member = await join(client, group, instance=instance)
     request = sync_request(member, group, instance=instance, shares={member.id: b"share"})
     assert (await client.ask(request, SyncGroupResponse)).error_code == 0

@@ -1,4 +1,4 @@
-"""A broker in the test's own process, on real sockets, and a client that speaks to it."""
+"""A broker in the test's process, on real sockets, and a client for it."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Client:
-    """One connection, one request at a time."""
+    """A connection that sends one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -50,7 +50,7 @@ class Client:
                 return response.message
 
     async def ask_all(self, messages: Sequence[Message], answer: type[M], version: int) -> list[M]:
-        """One behind the other, without waiting for answers."""
+        """Send the requests without waiting for responses, then return all responses."""
         for message in messages:
             self._writer.writelines(self._conversation.send(message, version)[1])
         found: list[M] = []
@@ -64,7 +64,7 @@ class Client:
         return found
 
     async def send(self, message: Message, version: int) -> None:
-        """A request that gets no answer."""
+        """Send a request that has no response."""
         _, buffers = self._conversation.send(message, version, answered=False)
         self._writer.writelines(buffers)
         await self._writer.drain()
@@ -76,7 +76,7 @@ class Client:
 
 
 class OpenNode(Node):
-    """A broker whose state a test can look at and change."""
+    """A broker whose state a test can read and change."""
 
     state: BrokerState
 
@@ -110,7 +110,7 @@ class RunningBroker:
 async def broker(
     folder: Path, *overrides: str, disk: OsDisk | None = None
 ) -> AsyncGenerator[RunningBroker]:
-    """A broker whose data are in a folder; started again there it has them again."""
+    """Start a broker with its data in a folder; a broker started there later has the same data."""
     clock, disk, random = SystemClock(), disk or OsDisk(), Random(7)
     store = EmbeddedStore.open(disk, f"{folder}/coordination", clock)
     settings = (
@@ -141,7 +141,7 @@ async def broker(
 
 
 async def closed(reader: asyncio.StreamReader) -> bool:
-    """Wait until the other end has closed the connection, in whatever way."""
+    """Wait until the peer has closed or reset the connection."""
     with suppress(ConnectionError):
         return await reader.read() == b""
     return True

@@ -1,8 +1,7 @@
-"""What clients may send that they should not, one test for each row, against a running broker.
+"""Invalid and hostile input to a running broker, grouped by kind.
 
-The broker is a process of its own. While each test does its worst, a bystander goes on producing
-and reading and must be served; and the broker's memory must never have grown by more than 64 MB
-since it was started and warm.
+The broker is a process of its own. During each test a bystander produces and fetches, and must be
+served. The broker's memory must never grow by more than 64 MB after it has warmed up.
 """
 
 import gzip
@@ -87,13 +86,13 @@ from ottla.settings.broker import OTTLA_METRICS_LISTENER
 from ottla.settings.config_parser import broker_config
 
 MEMORY_BYTES_MAX = 64 << 20
-ANSWER_SECONDS_MAX = 10.0  # on a machine that does other things too
+ANSWER_SECONDS_MAX = 10.0  # on a busy machine
 FRAME_SECONDS = 10.0
 TOPIC = "t"
 
 
 class Bystander:
-    """Somebody who does nothing wrong, and must not notice the others."""
+    """A well-behaved client that must be served while the tests run."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -135,7 +134,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OttlaBrok
             create(wire, "bystander")
             large = BatchBuilder()
             large.append(now_ms(), b"k", bytes(900_000))
-            for compression in Compression:  # what these need once
+            for compression in Compression:  # allocations that happen once per codec
                 large.compression = compression
                 assert produce(wire, large.build())[0] == 0
         yield process, process.resident_bytes()
@@ -143,7 +142,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OttlaBrok
 
 
 @pytest.fixture(autouse=True)
-def pass_mark(broker: tuple[OttlaBroker, int]) -> Iterator[None]:
+def check_bystander(broker: tuple[OttlaBroker, int]) -> Iterator[None]:
     process, before = broker
     process.forget_peak()
     with Bystander(process.port) as bystander:
@@ -159,7 +158,7 @@ def wire(broker: tuple[OttlaBroker, int]) -> Iterator[Wire]:
         yield wire
 
 
-# What a client does that does nothing wrong.
+# Requests of a well-behaved client.
 
 
 def now_ms() -> int:
@@ -193,7 +192,7 @@ def produce_request(records: bytes, topic: str = TOPIC, acks: int = -1) -> Produ
 
 
 def produce(wire: Wire, records: bytes, topic: str = TOPIC) -> tuple[int, int]:
-    """The error code and the offset."""
+    """Produce a batch and return the error code and the base offset."""
     answer = wire.ask(produce_request(records, topic), ProduceResponse, 12)
     (partition,) = answer.responses[0].partition_responses
     return partition.error_code, partition.base_offset
@@ -221,16 +220,16 @@ def fetch_request(offset: int, topic: str = TOPIC, replica_id: int = -1) -> Fetc
     )
 
 
-# Row: a length below 0 or above socket.request.max.bytes closes before anything is allocated.
+# A length below 0 or above socket.request.max.bytes closes the connection before any allocation.
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 100 * 2**20 + 1, 2**31 - 1])
-def test_a_length_that_cannot_be_closes_the_connection(wire: Wire, length: int) -> None:
+def test_invalid_length_closes_the_connection(wire: Wire, length: int) -> None:
     wire.send(struct.pack(">i", length))
     assert wire.is_closed()
 
 
-def test_frames_that_are_only_claimed_cost_next_to_nothing(
+def test_announced_frames_allocate_no_memory(
     broker: tuple[OttlaBroker, int],
 ) -> None:
     process, before = broker
@@ -238,12 +237,12 @@ def test_frames_that_are_only_claimed_cost_next_to_nothing(
         for _ in range(200):
             wire = stack.enter_context(Wire(process.port))
             wire.send(struct.pack(">i", 100 * 2**20) + bytes(8))
-        # Who came last is answered, so all before were looked at.
+        # The last connection is answered, so the broker has read all frames before it.
         assert end_of(stack.enter_context(Wire(process.port)), "bystander") >= 0
         assert process.resident_peak_bytes() - before <= MEMORY_BYTES_MAX
 
 
-# Row: counts above what the bytes can hold, -1 where null is not allowed, too many objects.
+# Counts larger than the bytes can hold, -1 where null is not allowed, and too many objects.
 
 METADATA, PRODUCE, LIST_OFFSETS, CREATE_TOPICS, FETCH = 3, 0, 2, 19, 1
 INT_MAX = struct.pack(">i", 2**31 - 1)
@@ -255,7 +254,7 @@ HUGE_VARINT = b"\xff\xff\xff\xff\x0f"
     [
         (METADATA, 1, INT_MAX),
         (METADATA, 12, HUGE_VARINT),
-        (METADATA, 1, struct.pack(">i", 1000) + bytes(1998)),  # two bytes each are the least
+        (METADATA, 1, struct.pack(">i", 1000) + bytes(1998)),  # an element takes at least two bytes
         (LIST_OFFSETS, 1, struct.pack(">ii", -1, -1)),
         (LIST_OFFSETS, 7, struct.pack(">ib", -1, 0) + b"\0"),
         (CREATE_TOPICS, 2, INT_MAX),
@@ -264,10 +263,10 @@ HUGE_VARINT = b"\xff\xff\xff\xff\x0f"
         (PRODUCE, 9, b"\0" + struct.pack(">hi", -1, 1000) + HUGE_VARINT),
         (FETCH, 4, struct.pack(">iiiib", -1, 0, 0, 0, 0) + INT_MAX),
         (METADATA, 12, b"\x00\x01\x00" + HUGE_VARINT),  # tagged fields
-        (METADATA, 12, b"\x00\x01\x00\x01\x00" + HUGE_VARINT),  # the size of one
+        (METADATA, 12, b"\x00\x01\x00\x01\x00" + HUGE_VARINT),  # the size of a tagged field
     ],
 )
-def test_a_count_that_the_bytes_cannot_hold(
+def test_impossible_count_closes_the_connection(
     wire: Wire, key: int, version: int, body: bytes
 ) -> None:
     wire.send_request(
@@ -276,23 +275,23 @@ def test_a_count_that_the_bytes_cannot_hold(
     assert wire.is_closed()
 
 
-def test_more_objects_than_a_request_may_have(wire: Wire) -> None:
-    count = 4_000_000  # empty names, two bytes each: all of them are there
+def test_too_many_objects_close_the_connection(wire: Wire) -> None:
+    count = 4_000_000  # empty names of two bytes each, all of them present
     wire.send_request(METADATA, 1, struct.pack(">i", count) + bytes(2 * count))
     assert wire.is_closed()
 
 
-# Row: an unknown API or version.
+# Unknown APIs and versions.
 
 
-def test_a_version_of_api_versions_from_the_future_is_told_what_there_is(wire: Wire) -> None:
+def test_future_api_versions_version_gets_the_served_range(wire: Wire) -> None:
     wire.send_request(18, 99, b"whatever comes then", flexible=True)
     answer = wire.raw_answer()
     assert struct.unpack(">ih", answer[:6]) == (1, ErrorCode.UNSUPPORTED_VERSION)
     told = ApiVersionsResponse.decode(answer[4:], 0)
     (known,) = told.api_keys
     assert (known.api_key, known.min_version, known.max_version) == (18, 0, 4)
-    # And the connection goes on.
+    # The connection stays usable.
     assert wire.ask(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == 0
 
 
@@ -300,12 +299,12 @@ def test_a_version_of_api_versions_from_the_future_is_told_what_there_is(wire: W
     ("key", "version"),
     [(9999, 0), (-1, 0), (32767, 32767), (METADATA, 99), (METADATA, -1), (PRODUCE, 2), (FETCH, 3)],
 )
-def test_an_unknown_api_or_version_closes(wire: Wire, key: int, version: int) -> None:
+def test_unknown_api_or_version_closes_the_connection(wire: Wire, key: int, version: int) -> None:
     wire.send_request(key, version, b"")
     assert wire.is_closed()
 
 
-# Row: trailing and cut-off bytes, varints that are too long, text that is no UTF-8.
+# Trailing and missing bytes, varints that are too long, and invalid UTF-8.
 
 
 def heartbeat(wire: Wire) -> bytes:
@@ -325,7 +324,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("name", SPOILT)
-def test_bytes_that_are_no_request(wire: Wire, name: str) -> None:
+def test_malformed_request_closes_the_connection(wire: Wire, name: str) -> None:
     good = heartbeat(wire)
     spoilt = SPOILT[name](good)
     assert spoilt != good
@@ -333,7 +332,7 @@ def test_bytes_that_are_no_request(wire: Wire, name: str) -> None:
     assert wire.is_closed()
 
 
-def test_noise(broker: tuple[OttlaBroker, int]) -> None:
+def test_random_bytes_do_not_harm_the_broker(broker: tuple[OttlaBroker, int]) -> None:
     random = Random(7)
     for _ in range(300):
         with Wire(broker[0].port) as wire:
@@ -343,7 +342,7 @@ def test_noise(broker: tuple[OttlaBroker, int]) -> None:
             wire.read_to_the_end()
 
 
-def test_a_peer_that_goes_on_is_in_the_log_once(broker: tuple[OttlaBroker, int]) -> None:
+def test_repeated_violations_are_logged_once(broker: tuple[OttlaBroker, int]) -> None:
     process = broker[0]
 
     def lines() -> int:
@@ -357,13 +356,13 @@ def test_a_peer_that_goes_on_is_in_the_log_once(broker: tuple[OttlaBroker, int])
     assert lines() - before <= 1
 
 
-# Row: names of topics, and whatever else could become a path.
+# Topic names, and other values that could become a path.
 
 NAMES = ["", ".", "..", "a" * 250, "a/b", "../../etc/passwd", "a b", "käse", "a\0b", "a\n", "a:b"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_no_topic_may_have(
+def test_invalid_topic_name_is_refused(
     broker: tuple[OttlaBroker, int], wire: Wire, name: str
 ) -> None:
     folder = broker[0].log.parent
@@ -381,26 +380,26 @@ def test_a_name_that_no_topic_may_have(
     code, _ = produce(wire, batch(b"x"), topic=name)
     assert code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
     for kind in (2, 4):  # a topic, a broker
-        assert described(wire, kind, name) != ErrorCode.NONE or (kind, name) == (4, "")
-        assert altered(wire, kind, name, "retention.ms", "5000") != ErrorCode.NONE
+        assert describe_code(wire, kind, name) != ErrorCode.NONE or (kind, name) == (4, "")
+        assert alter_code(wire, kind, name, "retention.ms", "5000") != ErrorCode.NONE
     assert sorted(path for path in folder.rglob("*") if path.is_dir()) == before
 
 
-def described(wire: Wire, kind: int, name: str) -> int:
+def describe_code(wire: Wire, kind: int, name: str) -> int:
     asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     answer = wire.ask(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse)
     return answer.results[0].error_code
 
 
-def altered(wire: Wire, kind: int, name: str, key: str, value: str) -> int:
+def alter_code(wire: Wire, kind: int, name: str, key: str, value: str) -> int:
     change = AlterableConfig(name=key, config_operation=0, value=value)
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     return wire.ask(request, IncrementalAlterConfigsResponse).responses[0].error_code
 
 
-def test_the_topics_of_the_broker_itself_take_no_records_of_clients(wire: Wire) -> None:
-    find_coordinator(wire)  # makes the topic
+def test_clients_cannot_produce_to_internal_topics(wire: Wire) -> None:
+    find_coordinator(wire)  # creates the offsets topic
     code, _ = produce(wire, batch(b"not what a group would write"), topic="__consumer_offsets")
     assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -411,11 +410,11 @@ def find_coordinator(wire: Wire) -> None:
         time.sleep(0.05)
 
 
-# Row: batches that are not what they say.
+# Batches with inconsistent contents.
 
 
-def resealed(data: bytes, position: int, new: bytes) -> bytes:
-    """A batch with other bytes in its header, and a CRC that is right again."""
+def with_header_bytes(data: bytes, position: int, new: bytes) -> bytes:
+    """Return the batch with changed header bytes and a recomputed CRC."""
     from fastcrc.crc32 import iscsi as crc32c
 
     changed = data[:position] + new + data[position + len(new) :]
@@ -429,25 +428,40 @@ BATCHES = {
     "magic 1": (GOOD[:16] + b"\1" + GOOD[17:], ErrorCode.INVALID_RECORD),
     "magic 3": (GOOD[:16] + b"\3" + GOOD[17:], ErrorCode.CORRUPT_MESSAGE),
     "base offset": (struct.pack(">q", 5) + GOOD[8:], ErrorCode.INVALID_RECORD),
-    "count": (resealed(GOOD, 57, struct.pack(">i", 3)), ErrorCode.INVALID_RECORD),
-    "count below zero": (resealed(GOOD, 57, struct.pack(">i", -2)), ErrorCode.INVALID_RECORD),
-    "last offset delta": (resealed(GOOD, 23, struct.pack(">i", 7)), ErrorCode.INVALID_RECORD),
+    "count": (with_header_bytes(GOOD, 57, struct.pack(">i", 3)), ErrorCode.INVALID_RECORD),
+    "count below zero": (
+        with_header_bytes(GOOD, 57, struct.pack(">i", -2)),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "last offset delta": (
+        with_header_bytes(GOOD, 23, struct.pack(">i", 7)),
+        ErrorCode.INVALID_RECORD,
+    ),
     "several": (GOOD + GOOD, ErrorCode.INVALID_RECORD),
-    "control": (resealed(GOOD, 21, struct.pack(">h", 0x20)), ErrorCode.INVALID_RECORD),
-    "no codec": (resealed(GOOD, 21, struct.pack(">h", 7)), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-    "not compressed": (resealed(GOOD, 21, struct.pack(">h", 1)), ErrorCode.INVALID_RECORD),
-    "sequence": (resealed(GOOD, 43, struct.pack(">qhi", 5, 0, -1)), ErrorCode.INVALID_RECORD),
-    "epoch": (resealed(GOOD, 43, struct.pack(">qhi", 5, -1, 0)), ErrorCode.INVALID_RECORD),
+    "control": (with_header_bytes(GOOD, 21, struct.pack(">h", 0x20)), ErrorCode.INVALID_RECORD),
+    "no codec": (
+        with_header_bytes(GOOD, 21, struct.pack(">h", 7)),
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ),
+    "not compressed": (with_header_bytes(GOOD, 21, struct.pack(">h", 1)), ErrorCode.INVALID_RECORD),
+    "sequence": (
+        with_header_bytes(GOOD, 43, struct.pack(">qhi", 5, 0, -1)),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "epoch": (with_header_bytes(GOOD, 43, struct.pack(">qhi", 5, -1, 0)), ErrorCode.INVALID_RECORD),
     "length": (GOOD[:8] + struct.pack(">i", 7) + GOOD[12:], ErrorCode.CORRUPT_MESSAGE),
     "cut off": (GOOD[:-5], ErrorCode.INVALID_RECORD),
     "a few bytes": (GOOD[:10], ErrorCode.INVALID_RECORD),
     "nothing": (b"", ErrorCode.INVALID_RECORD),
-    "no records": (resealed(GOOD[:61], 57, struct.pack(">i", 2)), ErrorCode.CORRUPT_MESSAGE),
+    "no records": (
+        with_header_bytes(GOOD[:61], 57, struct.pack(">i", 2)),
+        ErrorCode.CORRUPT_MESSAGE,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_a_batch_that_is_not_what_it_says_is_not_appended(wire: Wire, name: str) -> None:
+def test_inconsistent_batch_is_not_appended(wire: Wire, name: str) -> None:
     data, code = BATCHES[name]
     before = end_of(wire)
     if name == "no records":
@@ -457,8 +471,8 @@ def test_a_batch_that_is_not_what_it_says_is_not_appended(wire: Wire, name: str)
     assert end_of(wire) == before
 
 
-def test_a_transactional_batch_is_refused_while_transactions_are_not_served(wire: Wire) -> None:
-    # Appended it would hold back every read_committed consumer for good.
+def test_transactional_batch_is_refused(wire: Wire) -> None:
+    # If it were appended, read_committed consumers could never read past it.
     before = end_of(wire)
     builder = BatchBuilder()
     builder.append(now_ms(), b"k", b"v")
@@ -473,11 +487,11 @@ def test_a_transactional_batch_is_refused_while_transactions_are_not_served(wire
     assert given.error_code != 0
 
 
-# Row: a few bytes that become many.
+# Decompression bombs.
 
 
 @pytest.mark.parametrize("compression", [one for one in Compression if one is not Compression.NONE])
-def test_a_compression_bomb_is_refused_before_it_fills_the_memory(
+def test_compression_bomb_is_refused_in_bounded_memory(
     broker: tuple[OttlaBroker, int], wire: Wire, compression: Compression
 ) -> None:
     builder = BatchBuilder(1 << 30, compression)
@@ -492,19 +506,19 @@ def test_a_compression_bomb_is_refused_before_it_fills_the_memory(
     assert end_of(wire) == before
 
 
-def test_a_bomb_of_bombs_in_gzip(wire: Wire) -> None:
-    # Many members, each of them small.
+def test_gzip_bomb_with_many_members_is_refused(wire: Wire) -> None:
+    # Many gzip members, each of them small.
     member = gzip.compress(bytes(10 << 20))
-    data = resealed(GOOD[:61], 21, struct.pack(">h", Compression.GZIP)) + member * 20
+    data = with_header_bytes(GOOD[:61], 21, struct.pack(">h", Compression.GZIP)) + member * 20
     data = data[:8] + struct.pack(">i", len(data) - 12) + data[12:]
-    code, _ = produce(wire, resealed(data, 21, data[21:23]))
+    code, _ = produce(wire, with_header_bytes(data, 21, data[21:23]))
     assert code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD)
 
 
-# Row: too large, from another time, without a key.
+# Records that are too large, have a future timestamp, or have no key.
 
 
-def test_a_batch_that_is_too_large(wire: Wire) -> None:
+def test_too_large_batch_is_refused(wire: Wire) -> None:
     builder = BatchBuilder(1 << 22)
     builder.append(now_ms(), b"k", bytes(1_100_000))
     before = end_of(wire)
@@ -513,22 +527,22 @@ def test_a_batch_that_is_too_large(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("ahead_ms", [86_400_000, 2**62])
-def test_a_record_from_the_future(wire: Wire, ahead_ms: int) -> None:
+def test_record_with_future_timestamp_is_refused(wire: Wire, ahead_ms: int) -> None:
     builder = BatchBuilder()
     builder.append(now_ms() + ahead_ms, b"k", b"v")
     assert produce(wire, builder.build()) == (ErrorCode.INVALID_TIMESTAMP, -1)
 
 
-def test_a_record_without_a_key_for_a_compacted_topic(wire: Wire) -> None:
+def test_compacted_topic_refuses_records_without_a_key(wire: Wire) -> None:
     builder = BatchBuilder()
     builder.append(now_ms(), None, b"v")
     assert produce(wire, builder.build(), topic="compacted") == (ErrorCode.INVALID_RECORD, -1)
 
 
-# Row: too many connections, too slow, and those who never read.
+# Too many connections, slow connections, and clients that never read.
 
 
-def test_a_flood_of_connections_from_one_address(tmp_path: Path) -> None:
+def test_connection_flood_from_one_address_is_refused(tmp_path: Path) -> None:
     with OttlaBroker(tmp_path, "node.id=1", "max.connections.per.ip=20") as process:
         process.start()
         with ExitStack() as stack:
@@ -542,13 +556,13 @@ def test_a_flood_of_connections_from_one_address(tmp_path: Path) -> None:
         assert process.log.read_text().count("connection refused") <= 10
 
 
-def test_a_frame_that_does_not_end_is_not_waited_for(broker: tuple[OttlaBroker, int]) -> None:
+def test_slow_frame_closes_the_connection(broker: tuple[OttlaBroker, int]) -> None:
     with Wire(broker[0].port, 4 * FRAME_SECONDS) as slow:
         slow.send(struct.pack(">i", 100) + b"\0")
         started = time.monotonic()
         stop = threading.Event()
 
-        def drip() -> None:  # a byte now and then does not help
+        def drip() -> None:  # a byte now and then does not reset the timeout
             while not stop.wait(1):
                 slow.send(b"\0")
 
@@ -562,14 +576,14 @@ def test_a_frame_that_does_not_end_is_not_waited_for(broker: tuple[OttlaBroker, 
         assert FRAME_SECONDS - 1 <= time.monotonic() - started < 3 * FRAME_SECONDS
 
 
-def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
+def test_silent_connection_is_closed(tmp_path: Path) -> None:
     with OttlaBroker(tmp_path, "node.id=1", "connections.max.idle.ms=500") as process:
         process.start()
         with Wire(process.port) as silent:
             assert silent.is_closed()
 
 
-def test_a_client_that_never_reads_is_not_answered_for_ever(
+def test_client_that_never_reads_takes_bounded_memory(
     broker: tuple[OttlaBroker, int], wire: Wire
 ) -> None:
     process, before = broker
@@ -584,11 +598,11 @@ def test_a_client_that_never_reads_is_not_answered_for_ever(
     assert process.resident_peak_bytes() - before <= MEMORY_BYTES_MAX
 
 
-# Row: a client that poses as a replica or as the controller.
+# A client that pretends to be a replica or the controller.
 
 
 @pytest.mark.parametrize("replica", [0, 1, 2])
-def test_who_poses_as_a_replica_is_given_no_more_than_a_consumer(wire: Wire, replica: int) -> None:
+def test_fake_replica_reads_no_more_than_a_consumer(wire: Wire, replica: int) -> None:
     end = end_of(wire)
     by_name, by_id = fetch_request(end, replica_id=replica), fetch_request(end)
     by_id.replica_state = ReplicaState(replica_id=replica, replica_epoch=1)
@@ -613,14 +627,14 @@ def topic_id(wire: Wire) -> Uuid:
     ],
     ids=lambda api: api.name,
 )
-def test_who_poses_as_the_controller_is_sent_away(wire: Wire, api: apis.Api) -> None:
+def test_fake_controller_is_disconnected(wire: Wire, api: apis.Api) -> None:
     told = wire.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
     assert api.key not in {one.api_key for one in told.api_keys}
     wire.send_request(api.key, api.versions.high, bytes(64))
     assert wire.is_closed()
 
 
-# Row: settings from afar.
+# Settings changed by clients.
 
 
 @pytest.mark.parametrize(
@@ -638,29 +652,31 @@ def test_who_poses_as_the_controller_is_sent_away(wire: Wire, api: apis.Api) -> 
         ("no.such.setting", "1"),
     ],
 )
-def test_no_classes_no_paths_no_variables_from_clients(wire: Wire, name: str, value: str) -> None:
+def test_unsafe_settings_are_refused_from_clients(wire: Wire, name: str, value: str) -> None:
     for resource in ("", "1"):
-        assert altered(wire, 4, resource, name, value) != ErrorCode.NONE
-    assert altered(wire, 2, TOPIC, name, value) != ErrorCode.NONE
+        assert alter_code(wire, 4, resource, name, value) != ErrorCode.NONE
+    assert alter_code(wire, 2, TOPIC, name, value) != ErrorCode.NONE
 
 
-def test_a_text_that_looks_like_a_variable_is_no_variable(wire: Wire) -> None:
-    assert altered(wire, 2, TOPIC, "retention.ms", "${env:UID}") == ErrorCode.INVALID_CONFIG
-    assert altered(wire, 2, TOPIC, "cleanup.policy", "${file:/etc/passwd:root}") != ErrorCode.NONE
+def test_config_variables_are_not_expanded(wire: Wire) -> None:
+    assert alter_code(wire, 2, TOPIC, "retention.ms", "${env:UID}") == ErrorCode.INVALID_CONFIG
+    assert (
+        alter_code(wire, 2, TOPIC, "cleanup.policy", "${file:/etc/passwd:root}") != ErrorCode.NONE
+    )
 
 
-# Row: the port of the metrics.
+# The port of the metrics page.
 
 
-def test_nothing_but_the_listeners_is_open_by_default(broker: tuple[OttlaBroker, int]) -> None:
+def test_only_listener_ports_are_open_by_default(broker: tuple[OttlaBroker, int]) -> None:
     assert broker_config()[OTTLA_METRICS_LISTENER] == ""
     assert broker[0].ports() == {broker[0].port}
 
 
-# Row: a buffer that is used again while it is still needed (the CRC does not cover the topic).
+# A buffer that is reused while it is still needed (the CRC does not cover the topic).
 
 
-def test_what_follows_a_request_never_changes_it(broker: tuple[OttlaBroker, int]) -> None:
+def test_later_bytes_do_not_change_a_request(broker: tuple[OttlaBroker, int]) -> None:
     port = broker[0].port
     topics = [f"mixed-{number}" for number in range(4)]
     with Wire(port) as wire:
@@ -675,7 +691,7 @@ def test_what_follows_a_request_never_changes_it(broker: tuple[OttlaBroker, int]
                 value = f"{topic}-{number}-".encode() + random.randbytes(random.randrange(40_000))
                 written[topic].append(value)
                 data = wire.encode(produce_request(batch(value), topic), 12)
-                cut = random.randrange(len(data))  # half of it now, half of it later
+                cut = random.randrange(len(data))  # send the request in two parts
                 wire.send(data[:cut])
                 wire.send(data[cut:])
         for wire in wires:
@@ -696,10 +712,10 @@ def values(wire: Wire, topic: str) -> list[bytes | None]:
     return found
 
 
-# Row: zombies.
+# Zombies: fenced producers and expired consumers.
 
 
-def test_a_zombie_producer(wire: Wire) -> None:
+def test_zombie_producer_is_fenced(wire: Wire) -> None:
     create(wire, "zombies")
     given = wire.ask(
         InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
@@ -719,7 +735,7 @@ def test_a_zombie_producer(wire: Wire) -> None:
     assert end_of(wire, "zombies") == 2
 
 
-def test_a_zombie_consumer(wire: Wire) -> None:
+def test_zombie_consumer_is_fenced(wire: Wire) -> None:
     find_coordinator(wire)
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=7, committed_metadata=""

@@ -1,4 +1,4 @@
-"""Compaction in a broker that is a process of its own, by the child that it starts."""
+"""Compaction in a broker process, by the child process that it starts."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ from ottla.records.builder import BatchBuilder
 SETTINGS = ("node.id=1", "log.cleaner.backoff.ms=100", "log.roll.ms=100")
 
 
-def test_a_real_broker_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
+def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
     with OttlaBroker(tmp_path, *SETTINGS) as broker:
         broker.start()
         with Wire(broker.port) as wire:
@@ -24,8 +24,8 @@ def test_a_real_broker_keeps_the_last_record_of_each_key(tmp_path: Path) -> None
                 assert produce(wire, builder.build(), topic="t") == (0, number)
                 time.sleep(0.03)
             deadline = time.monotonic() + 60
-            # A record now and then ends the segment before it, so that it may be cleaned.
-            while [offset for offset in kept(wire) if offset < 10] != [9]:
+            # Each new record rolls the segment before it, which makes that segment cleanable.
+            while [offset for offset in remaining_offsets(wire) if offset < 10] != [9]:
                 assert time.monotonic() < deadline, broker.log.read_text()
                 time.sleep(0.2)
                 produce(wire, batch(b"x"), topic="t")
@@ -34,8 +34,8 @@ def test_a_real_broker_keeps_the_last_record_of_each_key(tmp_path: Path) -> None
         assert "Traceback" not in broker.log.read_text()
 
 
-def kept(wire: Wire) -> list[int]:
-    """The offsets that there are."""
+def remaining_offsets(wire: Wire) -> list[int]:
+    """Return the offsets of the records that are left."""
     offsets: list[int] = []
     position, end = 0, end_of(wire, "t")
     while position < end:

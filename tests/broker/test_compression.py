@@ -1,4 +1,4 @@
-"""How batches are stored: compression.type of a topic and of the broker, while it runs."""
+"""Stored compression: compression.type of a topic and of the broker, also changed at runtime."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -43,7 +43,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = Compression
 
 
 class HeldDisk(OsDisk):
-    """What keeps a core busy waits until a test lets it go."""
+    """A disk whose CPU-bound work waits until a test releases it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class HeldDisk(OsDisk):
 
     @contextmanager
     def holding(self) -> Generator[None]:
-        """From now on, until the block is left."""
+        """Hold work until the block is left."""
         self.held = held = asyncio.Event()
         try:
             yield
@@ -70,14 +70,14 @@ class HeldDisk(OsDisk):
 
 
 async def codecs(client: Client, topic_id: Uuid) -> list[Compression]:
-    """What the batches of a topic are stored as."""
+    """Return the codecs with which a topic's batches are stored."""
     answer = await client.ask(fetch_request(topic_id, 0), FetchResponse)
     return [
         one.header.compression for one in batches(answer.responses[0].partitions[0].records or b"")
     ]
 
 
-def test_a_change_of_the_codec_counts_for_the_next_batch(tmp_path: Path) -> None:
+def test_codec_change_applies_to_the_next_batch(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "compression.type=gzip") as running:
             client = await running.client()
@@ -98,7 +98,7 @@ def test_a_change_of_the_codec_counts_for_the_next_batch(tmp_path: Path) -> None
     run(scenario)
 
 
-def test_a_repeat_is_recognised_though_it_is_stored_otherwise(tmp_path: Path) -> None:
+def test_duplicate_of_a_recompressed_batch_is_recognised(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -114,7 +114,7 @@ def test_a_repeat_is_recognised_though_it_is_stored_otherwise(tmp_path: Path) ->
     run(scenario)
 
 
-def test_what_grows_too_large_is_refused(tmp_path: Path) -> None:
+def test_batch_too_large_after_recompression_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -125,7 +125,7 @@ def test_what_grows_too_large_is_refused(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_client_reads_what_was_recompressed_also_after_a_restart(tmp_path: Path) -> None:
+def test_recompressed_records_are_read_after_a_restart(tmp_path: Path) -> None:
     codec_of = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 
     async def read_all(port: int) -> list[tuple[str, bytes]]:
@@ -153,13 +153,14 @@ def test_a_client_reads_what_was_recompressed_also_after_a_restart(tmp_path: Pat
 
 
 @each_case("codec", ["gzip", "zstd", "lz4", "snappy", "uncompressed"])
-def test_large_batches_of_a_client_are_appended_in_their_order(tmp_path: Path, codec: str) -> None:
+def test_large_batches_are_appended_in_order(tmp_path: Path, codec: str) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"compression.type={codec}") as running:
             client = await running.client()
             topic_id = await create(client, "t")
             sizes = [300_000, 10, 200_000, 20, NONBLOCKING_RECOMPRESS_BYTES, 30]
-            # Small ones are recompressed at once and follow those that take longer.
+            # Small batches are recompressed on the event loop and follow large ones that take
+            # longer.
             requests = [produce_request(batch(bytes(size))) for size in sizes]
             answers = await client.ask_all(requests, ProduceResponse, 12)
             told = [one.responses[0].partition_responses[0].base_offset for one in answers]
@@ -171,8 +172,8 @@ def test_large_batches_of_a_client_are_appended_in_their_order(tmp_path: Path, c
     run(scenario)
 
 
-def test_the_loop_goes_on_while_a_large_batch_is_recompressed(tmp_path: Path) -> None:
-    """The disk's threads are taken, so the recompression waits; others are served meanwhile."""
+def test_recompression_does_not_block_the_event_loop(tmp_path: Path) -> None:
+    """The disk's threads are busy, so the recompression waits; other clients are served."""
 
     async def scenario() -> None:
         disk = HeldDisk()
@@ -189,7 +190,7 @@ def test_the_loop_goes_on_while_a_large_batch_is_recompressed(tmp_path: Path) ->
     run(scenario)
 
 
-def test_a_topic_that_goes_while_its_batch_is_recompressed(tmp_path: Path) -> None:
+def test_topic_deleted_during_recompression_is_unknown(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = HeldDisk()
         async with broker(tmp_path, "compression.type=gzip", disk=disk) as running:
@@ -201,7 +202,7 @@ def test_a_topic_that_goes_while_its_batch_is_recompressed(tmp_path: Path) -> No
             with disk.holding():
                 slow = asyncio.create_task(produce(client, "t", batch(bytes(200_000))))
                 await disk.asked.wait()
-                disk.held = None  # the deletion does not wait
+                disk.held = None  # the deletion must not wait
                 answer = await other.ask(gone, DeleteTopicsResponse)
                 assert answer.responses[0].error_code == 0
             code, _ = await slow
@@ -217,12 +218,12 @@ def compressed(value: bytes, codec: Compression = GZIP) -> bytes:
 
 
 BOMB = compressed(bytes(40 << 20))
-LONG = 3_000_000  # takes long to decompress, whatever the codec
+LONG = 3_000_000  # slow to decompress with every codec
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_the_loop_goes_on_while_a_bomb_is_looked_into(tmp_path: Path, acks: int) -> None:
-    """The disk's threads are taken, so the bomb waits; others are served meanwhile."""
+def test_bomb_check_does_not_block_the_event_loop(tmp_path: Path, acks: int) -> None:
+    """The disk's threads are busy, so the bomb waits; other clients are served meanwhile."""
 
     async def scenario() -> None:
         disk = HeldDisk()
@@ -239,7 +240,7 @@ def test_the_loop_goes_on_while_a_bomb_is_looked_into(tmp_path: Path, acks: int)
     run(scenario)
 
 
-def test_who_does_not_listen_is_told_of_a_bomb_by_the_end_of_the_connection(
+def test_bomb_with_acks_0_closes_the_connection(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
@@ -254,8 +255,8 @@ def test_who_does_not_listen_is_told_of_a_bomb_by_the_end_of_the_connection(
     run(scenario)
 
 
-def test_bombs_are_looked_into_one_at_a_time(tmp_path: Path) -> None:
-    """However many come, they need the memory and the thread of one."""
+def test_bombs_are_checked_one_at_a_time(tmp_path: Path) -> None:
+    """Any number of bombs takes the memory and the thread of one."""
 
     async def scenario() -> None:
         disk = HeldDisk()
@@ -266,7 +267,7 @@ def test_bombs_are_looked_into_one_at_a_time(tmp_path: Path) -> None:
             with disk.holding():
                 slow = [asyncio.create_task(produce(one, "t", BOMB)) for one in clients]
                 await disk.asked.wait()
-                for offset in range(9):  # time enough for all of them to arrive
+                for offset in range(9):  # enough time for all of them to arrive
                     client = await running.client()
                     assert await produce(client, "t", batch(b"small")) == (0, offset)
                 assert disk.calls == before + 1
@@ -279,7 +280,7 @@ def test_bombs_are_looked_into_one_at_a_time(tmp_path: Path) -> None:
 
 @each_case("acks", [0, 1])
 @each_case("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_compressed_batches_of_a_client_are_appended_in_their_order(
+def test_compressed_batches_are_appended_in_order(
     tmp_path: Path, codec: Compression, acks: int
 ) -> None:
     async def scenario() -> None:
@@ -292,7 +293,7 @@ def test_compressed_batches_of_a_client_are_appended_in_their_order(
             requests = [produce_request(compressed(bytes(one), codec), acks=acks) for one in sizes]
             if acks:
                 await client.ask_all(requests, ProduceResponse, 12)
-            else:  # a client that is gone by then has sent them all the same
+            else:  # the broker receives the batches although the client disconnects
                 for request in requests:
                     await client.send(request, 12)
                 await client.close()
@@ -300,7 +301,7 @@ def test_compressed_batches_of_a_client_are_appended_in_their_order(
             async with asyncio.timeout(20):
                 while running.state.leader_partition("t", 0).high_watermark < len(sizes):
                     await asyncio.sleep(0.01)
-            assert disk.calls == before + 3  # the large ones
+            assert disk.calls == before + 3  # the large batches
             found = await other.ask(fetch_request(topic_id, 0), FetchResponse)
             stored = batches(found.responses[0].partitions[0].records or b"")
             assert [len(one.value or b"") for two in stored for one in two.records()] == sizes
@@ -308,7 +309,7 @@ def test_compressed_batches_of_a_client_are_appended_in_their_order(
     run(scenario)
 
 
-def test_two_batches_for_a_partition_in_one_request_stay_in_their_order(tmp_path: Path) -> None:
+def test_two_batches_for_one_partition_keep_their_order(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()

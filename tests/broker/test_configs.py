@@ -31,7 +31,7 @@ TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 SMALLEST_LAG, LAG = "log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"
 
 
-def test_single_changes_are_made_in_their_order() -> None:
+def test_incremental_changes_are_applied_in_order() -> None:
     present = {"retention.ms": "5", "cleanup.policy": "delete"}
     changes: Changes = [
         ("retention.ms", Change.DELETE, None),
@@ -56,14 +56,14 @@ def test_single_changes_are_made_in_their_order() -> None:
         ([("retention.ms", 2, "1")], ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_cannot_be_changed_so_is_refused(changes: Changes, code: ErrorCode) -> None:
+def test_invalid_incremental_changes_are_refused(changes: Changes, code: ErrorCode) -> None:
     with pytest.raises(RequestError) as refused:
         changed({}, changes, TOPIC)
     assert refused.value.code is code
 
 
 async def described(client: Client, kind: int, name: str, key: str) -> tuple[str | None, int]:
-    """A value and where it comes from."""
+    """Return the value and the source of a setting."""
     asked = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=[key]
     )
@@ -80,7 +80,7 @@ async def set_one(client: Client, kind: int, name: str, key: str, value: str) ->
     return answer.responses[0].error_code
 
 
-def test_a_change_counts_at_once_and_after_a_restart(tmp_path: Path) -> None:
+def test_change_applies_at_once_and_after_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -103,7 +103,7 @@ def test_a_change_counts_at_once_and_after_a_restart(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_cleaner_threads_are_at_most_doubled_and_at_least_halved(tmp_path: Path) -> None:
+def test_cleaner_threads_change_by_at_most_a_factor_of_two(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "log.cleaner.threads=4") as running:
             client = await running.client()
@@ -122,7 +122,7 @@ def test_cleaner_threads_are_at_most_doubled_and_at_least_halved(tmp_path: Path)
     run(scenario)
 
 
-def test_what_topics_inherit_may_change_so_that_it_does_not_go_with_their_own(
+def test_conflicting_broker_default_does_not_break_a_topic(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
@@ -140,7 +140,7 @@ def test_what_topics_inherit_may_change_so_that_it_does_not_go_with_their_own(
     run(scenario)
 
 
-def test_a_file_that_does_not_go_with_what_was_set_is_told(tmp_path: Path) -> None:
+def test_properties_file_conflict_is_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -162,7 +162,7 @@ def test_a_file_that_does_not_go_with_what_was_set_is_told(tmp_path: Path) -> No
         (BROKER_RESOURCE, "", ("log.retention.ms", "message.max.bytes")),
     ],
 )
-def test_changes_that_come_together_are_all_made(
+def test_concurrent_changes_are_all_applied(
     tmp_path: Path, kind: int, name: str, keys: tuple[str, str]
 ) -> None:
     async def scenario() -> None:
@@ -180,7 +180,7 @@ def test_changes_that_come_together_are_all_made(
     run(scenario)
 
 
-def test_a_secret_is_in_a_file_that_nobody_else_may_read(tmp_path: Path) -> None:
+def test_secret_is_stored_in_a_private_file(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -194,7 +194,7 @@ def test_a_secret_is_in_a_file_that_nobody_else_may_read(tmp_path: Path) -> None
     run(scenario)
 
 
-def test_groups_work_with_the_smallest_segments_of_their_topic(tmp_path: Path) -> None:
+def test_groups_work_with_the_smallest_segment_size(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "offsets.topic.segment.bytes=1") as running:
             client = await running.client()

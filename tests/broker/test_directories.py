@@ -1,4 +1,4 @@
-"""In which data directories new partitions go."""
+"""The data directories in which new partitions are created."""
 
 from pathlib import Path
 from shutil import rmtree
@@ -9,7 +9,7 @@ from broker.handlers.test_delete_topics import delete
 from broker.members import find_coordinator
 from broker.nodes import broker, run
 from broker.test_configs import BROKER_RESOURCE, set_one
-from broker.test_naming import refused
+from broker.test_naming import create_error
 from broker.test_node import batch, create, fetch, produce
 from broker.test_offset_commits import commit, committed
 from ottla.errors import ErrorCode
@@ -22,7 +22,7 @@ def folders(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.is_dir())
 
 
-def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
+def test_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
 
     async def scenario() -> None:
@@ -35,7 +35,7 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
             await create(client, "b", 2)
             assert folders(one) == ["b-0", "b-1"]
             assert await set_one(client, BROKER_RESOURCE, "1", CORDONED, "*") == 0
-            code, _ = await refused(client, "c")
+            code, _ = await create_error(client, "c")
             assert code == ErrorCode.INVALID_REPLICATION_FACTOR
             assert await set_one(client, BROKER_RESOURCE, "1", CORDONED, "") == 0
             await create(client, "c")
@@ -43,7 +43,7 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_partition_in_a_directory_that_cannot_be_used_does_not_begin_anew(
+def test_partition_in_offline_directory_is_not_recreated(
     tmp_path: Path,
 ) -> None:
     one, two, away = tmp_path / "one", tmp_path / "two", tmp_path / "away"
@@ -73,7 +73,7 @@ def test_a_partition_in_a_directory_that_cannot_be_used_does_not_begin_anew(
     run(scenario)
 
 
-def test_a_partition_whose_folder_is_gone_begins_empty_and_that_is_told(
+def test_missing_partition_folder_is_recreated_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = "partition directory missing, created empty"
@@ -96,7 +96,7 @@ def test_a_partition_whose_folder_is_gone_begins_empty_and_that_is_told(
     run(scenario)
 
 
-def test_a_deletion_takes_what_was_committed_for_partitions_out_of_reach(tmp_path: Path) -> None:
+def test_deletion_removes_offsets_of_offline_partitions(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     settings = (f"log.dirs={one},{two}", "offsets.topic.num.partitions=1")
 
@@ -105,7 +105,7 @@ def test_a_deletion_takes_what_was_committed_for_partitions_out_of_reach(tmp_pat
             client = await running.client()
             await create(client, "t", 2)
             assert (one / "t-0").is_dir()
-            # What groups committed is to be in the directory that stays.
+            # The committed offsets must be in the directory that stays online.
             assert await set_one(client, BROKER_RESOURCE, "1", CORDONED, str(one)) == 0
             await find_coordinator(client)
             assert await commit(client, 7) == 0
@@ -122,7 +122,7 @@ def test_a_deletion_takes_what_was_committed_for_partitions_out_of_reach(tmp_pat
     run(scenario)
 
 
-def test_the_partitions_of_one_topic_are_spread_over_the_directories(tmp_path: Path) -> None:
+def test_partitions_are_spread_over_directories(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
 
     async def scenario() -> None:

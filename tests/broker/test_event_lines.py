@@ -1,4 +1,4 @@
-"""The lines of the log: one for each event, readable, and nobody's but the broker's."""
+"""The lines of the log: one per event, parseable, and impossible for peers to forge."""
 
 import logging
 import sys
@@ -27,7 +27,7 @@ def record(event: str, *args: object, level: int = logging.INFO) -> logging.LogR
     return made
 
 
-def test_a_line_of_text_has_the_time_the_level_the_source_the_event_and_its_facts() -> None:
+def test_text_line_has_all_fields() -> None:
     line = EventLines(LineFormat.TEXT).format(
         record("topic created", {"topic": "orders", "partitions": 3, "note": "a b", "new": True})
     )
@@ -37,16 +37,14 @@ def test_a_line_of_text_has_the_time_the_level_the_source_the_event_and_its_fact
     )
 
 
-def test_a_line_of_json_keeps_numbers() -> None:
+def test_json_line_keeps_numbers() -> None:
     line = EventLines(LineFormat.JSON).format(record("x", {"partitions": 3, "clean": False}))
     assert line.endswith('"event": "x", "partitions": 3, "clean": false}')
 
 
 @pytest.mark.parametrize(("form", "read"), FORMS)
 @given(value=st.text(st.characters(codec="utf-8")))
-def test_whatever_a_peer_says_is_one_line_that_says_just_that(
-    form: LineFormat, read: Read, value: str
-) -> None:
+def test_any_value_round_trips_on_one_line(form: LineFormat, read: Read, value: str) -> None:
     line = EventLines(form).format(record("group stabilized", {"group": value, "members": 1}))
     assert read(line)["group"] == value
     assert read(line)["members"] == "1"
@@ -67,7 +65,7 @@ def test_whatever_a_peer_says_is_one_line_that_says_just_that(
         "",
     ],
 )
-def test_a_peer_cannot_forge_a_line(form: LineFormat, read: Read, value: str) -> None:
+def test_peer_cannot_forge_a_line(form: LineFormat, read: Read, value: str) -> None:
     line = EventLines(form).format(record("connection closed", {"peer": value}))
     facts = read(line)
     assert (facts["event"], facts["level"], facts["peer"]) == ("connection closed", "info", value)
@@ -77,7 +75,7 @@ def test_a_peer_cannot_forge_a_line(form: LineFormat, read: Read, value: str) ->
 
 
 @pytest.mark.parametrize(("form", "read"), FORMS)
-def test_a_failure_is_one_line_with_its_trace(form: LineFormat, read: Read) -> None:
+def test_exception_is_one_line_with_its_traceback(form: LineFormat, read: Read) -> None:
     try:
         raise ValueError("first\nsecond")
     except ValueError:
@@ -91,13 +89,13 @@ def test_a_failure_is_one_line_with_its_trace(form: LineFormat, read: Read) -> N
     assert facts["api"] == "Fetch"
 
 
-def test_messages_of_other_libraries_are_lines_too() -> None:
+def test_messages_of_other_libraries_are_formatted() -> None:
     line = EventLines(LineFormat.TEXT).format(record("%s of %d", "a", 2, level=logging.WARNING))
     assert read_text(line)["event"] == "a of 2"
     assert read_text(line)["level"] == "warning"
 
 
-def test_a_fact_does_not_take_the_place_of_what_every_line_has() -> None:
+def test_field_does_not_replace_a_standard_field() -> None:
     line = EventLines(LineFormat.TEXT).format(record("x", {"level": "fatal", "time": "never"}))
     assert read_text(line)["level"] == "info"
 
@@ -111,7 +109,7 @@ def test_a_fact_does_not_take_the_place_of_what_every_line_has() -> None:
          "retention.ms=3, segment.ms unset"),
     ],
 )  # fmt: skip
-def test_changes_of_settings_are_told(
+def test_config_changes_are_described(
     before: Mapping[str, str], after: Mapping[str, str], told: str
 ) -> None:
     assert described_changes(before, after, TOPIC) == told
@@ -121,7 +119,7 @@ SECRETS = [name for name, row in BROKER.settings.items() if row.sensitive]
 
 
 @each_case("name", [*SECRETS, "listener.name.internal.ssl.keystore.password", "nobody.knows.this"])
-def test_secrets_and_what_nobody_knows_are_not_told(name: str) -> None:
+def test_secret_and_unknown_settings_are_hidden(name: str) -> None:
     assert SECRETS
     assert described_changes({}, {name: "hunter2"}, BROKER) == f"{name}=(hidden)"
     assert described_changes({name: "hunter1"}, {name: "hunter2"}, BROKER) == f"{name}=(hidden)"

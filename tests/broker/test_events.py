@@ -1,4 +1,4 @@
-"""What a broker writes into its log about what happens to it."""
+"""The events that a broker writes to its log."""
 
 import asyncio
 import logging
@@ -57,7 +57,7 @@ async def alter(client: Client, kind: int, name: str, key: str, value: str) -> i
 
 
 async def coordinator(client: Client, group: str) -> None:
-    """Wait until somebody coordinates a group."""
+    """Wait until the group has a coordinator."""
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
     while True:
         (found,) = (await client.ask(request, FindCoordinatorResponse)).coordinators
@@ -66,7 +66,7 @@ async def coordinator(client: Client, group: str) -> None:
 
 
 async def rebalance(client: Client, group: str) -> None:
-    """A group of one comes and goes."""
+    """Join and leave a group with a single member."""
     await coordinator(client, group)
     join = JoinGroupRequest(
         group_id=group,
@@ -96,7 +96,7 @@ async def rebalance(client: Client, group: str) -> None:
 @pytest.mark.parametrize(
     ("form", "read"), [(LineFormat.TEXT, read_text), (LineFormat.JSON, read_json)]
 )
-def test_each_event_is_a_line_and_no_secret_is_in_any(
+def test_events_are_logged_without_secrets(
     tmp_path: Path, form: LineFormat, read: Callable[[str], dict[str, str]]
 ) -> None:
     written = StringIO()

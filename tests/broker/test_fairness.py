@@ -1,4 +1,4 @@
-"""Who takes its answers is served in good time, however many do not."""
+"""A client that reads its responses is served in time, however many others do not read."""
 
 import asyncio
 import socket
@@ -26,7 +26,7 @@ MB = 1 << 20
 BATCH_BYTES = 900_000
 BATCHES = 12
 LIMIT_BYTES = 4 * MB
-SOON_SECONDS = 0.75 * UNPROVEN_STALL_SECONDS  # nobody has been sent away by then
+SOON_SECONDS = 0.75 * UNPROVEN_STALL_SECONDS  # no connection has been closed for stalling by then
 
 
 def request(offset: int) -> FetchRequest:
@@ -39,7 +39,7 @@ def request(offset: int) -> FetchRequest:
 async def clients_that_never_read(
     port: int, count: int, message: Message | None = None, version: int = 11
 ) -> AsyncGenerator[None]:
-    """Each asks for more than the system takes for it."""
+    """Open connections that each request more than the socket buffers hold."""
     loop = asyncio.get_running_loop()
     frame = b"".join(ClientConversation("never").send(message or request(0), version)[1])
     asked = frame * (1 if message else BATCHES)
@@ -53,13 +53,13 @@ async def clients_that_never_read(
         yield
 
 
-async def seen(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         await asyncio.sleep(0.005)
 
 
-async def filled(running: RunningBroker) -> Client:
-    """A client of a broker with some batches."""
+async def fill_topic(running: RunningBroker) -> Client:
+    """Produce some batches and return a client of the broker."""
     client = await running.client()
     await create(client, "t")
     for _ in range(BATCHES):
@@ -68,7 +68,7 @@ async def filled(running: RunningBroker) -> Client:
 
 
 async def read_all(client: Client) -> int:
-    """How many fetches it takes to read everything."""
+    """Read the whole topic and return how many fetches it took."""
     offset = fetches = 0
     while offset < BATCHES:
         answer = await client.ask(request(offset), FetchResponse, 11)
@@ -78,19 +78,19 @@ async def read_all(client: Client) -> int:
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_who_is_known_to_read_is_not_held_up_by_those_who_do_not(
+def test_proven_client_is_not_delayed_by_stalled_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        monkeypatch.setattr(memory, "PROVEN_BYTES", 1 << 62)  # nobody ever is
+        monkeypatch.setattr(memory, "PROVEN_BYTES", 1 << 62)  # no client becomes proven
 
     async def scenario() -> None:
         async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
-            client = await filled(running)
+            client = await fill_topic(running)
             await read_all(client)
             assert BATCHES * BATCH_BYTES > PROVEN_BYTES
             async with clients_that_never_read(running.port, 30):
-                await seen(lambda: running.state.memory.unproven_responses.has_waiters)
+                await wait_until(lambda: running.state.memory.unproven_responses.has_waiters)
                 async with asyncio.timeout(SOON_SECONDS):
                     await read_all(client)
                 assert running.state.memory.responses_held <= LIMIT_BYTES + 2 * MB
@@ -102,16 +102,16 @@ def test_who_is_known_to_read_is_not_held_up_by_those_who_do_not(
         run(scenario)
 
 
-def test_who_comes_when_many_do_not_read_is_served_before_most_of_them(tmp_path: Path) -> None:
+def test_new_client_is_served_before_most_stalled_ones(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
-            await filled(running)
+            await fill_topic(running)
             memory = running.state.memory
             async with clients_that_never_read(running.port, 60):
-                await seen(lambda: memory.unproven_responses.has_waiters)
+                await wait_until(lambda: memory.unproven_responses.has_waiters)
                 newcomer = await running.client()
-                # The memory for it holds two batches, so that most of the sixty still wait when the
-                # first of them are sent away.
+                # The pool holds two batches, so most of the sixty clients still wait when the
+                # broker closes the first stalled ones.
                 async with asyncio.timeout(UNPROVEN_STALL_SECONDS + 2):
                     answer = await newcomer.ask(request(0), FetchResponse, 11)
                 assert answer.responses[0].partitions[0].records
@@ -121,21 +121,22 @@ def test_who_comes_when_many_do_not_read_is_served_before_most_of_them(tmp_path:
     run(scenario)
 
 
-def test_what_is_small_waits_for_nobody(tmp_path: Path) -> None:
+def test_small_fetch_does_not_wait_for_memory(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
-            client = await filled(running)
+            client = await fill_topic(running)
             await create(client, "small")
             for _ in range(20):
                 await produce(client, "small", batch(bytes(5000)))
             async with clients_that_never_read(running.port, 30):
-                await seen(lambda: running.state.memory.unproven_responses.has_waiters)
+                await wait_until(lambda: running.state.memory.unproven_responses.has_waiters)
                 newcomer = await running.client()
                 asked = request(0)
                 asked.topics[0].topic = "small"
                 async with asyncio.timeout(SOON_SECONDS):
                     answer = await newcomer.ask(asked, FetchResponse, 11)
-                # As many as need no memory of all, and not only the first.
+                # The response has as many batches as need no memory from the pool, not only the
+                # first.
                 found = [*batches(answer.responses[0].partitions[0].records or b"")]
                 assert 4 <= len(found) <= 6
 
@@ -143,14 +144,14 @@ def test_what_is_small_waits_for_nobody(tmp_path: Path) -> None:
 
 
 def describe(count: int) -> DescribeConfigsRequest:
-    """Each of them is answered with 5 KB."""
+    """Return a request whose response has 5 KB per resource."""
     one = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
     return DescribeConfigsRequest(
         resources=[one] * count, include_synonyms=True, include_documentation=True
     )
 
 
-def test_large_answers_of_any_request_are_held_back_while_others_are_not_taken(
+def test_large_responses_wait_for_unread_ones(
     tmp_path: Path,
 ) -> None:
     count, answer_bytes = 1200, 6 * MB
@@ -170,16 +171,16 @@ def test_large_answers_of_any_request_are_held_back_while_others_are_not_taken(
 
             watching = asyncio.create_task(watch())
             async with clients_that_never_read(running.port, 6, describe(count), 4):
-                await seen(lambda: memory.unproven_responses.has_waiters)
-                # What is small is answered at once,
+                await wait_until(lambda: memory.unproven_responses.has_waiters)
+                # Small requests are answered at once.
                 async with asyncio.timeout(SOON_SECONDS):
                     assert (await client.ask(describe(1), DescribeConfigsResponse, 4)).results
-                # and what is large when there is memory for it.
+                # Large requests are answered when memory is available.
                 newcomer = await running.client()
                 answer = await newcomer.ask(describe(count), DescribeConfigsResponse, 4)
                 assert len(answer.results) == count
                 assert len(answer.encode(4)) < answer_bytes
-                # One may go beyond the limit; six of them would be 34 MB.
+                # One response may exceed the limit; six of them would take 34 MB.
                 watching.cancel()
                 assert most <= LIMIT_BYTES + 2 * answer_bytes
 

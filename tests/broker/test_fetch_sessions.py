@@ -1,4 +1,4 @@
-"""Fetch sessions: what a consumer named, in which order, and when it is told."""
+"""Fetch sessions: the partitions of a session, their order, and when they are returned."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from ottla.broker.fetch_sessions import (
 from ottla.errors import ErrorCode, RequestError
 
 
-def wanted(partition: int, offset: int = 0) -> FetchPartition:
+def fetch_partition(partition: int, offset: int = 0) -> FetchPartition:
     return FetchPartition(("t", partition), offset, 1000)
 
 
@@ -21,8 +21,8 @@ def sessions(slots: int = 10) -> FetchSessions:
     return FetchSessions(lambda: slots, lambda: next(numbers))
 
 
-def begun(
-    all_of_them: FetchSessions,
+def begin(
+    cache: FetchSessions,
     session_id: int,
     epoch: int,
     *changed: FetchPartition,
@@ -30,87 +30,87 @@ def begun(
     by_id: bool = False,
     now_s: float = 0,
 ) -> FetchSession | None:
-    return all_of_them.begin(session_id, epoch, list(changed), forgotten, by_id=by_id, now_s=now_s)
+    return cache.begin(session_id, epoch, list(changed), forgotten, by_id=by_id, now_s=now_s)
 
 
-def refused(code: ErrorCode, all_of_them: FetchSessions, session_id: int, epoch: int) -> None:
+def assert_refused(code: ErrorCode, cache: FetchSessions, session_id: int, epoch: int) -> None:
     with pytest.raises(RequestError) as error:
-        begun(all_of_them, session_id, epoch)
+        begin(cache, session_id, epoch)
     assert error.value.code is code
 
 
-def test_a_session_remembers_what_was_named() -> None:
-    them = sessions()
-    session = begun(them, 0, 0, wanted(0), wanted(1), wanted(2))
+def test_session_remembers_its_partitions() -> None:
+    cache = sessions()
+    session = begin(cache, 0, 0, fetch_partition(0), fetch_partition(1), fetch_partition(2))
     assert session is not None
     assert session.id == 5
-    again = begun(them, 5, 1, wanted(1, offset=9), forgotten=(("t", 0),))
+    again = begin(cache, 5, 1, fetch_partition(1, offset=9), forgotten=(("t", 0),))
     assert again is session
-    assert list(session.wanted.values()) == [wanted(1, offset=9), wanted(2)]
-    assert begun(them, 5, 2) is session
+    assert list(session.wanted.values()) == [fetch_partition(1, offset=9), fetch_partition(2)]
+    assert begin(cache, 5, 2) is session
 
 
-def test_a_wrong_epoch_or_id_is_refused_and_the_session_stays() -> None:
-    them = sessions()
-    begun(them, 0, 0, wanted(0))
-    refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, them, 99, 1)
-    refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, them, 5, 2)
+def test_wrong_epoch_or_id_is_refused_and_the_session_stays() -> None:
+    cache = sessions()
+    begin(cache, 0, 0, fetch_partition(0))
+    assert_refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, cache, 99, 1)
+    assert_refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, cache, 5, 2)
     with pytest.raises(RequestError) as error:
-        begun(them, 5, 1, by_id=True)
+        begin(cache, 5, 1, by_id=True)
     assert error.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    assert begun(them, 5, 1) is not None
-    refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, them, 5, 1)
+    assert begin(cache, 5, 1) is not None
+    assert_refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, cache, 5, 1)
 
 
-def test_epochs_begin_again_after_the_last() -> None:
-    them = sessions()
-    session = begun(them, 0, 0, wanted(0))
+def test_epoch_wraps_around_to_1() -> None:
+    cache = sessions()
+    session = begin(cache, 0, 0, fetch_partition(0))
     assert session is not None
     session.epoch = 2**31 - 1
-    begun(them, 5, 2**31 - 1)
+    begin(cache, 5, 2**31 - 1)
     assert session.epoch == 1
 
 
-def test_a_session_ends_when_asked_and_when_nothing_is_left() -> None:
-    them = sessions()
-    begun(them, 0, 0, wanted(0))
-    assert begun(them, 5, -1, wanted(0)) is None
-    assert len(them) == 0
-    begun(them, 0, 0, wanted(0))
-    assert begun(them, 5, 1, forgotten=(("t", 0),)) is None, "or its id would be told"
-    assert len(them) == 0
-    assert begun(them, 0, 0) is None  # nothing was named
-    assert begun(them, 0, -1, wanted(0)) is None
+def test_session_ends_on_request_and_when_empty() -> None:
+    cache = sessions()
+    begin(cache, 0, 0, fetch_partition(0))
+    assert begin(cache, 5, -1, fetch_partition(0)) is None
+    assert len(cache) == 0
+    begin(cache, 0, 0, fetch_partition(0))
+    assert begin(cache, 5, 1, forgotten=(("t", 0),)) is None, "or its id would be told"
+    assert len(cache) == 0
+    assert begin(cache, 0, 0) is None  # no partition was named
+    assert begin(cache, 0, -1, fetch_partition(0)) is None
 
 
-def test_a_new_session_takes_the_place_of_the_clients_old_one() -> None:
-    them = sessions()
-    begun(them, 0, 0, wanted(0))
-    session = begun(them, 5, 0, wanted(1))
+def test_new_session_replaces_the_old_one() -> None:
+    cache = sessions()
+    begin(cache, 0, 0, fetch_partition(0))
+    session = begin(cache, 5, 0, fetch_partition(1))
     assert session is not None
-    assert len(them) == 1
+    assert len(cache) == 1
 
 
-def test_ids_are_neither_zero_nor_taken() -> None:
-    them = sessions()
-    ids = [begun(them, 0, 0, wanted(n)) for n in range(3)]
+def test_ids_are_unique_and_not_zero() -> None:
+    cache = sessions()
+    ids = [begin(cache, 0, 0, fetch_partition(n)) for n in range(3)]
     assert [one.id for one in ids if one] == [5, 6, 7]
 
 
-def test_only_a_session_that_was_not_used_for_long_makes_room() -> None:
-    them = sessions(slots=2)
-    begun(them, 0, 0, wanted(0), now_s=0)
-    begun(them, 0, 0, wanted(0), now_s=50)
-    assert begun(them, 0, 0, wanted(1), now_s=EVICTION_SECONDS) is None
-    begun(them, 6, 1, now_s=EVICTION_SECONDS)
-    assert begun(them, 0, 0, wanted(1), now_s=EVICTION_SECONDS + 1) is not None
-    refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, them, 5, 1)
-    assert begun(sessions(slots=0), 0, 0, wanted(1)) is None
+def test_only_old_sessions_are_evicted() -> None:
+    cache = sessions(slots=2)
+    begin(cache, 0, 0, fetch_partition(0), now_s=0)
+    begin(cache, 0, 0, fetch_partition(0), now_s=50)
+    assert begin(cache, 0, 0, fetch_partition(1), now_s=EVICTION_SECONDS) is None
+    begin(cache, 6, 1, now_s=EVICTION_SECONDS)
+    assert begin(cache, 0, 0, fetch_partition(1), now_s=EVICTION_SECONDS + 1) is not None
+    assert_refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, cache, 5, 1)
+    assert begin(sessions(slots=0), 0, 0, fetch_partition(1)) is None
 
 
-def test_a_partition_is_told_of_when_there_is_news_and_then_waits_its_turn() -> None:
+def test_changed_partition_is_returned_and_moves_last() -> None:
     session = FetchSession(1, by_id=False, used_s=0)
-    session.update([wanted(0), wanted(1)], ())
+    session.update([fetch_partition(0), fetch_partition(1)], ())
     told = Told(5, 5, 0)
     assert session.is_news(("t", 0), told, has_records=True, failed=False)
     assert [key[1] for key in session.wanted] == [1, 0]

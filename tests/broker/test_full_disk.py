@@ -1,4 +1,4 @@
-"""A whole broker on a full disk: it starts and is read, refuses what needs room, and goes on."""
+"""A broker on a full disk: it starts, serves reads, refuses writes, and recovers."""
 
 import asyncio
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.nodes import Client, run
-from broker.test_naming import refused
+from broker.test_naming import create_error
 from broker.test_node import batch, create, fetch, produce
 from ottla.broker import service, topics
 from ottla.broker.stop_signals import StopSignals
@@ -23,8 +23,8 @@ async def connect(cluster: Cluster) -> Client:
     return Client(*await asyncio.open_connection("127.0.0.1", cluster.brokers[0].port))
 
 
-async def until_taken(client: Client, topic: str, records: bytes) -> int:
-    """Produce until it is acknowledged; the offset."""
+async def produce_until_acknowledged(client: Client, topic: str, records: bytes) -> int:
+    """Produce until the batch is acknowledged, and return its offset."""
     while True:
         code, offset = await produce(client, topic, records)
         if code == 0:
@@ -34,7 +34,7 @@ async def until_taken(client: Client, topic: str, records: bytes) -> int:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_broker_starts_on_a_full_disk_and_goes_on_when_there_is_room(killed: bool) -> None:
+def test_broker_starts_on_a_full_disk_and_recovers(killed: bool) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             (broker,) = cluster.brokers
@@ -50,7 +50,7 @@ def test_a_broker_starts_on_a_full_disk_and_goes_on_when_there_is_room(killed: b
                     assert await fetch(client, topic_id) == [b"a"]
                     code, _ = await produce(client, "t", batch(b"lost"))
                     assert code == ErrorCode.KAFKA_STORAGE_ERROR
-                    code, why = await refused(client, "u")
+                    code, why = await create_error(client, "u")
                     assert code == ErrorCode.KAFKA_STORAGE_ERROR
                     assert "No space left" in str(why)
                     answer = await client.ask(
@@ -60,7 +60,7 @@ def test_a_broker_starts_on_a_full_disk_and_goes_on_when_there_is_room(killed: b
                     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                     await client.close()
             client = await connect(cluster)
-            assert await until_taken(client, "t", batch(b"b")) == 1
+            assert await produce_until_acknowledged(client, "t", batch(b"b")) == 1
             await create(client, "u")
             assert await produce(client, "u", batch(b"x")) == (0, 0)
             await client.close()
@@ -68,7 +68,7 @@ def test_a_broker_starts_on_a_full_disk_and_goes_on_when_there_is_room(killed: b
             await broker.start()
             client = await connect(cluster)
             assert await fetch(client, topic_id) == [b"a", b"b"]
-            assert await until_taken(client, "t", batch(b"c")) == 2
+            assert await produce_until_acknowledged(client, "t", batch(b"c")) == 2
             epochs = (broker.data / "logs" / "t-0" / "leader-epoch-checkpoint").read_text()
             starts = [tuple(map(int, line.split())) for line in epochs.splitlines()[2:]]
             assert [start for _, start in starts] == [0, 1, 2], "a leader has an epoch of its own"
@@ -77,7 +77,7 @@ def test_a_broker_starts_on_a_full_disk_and_goes_on_when_there_is_room(killed: b
     run(scenario)
 
 
-def test_a_partition_that_had_no_room_is_led_when_there_is(
+def test_partition_gets_a_leader_when_space_is_freed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(topics, "RETRY_SECONDS", 0.05)
@@ -97,21 +97,21 @@ def test_a_partition_that_had_no_room_is_led_when_there_is(
             folder = broker.data / "logs" / "t-0"
             for file in folder.iterdir():
                 file.unlink()
-            folder.rmdir()  # as if it had been made when there was no room
+            folder.rmdir()  # as if the topic had been created when the disk was full
             with broker.disk_full():
                 await broker.start()
                 client = await connect(cluster)
                 assert await leader(client, topic_id) == -1
                 code, _ = await produce(client, "t", batch(b"lost"))
                 assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert await until_taken(client, "t", batch(b"a")) == 0
+            assert await produce_until_acknowledged(client, "t", batch(b"a")) == 0
             assert await leader(client, topic_id) == 1
             await client.close()
 
     run(scenario)
 
 
-def test_a_first_start_without_room_says_where_and_what_to_do(
+def test_first_start_on_a_full_disk_fails_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "OsDisk", lambda: TroubledDisk(lambda: True))

@@ -1,4 +1,4 @@
-"""Long searches for garbage happen once; and what ends leaves no rings for them to find."""
+"""Survivors of a long garbage collection are frozen; closed objects form no reference cycles."""
 
 import asyncio
 import gc
@@ -17,14 +17,14 @@ from ottla.transport.connection import Connection
 
 
 @pytest.fixture(autouse=True)
-def thawed() -> Generator[None]:  # pyright: ignore[reportUnusedFunction]
-    """Tests share a process: what one of them sets aside is given back."""
+def unfreeze() -> Generator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Unfreeze after each test, because tests share a process."""
     yield
     gc.unfreeze()
 
 
-class Watch:
-    """A clock that says how long each search took."""
+class SteppingClock:
+    """A clock that advances by a fixed time per reading."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -35,37 +35,37 @@ class Watch:
         return self._now_s
 
 
-def test_what_survives_a_long_search_is_set_aside() -> None:
+def test_survivors_of_a_long_collection_are_frozen() -> None:
     before = gc.get_freeze_count()
-    with GcFreeze(Watch(LONG_SECONDS * 2)):
+    with GcFreeze(SteppingClock(LONG_SECONDS * 2)):
         gc.collect()
     assert gc.get_freeze_count() > before
 
 
-def test_a_short_search_may_come_again() -> None:
+def test_short_collection_freezes_nothing() -> None:
     before = gc.get_freeze_count()
-    with GcFreeze(Watch(LONG_SECONDS / 2)):
+    with GcFreeze(SteppingClock(LONG_SECONDS / 2)):
         gc.collect()
     assert gc.get_freeze_count() == before
 
 
 @pytest.mark.parametrize("generation", [0, 1])
-def test_what_is_young_is_not_set_aside(generation: int) -> None:
+def test_young_generation_collection_freezes_nothing(generation: int) -> None:
     before = gc.get_freeze_count()
-    with GcFreeze(Watch(LONG_SECONDS * 2)):
+    with GcFreeze(SteppingClock(LONG_SECONDS * 2)):
         gc.collect(generation)
     assert gc.get_freeze_count() == before
 
 
-def test_it_ends_with_its_block() -> None:
+def test_callback_is_removed_on_exit() -> None:
     before = [*gc.callbacks]
     with GcFreeze():
         assert len(gc.callbacks) == len(before) + 1
     assert gc.callbacks == before
 
 
-def test_connections_and_partitions_that_end_are_no_rings(tmp_path: Path) -> None:
-    """What was set aside is freed when nobody refers to it, and only rings are not."""
+def test_closed_connections_and_partitions_form_no_cycles(tmp_path: Path) -> None:
+    """Reference counting frees frozen objects; only reference cycles would stay."""
 
     async def scenario() -> None:
         async with broker(tmp_path) as running:

@@ -1,4 +1,4 @@
-"""Groups that are loaded when their partition is led, and what keeps them from it."""
+"""Loading of groups when the broker becomes leader of their partition, and its failures."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ async def listed(client: Client) -> tuple[int, list[str]]:
     return answer.error_code, [one.group_id for one in answer.groups]
 
 
-def test_a_read_that_fails_while_groups_load_takes_their_directory_alone(
+def test_failed_group_load_fails_only_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.broker.topics.RETRY_SECONDS", 0.01)
@@ -87,9 +87,7 @@ def test_a_read_that_fails_while_groups_load_takes_their_directory_alone(
     run(scenario)
 
 
-def test_groups_that_could_not_be_loaded_are_loaded_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_group_load_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.topics.RETRY_SECONDS", 0.01)
     failures = [RequestError(ErrorCode.OFFSET_OUT_OF_RANGE)]
 
@@ -116,10 +114,10 @@ def test_groups_that_could_not_be_loaded_are_loaded_later(
     run(scenario)
 
 
-def test_a_record_that_cannot_be_read_stops_no_broker(
+def test_unreadable_record_does_not_stop_the_broker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Be it of a later release or nonsense: what stands before and behind it counts."""
+    """The record is of a later release or garbage; the records before and after it are loaded."""
     key = TYPES.encode_key(OffsetCommitKey(group="g", topic="t", partition=0))
     other = TYPES.encode_key(ConsumerGroupMetadataKey(group_id="new"))
     later = b"\x7f\0later"
@@ -143,12 +141,12 @@ def test_a_record_that_cannot_be_read_stops_no_broker(
         caplog.clear()
         async with broker(tmp_path, *SETTINGS) as running:
             assert await committed(await running.client()) == 7
-        assert lost(caplog) == [(2, 2), (3, 3)]
+        assert unreadable_ranges(caplog) == [(2, 2), (3, 3)]
 
     run(scenario)
 
 
-def test_a_batch_that_cannot_be_read_stops_no_broker(
+def test_unreadable_batch_does_not_stop_the_broker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -162,17 +160,17 @@ def test_a_batch_that_cannot_be_read_stops_no_broker(
         raw = bytearray(file.read_bytes())
         first, second, _ = batches(bytes(raw))
         start, end = first.header.size, first.header.size + second.header.size
-        raw[start + 22] |= 7  # a codec that there is not, and the checksum says so
+        raw[start + 22] |= 7  # an unknown codec, with a valid checksum
         raw[start + 17 : start + 21] = crc32c(bytes(raw[start + 21 : end])).to_bytes(4, "big")
         file.write_bytes(raw)
         async with broker(tmp_path, *SETTINGS) as running:
             assert await committed(await running.client()) == 9
-        assert lost(caplog) == [(1, 1)]
+        assert unreadable_ranges(caplog) == [(1, 1)]
 
     run(scenario)
 
 
-def lost(caplog: pytest.LogCaptureFixture) -> list[tuple[object, object]]:
-    """From where to where the log says that commits could not be read."""
+def unreadable_ranges(caplog: pytest.LogCaptureFixture) -> list[tuple[object, object]]:
+    """Return the offset ranges of commits that the log reports as unreadable."""
     facts = [one.args for one in caplog.records if one.msg == "committed offsets lost"]
     return [(one["from"], one["to"]) for one in facts if isinstance(one, Mapping)]

@@ -1,9 +1,9 @@
-"""kill -9 under load, again and again: whatever was acknowledged is there.
+"""kill -9 under load, repeatedly: no acknowledged record is lost.
 
 `make test` kills 15 times, `make soak` 50 times. A real process is killed at random moments, also
-while it starts, with other people's clients at work the whole time: idempotent producers, a
-consumer group that commits, and somebody who makes, changes and deletes topics. The page cache
-survives a killed process, so acknowledged means kept.
+while it starts. Third-party clients work the whole time: idempotent producers, a consumer group
+that commits, and a client that creates, changes and deletes topics. The page cache survives a
+killed process, so every acknowledged record must be there.
 """
 
 import asyncio
@@ -52,25 +52,25 @@ from ottla.protocol.messages.offset_fetch import (
 KILLS = 50 if sampling.SOAK else 15
 TOPIC, PARTITIONS, GROUP = "load", 3, "readers"
 REPEATED = "repeated"
-ACKS_PER_ROUND = 30  # at least so many before a kill, or it would not be under load
+ACKS_PER_ROUND = 30  # acknowledgements before each kill, so that the broker is under load
 SETTINGS = (
     "node.id=1",
     f"num.partitions={PARTITIONS}",
     "group.initial.rebalance.delay.ms=0",
     "offsets.topic.num.partitions=2",
     "offsets.topic.replication.factor=1",
-    "log.roll.ms=1000",  # so that kills meet the rolling of segments
+    "log.roll.ms=1000",  # so that some kills happen while segments roll
     "replica.high.watermark.checkpoint.interval.ms=100",
     "log.flush.offset.checkpoint.interval.ms=100",
 )
-PATIENCE_S = 1800  # for everything together, on a machine that is busy with other things
-GONE = (OSError, EOFError, aiokafka.errors.KafkaError)
+TIMEOUT_S = 1800  # for the whole test, on a busy machine
+BROKER_ERRORS = (OSError, EOFError, aiokafka.errors.KafkaError)
 
-# Any below: the client's types are not complete.
+# Any below: aiokafka's types are incomplete.
 
 
-class Producing:
-    """A producer that never gives up, and what it was told."""
+class ProducerLoad:
+    """A producer that retries until it is stopped, and the acknowledgements it received."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -78,19 +78,19 @@ class Producing:
         self.acknowledged: dict[bytes, tuple[int, int]] = {}  # value: partition and offset
 
     async def run(self, address: str, stop: asyncio.Event) -> None:
-        producer = await started(
+        producer = await start_client(
             lambda: aiokafka.AIOKafkaProducer(
                 bootstrap_servers=address,
                 enable_idempotence=True,
                 linger_ms=2,
-                request_timeout_ms=PATIENCE_S * 1000,  # after which it would give a batch up
+                request_timeout_ms=TIMEOUT_S * 1000,  # otherwise it would give up a batch
                 retry_backoff_ms=20,
             )
         )
         try:
             await self._send(producer, stop)
         finally:
-            await ended(producer)
+            await stop_client(producer)
 
     async def _send(self, producer: Any, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
@@ -112,8 +112,8 @@ class Producing:
         self.acknowledged[value] = (told.partition, told.offset)
 
 
-class Consuming:
-    """A member of a group, what it asked to have committed, and what it was told is."""
+class ConsumerLoad:
+    """A group member, the offsets it tried to commit, and those that were acknowledged."""
 
     def __init__(self) -> None:
         self.attempted: list[int] = [0] * PARTITIONS
@@ -125,13 +125,13 @@ class Consuming:
         try:
             await self._read(consumer, stop)
         finally:
-            await ended(consumer)
+            await stop_client(consumer)
 
     async def _read(self, consumer: Any, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
                 records = await consumer.getmany(timeout_ms=50)
-            except GONE:
+            except BROKER_ERRORS:
                 continue
             if not records:
                 continue
@@ -144,14 +144,14 @@ class Consuming:
                 self.attempted[index] = max(self.attempted[index], position)
             try:
                 await consumer.commit(positions)
-            except GONE:
+            except BROKER_ERRORS:
                 continue
             for one, position in positions.items():
                 self.committed[one.partition] = position
 
 
 async def consumer_of_group(address: str) -> Any:
-    return await started(
+    return await start_client(
         lambda: aiokafka.AIOKafkaConsumer(
             TOPIC,
             bootstrap_servers=address,
@@ -163,40 +163,40 @@ async def consumer_of_group(address: str) -> Any:
     )
 
 
-async def started(make: Callable[[], Any]) -> Any:
-    """A client that has started, also when the broker is killed meanwhile.
+async def start_client(make: Callable[[], Any]) -> Any:
+    """Start a client, and retry with a new one while the broker is killed.
 
-    Each attempt takes a new one: one that failed on its way cannot be started again.
+    A client whose start failed cannot be started again.
     """
     while True:
         client = make()
         try:
             await client.start()
-        except GONE:
-            await ended(client)
+        except BROKER_ERRORS:
+            await stop_client(client)
             await asyncio.sleep(0.05)
         else:
             return client
 
 
-async def ended(client: Any) -> None:
-    """Stop a client, which without a broker would try for ever."""
-    with suppress(*GONE):
+async def stop_client(client: Any) -> None:
+    """Stop a client, with a timeout: without a broker it would retry forever."""
+    with suppress(*BROKER_ERRORS):
         await asyncio.wait_for(client.stop(), 60)
 
 
-class Changing:
-    """Somebody who makes and deletes topics, and what that one was told."""
+class TopicLoad:
+    """A client that creates and deletes topics, and the results it received."""
 
     def __init__(self) -> None:
         self.made: dict[str, Uuid] = {}
         self.deleted: set[str] = set()
-        self.unsure: set[str] = set()  # asked for, without an answer
+        self.unsure: set[str] = set()  # requested, without a response
 
     async def run(self, port: int, stop: asyncio.Event) -> None:
         number = 0
         while not stop.is_set():
-            with suppress(*GONE):
+            with suppress(*BROKER_ERRORS):
                 client = Client(*await asyncio.open_connection("127.0.0.1", port))
                 try:
                     while not stop.is_set():
@@ -231,8 +231,8 @@ class Changing:
         self.deleted.add(name)
 
 
-class Repeating:
-    """An idempotent producer that believes no acknowledgement, and sends everything again."""
+class DuplicateProducer:
+    """An idempotent producer that sends every batch again, even if it was acknowledged."""
 
     def __init__(self) -> None:
         self._producer_id = -1
@@ -240,7 +240,9 @@ class Repeating:
         self._sequence = 0
 
     async def check(self, client: Client) -> None:
-        """What was acknowledged before the kill is recognised after it (rules D1 and D3)."""
+        """A batch that was acknowledged before the kill is recognised as a duplicate (rules D1,
+        D3).
+        """
         if self._last is None:
             asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
             given = await client.ask(asked, InitProducerIdResponse)
@@ -257,14 +259,14 @@ class Repeating:
 
 
 class Load:
-    """Everybody who is at work."""
+    """All clients that run against the broker."""
 
     def __init__(self, broker: OttlaBroker) -> None:
         self.broker = broker
-        self.producers = [Producing("a"), Producing("b")]
-        self.consumer = Consuming()
-        self.changes = Changing()
-        self.repeating = Repeating()
+        self.producers = [ProducerLoad("a"), ProducerLoad("b")]
+        self.consumer = ConsumerLoad()
+        self.changes = TopicLoad()
+        self.repeating = DuplicateProducer()
 
     @property
     def acknowledged(self) -> int:
@@ -279,7 +281,7 @@ class Load:
         ]
 
     async def check_what_was_acknowledged(self) -> None:
-        """What can be checked while all of them go on."""
+        """Check everything that can be checked while the clients run."""
         client = Client(*await asyncio.open_connection("127.0.0.1", self.broker.port))
         await self._check_commits(client)
         await self._check_topics(client)
@@ -295,7 +297,7 @@ class Load:
             )
             if answer.groups[0].error_code == 0:
                 break
-            await asyncio.sleep(0.02)  # the first start makes the topic
+            await asyncio.sleep(0.02)  # the offsets topic is created at the first start
         found = {
             one.partition_index: one.committed_offset
             for topic in answer.groups[0].topics
@@ -310,7 +312,7 @@ class Load:
         made, deleted = dict(changes.made), set(changes.deleted)
         answer = await client.ask(MetadataRequest(topics=None), MetadataResponse)
         found = {topic.name: topic.topic_id for topic in answer.topics}
-        # Those that are being deleted just now may be gone.
+        # Topics that are being deleted now may already be gone.
         expected = {name for name in made if name in changes.made}
         assert {name: found.get(name) for name in expected} == {
             name: made[name] for name in expected
@@ -329,7 +331,7 @@ class Load:
 
 
 async def read_all(address: str, ends: dict[int, int]) -> dict[int, dict[int, bytes]]:
-    """Every record, by partition and offset."""
+    """Return every record, by partition and offset."""
     consumer: Any = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=address, auto_offset_reset="earliest"
     )
@@ -351,7 +353,7 @@ async def read_all(address: str, ends: dict[int, int]) -> dict[int, dict[int, by
 
 
 async def kill_under_load(broker: OttlaBroker, random: Random) -> Load:
-    """Kill it again and again while everybody goes on."""
+    """Kill the broker repeatedly while the clients run."""
     load, stop = Load(broker), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         await asyncio.to_thread(broker.start)
@@ -359,7 +361,7 @@ async def kill_under_load(broker: OttlaBroker, random: Random) -> Load:
             group.create_task(work)
         for number in range(KILLS):
             if number % 5 == 4:
-                # While it starts.
+                # Kill it while it starts.
                 broker.spawn()
                 await asyncio.sleep(random.random() * 0.5)
             else:
@@ -377,7 +379,7 @@ async def kill_under_load(broker: OttlaBroker, random: Random) -> Load:
     return load
 
 
-def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_kills(tmp_path: Path) -> None:
     async def scenario(broker: OttlaBroker) -> None:
         load = await kill_under_load(broker, Random(sampling.seed()))
         await load.check_what_was_acknowledged()
@@ -385,7 +387,8 @@ def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
         assert len(told) == sum(one.sent for one in load.producers) > ACKS_PER_ROUND * KILLS / 2
         ends = Counter(partition for partition, _ in told.values())
         found = await read_all(broker.bootstrap, dict(ends))
-        # Each is where it was said to be; together they are all there is, so none is there twice.
+        # Each record is at its acknowledged offset. There are no other records, so there are no
+        # duplicates.
         for value, (partition, offset) in told.items():
             assert found[partition][offset] == value
         values = Counter(value for records in found.values() for value in records.values())
@@ -394,21 +397,22 @@ def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
 
     with OttlaBroker(tmp_path, *SETTINGS) as broker:
         try:
-            asyncio.run(asyncio.wait_for(scenario(broker), PATIENCE_S))
+            asyncio.run(asyncio.wait_for(scenario(broker), TIMEOUT_S))
             assert broker.stop() == 0
         except BaseException:
-            print(*broker.log.read_text().splitlines()[-200:], sep="\n")  # pytest shows it
+            # pytest shows the output of a failed test.
+            print(*broker.log.read_text().splitlines()[-200:], sep="\n")
             raise
 
 
-async def check_resumes(address: str, before: Consuming, ends: Counter[int]) -> None:
-    """The next member goes on where the last one committed."""
+async def check_resumes(address: str, before: ConsumerLoad, ends: Counter[int]) -> None:
+    """Check that a new member resumes at the committed offsets."""
     assert before.seen > 0
     consumer = await consumer_of_group(address)
     positions: dict[Any, int] = {}
     while len(positions) < PARTITIONS:
         await asyncio.sleep(0.01)
-        with suppress(aiokafka.errors.IllegalStateError):  # the group forms once more
+        with suppress(aiokafka.errors.IllegalStateError):  # the group is rebalancing
             positions = {one: await consumer.position(one) for one in consumer.assignment()}
     for one, position in positions.items():
         assert before.committed[one.partition] <= position <= before.attempted[one.partition]

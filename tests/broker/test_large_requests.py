@@ -1,4 +1,4 @@
-"""Requests with very many elements: answered like others, and beside others."""
+"""Requests with very many elements: same responses, and other clients are served meanwhile."""
 
 import asyncio
 import re
@@ -73,7 +73,7 @@ from ottla.transport import connection as connection_module
 from ottla.transport.connection import Connection, DeferredResponse
 
 NAMES = ("t", "other", "none", "!")
-INDEXES = (0, 1, 2, 1, 99)  # one is asked for twice, one is not there
+INDEXES = (0, 1, 2, 1, 99)  # one partition is listed twice, one does not exist
 
 
 def fetch_request(count: int, **how: int) -> FetchRequest:
@@ -108,7 +108,7 @@ def metadata_request(count: int) -> MetadataRequest:
 
 
 def requests() -> Iterator[tuple[Message, int]]:
-    """Some of every kind, with what fails beside what does not."""
+    """Yield requests of every kind, with elements that fail among others that succeed."""
     yield produce_request(7), 9
     bad = produce_request(5)
     bad.topic_data[0].partition_data[2].index = 99
@@ -159,21 +159,21 @@ def requests() -> Iterator[tuple[Message, int]]:
     )
 
 
-def _none(api: Api) -> int:
+def no_objects(api: Api) -> int:
     return 0
 
 
 @pytest.fixture
 def everything_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever has an element is wide, and its turns are over after each of them."""
-    monkeypatch.setattr(connection_module, "objects_at_once", _none)
+    """Treat every request as large, and yield to the event loop after each element."""
+    monkeypatch.setattr(connection_module, "objects_at_once", no_objects)
     monkeypatch.setattr(fetch_handler, "OBJECTS_AT_ONCE", 0)
     monkeypatch.setattr(cooperative, "TURN_SECONDS", -1.0)
     for module in (produce_handler, offset_commit, offset_fetch, offset_delete):
         monkeypatch.setattr(module, "PIECE", 1)
 
 
-def answers(folder: Path) -> list[Message]:
+def all_responses(folder: Path) -> list[Message]:
     found: list[Message] = []
 
     async def scenario() -> None:
@@ -191,17 +191,17 @@ def answers(folder: Path) -> list[Message]:
     return found
 
 
-def test_a_wide_request_is_answered_like_a_narrow_one(
+def test_large_request_gets_the_same_response(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    narrow = answers(tmp_path / "narrow")
+    narrow = all_responses(tmp_path / "narrow")
     request.getfixturevalue("everything_is_wide")
-    wide = answers(tmp_path / "wide")
+    wide = all_responses(tmp_path / "wide")
     assert [_without_ids(one) for one in wide] == [_without_ids(one) for one in narrow]
 
 
 def _without_ids(answer: Message) -> str:
-    """The text of an answer; the ids of topics, ports and clusters differ from broker to broker."""
+    """Return the response as text, without ids and ports, which differ between brokers."""
     if isinstance(answer, FetchResponse):
         for topic in answer.responses:
             for one in topic.partitions:
@@ -210,7 +210,7 @@ def _without_ids(answer: Message) -> str:
 
 
 async def served_meanwhile(running: RunningBroker, message: Message, version: int) -> int:
-    """How many requests of somebody else are answered while this one is."""
+    """Return how many requests of another client are answered during this one."""
     slow, other = await running.client(), await running.client()
     api = message.API
     assert api is not None
@@ -233,21 +233,22 @@ WIDE: Sequence[tuple[Message, int]] = (
 @pytest.mark.parametrize(
     ("message", "version"), WIDE, ids=lambda one: type(one).__name__ if one else None
 )
-def test_others_are_served_while_a_wide_request_is(
+def test_other_clients_are_served_during_a_large_request(
     tmp_path: Path, message: Message, version: int
 ) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t", 3)
-            # Each takes some hundred milliseconds; one that was not in turns left time for three.
+            # Each takes some hundred milliseconds; without yielding, at most three others are
+            # answered.
             assert await served_meanwhile(running, message, version) > 15
 
     run(scenario)
 
 
 @pytest.mark.usefixtures("everything_is_wide")
-def test_an_append_between_two_turns_of_a_wide_fetch_is_not_missed(tmp_path: Path) -> None:
+def test_append_during_a_large_fetch_is_not_missed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             reader, writer = await running.client(), await running.client()
@@ -257,7 +258,7 @@ def test_an_append_between_two_turns_of_a_wide_fetch_is_not_missed(tmp_path: Pat
                 for one in asked.topics[0].partitions:
                     one.fetch_offset = offset if one.partition == 0 else 0
                 waiting = asyncio.create_task(reader.ask(asked, FetchResponse, 11))
-                for _ in range(4 * offset):  # at another moment each time
+                for _ in range(4 * offset):  # at a different moment each time
                     await asyncio.sleep(0)
                 assert await produce(writer, "t", batch(b"x")) == (0, offset)
                 async with asyncio.timeout(10):
@@ -268,7 +269,7 @@ def test_an_append_between_two_turns_of_a_wide_fetch_is_not_missed(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("everything_is_wide")
-def test_a_topic_that_goes_between_two_turns_is_unknown_from_then_on(tmp_path: Path) -> None:
+def test_topic_deleted_during_a_large_produce_is_unknown(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client, other = await running.client(), await running.client()
@@ -286,7 +287,7 @@ def test_a_topic_that_goes_between_two_turns_is_unknown_from_then_on(tmp_path: P
     run(scenario)
 
 
-def test_what_was_sent_without_acks_is_appended_though_who_sent_it_is_gone(tmp_path: Path) -> None:
+def test_acks_0_is_appended_after_the_client_disconnects(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client, other = await running.client(), await running.client()
@@ -294,17 +295,17 @@ def test_what_was_sent_without_acks_is_appended_though_who_sent_it_is_gone(tmp_p
             await client.send(produce_request(3000, acks=0), 9)
             await client.close()
             logs = [one.log for one in running.state.partitions.values()]
-            await seen(lambda: sum(log.log_end_offset for log in logs) == 3000)
+            await wait_until(lambda: sum(log.log_end_offset for log in logs) == 3000)
 
     run(scenario)
 
 
-async def seen(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         await asyncio.sleep(0.005)
 
 
-def test_bytes_that_are_no_wide_request_close_the_connection(tmp_path: Path) -> None:
+def test_malformed_large_request_closes_the_connection(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -316,7 +317,7 @@ def test_bytes_that_are_no_wide_request_close_the_connection(tmp_path: Path) -> 
             good = b"".join(ClientConversation("test").send(ApiVersionsRequest(), 0)[1])
             reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
             writer.write(good + broken + good)
-            assert len(await reader.read(1 << 20)) > 4  # what came before is answered
+            assert len(await reader.read(1 << 20)) > 4  # the request before it is answered
             assert await closed(reader)
             (listener,) = running.node.listeners
             assert dict(listener.closed) == {"violation": 1}
@@ -325,7 +326,7 @@ def test_bytes_that_are_no_wide_request_close_the_connection(tmp_path: Path) -> 
     run(scenario)
 
 
-def test_one_wide_request_is_answered_at_a_time(tmp_path: Path) -> None:
+def test_large_requests_are_handled_one_at_a_time(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             going: list[Request] = []
@@ -333,7 +334,7 @@ def test_one_wide_request_is_answered_at_a_time(tmp_path: Path) -> None:
 
             async def slow(request: Request) -> Response:
                 nonlocal most
-                assert isinstance(request.message, MetadataRequest)  # it was read
+                assert isinstance(request.message, MetadataRequest)  # the request was decoded
                 going.append(request)
                 most = max(most, len(going))
                 await asyncio.sleep(0.01)
@@ -348,14 +349,14 @@ def test_one_wide_request_is_answered_at_a_time(tmp_path: Path) -> None:
             frame = b"".join(ClientConversation("test").send(metadata_request(2), 8)[1])
             wanted = [one for one in server.receive(frame * 5) if isinstance(one, Wide)]
             assert len(wanted) == 5
-            by = next(iter(running.node.listeners[0].connections), None) or await somebody(running)
+            by = next(iter(running.node.listeners[0].connections), None) or await connected(running)
             await asyncio.gather(*(wide.answer(one, by, handle) for one in wanted))
             assert most == 1
 
     run(scenario)
 
 
-async def somebody(running: RunningBroker) -> Connection:
+async def connected(running: RunningBroker) -> Connection:
     client: Client = await running.client()
     await client.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
     return next(iter(running.node.listeners[0].connections))

@@ -1,4 +1,4 @@
-"""Leading many partitions: some at a time, and whatever comes in between nothing is left over."""
+"""Becoming leader of many partitions: in batches, and consistent whatever interrupts it."""
 
 import asyncio
 import shutil
@@ -49,7 +49,9 @@ def folders(data: Path, suffix: str = "") -> list[str]:
     return sorted(one.name for one in data.iterdir() if one.is_dir() and one.name.endswith(suffix))
 
 
-def test_a_wide_topic_is_led_in_lots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_partitions_become_leader_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lots: list[int] = []
     store = ClusterStore.store_elections
 
@@ -75,7 +77,7 @@ def test_a_wide_topic_is_led_in_lots(tmp_path: Path, monkeypatch: pytest.MonkeyP
     run(scenario)
 
 
-def test_no_more_logs_are_made_at_a_time_than_leave_room_for_others(
+def test_concurrent_log_creations_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_way: list[int] = []
@@ -102,8 +104,8 @@ def test_no_more_logs_are_made_at_a_time_than_leave_room_for_others(
     run(scenario)
 
 
-def test_the_first_epoch_is_stored_with_the_folder(tmp_path: Path) -> None:
-    """It costs no wait of its own: every wait for the device is one per partition."""
+def test_first_epoch_is_stored_before_the_partition_metadata(tmp_path: Path) -> None:
+    """It needs no fsync of its own: each partition already costs one."""
     writes: list[str] = []
 
     class Counting(OsDisk):
@@ -128,8 +130,8 @@ def test_the_first_epoch_is_stored_with_the_folder(tmp_path: Path) -> None:
     run(scenario)
 
 
-class Filling(OsDisk):
-    """A disk on which only so many folders of partitions have room."""
+class LimitedDisk(OsDisk):
+    """A disk with space for a limited number of partition directories."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,17 +152,17 @@ class Filling(OsDisk):
         super().rename(old, new)
 
 
-def test_a_topic_of_which_a_part_is_led_is_told_so_and_led_when_there_is_room(
+def test_partially_led_topic_is_reported_and_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.broker.topics.RETRY_SECONDS", 0.05)
 
     async def scenario() -> None:
-        async with broker(tmp_path, disk=(disk := Filling())) as running:
+        async with broker(tmp_path, disk=(disk := LimitedDisk())) as running:
             client = await running.client()
             disk.folders = 3
             code, why = await create_wide(client, "t", 5)
-            # Whoever tries again would be told that there is such a topic.
+            # A retry would get the error that the topic already exists.
             assert code == ErrorCode.UNKNOWN_SERVER_ERROR
             assert not ErrorCode.UNKNOWN_SERVER_ERROR.retriable
             assert "t is there, but 2 of 5 partitions have no leader yet" in str(why)
@@ -175,11 +177,9 @@ def test_a_topic_of_which_a_part_is_led_is_told_so_and_led_when_there_is_room(
 
 
 @pytest.mark.parametrize("renamed", [0, 1, 2])
-def test_a_deletion_that_was_cut_short_is_finished_by_the_next_start(
-    tmp_path: Path, renamed: int
-) -> None:
+def test_interrupted_deletion_finishes_at_the_next_start(tmp_path: Path, renamed: int) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path, disk=(disk := Filling())) as running:
+        async with broker(tmp_path, disk=(disk := LimitedDisk())) as running:
             client = await running.client()
             assert await create_wide(client, "t", 3) == (0, None)
             await create(client, "other")
@@ -195,14 +195,14 @@ def test_a_deletion_that_was_cut_short_is_finished_by_the_next_start(
             assert await create_wide(client, "t", 3) == (0, None)
             assert await produce(client, "t", batch(b"new")) == (0, 0)
         assert not folders(tmp_path / "data", "-stray")
-        async with broker(tmp_path) as running:  # and nothing remembers the deletion
+        async with broker(tmp_path) as running:  # the deletion is no longer recorded
             assert len(running.state.partitions) == 4
 
     run(scenario)
 
 
 @pytest.mark.parametrize("has_files", [True, False])
-def test_a_deletion_that_was_cut_short_takes_what_was_committed_at_the_next_start(
+def test_interrupted_deletion_removes_committed_offsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_files: bool
 ) -> None:
     settings = ("offsets.topic.num.partitions=1",)
@@ -243,9 +243,9 @@ def test_a_deletion_that_was_cut_short_takes_what_was_committed_at_the_next_star
     run(scenario)
 
 
-def test_a_new_topic_is_made_where_a_deletion_was_cut_short(tmp_path: Path) -> None:
+def test_topic_is_recreated_after_an_interrupted_deletion(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path, disk=(disk := Filling())) as running:
+        async with broker(tmp_path, disk=(disk := LimitedDisk())) as running:
             client = await running.client()
             await create(client, "t")
             await produce(client, "t", batch(b"old"))
@@ -261,7 +261,7 @@ def test_a_new_topic_is_made_where_a_deletion_was_cut_short(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_a_new_topic_takes_nothing_from_a_folder_that_nobody_knew(tmp_path: Path) -> None:
+def test_new_topic_does_not_use_a_stray_folder(tmp_path: Path) -> None:
     async def scenario() -> None:
         data = tmp_path / "data"
         async with broker(tmp_path) as running:
@@ -280,7 +280,7 @@ def test_a_new_topic_takes_nothing_from_a_folder_that_nobody_knew(tmp_path: Path
     run(scenario)
 
 
-def test_a_folder_without_an_id_is_its_topics_and_gets_the_id(tmp_path: Path) -> None:
+def test_folder_without_a_topic_id_is_adopted(tmp_path: Path) -> None:
     async def scenario() -> None:
         file = tmp_path / "data" / "t-0" / PARTITION_METADATA
         async with broker(tmp_path) as running:

@@ -1,4 +1,4 @@
-"""Where a broker listens, whom it lets in, and what it tells of itself."""
+"""Listeners of a broker: addresses, connection limits, and advertised addresses."""
 
 import asyncio
 import socket
@@ -46,7 +46,7 @@ async def client_at(running: RunningBroker, listener: str, host: str) -> Client:
     return Client(*await asyncio.open_connection(host, port))
 
 
-async def is_let_in(running: RunningBroker) -> bool:
+async def is_accepted(running: RunningBroker) -> bool:
     client = await running.client()
     try:
         await client.ask(MetadataRequest(topics=[]), MetadataResponse)
@@ -55,23 +55,23 @@ async def is_let_in(running: RunningBroker) -> bool:
     return True
 
 
-async def until_waiting(running: RunningBroker, name: str = "PLAINTEXT") -> None:
+async def wait_for_waiting_connection(running: RunningBroker, name: str = "PLAINTEXT") -> None:
     listeners = running.node._listeners  # pyright: ignore[reportPrivateUsage]
     (listener,) = (one for one in listeners if one.name == name)
     while not listener.waiting:
         await asyncio.sleep(0.001)
 
 
-async def waiting(running: RunningBroker) -> "asyncio.Future[bool]":
-    """Somebody who is not let in yet; whether they were at last."""
-    late = asyncio.ensure_future(is_let_in(running))
-    await until_waiting(running)
+async def waiting_connection(running: RunningBroker) -> "asyncio.Future[bool]":
+    """Open a connection that has to wait; the future returns whether it was served."""
+    late = asyncio.ensure_future(is_accepted(running))
+    await wait_for_waiting_connection(running)
     assert not late.done()
     return late
 
 
 @needs_ipv6
-def test_a_client_is_told_of_the_listener_that_it_came_through(tmp_path: Path) -> None:
+def test_client_gets_the_address_of_its_listener(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, *TWO) as running:
             for listener, host in (("PLAINTEXT", "127.0.0.1"), ("SIX", "::1")):
@@ -90,7 +90,7 @@ def test_a_client_is_told_of_the_listener_that_it_came_through(tmp_path: Path) -
     run(scenario)
 
 
-def test_what_is_advertised_is_what_clients_are_told(tmp_path: Path) -> None:
+def test_advertised_addresses_are_returned(tmp_path: Path) -> None:
     settings = (
         "listeners=PLAINTEXT://127.0.0.1:0,OUT://127.0.0.1:0",
         "advertised.listeners=PLAINTEXT://10.1.2.3:0,OUT://broker.example:19092",
@@ -110,39 +110,39 @@ def test_what_is_advertised_is_what_clients_are_told(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_limits_of_connections_change_while_the_broker_runs(tmp_path: Path) -> None:
+def test_connection_limits_change_at_runtime(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             admin = await running.client()
             await create(admin, "t")
             of_one = "max.connections.per.ip"
             assert await set_one(admin, BROKER_RESOURCE, "", of_one, "1") == 0
-            assert not await is_let_in(running)
+            assert not await is_accepted(running)
             assert await set_one(admin, BROKER_RESOURCE, "", of_one, "100") == 0
-            assert await is_let_in(running)
+            assert await is_accepted(running)
             assert await set_one(admin, BROKER_RESOURCE, "", "max.connections", "1") == 0
-            late = await waiting(running)
+            late = await waiting_connection(running)
             assert await set_one(admin, BROKER_RESOURCE, "", "max.connections", "100") == 0
             assert await late
             overrides = "max.connections.per.ip.overrides"
             assert await set_one(admin, BROKER_RESOURCE, "1", overrides, "127.0.0.1:0") == 0
-            assert not await is_let_in(running)
+            assert not await is_accepted(running)
             assert await set_one(admin, BROKER_RESOURCE, "1", overrides, "10.0.0.1:0") == 0
-            assert await is_let_in(running)
+            assert await is_accepted(running)
             rate = "max.connection.creation.rate"
             assert await set_one(admin, BROKER_RESOURCE, "", rate, "0") == 0
-            late = await waiting(running)
+            late = await waiting_connection(running)
             assert await set_one(admin, BROKER_RESOURCE, "", rate, "100") == 0
             assert await late
 
     run(scenario)
 
 
-def test_a_stop_sends_those_away_who_wait(tmp_path: Path) -> None:
+def test_shutdown_closes_waiting_connections(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "max.connections=0") as running:
             reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-            await until_waiting(running)
+            await wait_for_waiting_connection(running)
         assert await closed(reader)
         writer.close()
 
@@ -150,13 +150,13 @@ def test_a_stop_sends_those_away_who_wait(tmp_path: Path) -> None:
 
 
 @needs_ipv6
-def test_a_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
+def test_listener_has_its_own_limit(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, *TWO, "listener.name.six.max.connections=0") as running:
-            assert await is_let_in(running)
+            assert await is_accepted(running)
             client = await client_at(running, "SIX", "::1")
             asked = asyncio.ensure_future(client.ask(MetadataRequest(topics=[]), MetadataResponse))
-            await until_waiting(running, "SIX")
+            await wait_for_waiting_connection(running, "SIX")
             admin = await running.client()
             limit = "listener.name.six.max.connections"
             assert await set_one(admin, BROKER_RESOURCE, "1", limit, "1") == 0
@@ -166,7 +166,7 @@ def test_a_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_sockets_have_the_buffers_that_are_asked_for(tmp_path: Path) -> None:
+def test_socket_buffer_sizes_are_configurable(tmp_path: Path) -> None:
     def sizes(running: RunningBroker) -> tuple[int, int]:
         listener: Any = running.node._listeners[0]  # pyright: ignore[reportPrivateUsage]
         (connection,) = listener.connections
@@ -179,14 +179,14 @@ def test_sockets_have_the_buffers_that_are_asked_for(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = ("socket.send.buffer.bytes=30000", "socket.receive.buffer.bytes=20000")
         async with broker(tmp_path / "a", *settings) as running:
-            assert await is_let_in(running)
+            assert await is_accepted(running)
             sent, received = sizes(running)
-            # Linux doubles what it is asked for, to have room for its own notes.
+            # Linux doubles the requested size, to have room for its own bookkeeping.
             assert sent in (30_000, 60_000)
             assert received in (20_000, 40_000)
         settings = ("socket.send.buffer.bytes=-1", "socket.receive.buffer.bytes=-1")
         async with broker(tmp_path / "b", *settings) as running:
-            assert await is_let_in(running)
+            assert await is_accepted(running)
             sent, received = sizes(running)
             assert sent not in (30_000, 60_000)
             assert received > 60_000
@@ -194,7 +194,7 @@ def test_sockets_have_the_buffers_that_are_asked_for(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_listeners_are_not_changed_while_the_broker_runs(tmp_path: Path) -> None:
+def test_listeners_cannot_change_at_runtime(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -218,7 +218,7 @@ def test_listeners_are_not_changed_while_the_broker_runs(tmp_path: Path) -> None
         (("authorizer.class.name=acl",), "ACLs are not supported yet"),
     ],
 )
-def test_who_asks_for_protection_does_not_go_without(
+def test_unsupported_security_settings_fail_the_start(
     tmp_path: Path, settings: tuple[str, ...], reason: str
 ) -> None:
     async def scenario() -> None:
@@ -237,7 +237,7 @@ async def is_served(client: Client) -> bool:
     return True
 
 
-def test_between_brokers_one_is_let_in_for_who_was_silent_longest(tmp_path: Path) -> None:
+def test_inter_broker_connection_evicts_the_most_idle(tmp_path: Path) -> None:
     settings = (
         "listeners=PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
@@ -256,10 +256,10 @@ def test_between_brokers_one_is_let_in_for_who_was_silent_longest(tmp_path: Path
             assert await is_served(first)
             late = await client_at(running, "OTHER", "127.0.0.1")
             asked = asyncio.ensure_future(is_served(late))
-            await until_waiting(running, "OTHER")
+            await wait_for_waiting_connection(running, "OTHER")
             await between.close()
             assert await asked
-            # They are as many as the limit at most, and then nobody else is there.
+            # Inter-broker connections fill the limit, and then no other connection is left.
             members = [await running.client() for _ in range(2)]
             assert [await is_served(one) for one in members] == [True, True]
             assert not await is_served(first)
@@ -270,7 +270,7 @@ def test_between_brokers_one_is_let_in_for_who_was_silent_longest(tmp_path: Path
     run(scenario)
 
 
-def test_where_less_are_allowed_than_there_are_some_are_closed(tmp_path: Path) -> None:
+def test_lower_limit_closes_excess_connections(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             readers = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(3)]

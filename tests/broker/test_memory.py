@@ -1,7 +1,7 @@
-"""The memory that clients can make a broker hold, all of them together: measured.
+"""The memory that all clients together can make a broker hold, measured.
 
 The broker is a process of its own. It holds what queued.max.request.bytes and
-ottla.queued.max.response.bytes allow, and what one request needs that is larger than that.
+ottla.queued.max.response.bytes allow, plus one request that is larger than that.
 """
 
 import struct
@@ -35,13 +35,13 @@ MB = 1 << 20
 TOPIC = "t"
 BATCHES = 64
 BATCH_BYTES = 900_000
-LIMIT_BYTES = 32 * MB  # both settings, by default
+LIMIT_BYTES = 32 * MB  # the default of both settings
 WAIT_SECONDS = 60.0
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[tuple[OttlaBroker, int]]:
-    # One for each test: what one of them leaves free in the process would be there for the next.
+    # A broker per test: memory that one test leaves free in the process would serve the next.
     with OttlaBroker(tmp_path, "node.id=1", "ottla.metrics.listener=127.0.0.1:0") as process:
         process.start()
         with Wire(process.port) as wire:
@@ -52,7 +52,7 @@ def broker(tmp_path: Path) -> Iterator[tuple[OttlaBroker, int]]:
             assert produce(wire, "large", batch(0)) == (0, 0)
         process.forget_peak()
         yield process, process.resident_bytes()
-        wait_until(lambda: held(process) == (0, 0))
+        wait_until(lambda: held_bytes(process) == (0, 0))
         assert process.stop() == 0
 
 
@@ -68,8 +68,8 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def held(process: OttlaBroker) -> tuple[int, int]:
-    """For requests and answers, as the metrics say."""
+def held_bytes(process: OttlaBroker) -> tuple[int, int]:
+    """Return the bytes held for requests and for responses, from the metrics."""
     (port,) = process.ports() - {process.port}
     with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
         rows = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines())
@@ -125,7 +125,7 @@ def read_all(wire: Wire) -> list[bytes | None]:
     return keys
 
 
-def test_frames_that_are_half_there(broker: tuple[OttlaBroker, int]) -> None:
+def test_partial_frames_hold_bounded_memory(broker: tuple[OttlaBroker, int]) -> None:
     process = broker[0]
     half = 50 * MB
     with ExitStack() as stack:
@@ -136,7 +136,7 @@ def test_frames_that_are_half_there(broker: tuple[OttlaBroker, int]) -> None:
         heads = {wire: struct.pack(">i", 100 * MB) for wire in wires}
 
         def push() -> bool:
-            """Send what the broker takes; tells whether it took something."""
+            """Send what the broker accepts; return whether it accepted any bytes."""
             taken = 0
             for wire in wires:
                 data = heads.pop(wire, b"") or bytes(min(left[wire], MB))
@@ -154,24 +154,24 @@ def test_frames_that_are_half_there(broker: tuple[OttlaBroker, int]) -> None:
         while time.monotonic() < deadline:
             if not push():
                 time.sleep(0.01)
-        # One of them has all that it sent, the others have to wait.
-        requests, _ = held(process)
+        # One frame holds all that it sent; the others wait.
+        requests, _ = held_bytes(process)
         assert half <= requests <= half + 5 * MB
-        # All eight would be 400 MB.
+        # All eight frames would take 400 MB.
         assert grown_bytes(broker) <= 64 * MB
-        # What is of an ordinary size is not held up,
+        # Requests of ordinary size are not delayed.
         with Wire(process.port) as wire:
             began = time.monotonic()
             assert produce(wire, "large", batch(1))[0] == 0
             assert time.monotonic() - began < 5
-        # and what is larger only until those who do not move are sent away.
+        # Larger requests wait until the stalled connections are closed.
         with Wire(process.port, WAIT_SECONDS) as wire:
             assert produce(wire, "large", batch(2, 30 * MB))[0] == 0
         assert sum(wire.socket.fileno() >= 0 for wire in wires) == 8
     assert process.log.read_text().count("request stalled after") >= 1
 
 
-def test_half_of_a_frame_is_forgotten_with_its_connection(
+def test_closed_connection_releases_its_partial_frame(
     broker: tuple[OttlaBroker, int],
 ) -> None:
     process = broker[0]
@@ -180,20 +180,20 @@ def test_half_of_a_frame_is_forgotten_with_its_connection(
             for _ in range(40):
                 wire = stack.enter_context(Wire(process.port))
                 wire.socket.sendall(struct.pack(">i", 4 * MB) + bytes(MB // 2))
-            wait_until(lambda: held(process)[0] > 0)
-        wait_until(lambda: held(process)[0] == 0)
-    # Of 480 half frames that is what a few of them take; peak, with what malloc keeps.
+            wait_until(lambda: held_bytes(process)[0] > 0)
+        wait_until(lambda: held_bytes(process)[0] == 0)
+    # This is the size of a few of the 480 partial frames: peak memory, with what malloc keeps.
     assert grown_bytes(broker) <= LIMIT_BYTES + 64 * MB
 
 
-def test_a_frame_that_is_larger_than_all_memory_for_requests(
+def test_frame_larger_than_the_request_memory_is_served(
     broker: tuple[OttlaBroker, int],
 ) -> None:
     with Wire(broker[0].port, WAIT_SECONDS) as wire:
         assert produce(wire, "large", batch(3, 60 * MB))[0] == 0
 
 
-def test_answers_that_nobody_takes(broker: tuple[OttlaBroker, int]) -> None:
+def test_unread_responses_hold_bounded_memory(broker: tuple[OttlaBroker, int]) -> None:
     process = broker[0]
     with ExitStack() as stack:
         small = stack.enter_context(Wire(process.port))
@@ -202,20 +202,20 @@ def test_answers_that_nobody_takes(broker: tuple[OttlaBroker, int]) -> None:
         for _ in range(30):
             wire = stack.enter_context(Wire(process.port))
             wire.send(wire.encode(fetch_request(0), 11) * 10)
-        wait_until(lambda: held(process)[1] >= LIMIT_BYTES / 2)
-        # Who reads little is not held up at all,
+        wait_until(lambda: held_bytes(process)[1] >= LIMIT_BYTES / 2)
+        # A client that reads little is not delayed.
         began = time.monotonic()
         for _ in range(20):
             assert small.ask(fetch_request(0, "small"), FetchResponse, 11).responses[0].partitions
         assert time.monotonic() - began < 5
-        # and who reads much gets everything.
+        # A client that reads much gets everything.
         with Wire(process.port, WAIT_SECONDS) as reader:
             assert read_all(reader) == [b"%d" % number for number in range(BATCHES)]
-        assert held(process)[1] <= LIMIT_BYTES + 2 * MB
+        assert held_bytes(process)[1] <= LIMIT_BYTES + 2 * MB
         assert grown_bytes(broker) <= 2 * LIMIT_BYTES
 
 
-def test_fetches_that_wait_hold_nothing(broker: tuple[OttlaBroker, int]) -> None:
+def test_waiting_fetches_hold_no_memory(broker: tuple[OttlaBroker, int]) -> None:
     process = broker[0]
     with ExitStack() as stack:
         for _ in range(20):
@@ -227,7 +227,7 @@ def test_fetches_that_wait_hold_nothing(broker: tuple[OttlaBroker, int]) -> None
         assert grown_bytes(broker) <= LIMIT_BYTES
 
 
-def test_a_fetch_that_asks_for_more_than_it_can_get_is_answered(
+def test_fetch_with_huge_limits_is_answered(
     broker: tuple[OttlaBroker, int],
 ) -> None:
     with Wire(broker[0].port) as wire:
@@ -236,7 +236,7 @@ def test_a_fetch_that_asks_for_more_than_it_can_get_is_answered(
         assert time.monotonic() - began < 10
 
 
-def test_who_takes_nothing_is_sent_away_when_others_wait(tmp_path: Path) -> None:
+def test_client_that_does_not_read_is_closed_for_others(tmp_path: Path) -> None:
     settings = ("node.id=1", "ottla.queued.max.response.bytes=1048576")
     with OttlaBroker(tmp_path, *settings) as process:
         process.start()

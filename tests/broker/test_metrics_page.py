@@ -1,4 +1,4 @@
-"""The page of metrics of a broker that is used: every number is the one that was caused."""
+"""The metrics page of a broker in use: every value matches the traffic that caused it."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ async def get(node: RunningBroker, path: str, status: str = "200 OK") -> str:
     return text
 
 
-async def scraped(node: RunningBroker) -> Page:
+async def scrape(node: RunningBroker) -> Page:
     text = await get(node, "/metrics")
     labels = {metric.name: metric.labels for metric in METRICS}
     found: dict[tuple[str, tuple[str, ...]], float] = {}
@@ -56,11 +56,11 @@ async def scraped(node: RunningBroker) -> Page:
     return found
 
 
-# Any: the client's types are not complete.
+# Any: aiokafka's types are incomplete.
 
 
-async def use(address: str) -> None:
-    """200 records to one topic, read by a group that has committed 150 of them."""
+async def produce_and_consume(address: str) -> None:
+    """Produce 200 records to a topic, and read them in a group that commits 150 of them."""
     producer: Any = aiokafka.AIOKafkaProducer(bootstrap_servers=address, linger_ms=5)
     await producer.start()
     await asyncio.gather(
@@ -87,14 +87,14 @@ async def use(address: str) -> None:
     await consumer.stop()
 
 
-def test_the_numbers_are_those_of_a_real_client(tmp_path: Path) -> None:
+def test_metrics_match_the_traffic_of_a_real_client(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(
             tmp_path, PAGE, "num.partitions=2", "group.initial.rebalance.delay.ms=0",
             "offsets.topic.replication.factor=1", "offsets.topic.num.partitions=3",
         ) as running:  # fmt: skip
-            await use(f"127.0.0.1:{running.port}")
-            page = await scraped(running)
+            await produce_and_consume(f"127.0.0.1:{running.port}")
+            page = await scrape(running)
             assert page["ottla_topic_records_in_total", ("orders",)] == 200
             assert page["ottla_topic_records_out_total", ("orders",)] == 200
             stored = page["ottla_topic_bytes_in_total", ("orders",)]
@@ -122,12 +122,12 @@ def test_the_numbers_are_those_of_a_real_client(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_every_metric_of_the_table_can_be_seen(tmp_path: Path) -> None:
+def test_every_declared_metric_is_shown(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(
             tmp_path, PAGE, "num.partitions=2", "offsets.topic.num.partitions=1"
         ) as running:
-            await use(f"127.0.0.1:{running.port}")
+            await produce_and_consume(f"127.0.0.1:{running.port}")
             client = await running.client()
             assert (await produce(client, "nowhere", batch(b"x")))[0] == 3
             text = await get(running, "/metrics")
@@ -147,7 +147,7 @@ def test_errors_are_counted_by_api_and_name(tmp_path: Path) -> None:
             await produce(client, "t", batch(b"x"))
             beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
             await client.ask(beat, HeartbeatResponse)
-            page = await scraped(running)
+            page = await scrape(running)
             errors = {key[1]: count for key, count in page.items() if "errors" in key[0]}
             assert errors == {
                 ("Produce", "UNKNOWN_TOPIC_OR_PARTITION"): 3,
@@ -160,7 +160,7 @@ def test_errors_are_counted_by_api_and_name(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_repeat_counts_once_and_a_topic_that_is_gone_is_not_shown(tmp_path: Path) -> None:
+def test_duplicates_and_deleted_topics_are_not_counted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, PAGE) as running:
             client = await running.client()
@@ -169,11 +169,11 @@ def test_a_repeat_counts_once_and_a_topic_that_is_gone_is_not_shown(tmp_path: Pa
             given = await client.ask(request, InitProducerIdResponse)
             data = batch(b"a", b"b", producer_id=given.producer_id, sequence=0)
             assert await produce(client, "t", data) == await produce(client, "t", data) == (0, 0)
-            page = await scraped(running)
+            page = await scrape(running)
             assert page["ottla_topic_records_in_total", ("t",)] == 2
             assert page["ottla_topic_bytes_in_total", ("t",)] == len(data)
             await delete(client, "t")
-            page = await scraped(running)
+            page = await scrape(running)
             assert not [key for key in page if key[1] == ("t",)]
 
     run(scenario)
@@ -187,7 +187,7 @@ async def delete(client: Client, name: str) -> None:
     assert result.error_code == 0
 
 
-def test_connections_that_are_refused_or_misbehave_are_counted(tmp_path: Path) -> None:
+def test_refused_and_violating_connections_are_counted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, PAGE, "max.connections.per.ip=2") as running:
             reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
@@ -199,7 +199,7 @@ def test_connections_that_are_refused_or_misbehave_are_counted(tmp_path: Path) -
             extra = await asyncio.open_connection("127.0.0.1", running.port)
             assert await closed(extra[0])
             extra[1].close()
-            page = await scraped(running)
+            page = await scrape(running)
             at = ("PLAINTEXT",)
             assert page["ottla_connections", at] == 2
             assert page["ottla_connections_accepted_total", at] == 3
@@ -210,7 +210,7 @@ def test_connections_that_are_refused_or_misbehave_are_counted(tmp_path: Path) -
     run(scenario)
 
 
-def test_a_directory_that_fails_is_seen_and_the_broker_is_not_healthy(tmp_path: Path) -> None:
+def test_failed_directory_makes_the_broker_unhealthy(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, PAGE) as running:
             client = await running.client()
@@ -220,7 +220,7 @@ def test_a_directory_that_fails_is_seen_and_the_broker_is_not_healthy(tmp_path: 
             logs.fail(logs.directories[0], StorageFailure("the disk is gone"))
             told = await get(running, "/healthz", "503 Service Unavailable")
             assert told == "all data directories are offline\n"
-            page = await scraped(running)
+            page = await scrape(running)
             assert page["ottla_data_directories", ("online",)] == 0
             assert page["ottla_data_directories", ("offline",)] == 1
             assert page["ottla_offline_partitions", ()] == 3
@@ -233,16 +233,14 @@ def test_a_directory_that_fails_is_seen_and_the_broker_is_not_healthy(tmp_path: 
                 ),
             )
             running.state.image = image.with_topics([two])
-            page = await scraped(running)
+            page = await scrape(running)
             assert page["ottla_under_replicated_partitions", ()] == 3
             assert page["ottla_under_min_isr_partitions", ()] == 0
 
     run(scenario)
 
 
-def test_a_port_that_is_taken_is_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_metrics_port_in_use_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as holder:
             port = holder.getsockname()[1]
@@ -261,7 +259,7 @@ def test_a_port_that_is_taken_is_a_warning(
     run(scenario)
 
 
-def test_without_the_setting_there_is_no_page(tmp_path: Path) -> None:
+def test_metrics_page_is_off_by_default(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             assert running.node.metrics is None

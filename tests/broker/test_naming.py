@@ -1,4 +1,4 @@
-"""ottla.topic.name.policy over the wire."""
+"""The setting ottla.topic.name.policy, over the wire."""
 
 from pathlib import Path
 
@@ -27,7 +27,9 @@ from ottla.settings.invalid_settings import InvalidSettings
 POLICY = "ottla.topic.name.policy"
 
 
-async def refused(client: Client, name: str, *, validate_only: bool = False) -> tuple[int, str]:
+async def create_error(
+    client: Client, name: str, *, validate_only: bool = False
+) -> tuple[int, str]:
     topic = CreatableTopic(
         name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
@@ -36,23 +38,23 @@ async def refused(client: Client, name: str, *, validate_only: bool = False) -> 
     return result.error_code, result.error_message or ""
 
 
-def test_only_names_of_the_form_are_made(tmp_path: Path) -> None:
+def test_only_names_of_the_template_are_created(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"{POLICY}={{env:dev|prod}}.{{name}}") as running:
             client = await running.client()
             for validate_only in (True, False):
-                code, message = await refused(client, "test.a", validate_only=validate_only)
+                code, message = await create_error(client, "test.a", validate_only=validate_only)
                 assert code == ErrorCode.POLICY_VIOLATION
                 assert "{env:dev|prod}.{name}" in message
             await create(client, "dev.a")
-            # What is wrong in itself is told as that.
-            code, _ = await refused(client, "a b")
+            # An invalid name has its own error.
+            code, _ = await create_error(client, "a b")
             assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     run(scenario)
 
 
-def test_it_holds_for_topics_that_come_by_themselves(tmp_path: Path) -> None:
+def test_policy_applies_to_auto_created_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"{POLICY}={{env:dev|prod}}.{{name}}") as running:
             client = await running.client()
@@ -70,12 +72,12 @@ def test_it_holds_for_topics_that_come_by_themselves(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_the_log_of_kraft_is_no_topic_however_it_is_asked_for(tmp_path: Path) -> None:
+def test_cluster_metadata_is_not_a_topic(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             name = "__cluster_metadata"
-            assert (await refused(client, name))[0] == ErrorCode.INVALID_REQUEST
+            assert (await create_error(client, name))[0] == ErrorCode.INVALID_REQUEST
             request = MetadataRequest(
                 topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
             )
@@ -86,7 +88,7 @@ def test_the_log_of_kraft_is_no_topic_however_it_is_asked_for(tmp_path: Path) ->
     run(scenario)
 
 
-def test_groups_work_whatever_the_policy(tmp_path: Path) -> None:
+def test_policy_does_not_apply_to_internal_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"{POLICY}={{env}}.{{name}}") as running:
             client = await running.client()
@@ -97,25 +99,25 @@ def test_groups_work_whatever_the_policy(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_it_changes_while_the_broker_runs_and_topics_keep_their_names(tmp_path: Path) -> None:
+def test_policy_change_keeps_existing_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "free")
             assert await set_one(client, BROKER_RESOURCE, "", POLICY, "{a}.{b}") == 0
-            assert (await refused(client, "other"))[0] == ErrorCode.POLICY_VIOLATION
+            assert (await create_error(client, "other"))[0] == ErrorCode.POLICY_VIOLATION
             bad = await set_one(client, BROKER_RESOURCE, "", POLICY, "{a.b")
             assert bad == ErrorCode.INVALID_REQUEST
         async with broker(tmp_path) as running:
             client = await running.client()
-            assert (await refused(client, "other"))[0] == ErrorCode.POLICY_VIOLATION
+            assert (await create_error(client, "other"))[0] == ErrorCode.POLICY_VIOLATION
             found = await client.ask(MetadataRequest(topics=None), MetadataResponse)
             assert [one.name for one in found.topics] == ["free"]
 
     run(scenario)
 
 
-def test_a_bad_template_is_told_at_the_start(tmp_path: Path) -> None:
+def test_invalid_template_fails_the_start(tmp_path: Path) -> None:
     async def scenario() -> None:
         with pytest.raises(InvalidSettings, match=r"{part}\.{part:word\|word}"):
             async with broker(tmp_path, f"{POLICY}={{env"):

@@ -1,4 +1,4 @@
-"""A whole broker: topics are made, records come and go, and all of it is there after a restart."""
+"""A whole broker: topics are created, records are produced and fetched, also after a restart."""
 
 import asyncio
 import shutil
@@ -76,7 +76,7 @@ async def create(client: Client, name: str, partitions: int = 1, **config: str) 
 async def produce(
     client: Client, topic: str, records: bytes, *, acks: int = -1, index: int = 0
 ) -> tuple[int, int]:
-    """The error code and the base offset."""
+    """Produce a batch and return the error code and the base offset."""
     request = ProduceRequest(
         acks=acks,
         timeout_ms=1000,
@@ -120,7 +120,7 @@ async def fetch(client: Client, topic_id: Uuid, offset: int = 0, **how: int) -> 
     ]
 
 
-def test_what_is_produced_is_fetched_also_after_a_restart(tmp_path: Path) -> None:
+def test_produced_records_are_fetched_after_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -140,7 +140,7 @@ def test_what_is_produced_is_fetched_also_after_a_restart(tmp_path: Path) -> Non
     run(scenario)
 
 
-def test_a_stop_answers_who_waits_and_lets_nobody_wait_again(tmp_path: Path) -> None:
+def test_shutdown_answers_waiting_fetches(tmp_path: Path) -> None:
     async def scenario() -> None:
         answers: list[list[bytes | None]] = []
 
@@ -154,7 +154,7 @@ def test_a_stop_answers_who_waits_and_lets_nobody_wait_again(tmp_path: Path) -> 
             polling = asyncio.create_task(poll(client, topic_id))
             await asyncio.sleep(0.05)
             assert not answers
-        # Who waits beyond the grace of a stop is cut off without an answer.
+        # A client that waits longer than the grace period is disconnected without a response.
         with pytest.raises((EOFError, ConnectionError)):
             await polling
         await client.close()
@@ -164,7 +164,7 @@ def test_a_stop_answers_who_waits_and_lets_nobody_wait_again(tmp_path: Path) -> 
     run(scenario)
 
 
-def test_a_topic_is_made_to_its_end_when_nobody_waits_for_it(
+def test_topic_creation_finishes_after_cancellation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -197,7 +197,7 @@ def test_a_topic_is_made_to_its_end_when_nobody_waits_for_it(
     run(scenario)
 
 
-def test_what_cannot_be_stored_is_an_answer(
+def test_storage_failure_is_returned_to_the_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -213,7 +213,7 @@ def test_what_cannot_be_stored_is_an_answer(
     run(scenario)
 
 
-def test_a_deleted_topic_is_gone_and_may_be_made_again(tmp_path: Path) -> None:
+def test_deleted_topic_can_be_recreated(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -236,7 +236,7 @@ def test_a_deleted_topic_is_gone_and_may_be_made_again(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_topic_has_nothing_of_one_that_had_its_name_and_whose_deletion_was_cut_short(
+def test_interrupted_deletion_leaves_no_records_to_a_new_topic(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
@@ -254,7 +254,7 @@ def test_a_topic_has_nothing_of_one_that_had_its_name_and_whose_deletion_was_cut
                 ),
                 DeleteTopicsResponse,
             )
-        shutil.copytree(aside, left)  # as if it had died once the deletion was stored
+        shutil.copytree(aside, left)  # as if the broker had died after it stored the deletion
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t")
@@ -265,8 +265,8 @@ def test_a_topic_has_nothing_of_one_that_had_its_name_and_whose_deletion_was_cut
     run(scenario)
 
 
-def test_a_start_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Another start, in the same process, has the addresses and the directories again."""
+def test_failed_start_releases_its_resources(tmp_path: Path) -> None:
+    """A later start in the same process can use the same addresses and directories."""
 
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -288,7 +288,7 @@ def test_a_start_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_nobody_is_served_any_more_when_the_logs_are_closed(
+def test_connections_are_closed_before_the_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close = LogManager.close
@@ -296,7 +296,7 @@ def test_nobody_is_served_any_more_when_the_logs_are_closed(
 
     async def scenario() -> None:
         async with broker(tmp_path) as running:
-            # One that is not closed before the broker is.
+            # This client is not closed before the broker.
             client = Client(*await asyncio.open_connection("127.0.0.1", running.port))
             await create(client, "t")
 

@@ -1,4 +1,4 @@
-"""Commits of offsets, and the device that takes its time."""
+"""Offset commits on a slow device."""
 
 import asyncio
 from pathlib import Path
@@ -30,7 +30,7 @@ from ottla.replication.partition import Partition
 
 
 async def commit(client: Client, offset: int) -> int:
-    """Commit for partition 0 of "t" as a consumer that assigns itself."""
+    """Commit an offset for partition 0 of "t" as a consumer with manual assignment."""
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
@@ -47,7 +47,7 @@ async def committed(client: Client) -> int:
     return answer.groups[0].topics[0].partitions[0].committed_offset
 
 
-def test_nobody_waits_longer_than_the_timeout_for_a_commit(tmp_path: Path) -> None:
+def test_commit_times_out_on_a_slow_device(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = HeldDisk()
         settings = (
@@ -66,14 +66,14 @@ def test_nobody_waits_longer_than_the_timeout_for_a_commit(tmp_path: Path) -> No
             disk.free.set()
             while await committed(client) == 3:
                 await asyncio.sleep(0.01)
-            # It was in the log, so it counts when the device has it.
+            # The commit was in the log, so it counts when the device has synced it.
             assert await committed(client) == 5
             assert await commit(client, 6) == 0
 
     run(scenario)
 
 
-def test_the_offsets_topic_is_compressed_as_its_setting_says(tmp_path: Path) -> None:
+def test_offsets_topic_uses_its_compression_setting(tmp_path: Path) -> None:
     settings = ("offsets.topic.num.partitions=1", "offsets.load.buffer.size=1")
 
     async def scenario() -> None:
@@ -92,10 +92,12 @@ def test_the_offsets_topic_is_compressed_as_its_setting_says(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_group_that_was_deleted_does_not_come_back_with_a_commit_that_took_long(
+def test_slow_commit_does_not_restore_a_deleted_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """The commit waits for the device and the deletion behind it need not: so it is told later."""
+    """The commit waits for the device and the deletion does not have to, so its response comes
+    later.
+    """
     must_flush, asked, device = False, asyncio.Event(), asyncio.Event()
 
     async def durable(self: Partition, offset: int) -> None:
@@ -135,8 +137,8 @@ def test_a_group_that_was_deleted_does_not_come_back_with_a_commit_that_took_lon
 
 
 @pytest.mark.parametrize("place", ["records", "length"])
-def test_a_commit_that_is_damaged_on_the_disk_stops_no_broker(tmp_path: Path, place: str) -> None:
-    """What was committed before and after it counts."""
+def test_damaged_commit_does_not_stop_the_broker(tmp_path: Path, place: str) -> None:
+    """Commits before and after the damaged one are kept."""
 
     async def scenario() -> None:
         settings = ("offsets.topic.num.partitions=1",)
@@ -154,7 +156,7 @@ def test_a_commit_that_is_damaged_on_the_disk_stops_no_broker(tmp_path: Path, pl
             raw[start + second.header.size - 20] ^= 1
             last = 7
         else:
-            raw[start + second.header.size + 11] ^= 0x40  # of the last one, in its length
+            raw[start + second.header.size + 11] ^= 0x40  # in the length field of the last record
             last = 5
         file.write_bytes(raw)
         async with broker(tmp_path, *settings) as running:

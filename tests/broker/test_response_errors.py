@@ -1,4 +1,4 @@
-"""Errors in answers are found wherever they stand."""
+"""Errors are found in responses, at the top level and in their parts."""
 
 from ottla.broker.response_errors import ResponseErrors
 from ottla.ids import ZERO_UUID
@@ -12,13 +12,13 @@ from ottla.protocol.messages.list_offsets import (
 from ottla.protocol.messages.metadata import MetadataResponse
 
 
-def test_the_error_of_the_whole_answer_counts() -> None:
+def test_top_level_error_is_found() -> None:
     errors = ResponseErrors()
     assert list(errors.of(HeartbeatResponse(throttle_time_ms=0, error_code=25))) == [25]
     assert list(errors.of(HeartbeatResponse(throttle_time_ms=0, error_code=0))) == []
 
 
-def test_the_errors_of_parts_count_each_for_itself() -> None:
+def test_errors_of_parts_are_found_separately() -> None:
     def partition(code: int) -> ListOffsetsPartitionResponse:
         return ListOffsetsPartitionResponse(partition_index=0, error_code=code)
 
@@ -33,7 +33,7 @@ def test_the_errors_of_parts_count_each_for_itself() -> None:
     ]
 
 
-def test_parts_that_are_missing_have_none() -> None:
+def test_missing_parts_have_no_errors() -> None:
     result = CreatableTopicResult(
         name="t", topic_id=ZERO_UUID, error_code=36, error_message=None, configs=None
     )

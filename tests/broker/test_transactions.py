@@ -1,4 +1,4 @@
-"""Transactions, which are not served: who asks is told so, and nothing is left half done."""
+"""Transactions, which are not supported: requests are refused, and nothing is left half done."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from ottla.protocol.messages.produce import (
 from ottla.records.builder import BatchBuilder
 
 
-def test_a_transactional_producer_is_told_for_good(tmp_path: Path) -> None:
+def test_transactional_producer_fails_permanently(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -54,7 +54,7 @@ def test_a_transactional_producer_is_told_for_good(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_transactional_batch_does_not_hold_up_those_who_read_committed(tmp_path: Path) -> None:
+def test_transactional_batch_does_not_block_read_committed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -79,8 +79,8 @@ def test_a_transactional_batch_does_not_hold_up_those_who_read_committed(tmp_pat
     run(scenario)
 
 
-def test_a_fetch_names_the_aborted_transactions_of_its_own_bytes(tmp_path: Path) -> None:
-    """A log that a Kafka wrote has transactions."""
+def test_fetch_returns_aborted_transactions_of_its_range(tmp_path: Path) -> None:
+    """A log that Kafka wrote can contain transactions."""
 
     def write() -> None:
         disk = OsDisk()

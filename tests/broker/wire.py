@@ -1,4 +1,4 @@
-"""A client that says whatever it is told to, and blocks."""
+"""A blocking client that can send arbitrary bytes."""
 
 import socket
 import struct
@@ -13,7 +13,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Wire:
-    """One connection to a broker of this machine."""
+    """A connection to a broker on this machine."""
 
     def __init__(self, port: int, timeout_s: float = 30) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
@@ -27,7 +27,7 @@ class Wire:
         self.socket.close()
 
     def send(self, data: bytes) -> None:
-        """Bytes as they are; that nobody takes them shows when one reads."""
+        """Send raw bytes; errors of a closed connection show when reading."""
         with suppress(ConnectionError):
             self.socket.sendall(data)
 
@@ -35,12 +35,12 @@ class Wire:
         self.send(struct.pack(">i", len(body)) + body)
 
     def send_request(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> None:
-        """A header without a mistake, then anything."""
+        """Send a valid header followed by an arbitrary body."""
         header = struct.pack(">hhih", key, version, 1, 4) + b"wire" + (b"\0" if flexible else b"")
         self.send_frame(header + body)
 
     def encode(self, message: Message, version: int | None = None) -> bytes:
-        """A request as it should be."""
+        """Return an encoded request."""
         api = message.API
         assert api is not None
         chosen = api.advertised.high if version is None else version
@@ -51,7 +51,7 @@ class Wire:
         return self.answer(answer)
 
     def answer(self, answer: type[M]) -> M:
-        """The next answer to what was encoded."""
+        """Return the next response to an encoded request."""
         while not self._answers:
             data = self.socket.recv(1 << 20)
             if not data:
@@ -62,7 +62,7 @@ class Wire:
         return message
 
     def raw_answer(self) -> bytes:
-        """The next frame."""
+        """Return the next frame."""
         (length,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(length)
 
@@ -76,13 +76,13 @@ class Wire:
         return data
 
     def read_to_the_end(self) -> None:
-        """Whatever the broker says, until it closes the connection."""
+        """Return all bytes until the broker closes the connection."""
         with suppress(ConnectionError):
             while self.socket.recv(1 << 20):
                 pass
 
     def is_closed(self) -> bool:
-        """Wait until the broker has closed the connection, and see that it said nothing."""
+        """Wait until the broker has closed the connection, and check that it sent nothing."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:

@@ -1,10 +1,10 @@
-"""Who may open a connection."""
+"""Admission of connections: limits per address, per listener, per broker and per second."""
 
 from ottla.settings.config_parser import broker_config
 from ottla.transport.admission import Admission, AdmissionConfig, Refusal
 
 
-def test_the_rules_are_those_of_the_settings() -> None:
+def test_settings_define_the_connection_limits() -> None:
     assert AdmissionConfig.of(broker_config()) == AdmissionConfig()
     config = broker_config(
         overrides=(
@@ -17,7 +17,7 @@ def test_the_rules_are_those_of_the_settings() -> None:
     assert AdmissionConfig.of(config) == AdmissionConfig(5, 3, {"10.0.0.1": 1, "::1": 2}, 7)
 
 
-def test_an_address_has_its_limit_and_leaving_makes_room() -> None:
+def test_per_address_limit_frees_a_slot_on_leave() -> None:
     admission = Admission(
         lambda: AdmissionConfig(per_address_max=2, per_address_overrides={"b": 0})
     )
@@ -32,7 +32,7 @@ def test_an_address_has_its_limit_and_leaving_makes_room() -> None:
     assert admission.enter("a", 0) is None
 
 
-def test_all_connections_together_have_a_limit_that_may_change() -> None:
+def test_total_connection_limit_can_change() -> None:
     limit = 1
     admission = Admission(lambda: AdmissionConfig(connections_max=limit))
     assert admission.enter("a", 0) is None
@@ -41,13 +41,13 @@ def test_all_connections_together_have_a_limit_that_may_change() -> None:
     assert admission.enter("b", 0) is None
 
 
-def test_a_second_has_its_limit() -> None:
+def test_connection_rate_is_limited_per_second() -> None:
     admission = Admission(lambda: AdmissionConfig(per_second_max=2))
     answers = [admission.enter("a", second) is None for second in (0.1, 0.5, 0.9, 1.0, 1.1, 1.2)]
     assert answers == [True, True, False, True, True, False]
 
 
-def test_a_listener_has_its_part_of_what_the_broker_has() -> None:
+def test_listener_limit_applies_within_the_broker_limit() -> None:
     whole = Admission(lambda: AdmissionConfig(connections_max=3))
     own = Admission(lambda: AdmissionConfig(connections_max=2), whole)
     other = Admission(AdmissionConfig, whole)
@@ -63,7 +63,7 @@ def test_a_listener_has_its_part_of_what_the_broker_has() -> None:
     assert other.enter("b", 0) is None
 
 
-def test_what_the_broker_refuses_counts_at_no_listener() -> None:
+def test_connection_refused_by_broker_is_not_counted() -> None:
     whole = Admission(lambda: AdmissionConfig(per_address_max=1))
     own = Admission(AdmissionConfig, whole)
     assert own.enter("a", 0) is None
@@ -72,7 +72,7 @@ def test_what_the_broker_refuses_counts_at_no_listener() -> None:
     assert (own.count, whole.count) == (1, 1)
 
 
-def test_a_listeners_rules_are_its_own_or_the_brokers() -> None:
+def test_listener_settings_override_broker_settings() -> None:
     config = broker_config(
         overrides=(
             "max.connections=5",
@@ -85,7 +85,7 @@ def test_a_listeners_rules_are_its_own_or_the_brokers() -> None:
     assert AdmissionConfig.of(config).connections_max == 5
 
 
-def test_an_address_is_the_same_however_it_is_written() -> None:
+def test_ip_override_addresses_are_normalized() -> None:
     config = broker_config(overrides=("max.connections.per.ip.overrides=[0:0::1]:2,web:3",))
     assert AdmissionConfig.of(config).per_address_overrides == {"::1": 2, "web": 3}
     assert [notice.what for notice in config.notices] == [
@@ -93,7 +93,7 @@ def test_an_address_is_the_same_however_it_is_written() -> None:
     ]
 
 
-def test_who_is_exempt_is_let_in_though_there_are_too_many() -> None:
+def test_exempt_listener_ignores_the_connection_limit() -> None:
     rules = AdmissionConfig(connections_max=1, per_address_max=2, per_second_max=1)
     above = Admission(lambda: rules)
     own = Admission(AdmissionConfig, above, exempt=True)
@@ -109,7 +109,7 @@ def test_who_is_exempt_is_let_in_though_there_are_too_many() -> None:
     assert (above.count, above.excess) == (1, 0)
 
 
-def test_who_is_exempt_does_not_use_up_the_rate_of_the_others() -> None:
+def test_exempt_listener_does_not_consume_the_rate() -> None:
     above = Admission(lambda: AdmissionConfig(per_second_max=1))
     assert Admission(AdmissionConfig, above, exempt=True).enter("a", 0) is None
     assert Admission(AdmissionConfig, above).enter("a", 0) is None

@@ -1,4 +1,4 @@
-"""A client's connection: versions, pipelining, deadlines, and every way in which it ends."""
+"""The client's connection to a broker: versions, pipelining, deadlines and closing."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -26,11 +26,11 @@ def heartbeat(number: int) -> HeartbeatRequest:
     return HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
 
 
-def beaten(number: int) -> HeartbeatResponse:
+def heartbeat_response(number: int) -> HeartbeatResponse:
     return HeartbeatResponse(throttle_time_ms=number, error_code=0)
 
 
-def offered(*ranges: tuple[int, int, int], error: int = 0) -> ApiVersionsResponse:
+def versions_response(*ranges: tuple[int, int, int], error: int = 0) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[
@@ -40,7 +40,7 @@ def offered(*ranges: tuple[int, int, int], error: int = 0) -> ApiVersionsRespons
 
 
 class Peer:
-    """A broker that does what its script says."""
+    """A broker that follows a script."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self.writer = reader, writer
@@ -60,7 +60,7 @@ class Peer:
         await self.writer.drain()
 
     async def greet(self, *ranges: tuple[int, int, int]) -> None:
-        await self.answer(await self.next(), offered(*ranges or ((HEARTBEAT.key, 0, 4),)))
+        await self.answer(await self.next(), versions_response(*ranges or ((HEARTBEAT.key, 0, 4),)))
 
 
 @asynccontextmanager
@@ -107,19 +107,19 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-async def forever(peer: Peer) -> None:
+async def ignore_requests(peer: Peer) -> None:
     while True:
         await peer.next()
 
 
-def test_requests_follow_each_other_without_waiting_and_answers_find_theirs() -> None:
+def test_pipelined_requests_get_their_own_responses() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet()
         requests = [await peer.next() for _ in range(3)]
         for request in requests:
             message = request.message
             assert isinstance(message, HeartbeatRequest)
-            await peer.answer(request, beaten(message.generation_id))
+            await peer.answer(request, heartbeat_response(message.generation_id))
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -127,24 +127,24 @@ def test_requests_follow_each_other_without_waiting_and_answers_find_theirs() ->
             answers = [channel.send(heartbeat(number), 5) for number in (7, 8, 9)]
             assert channel.in_flight == 3
             told = [await answer for answer in answers]
-            assert told == [beaten(7), beaten(8), beaten(9)]
+            assert told == [heartbeat_response(7), heartbeat_response(8), heartbeat_response(9)]
             assert channel.in_flight == 0
             channel.close()
 
     run(scenario())
 
 
-def test_the_newest_version_that_both_speak_is_used() -> None:
+def test_newest_common_version_is_used() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet((HEARTBEAT.key, 1, 3), (CREATE_TOPICS.key, 90, 99))
         request = await peer.next()
         assert request.header.api_version == 3
-        await peer.answer(request, beaten(1))
+        await peer.answer(request, heartbeat_response(1))
 
     async def scenario() -> None:
         async with peer(script) as port:
             channel = await connect(port)
-            assert await channel.ask(heartbeat(1), HeartbeatResponse, 5) == beaten(1)
+            assert await channel.ask(heartbeat(1), HeartbeatResponse, 5) == heartbeat_response(1)
             with pytest.raises(NotSupported, match=r"CreateTopics.*90-99 only") as newer:
                 channel.version(CREATE_TOPICS)
             assert newer.value.code is ErrorCode.UNSUPPORTED_VERSION
@@ -154,7 +154,7 @@ def test_the_newest_version_that_both_speak_is_used() -> None:
     run(scenario())
 
 
-def test_an_api_that_is_not_offered_is_named() -> None:
+def test_missing_api_is_named_in_the_error() -> None:
     async def scenario() -> None:
         async with peer(Peer.greet) as port:
             channel = await connect(port)
@@ -165,14 +165,14 @@ def test_an_api_that_is_not_offered_is_named() -> None:
     run(scenario())
 
 
-def test_a_broker_that_does_not_know_our_api_versions_is_asked_in_its_own() -> None:
+def test_api_versions_falls_back_to_the_broker_version() -> None:
     async def script(peer: Peer) -> None:
         first = await peer.next()
         first.version = 0
-        await peer.answer(first, offered((18, 0, 2), error=35))
+        await peer.answer(first, versions_response((18, 0, 2), error=35))
         second = await peer.next()
         assert second.header.api_version == 2
-        await peer.answer(second, offered((HEARTBEAT.key, 0, 1)))
+        await peer.answer(second, versions_response((HEARTBEAT.key, 0, 1)))
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -183,7 +183,7 @@ def test_a_broker_that_does_not_know_our_api_versions_is_asked_in_its_own() -> N
     run(scenario())
 
 
-def test_a_refused_connection_says_what_to_do() -> None:
+def test_refused_connection_error_has_a_hint() -> None:
     async def scenario() -> None:
         async with peer(Peer.greet) as port:
             pass
@@ -195,7 +195,7 @@ def test_a_refused_connection_says_what_to_do() -> None:
     run(scenario())
 
 
-def test_what_is_awaited_fails_when_the_broker_goes() -> None:
+def test_pending_requests_fail_when_the_broker_disconnects() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet()
         await peer.next()
@@ -218,10 +218,10 @@ def test_what_is_awaited_fails_when_the_broker_goes() -> None:
     run(scenario())
 
 
-def test_a_late_answer_ends_the_connection() -> None:
+def test_request_timeout_closes_the_connection() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet()
-        await forever(peer)
+        await ignore_requests(peer)
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -236,11 +236,11 @@ def test_a_late_answer_ends_the_connection() -> None:
     run(scenario())
 
 
-def test_an_answered_request_has_no_deadline_any_more() -> None:
+def test_answered_request_does_not_time_out_later() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet()
-        await peer.answer(await peer.next(), beaten(1))
-        await peer.answer(await peer.next(), beaten(2))
+        await peer.answer(await peer.next(), heartbeat_response(1))
+        await peer.answer(await peer.next(), heartbeat_response(2))
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -254,19 +254,19 @@ def test_an_answered_request_has_no_deadline_any_more() -> None:
     run(scenario())
 
 
-def test_who_gives_up_waiting_leaves_the_others_their_answers() -> None:
+def test_cancelled_request_does_not_affect_the_others() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet()
         requests = [await peer.next() for _ in range(2)]
-        await peer.answer(requests[0], beaten(1))
-        await peer.answer(requests[1], beaten(2))
+        await peer.answer(requests[0], heartbeat_response(1))
+        await peer.answer(requests[1], heartbeat_response(2))
 
     async def scenario() -> None:
         async with peer(script) as port:
             channel = await connect(port)
             first, second = channel.send(heartbeat(1), 5), channel.send(heartbeat(2), 5)
             first.cancel()
-            assert await second == beaten(2)
+            assert await second == heartbeat_response(2)
             channel.close()
 
     run(scenario())
@@ -275,11 +275,11 @@ def test_who_gives_up_waiting_leaves_the_others_their_answers() -> None:
 @pytest.mark.parametrize(
     "noise", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4\0\0\0\7", b"\xff" * 8]
 )
-def test_who_is_no_broker_is_left(noise: bytes) -> None:
+def test_peer_that_is_not_a_broker_is_rejected(noise: bytes) -> None:
     async def script(peer: Peer) -> None:
         await peer.next()
         peer.writer.write(noise)
-        await forever(peer)
+        await ignore_requests(peer)
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -289,10 +289,10 @@ def test_who_is_no_broker_is_left(noise: bytes) -> None:
     run(scenario())
 
 
-def test_a_close_leaves_nothing_waiting() -> None:
+def test_close_fails_pending_requests() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet()
-        await forever(peer)
+        await ignore_requests(peer)
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -306,7 +306,7 @@ def test_a_close_leaves_nothing_waiting() -> None:
     run(scenario())
 
 
-def test_a_host_that_does_not_accept_is_given_up_in_time() -> None:
+def test_connection_setup_times_out() -> None:
     class Silent:
         async def connect(self, protocol: object, host: str, port: int) -> None:
             await asyncio.sleep(3600)
@@ -327,21 +327,21 @@ def test_a_host_that_does_not_accept_is_given_up_in_time() -> None:
     run(scenario())
 
 
-def test_while_a_login_is_renewed_the_others_wait_and_keep_their_order() -> None:
+def test_requests_queue_in_order_during_reauthentication() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet((HEARTBEAT.key, 0, 4), (SASL_HANDSHAKE.key, 1, 1))
         for _ in range(2):
             request = await peer.next()
             seen.append(type(request.message).__name__)
             if isinstance(request.message, HeartbeatRequest):
-                await peer.answer(request, beaten(request.message.generation_id))
+                await peer.answer(request, heartbeat_response(request.message.generation_id))
             else:
                 await peer.answer(request, SaslHandshakeResponse(error_code=0, mechanisms=()))
         for _ in range(2):
             request = await peer.next()
             assert isinstance(request.message, HeartbeatRequest)
             seen.append(str(request.message.generation_id))
-            await peer.answer(request, beaten(request.message.generation_id))
+            await peer.answer(request, heartbeat_response(request.message.generation_id))
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -356,7 +356,7 @@ def test_while_a_login_is_renewed_the_others_wait_and_keep_their_order() -> None
             assert not waiting[0].done()
             channel.release()
             answers = [await waiting[0], await waiting[2]]
-            assert answers == [beaten(2), beaten(4)]
+            assert answers == [heartbeat_response(2), heartbeat_response(4)]
             assert seen == ["HeartbeatRequest", "SaslHandshakeRequest", "2", "4"]
             channel.close()
 
@@ -364,14 +364,14 @@ def test_while_a_login_is_renewed_the_others_wait_and_keep_their_order() -> None
     run(scenario())
 
 
-def test_a_broker_that_wants_a_pause_has_it_and_the_order_stays() -> None:
+def test_throttled_channel_delays_requests_in_order() -> None:
     pause_ms = 300
     came_s: list[float] = []
 
     async def script(peer: Peer) -> None:
         await peer.greet((HEARTBEAT.key, 0, 4), (SASL_HANDSHAKE.key, 1, 1))
         loop = asyncio.get_running_loop()
-        await peer.answer(await peer.next(), beaten(pause_ms))
+        await peer.answer(await peer.next(), heartbeat_response(pause_ms))
         told_s.append(loop.time())
         request = await peer.next()
         assert isinstance(request.message, SaslHandshakeRequest), "a login does not wait"
@@ -381,7 +381,7 @@ def test_a_broker_that_wants_a_pause_has_it_and_the_order_stays() -> None:
             came_s.append(loop.time())
             assert isinstance(request.message, HeartbeatRequest)
             assert request.message.generation_id == number
-            await peer.answer(request, beaten(0))
+            await peer.answer(request, heartbeat_response(0))
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -390,26 +390,27 @@ def test_a_broker_that_wants_a_pause_has_it_and_the_order_stays() -> None:
             assert channel.is_throttled
             waiting = [channel.send(heartbeat(number), 5) for number in (2, 3, 4)]
             waiting[1].cancel()
-            channel.hold()  # a login that begins and ends in the pause does not shorten it
+            channel.hold()  # a reauthentication during the throttle does not shorten it
             await channel.ask(SaslHandshakeRequest(mechanism="M"), SaslHandshakeResponse, 5)
             channel.release()
             await waiting[0]
             await waiting[2]
             assert not channel.is_throttled
             await asyncio.sleep(0)
-            assert came_s[0] - told_s[0] >= pause_ms / 1000 - 0.02  # clocks are read apart
+            # The two clock readings are not simultaneous.
+            assert came_s[0] - told_s[0] >= pause_ms / 1000 - 0.02
             channel.close()
 
     told_s: list[float] = []
     run(scenario())
 
 
-def test_a_pause_that_is_wanted_longer_ends_later_and_ends_with_the_connection() -> None:
+def test_longest_throttle_applies_until_close() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet()
-        for pause_ms in (3_600_000, 1):  # the shorter one does not end the longer one
-            await peer.answer(await peer.next(), beaten(pause_ms))
-        await forever(peer)
+        for pause_ms in (3_600_000, 1):  # the shorter throttle does not end the longer one
+            await peer.answer(await peer.next(), heartbeat_response(pause_ms))
+        await ignore_requests(peer)
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -428,10 +429,10 @@ def test_a_pause_that_is_wanted_longer_ends_later_and_ends_with_the_connection()
     run(scenario())
 
 
-def test_a_login_that_fails_takes_with_it_what_waits() -> None:
+def test_failed_reauthentication_fails_queued_requests() -> None:
     async def script(peer: Peer) -> None:
         await peer.greet()
-        await forever(peer)
+        await ignore_requests(peer)
 
     async def scenario() -> None:
         async with peer(script) as port:
@@ -451,14 +452,14 @@ def test_a_login_that_fails_takes_with_it_what_waits() -> None:
     run(scenario())
 
 
-def test_who_closes_before_it_served_is_suspected_of_wanting_a_login_and_later_not() -> None:
+def test_early_disconnect_hints_at_sasl_and_a_later_one_does_not() -> None:
     async def at_once(peer: Peer) -> None:
         await peer.greet()
         await peer.next()
 
     async def later(peer: Peer) -> None:
         await peer.greet()
-        await peer.answer(await peer.next(), beaten(1))
+        await peer.answer(await peer.next(), heartbeat_response(1))
         await peer.next()
 
     async def scenario() -> None:

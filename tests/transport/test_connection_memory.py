@@ -1,4 +1,4 @@
-"""What a connection holds, and what its client earns by taking its answers."""
+"""The memory that a connection holds, and how a client that reads its responses becomes proven."""
 
 from ottla.transport.memory import (
     BYTES_PER_SECOND_MIN,
@@ -12,14 +12,14 @@ from ottla.transport.memory import (
 
 
 class Owner:
-    """A connection."""
+    """A connection that never waits for memory."""
 
     def memory_available(self) -> None:
         raise AssertionError("nobody waits for a frame here")
 
 
-class Waiting:
-    """Who waits for memory."""
+class Waiter:
+    """A connection that waits for memory."""
 
     def memory_available(self) -> None:
         pass
@@ -29,26 +29,27 @@ LIMIT = 1000
 
 
 def fill(budget: MemoryPool) -> None:
-    """No memory is left, also not for one that may have too much, and somebody waits."""
+    """Exhaust a pool, including the one reservation that may exceed its limit, and add a waiter."""
     budget.hold(Owner(), budget.limit)
     budget.hold(Owner(), 1)
-    budget.wait(Waiting())
+    budget.wait(Waiter())
 
 
-def full() -> MemoryPools:
-    """None is left for anybody, be it known or not."""
+def exhausted_pools() -> MemoryPools:
+    """Return pools that are exhausted for proven and for unproven clients."""
     memory = MemoryPools(response_bytes=LIMIT)
     fill(memory.responses)
     fill(memory.unproven_responses)
     return memory
 
 
-def test_who_took_enough_is_known() -> None:
+def test_client_that_reads_enough_is_proven() -> None:
     memory = MemoryPools(response_bytes=LIMIT)
     client = ConnectionMemory(memory, Owner())
     client.account_response(PROVEN_BYTES - 1, None)
     assert (client.is_proven, client.responses) == (False, memory.unproven_responses)
-    # What is not taken yet does not count, and is given back where it was held.
+    # Bytes that the client has not read yet do not count. They are released to the pool that held
+    # them.
     client.account_response(1, 0.0)
     assert not client.is_proven
     assert (memory.unproven_responses.held, memory.responses.held) == (1, 0)
@@ -61,29 +62,32 @@ def test_who_took_enough_is_known() -> None:
     assert memory.responses_held == 0
 
 
-def test_the_known_are_given_more_time() -> None:
-    stranger, known = ConnectionMemory(full(), Owner()), ConnectionMemory(full(), Owner())
-    known.account_response(PROVEN_BYTES, None)
-    for one in (stranger, known):
+def test_proven_client_has_a_longer_stall_timeout() -> None:
+    unproven, proven = (
+        ConnectionMemory(exhausted_pools(), Owner()),
+        ConnectionMemory(exhausted_pools(), Owner()),
+    )
+    proven.account_response(PROVEN_BYTES, None)
+    for one in (unproven, proven):
         one.account_response(100_000, 0.0)
         assert one.stall_reason(None, 100_000, UNPROVEN_STALL_SECONDS) is None
-    assert stranger.stall_reason(None, 100_000, UNPROVEN_STALL_SECONDS + 0.1) is not None
-    assert known.stall_reason(None, 100_000, STALL_SECONDS) is None
-    assert known.stall_reason(None, 100_000, STALL_SECONDS + 0.1) is not None
+    assert unproven.stall_reason(None, 100_000, UNPROVEN_STALL_SECONDS + 0.1) is not None
+    assert proven.stall_reason(None, 100_000, STALL_SECONDS) is None
+    assert proven.stall_reason(None, 100_000, STALL_SECONDS + 0.1) is not None
 
 
-def test_who_moves_is_given_time_whoever_it_is() -> None:
-    stranger = ConnectionMemory(full(), Owner())
+def test_unproven_client_that_makes_progress_is_not_stalled() -> None:
+    unproven = ConnectionMemory(exhausted_pools(), Owner())
     unsent = 100 * BYTES_PER_SECOND_MIN
-    stranger.account_response(unsent, 0.0)
+    unproven.account_response(unsent, 0.0)
     for second in range(1, 60):
         unsent -= BYTES_PER_SECOND_MIN
-        assert stranger.stall_reason(None, unsent, float(second)) is None
+        assert unproven.stall_reason(None, unsent, float(second)) is None
 
 
-def test_nobody_is_in_a_hurry_for_memory_of_others() -> None:
+def test_waiters_of_another_pool_do_not_cause_a_stall() -> None:
     memory = MemoryPools(response_bytes=LIMIT)
     fill(memory.responses)
-    stranger = ConnectionMemory(memory, Owner())
-    stranger.account_response(100, 0.0)
-    assert stranger.stall_reason(None, 100, 1e6) is None
+    unproven = ConnectionMemory(memory, Owner())
+    unproven.account_response(100, 0.0)
+    assert unproven.stall_reason(None, 100, 1e6) is None

@@ -25,7 +25,7 @@ def connection_in(state: State) -> Connection:
     return connection
 
 
-def test_every_state_can_be_reached_and_ends_closed() -> None:
+def test_every_state_is_reachable_and_ends_in_closed() -> None:
     reached = {State.OPENING}
     while more := {to for (start, _), to in TRANSITIONS.items() if start in reached} - reached:
         reached |= more
@@ -34,7 +34,7 @@ def test_every_state_can_be_reached_and_ends_closed() -> None:
     assert {to for (start, _), to in TRANSITIONS.items() if start is State.CLOSED} == {State.CLOSED}
 
 
-def test_a_transition_outside_the_table_raises_and_changes_nothing() -> None:
+def test_illegal_transition_raises_and_changes_nothing() -> None:
     for state in State:
         for event in Event:
             connection = connection_in(state)

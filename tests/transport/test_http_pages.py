@@ -1,4 +1,4 @@
-"""Pages over HTTP: what is answered, and what a visitor may cost."""
+"""HTTP pages: responses, errors, and limits on connections."""
 
 import asyncio
 import socket
@@ -16,19 +16,19 @@ from ottla.transport.http_pages import CONNECTIONS_MAX, REQUEST_BYTES_MAX, Page,
 from ottla.transport.network import TcpNetwork
 
 
-def broken() -> Page:
+def failing_page() -> Page:
     raise ValueError("secret")
 
 
 PAGES = {
     "/there": lambda: Page("Grüße\n"),
-    "/broken": broken,
+    "/broken": failing_page,
     "/ill": lambda: Page("ill\n", status=HTTPStatus.SERVICE_UNAVAILABLE),
 }
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[tuple[PageServer, int]]:
+async def page_server() -> AsyncGenerator[tuple[PageServer, int]]:
     server = PageServer(PAGES)
     port = await server.open(TcpNetwork(), "127.0.0.1", 0)
     try:
@@ -37,7 +37,7 @@ async def served() -> AsyncGenerator[tuple[PageServer, int]]:
         server.close()
 
 
-async def told(port: int, request: bytes) -> bytes:
+async def raw_response(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     answer = await reader.read()
@@ -45,7 +45,7 @@ async def told(port: int, request: bytes) -> bytes:
     return answer
 
 
-def test_a_client_of_http_gets_the_page() -> None:
+def test_http_client_gets_the_page() -> None:
     def visit(port: int, method: str) -> tuple[int, str | None, str]:
         client = HTTPConnection("127.0.0.1", port, timeout=10)
         client.request(method, "/there?x=1")
@@ -55,7 +55,7 @@ def test_a_client_of_http_gets_the_page() -> None:
         return found
 
     async def scenario() -> None:
-        async with served() as (server, port):
+        async with page_server() as (server, port):
             assert await asyncio.to_thread(visit, port, "GET") == (200, "8", "Grüße\n")
             assert await asyncio.to_thread(visit, port, "HEAD") == (200, "8", "")
             assert not server.connections
@@ -77,20 +77,22 @@ def test_a_client_of_http_gets_the_page() -> None:
         (b"GET /there HTTP/1.1\r\n" + b"A" * REQUEST_BYTES_MAX, 431),
     ],
 )
-def test_what_is_wrong_is_told(request_: bytes, status: int) -> None:
+def test_bad_requests_get_an_http_error(request_: bytes, status: int) -> None:
     async def scenario() -> None:
-        async with served() as (_, port):
-            answer = await told(port, request_)
+        async with page_server() as (_, port):
+            answer = await raw_response(port, request_)
             assert answer.startswith(b"HTTP/1.1 %d " % status)
             assert b"secret" not in answer
-            assert (await told(port, b"GET /there HTTP/1.1\r\n\r\n")).endswith("Grüße\n".encode())
+            assert (await raw_response(port, b"GET /there HTTP/1.1\r\n\r\n")).endswith(
+                "Grüße\n".encode()
+            )
 
     run(scenario)
 
 
-def test_a_request_in_pieces_is_answered_once() -> None:
+def test_request_in_pieces_is_answered_once() -> None:
     async def scenario() -> None:
-        async with served() as (_, port):
+        async with page_server() as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             for one in b"GET /there HTTP/1.1\r\n":
                 writer.write(bytes((one,)))
@@ -103,11 +105,11 @@ def test_a_request_in_pieces_is_answered_once() -> None:
     run(scenario)
 
 
-def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_pages, "CONNECTION_SECONDS", 0.3)
 
     async def scenario() -> None:
-        async with served() as (server, port):
+        async with page_server() as (server, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /the")
             assert await closed(reader)
@@ -117,14 +119,14 @@ def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     run(scenario)
 
 
-def test_many_who_say_nothing_keep_nobody_out() -> None:
+def test_idle_connections_do_not_block_requests() -> None:
     async def scenario() -> None:
-        async with served() as (server, port):
+        async with page_server() as (server, port):
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
             for _, writer in silent:
                 writer.write(b"GET /the")
             for _ in range(5):
-                assert b"200 OK" in await told(port, b"GET /there HTTP/1.1\r\n\r\n")
+                assert b"200 OK" in await raw_response(port, b"GET /there HTTP/1.1\r\n\r\n")
                 assert len(server.connections) <= CONNECTIONS_MAX
             for _, writer in silent:
                 writer.close()
@@ -132,7 +134,7 @@ def test_many_who_say_nothing_keep_nobody_out() -> None:
     run(scenario)
 
 
-def test_who_has_asked_stays_while_there_are_others_to_go() -> None:
+def test_connections_without_a_request_are_evicted_first() -> None:
     size = 20_000_000
 
     async def scenario() -> None:
@@ -140,20 +142,20 @@ def test_who_has_asked_stays_while_there_are_others_to_go() -> None:
         server = PageServer({"/large": lambda: Page("x" * size)})
         port = await server.open(TcpNetwork(), "127.0.0.1", 0)
 
-        async def come() -> socket.socket:
+        async def connect() -> socket.socket:
             one = stack.enter_context(socket.socket())
             one.setblocking(False)
             await loop.sock_connect(one, ("127.0.0.1", port))
             return one
 
-        async def ask() -> socket.socket:
-            """Ask for more than the sockets hold, and take the first byte."""
-            one = await come()
+        async def request_large_page() -> socket.socket:
+            """Request a page larger than the socket buffers, and read its first byte."""
+            one = await connect()
             await loop.sock_sendall(one, b"GET /large HTTP/1.1\r\n\r\n")
             assert await loop.sock_recv(one, 1) == b"H"
             return one
 
-        async def rest(one: socket.socket) -> int:
+        async def remaining_bytes(one: socket.socket) -> int:
             count = 0
             with suppress(ConnectionError):
                 while data := await loop.sock_recv(one, 1 << 20):
@@ -161,16 +163,16 @@ def test_who_has_asked_stays_while_there_are_others_to_go() -> None:
             return count
 
         with ExitStack() as stack:
-            first = await ask()
+            first = await request_large_page()
             for _ in range(2 * CONNECTIONS_MAX):
-                await come()
+                await connect()
             for _ in range(CONNECTIONS_MAX - 1):
-                await ask()
+                await request_large_page()
             assert len(server.connections) == CONNECTIONS_MAX
             assert all(visit.answered for visit in server.connections)
-            # Where all have asked, it is the oldest who goes.
-            assert await rest(await ask()) > size
-            assert await rest(first) < size
+            # When every connection has sent a request, the server evicts the oldest.
+            assert await remaining_bytes(await request_large_page()) > size
+            assert await remaining_bytes(first) < size
             server.close()
 
     run(scenario)

@@ -36,7 +36,7 @@ from ottla.transport.network import TcpNetwork
 
 
 class FastClock(SystemClock):
-    """The machine's clock, which a test may set forward."""
+    """The system clock, which a test can advance."""
 
     ahead_s = 0.0
 
@@ -44,8 +44,8 @@ class FastClock(SystemClock):
         return super().elapsed_s() + self.ahead_s
 
 
-def begun(connection: Connection) -> bool:
-    """Whether it has a part of a frame."""
+def has_partial_frame(connection: Connection) -> bool:
+    """Return whether the connection has received part of a frame."""
     return connection._conversation.framer.partial  # pyright: ignore[reportPrivateUsage]
 
 
@@ -54,7 +54,7 @@ def heartbeat(number: int) -> HeartbeatRequest:
 
 
 def echo(request: Request, connection: Connection) -> Response | DeferredResponse | None:
-    """Answers a heartbeat with its generation as throttle time."""
+    """Answer a heartbeat with its generation as the throttle time."""
     message = request.message
     assert isinstance(message, HeartbeatRequest)
     return HeartbeatResponse(throttle_time_ms=message.generation_id, error_code=0)
@@ -121,7 +121,7 @@ class Service:
             await self.listener.close(grace_s=0.5)
             await self.leave()
         assert not self.listener.connections
-        while self.admission.count:  # the loop tells of lost connections in its next turn
+        while self.admission.count:  # the event loop reports lost connections in its next iteration
             await asyncio.sleep(0)
 
     async def client(self) -> Client:
@@ -141,7 +141,7 @@ Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
 @pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a scenario in the loop of Python, and in the one that brokers use."""
+    """Run a scenario on asyncio's event loop and on uvloop, which brokers use."""
 
     def in_the_loop(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def bounded() -> None:
@@ -154,7 +154,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return in_the_loop
 
 
-def test_requests_that_follow_each_other_are_answered_in_order(run: Run) -> None:
+def test_pipelined_requests_are_answered_in_order(run: Run) -> None:
     async def scenario() -> None:
         async with Service().running() as service:
             client = await service.client()
@@ -164,7 +164,7 @@ def test_requests_that_follow_each_other_are_answered_in_order(run: Run) -> None
     run(scenario)
 
 
-def test_a_later_answer_holds_up_those_behind_it(run: Run) -> None:
+def test_deferred_response_delays_the_following_requests(run: Run) -> None:
     order: list[int] = []
     release = asyncio.Event()
 
@@ -192,7 +192,7 @@ def test_a_later_answer_holds_up_those_behind_it(run: Run) -> None:
     run(scenario)
 
 
-def test_a_request_may_have_no_answer(run: Run) -> None:
+def test_request_may_have_no_response(run: Run) -> None:
     def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         assert isinstance(request.message, HeartbeatRequest)
         return None if request.message.generation_id == 0 else echo(request, connection)
@@ -219,13 +219,13 @@ def test_a_request_may_have_no_answer(run: Run) -> None:
     ],
     ids=["negative length", "too long", "unknown API", "unknown version", "cut off"],
 )
-def test_bytes_that_are_no_request_close_the_connection_and_no_other(run: Run, data: bytes) -> None:
+def test_invalid_bytes_close_only_their_connection(run: Run, data: bytes) -> None:
     async def scenario() -> None:
         async with Service(config=ConnectionConfig(frame_bytes_max=1_000_000)).running() as service:
             good, bad = await service.client(), await service.client()
             bad.send(heartbeat(7))
             bad.writer.write(data)
-            assert await bad.answers(1) == [7]  # what came before is answered
+            assert await bad.answers(1) == [7]  # the request before it is answered
             assert await bad.closed()
             good.send(heartbeat(1))
             assert await good.answers(1) == [1]
@@ -233,7 +233,7 @@ def test_bytes_that_are_no_request_close_the_connection_and_no_other(run: Run, d
     run(scenario)
 
 
-def test_an_unknown_version_of_api_versions_is_told_what_is_known(run: Run) -> None:
+def test_unknown_api_versions_version_gets_a_v0_response(run: Run) -> None:
     def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         assert isinstance(request.message, ApiVersionsRequest)
         return ApiVersionsResponse(error_code=int(request.refused), api_keys=[])
@@ -248,7 +248,7 @@ def test_an_unknown_version_of_api_versions_is_told_what_is_known(run: Run) -> N
     run(scenario)
 
 
-def test_a_mistake_of_ours_closes_one_connection(
+def test_handler_exception_closes_only_its_connection(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail() -> HeartbeatResponse:
@@ -280,7 +280,7 @@ def test_a_mistake_of_ours_closes_one_connection(
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_an_answer_that_cannot_be_written_closes_its_connection(
+def test_unencodable_response_closes_its_connection(
     run: Run, caplog: pytest.LogCaptureFixture, later: bool
 ) -> None:
     unwritable = HeartbeatResponse(throttle_time_ms=2**40, error_code=0)
@@ -301,7 +301,7 @@ def test_an_answer_that_cannot_be_written_closes_its_connection(
     assert "request failed" in caplog.text
 
 
-def test_a_client_that_does_not_read_stops_being_served(run: Run) -> None:
+def test_client_that_does_not_read_is_not_served(run: Run) -> None:
     served = 0
     large = "x" * 30_000
 
@@ -316,16 +316,16 @@ def test_a_client_that_does_not_read_stops_being_served(run: Run) -> None:
             client.send(*map(heartbeat, range(2000)))
             connection = next(iter(service.listener.connections))
             before, unchanged = 0, 0
-            while unchanged < 20:  # the sockets take some of it first
+            while unchanged < 20:  # the socket buffers fill first
                 await asyncio.sleep(0.005)
                 unchanged = unchanged + 1 if served == before > 0 else 0
                 before = served
             assert before < 2000
-            assert is_full(connection)
+            assert is_blocked(connection)
             transport = connection._transport  # pyright: ignore[reportPrivateUsage]
             assert transport is not None
             assert transport.get_write_buffer_size() <= WRITE_BUFFER_BYTES + 300_100
-            # It goes on when the client reads again.
+            # The connection is served again when the client reads.
             size = 300_008
             for _ in range(before + 5):
                 await client.reader.readexactly(size)
@@ -336,7 +336,7 @@ def test_a_client_that_does_not_read_stops_being_served(run: Run) -> None:
     run(scenario)
 
 
-def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed(run: Run) -> None:
+def test_incomplete_frame_and_idle_connection_are_closed(run: Run) -> None:
     async def scenario() -> None:
         async with Service().running() as service:
             slow, silent, good = [await service.client() for _ in range(3)]
@@ -344,7 +344,7 @@ def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed
                 one.send(heartbeat(0))
                 await one.answers(1)
             slow.writer.write(struct.pack(">i", 1000) + b"begun")
-            while not any(begun(one) for one in service.listener.connections):
+            while not any(has_partial_frame(one) for one in service.listener.connections):
                 await asyncio.sleep(0.001)
             service.listener.sweep()
             assert len(service.listener.connections) == 3
@@ -366,37 +366,37 @@ def test_a_frame_that_does_not_end_and_a_connection_that_says_nothing_are_closed
 DONE = struct.pack(">iib", 9, 0, 0) + b"done"
 
 
-def done(request: Request, connection: Connection) -> Response | DeferredResponse | None:
+def respond_done(request: Request, connection: Connection) -> Response | DeferredResponse | None:
     return [b"done"]
 
 
 def large_frame(size: int) -> bytes:
-    """A request to produce; what is in it does not matter here."""
+    """Return a Produce request with a batch of `size` bytes; its content does not matter."""
     data = PartitionProduceData(index=0, records=bytes(size))
     topic = TopicProduceData(name="t", partition_data=[data])
     request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic])
     return b"".join(ClientConversation("test").send(request, 9)[1])
 
 
-async def seen(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         await asyncio.sleep(0.001)
 
 
-def test_one_large_frame_at_a_time_goes_on_when_memory_is_used_up(run: Run) -> None:
+def test_exhausted_memory_admits_one_large_frame_at_a_time(run: Run) -> None:
     async def scenario() -> None:
         memory = MemoryPools(request_bytes=200_000)
-        async with Service(done, memory=memory).running() as service:
+        async with Service(respond_done, memory=memory).running() as service:
             first, second = await service.client(), await service.client()
             frames = large_frame(30_000_000), large_frame(31_000_000)
             half = 15_000_000
             first.writer.write(frames[0][:half])
-            await seen(lambda: memory.requests.held >= half)
+            await wait_until(lambda: memory.requests.held >= half)
             second.writer.write(frames[1])
-            await seen(lambda: memory.requests.has_waiters)
+            await wait_until(lambda: memory.requests.has_waiters)
             held = memory.requests.held
             assert held < half + 5_000_000
-            # Who has to wait is not too slow, and who makes the others wait may be.
+            # A connection that waits for memory is not stalled; one that others wait for can be.
             service.clock.ahead_s = STALL_SECONDS - 1
             service.listener.sweep()
             assert len(service.listener.connections) == 2
@@ -408,20 +408,20 @@ def test_one_large_frame_at_a_time_goes_on_when_memory_is_used_up(run: Run) -> N
     run(scenario)
 
 
-def test_a_large_frame_that_does_not_move_makes_room_for_who_waits(run: Run) -> None:
+def test_stalled_large_frame_is_closed_for_waiting_requests(run: Run) -> None:
     async def scenario() -> None:
         memory = MemoryPools(request_bytes=200_000)
-        async with Service(done, memory=memory).running() as service:
+        async with Service(respond_done, memory=memory).running() as service:
             stuck, other = await service.client(), await service.client()
             stuck.writer.write(large_frame(30_000_000)[:15_000_000])
-            await seen(lambda: memory.requests.held >= 15_000_000)
-            # Nobody waits: so many bytes in no time may be followed by a rest.
+            await wait_until(lambda: memory.requests.held >= 15_000_000)
+            # Nothing waits for memory, so a transfer that was fast so far may pause.
             service.listener.sweep()
             service.clock.ahead_s = STALL_SECONDS + 1
             service.listener.sweep()
             assert not service.listener.closed
             other.writer.write(large_frame(31_000_000))
-            await seen(lambda: memory.requests.has_waiters)
+            await wait_until(lambda: memory.requests.has_waiters)
             service.listener.sweep()
             assert await stuck.closed()
             assert await other.reader.readexactly(len(DONE))
@@ -430,7 +430,7 @@ def test_a_large_frame_that_does_not_move_makes_room_for_who_waits(run: Run) -> 
     run(scenario)
 
 
-def test_a_frame_that_begins_behind_a_long_wait_is_not_too_slow(run: Run) -> None:
+def test_stall_timeout_starts_after_the_deferred_response(run: Run) -> None:
     release = asyncio.Event()
 
     async def wait() -> HeartbeatResponse:
@@ -444,7 +444,9 @@ def test_a_frame_that_begins_behind_a_long_wait_is_not_too_slow(run: Run) -> Non
             client = await service.client()
             _, buffers = client.conversation.send(heartbeat(0), 4)
             client.writer.write(b"".join(buffers) + struct.pack(">i", 100) + b"begun")
-            await seen(lambda: any(begun(one) for one in service.listener.connections))
+            await wait_until(
+                lambda: any(has_partial_frame(one) for one in service.listener.connections)
+            )
             service.clock.ahead_s = 5 * STALL_SECONDS
             release.set()
             assert await client.answers(1) == [5]
@@ -457,7 +459,7 @@ def test_a_frame_that_begins_behind_a_long_wait_is_not_too_slow(run: Run) -> Non
     run(scenario)
 
 
-def test_an_answer_that_is_not_taken_is_held_until_it_is(run: Run) -> None:
+def test_unread_response_holds_memory_until_it_is_read(run: Run) -> None:
     size = 20_000_000
 
     def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
@@ -469,22 +471,22 @@ def test_an_answer_that_is_not_taken_is_held_until_it_is(run: Run) -> None:
             client, gone = await service.client(), await service.client()
             for one in (client, gone):
                 one.send(heartbeat(0))
-            await seen(lambda: memory.responses_held >= 2 * size)
+            await wait_until(lambda: memory.responses_held >= 2 * size)
             await client.reader.readexactly(size + 8)
-            await seen(lambda: memory.responses_held < 2 * size)
+            await wait_until(lambda: memory.responses_held < 2 * size)
             assert memory.responses_held >= size
-            # Nobody waits for memory, so there is no hurry.
+            # Nothing waits for memory, so the response may stay unread.
             service.clock.ahead_s = 2 * STALL_SECONDS
             service.listener.sweep()
             assert not service.listener.closed
             gone.writer.transport.abort()
-            await seen(lambda: memory.responses_held == 0)
+            await wait_until(lambda: memory.responses_held == 0)
 
     run(scenario)
 
 
-class _Draining(asyncio.Transport):
-    """Somebody takes what was written, a little at a time."""
+class DrainingTransport(asyncio.Transport):
+    """A transport whose peer reads the written bytes slowly."""
 
     left = 1000
 
@@ -504,8 +506,8 @@ class _Draining(asyncio.Transport):
         pass
 
 
-def test_who_takes_an_answer_slowly_is_not_idle() -> None:
-    clock, transport = FastClock(), _Draining()
+def test_client_that_reads_slowly_is_not_idle() -> None:
+    clock, transport = FastClock(), DrainingTransport()
     connection = Connection(
         lambda request, connection: None,
         lambda connection: Admittance.ADMITTED,
@@ -523,7 +525,7 @@ def test_who_takes_an_answer_slowly_is_not_idle() -> None:
     assert connection.timeout_reason() == "idle for 60 s"
 
 
-def test_an_answer_that_nobody_began_is_given_up_with_its_connection(run: Run) -> None:
+def test_lost_connection_closes_an_unstarted_response(run: Run) -> None:
     async def wait() -> Response:
         raise AssertionError("nobody asks any more")
 
@@ -536,7 +538,7 @@ def test_an_answer_that_nobody_began_is_given_up_with_its_connection(run: Run) -
             ConnectionConfig(),
             FastClock(),
         )
-        connection.connection_made(_Draining())
+        connection.connection_made(DrainingTransport())
         frame = b"".join(ClientConversation("test").send(heartbeat(0), 4)[1])
         connection.get_buffer(len(frame))[: len(frame)] = frame
         connection.buffer_updated(len(frame))
@@ -547,7 +549,7 @@ def test_an_answer_that_nobody_began_is_given_up_with_its_connection(run: Run) -
     run(scenario)
 
 
-def test_more_connections_than_allowed_are_refused_and_leaving_makes_room(run: Run) -> None:
+def test_excess_connection_is_refused_until_another_leaves(run: Run) -> None:
     async def scenario() -> None:
         rules = AdmissionConfig(per_address_max=2)
         async with Service(admission=rules).running() as service:
@@ -567,7 +569,7 @@ def test_more_connections_than_allowed_are_refused_and_leaving_makes_room(run: R
     run(scenario)
 
 
-def test_closing_lets_what_is_being_served_end(run: Run) -> None:
+def test_close_waits_for_requests_in_progress(run: Run) -> None:
     release = asyncio.Event()
 
     async def wait() -> HeartbeatResponse:
@@ -596,7 +598,7 @@ def test_closing_lets_what_is_being_served_end(run: Run) -> None:
 
 
 @pytest.mark.parametrize("requests", [1, 50], ids=["all answered", "more to answer"])
-def test_closing_does_not_wait_for_who_takes_nothing(run: Run, requests: int) -> None:
+def test_close_does_not_wait_for_clients_that_do_not_read(run: Run, requests: int) -> None:
     answer = bytes(16_000_000)
 
     async def scenario() -> None:
@@ -606,10 +608,10 @@ def test_closing_does_not_wait_for_who_takes_nothing(run: Run, requests: int) ->
         deaf, slow = await service.client(), await service.client()
         deaf.send(*map(heartbeat, range(requests)))
         slow.send(heartbeat(0))
-        while not all(is_full(one) for one in service.listener.connections):
+        while not all(is_blocked(one) for one in service.listener.connections):
             await asyncio.sleep(0.001)
         closing = asyncio.create_task(service.listener.close(grace_s=1000))
-        # Who takes something now and then gets all of it.
+        # A client that reads slowly receives its whole response.
         taken = 0
         while taken < len(answer):
             taken += len(await slow.reader.readexactly(1_000_000))
@@ -625,12 +627,12 @@ def test_closing_does_not_wait_for_who_takes_nothing(run: Run, requests: int) ->
     run(scenario)
 
 
-def is_full(connection: Connection) -> bool:
-    """Whether its client does not take what was written."""
+def is_blocked(connection: Connection) -> bool:
+    """Return whether the connection is blocked because its client does not read."""
     return connection._is_blocked  # pyright: ignore[reportPrivateUsage]
 
 
-def test_a_taken_address_is_told(run: Run) -> None:
+def test_address_in_use_is_reported(run: Run) -> None:
     async def scenario() -> None:
         async with Service().running() as service:
             other = Service()
@@ -640,9 +642,11 @@ def test_a_taken_address_is_told(run: Run) -> None:
     run(scenario)
 
 
-def test_an_address_that_another_listens_on_by_now_is_told(run: Run) -> None:
+def test_address_taken_after_binding_is_reported(run: Run) -> None:
     async def scenario() -> None:
-        async with Service().running(listening=False) as service:  # so others may hold it too
+        async with Service().running(
+            listening=False
+        ) as service:  # bound but not listening: another socket can bind the same port
             late = Service()
             await late.listener.hold("127.0.0.1", service.port)
             await service.listener.start()
@@ -655,7 +659,7 @@ def test_an_address_that_another_listens_on_by_now_is_told(run: Run) -> None:
     run(scenario)
 
 
-def test_a_connection_too_many_is_served_when_another_has_left(run: Run) -> None:
+def test_waiting_connection_is_served_when_another_closes(run: Run) -> None:
     async def scenario() -> None:
         rules = AdmissionConfig(connections_max=1)
         async with Service(admission=rules).running() as service:
@@ -667,7 +671,7 @@ def test_a_connection_too_many_is_served_when_another_has_left(run: Run) -> None
                 late[number].send(heartbeat(number + 1))
             while len(service.listener.waiting) < 3:
                 await asyncio.sleep(0.001)
-            late[1].writer.close()  # who does not wait to the end takes no place
+            late[1].writer.close()  # a connection that closes while it waits does not take a slot
             while len(service.listener.waiting) == 3:
                 await asyncio.sleep(0.001)
             first.writer.close()
@@ -681,7 +685,7 @@ def test_a_connection_too_many_is_served_when_another_has_left(run: Run) -> None
     run(scenario)
 
 
-def test_no_more_wait_than_the_system_lets_wait(run: Run) -> None:
+def test_waiting_connections_are_bounded(run: Run) -> None:
     async def scenario() -> None:
         rules = AdmissionConfig(connections_max=0)
         async with Service(admission=rules).running() as service:

@@ -1,4 +1,4 @@
-"""The memory that connections share, without connections."""
+"""The memory pool that connections share, tested without connections."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ from ottla.transport.memory import (
 
 
 class Frame:
-    """One that wants so much, piece by piece, and then gives all of it back."""
+    """A frame that reserves `wanted` bytes in pieces and then releases all of them."""
 
     def __init__(self, budget: MemoryPool, wanted: int, *, ordinary: bool = True) -> None:
         self.budget = budget
@@ -41,17 +41,17 @@ class Frame:
         self.budget.release(self, count)
 
 
-def test_what_fits_is_given_and_one_may_go_beyond() -> None:
+def test_one_frame_may_exceed_the_limit() -> None:
     budget = MemoryPool(100)
     first, second, third = (Frame(budget, 100) for _ in range(3))
     assert first.grow(60)
     assert second.grow(40)
     assert budget.left == 0
-    assert second.grow(70)  # nobody else has more than there is
+    assert second.grow(70)  # no other frame exceeds the limit
     assert budget.held == 170
     assert not first.grow(1)
     assert not third.grow(1)
-    assert second.grow(500)  # and it goes on
+    assert second.grow(500)  # the frame above the limit may continue to grow
     assert budget.has_waiters
     second.finish()
     assert (first.told, third.told) == (1, 1)
@@ -60,7 +60,7 @@ def test_what_fits_is_given_and_one_may_go_beyond() -> None:
 
 
 class EagerFrame(Frame):
-    """Takes what it waits for as soon as it is told."""
+    """A frame that reserves memory as soon as it is notified."""
 
     def __init__(self, budget: MemoryPool, claimed: int, told: list[Frame]) -> None:
         super().__init__(budget, claimed)
@@ -71,7 +71,7 @@ class EagerFrame(Frame):
         self.grow(150)
 
 
-def test_who_needs_least_goes_on_first() -> None:
+def test_waiter_that_needs_least_memory_is_served_first() -> None:
     budget = MemoryPool(100)
     told: list[Frame] = []
     large = Frame(budget, 150)
@@ -80,38 +80,39 @@ def test_who_needs_least_goes_on_first() -> None:
     assert not second.grow(150)
     assert not first.grow(150)
     large.finish()
-    assert told == [first]  # the second would be one too many again
+    assert told == [first]  # a second frame above the limit has to wait
     assert second.waits
     first.finish()
     assert told == [first, second]
     assert budget.held == 150
 
 
-def test_what_is_huge_leaves_room_for_what_is_ordinary() -> None:
+def test_large_frames_leave_memory_for_ordinary_ones() -> None:
     budget = MemoryPool(100, kept=25)
     huge, other = Frame(budget, 0, ordinary=False), Frame(budget, 0, ordinary=False)
     small = Frame(budget, 0)
     assert huge.grow(75)
-    assert other.grow(10)  # as the one that may go beyond
+    assert other.grow(10)  # as the one frame that may exceed the limit
     assert not huge.grow(1)
     assert other.grow(500)
-    assert small.grow(25)  # what the other has beyond the limit does not count against it
+    assert small.grow(25)  # the other frame's excess does not count against this one
     assert not Frame(budget, 0).grow(1)
     other.finish()
     assert huge.told == 1
 
 
-def test_what_cannot_end_within_the_limit_is_given_nothing_until_it_is_its_turn() -> None:
+def test_frames_above_the_limit_take_turns() -> None:
     budget = MemoryPool(100, kept=25)
     first, second = (Frame(budget, 300, ordinary=False) for _ in range(2))
     other, small = Frame(budget, 60, ordinary=False), Frame(budget, 5)
     assert first.grow(10)
-    assert not second.grow(10)  # though there is room
+    assert not second.grow(10)  # although memory is left
     assert other.grow(60)
     assert small.grow(5)
     small.finish()
     other.finish()
-    assert second.told == 0  # everything fits again, and still it is not its turn
+    # Memory is left again, but the first frame above the limit is not finished.
+    assert second.told == 0
     assert not second.grow(10)
     assert first.grow(290)
     first.finish()
@@ -122,7 +123,7 @@ def test_what_cannot_end_within_the_limit_is_given_nothing_until_it_is_its_turn(
     assert other.grow(60)
 
 
-def test_who_leaves_is_not_told() -> None:
+def test_cancelled_waiter_is_not_notified() -> None:
     budget = MemoryPool(10)
     large, gone = Frame(budget, 0), Frame(budget, 0)
     assert large.grow(5)
@@ -134,7 +135,7 @@ def test_who_leaves_is_not_told() -> None:
     assert gone.told == 0
 
 
-def test_who_gives_back_twice_is_found_out() -> None:
+def test_releasing_twice_raises() -> None:
     budget = MemoryPool(10)
     one = Frame(budget, 0)
     assert one.grow(5)
@@ -144,7 +145,7 @@ def test_who_gives_back_twice_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_no_limit(limit: int) -> None:
+def test_limit_of_zero_or_less_means_no_limit(limit: int) -> None:
     memory = MemoryPools(limit, limit)
     for budget in (memory.requests, memory.responses, memory.unproven_responses):
         for _ in range(3):
@@ -152,7 +153,7 @@ def test_no_limit(limit: int) -> None:
 
 
 @each_case("seed", range(20))
-def test_every_frame_ends_and_the_memory_is_bounded(seed: int) -> None:
+def test_every_frame_completes_within_bounded_memory(seed: int) -> None:
     random = Random(seed)
     budget = MemoryPool(1000, kept=250)
     frames = [
@@ -174,13 +175,13 @@ def test_every_frame_ends_and_the_memory_is_bounded(seed: int) -> None:
             one.grow(min(random.randint(1, 100), one.wanted - one.has))
         assert budget.held == sum(frame.has for frame in frames)
         assert budget.held <= budget.limit + max(frame.has for frame in frames)
-        # One at a time of those who cannot end within the limit.
+        # At most one frame that cannot fit within the limit holds memory.
         assert sum(frame.has > 0 for frame in frames if frame.wanted > 750) <= 1
     assert budget.held == 0
     assert not budget.has_waiters
 
 
-def test_a_pace_that_is_kept_and_one_that_is_not() -> None:
+def test_pace_below_the_minimum_is_stalled_and_late() -> None:
     pace = Pace()
     assert not pace.is_late(0, 1e9)
     assert not pace.is_stalled(0, 1e9)
@@ -191,7 +192,7 @@ def test_a_pace_that_is_kept_and_one_that_is_not() -> None:
         moved += BYTES_PER_SECOND_MIN
         assert not pace.is_late(moved, now)
         assert not pace.is_stalled(moved, now)
-    # A byte now and then does not help.
+    # A single byte per second is too slow.
     for _ in range(int(STALL_SECONDS)):
         now += 1
         moved += 1
@@ -200,18 +201,18 @@ def test_a_pace_that_is_kept_and_one_that_is_not() -> None:
     assert pace.is_late(moved, now + 1)
 
 
-def test_answers_of_the_known_and_of_strangers_share_the_memory_in_halves() -> None:
+def test_proven_and_unproven_responses_each_get_half() -> None:
     for limit in (1, 2, 7, 1000):
         memory = MemoryPools(response_bytes=limit)
         assert limit <= memory.responses.limit + memory.unproven_responses.limit <= limit + 1
     memory = MemoryPools(response_bytes=1000)
-    strangers = [Frame(memory.unproven_responses, 0) for _ in range(3)]
-    assert [one.grow(500) for one in strangers] == [True, True, False]  # one is let beyond
+    unproven = [Frame(memory.unproven_responses, 0) for _ in range(3)]
+    assert [one.grow(500) for one in unproven] == [True, True, False]  # one may exceed the limit
     assert Frame(memory.responses, 0).grow(500)
     assert memory.responses_held == 1500
 
 
-def test_who_moves_too_little_in_a_shorter_time() -> None:
+def test_pace_can_use_a_shorter_stall_timeout() -> None:
     pace = Pace()
     pace.begin(0)
     assert not pace.is_stalled(0, 2, 2)
@@ -219,7 +220,7 @@ def test_who_moves_too_little_in_a_shorter_time() -> None:
     assert not pace.is_stalled(2 * BYTES_PER_SECOND_MIN, 3, 2)
 
 
-def test_what_came_fast_may_rest_unless_others_wait() -> None:
+def test_fast_transfer_may_pause_until_it_is_stalled() -> None:
     pace = Pace()
     pace.begin(0)
     moved = 100 * BYTES_PER_SECOND_MIN
@@ -229,7 +230,7 @@ def test_what_came_fast_may_rest_unless_others_wait() -> None:
     assert pace.is_late(moved, 111)
 
 
-def test_a_pause_is_not_held_against_anybody() -> None:
+def test_skipped_time_does_not_count_against_the_pace() -> None:
     pace = Pace()
     pace.begin(0)
     pace.skip(1000)

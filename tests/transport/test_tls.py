@@ -1,4 +1,4 @@
-"""TLS of a client: what its settings lead to, and what it says of servers and stores it refuses."""
+"""TLS of the client: its settings, and its errors about servers and stores that it refuses."""
 
 import asyncio
 import os
@@ -57,12 +57,12 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Listener(socketserver.ThreadingTCPServer):
-    """Tells its versions; a server in threads, because asyncio's leaves without an alert."""
+    """A threaded server that answers ApiVersions; asyncio's server closes without a TLS alert."""
 
     tls: ssl.SSLContext | None = None
 
 
-class Greeting(socketserver.BaseRequestHandler):
+class ApiVersionsHandler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         conversation = ServerConversation()
         answer = ApiVersionsResponse(
@@ -72,7 +72,7 @@ class Greeting(socketserver.BaseRequestHandler):
             while data := line.recv(1 << 16):
                 for request in conversation.receive(data):
                     line.sendall(b"".join(conversation.send(request, answer)))
-        # To close before all is read would be a reset, which overtakes an alert.
+        # Closing with unread data would send a reset, which can overtake the alert.
         with suppress(OSError):
             self.request.shutdown(socket.SHUT_WR)
             while self.request.recv(1 << 16):
@@ -88,12 +88,12 @@ class Greeting(socketserver.BaseRequestHandler):
 
 
 @asynccontextmanager
-async def listening(
+async def tls_server(
     certificate: Path | None,
     clients: Path | None = None,
     least: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
 ) -> AsyncGenerator[int]:
-    with Listener((HOST, 0), Greeting) as listener:
+    with Listener((HOST, 0), ApiVersionsHandler) as listener:
         if certificate is not None:
             tls = listener.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             tls.load_cert_chain(certificate)
@@ -106,13 +106,13 @@ async def listening(
         try:
             yield listener.server_address[1]
         finally:
-            # Our ends are closed by the event loop, which therefore goes on.
+            # The event loop closes the client's sockets, so it must keep running.
             await asyncio.to_thread(listener.shutdown)
             await asyncio.to_thread(listener.server_close)
             thread.join()
 
 
-async def greeted(port: int, tls: ssl.SSLContext | None, host: str = HOST) -> Channel:
+async def connect(port: int, tls: ssl.SSLContext | None, host: str = HOST) -> Channel:
     network = TcpNetwork() if tls is None else TlsNetwork(TcpNetwork(), tls)
     return await open_channel(
         network,
@@ -127,27 +127,25 @@ async def greeted(port: int, tls: ssl.SSLContext | None, host: str = HOST) -> Ch
 
 
 @pytest.mark.parametrize("host", [HOST, "localhost"])
-def test_a_trusted_server_is_greeted(authority: Authority, server: Path, host: str) -> None:
+def test_client_connects_to_a_trusted_server(authority: Authority, server: Path, host: str) -> None:
     async def scenario() -> None:
-        async with listening(server) as port:
+        async with tls_server(server) as port:
             tls = context({"ssl.truststore.location": str(authority.path)})
-            channel = await greeted(port, tls, host)
+            channel = await connect(port, tls, host)
             assert channel.is_open
             channel.close()
 
     run(scenario())
 
 
-def test_certificates_can_be_given_as_text_even_on_one_line(
-    authority: Authority, server: Path
-) -> None:
+def test_certificates_can_be_given_as_pem_text(authority: Authority, server: Path) -> None:
     own = authority.issue("texts")
     key, _, chain = own.read_text().partition("-----BEGIN CERTIFICATE")
     chain = "-----BEGIN CERTIFICATE" + chain
     trusted = authority.path.read_text()
 
     async def scenario() -> None:
-        async with listening(server, clients=authority.path) as port:
+        async with tls_server(server, clients=authority.path) as port:
             for blank in ("\n", " "):
                 tls = context(
                     {
@@ -156,18 +154,18 @@ def test_certificates_can_be_given_as_text_even_on_one_line(
                         "ssl.keystore.certificate.chain": chain.replace("\n", blank),
                     }
                 )
-                (await greeted(port, tls)).close()
+                (await connect(port, tls)).close()
 
     before = len(os.listdir("/proc/self/fd"))
     run(scenario())
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_locked_key_is_opened_by_its_password(authority: Authority, server: Path) -> None:
+def test_encrypted_key_is_decrypted_with_its_password(authority: Authority, server: Path) -> None:
     locked = authority.issue("locked", password="hunter2")
 
     async def scenario() -> None:
-        async with listening(server, clients=authority.path) as port:
+        async with tls_server(server, clients=authority.path) as port:
             tls = context(
                 {
                     "ssl.truststore.location": str(authority.path),
@@ -175,115 +173,119 @@ def test_a_locked_key_is_opened_by_its_password(authority: Authority, server: Pa
                     "ssl.key.password": "hunter2",
                 }
             )
-            (await greeted(port, tls)).close()
+            (await connect(port, tls)).close()
 
     run(scenario())
 
 
-# What is refused.
+# Connections that are refused.
 
 
-async def said(port: int, tls: ssl.SSLContext | None, kind: type[RequestError]) -> str:
+async def connection_error(port: int, tls: ssl.SSLContext | None, kind: type[RequestError]) -> str:
     with pytest.raises(RequestError) as told:
-        await greeted(port, tls)
+        await connect(port, tls)
     assert type(told.value) is kind, told.value
     assert told.value.retriable == (kind is not AuthenticationFailed)
     return str(told.value)
 
 
-def test_a_server_of_an_unknown_authority_is_refused(server: Path, tmp_path: Path) -> None:
+def test_unknown_certificate_authority_is_refused(server: Path, tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with listening(server) as port:
+        async with tls_server(server) as port:
             for trust in ({"ssl.truststore.location": str(Authority(tmp_path).path)}, {}):
-                words = await said(port, context(trust), AuthenticationFailed)
+                words = await connection_error(port, context(trust), AuthenticationFailed)
                 assert "is not trusted" in words
                 assert "ssl.truststore.location" in words
 
     run(scenario())
 
 
-def test_a_server_of_another_name_is_refused(authority: Authority) -> None:
+def test_certificate_for_another_host_is_refused(authority: Authority) -> None:
     async def scenario() -> None:
         other = authority.issue("other", "DNS:other.example")
-        async with listening(other) as port:
+        async with tls_server(other) as port:
             trust = {"ssl.truststore.location": str(authority.path)}
-            words = await said(port, context(trust), AuthenticationFailed)
+            words = await connection_error(port, context(trust), AuthenticationFailed)
             assert "for another host" in words
             unchecked = {**trust, "ssl.endpoint.identification.algorithm": ""}
-            (await greeted(port, context(unchecked))).close()
+            (await connect(port, context(unchecked))).close()
 
     run(scenario())
 
 
-def test_a_server_that_has_expired_is_refused(authority: Authority) -> None:
+def test_expired_certificate_is_refused(authority: Authority) -> None:
     async def scenario() -> None:
         old = authority.issue("old", f"IP:{HOST}", days=0)
-        async with listening(old) as port:
+        async with tls_server(old) as port:
             trust = {"ssl.truststore.location": str(authority.path)}
-            words = await said(port, context(trust), AuthenticationFailed)
+            words = await connection_error(port, context(trust), AuthenticationFailed)
             assert "not valid now (certificate has expired)" in words
             assert "clock" in words
 
     run(scenario())
 
 
-def test_without_the_certificate_it_wants_a_server_refuses(
+def test_missing_client_certificate_is_refused(
     authority: Authority, server: Path, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
         foreign = Authority(tmp_path, "foreign").issue("foreign")
         trust = {"ssl.truststore.location": str(authority.path)}
-        async with listening(server, clients=authority.path) as port:
+        async with tls_server(server, clients=authority.path) as port:
             for version in ("TLSv1.2", "TLSv1.3"):
                 for own in ({}, {"ssl.keystore.location": str(foreign)}):
                     tls = context({**trust, **own, "ssl.enabled.protocols": version})
-                    words = await said(port, tls, AuthenticationFailed)
+                    words = await connection_error(port, tls, AuthenticationFailed)
                     assert "ssl.keystore.location" in words
 
     run(scenario())
 
 
-def test_ends_without_a_version_in_common_part(authority: Authority, server: Path) -> None:
+def test_no_common_tls_version_is_reported(authority: Authority, server: Path) -> None:
     async def scenario() -> None:
         trust = {"ssl.truststore.location": str(authority.path)}
-        async with listening(server, least=ssl.TLSVersion.TLSv1_3) as port:
+        async with tls_server(server, least=ssl.TLSVersion.TLSv1_3) as port:
             tls = context({**trust, "ssl.enabled.protocols": "TLSv1.2"})
-            words = await said(port, tls, AuthenticationFailed)
+            words = await connection_error(port, tls, AuthenticationFailed)
             assert "ssl.enabled.protocols" in words
 
     run(scenario())
 
 
-def test_who_does_not_speak_tls_is_told_from_who_does(authority: Authority, server: Path) -> None:
+def test_plaintext_and_tls_mismatch_is_reported(authority: Authority, server: Path) -> None:
     async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
     async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """What Java's TLS says to a request in the clear."""
+        """Send the alert with which Java's TLS answers a plaintext request."""
         await reader.read(10)
         writer.write(b"\x15\x03\x03\0\2\2\x50")
         writer.close()
 
     async def scenario() -> None:
         tls = context({"ssl.truststore.location": str(authority.path)})
-        async with listening(None) as port:
-            words = await said(port, tls, Disconnected)
+        async with tls_server(None) as port:
+            words = await connection_error(port, tls, Disconnected)
             assert "if this port does not use TLS" in words
         async with await asyncio.start_server(alert, HOST, 0) as listener:
-            words = await said(listener.sockets[0].getsockname()[1], None, AuthenticationFailed)
+            words = await connection_error(
+                listener.sockets[0].getsockname()[1], None, AuthenticationFailed
+            )
             assert "set security.protocol to SSL" in words
-        async with listening(server) as port:
-            assert "set security.protocol" in await said(port, None, Disconnected)
+        async with tls_server(server) as port:
+            assert "set security.protocol" in await connection_error(port, None, Disconnected)
         async with await asyncio.start_server(http, HOST, 0) as listener:
-            words = await said(listener.sockets[0].getsockname()[1], tls, AuthenticationFailed)
+            words = await connection_error(
+                listener.sockets[0].getsockname()[1], tls, AuthenticationFailed
+            )
             assert "does not use TLS" in words
 
     run(scenario())
 
 
-def test_a_handshake_that_does_not_end_is_given_up_and_leaves_no_socket(
+def test_handshake_timeout_closes_the_socket(
     authority: Authority,
 ) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -313,10 +315,10 @@ def test_a_handshake_that_does_not_end_is_given_up_and_leaves_no_socket(
     run(scenario())
 
 
-# What is wrong with settings.
+# Invalid settings.
 
 
-def problem(settings: Mapping[str, object]) -> str:
+def settings_error(settings: Mapping[str, object]) -> str:
     with pytest.raises(InvalidSettings) as told:
         context(settings)
     assert "hunter2" not in str(told.value)
@@ -324,17 +326,17 @@ def problem(settings: Mapping[str, object]) -> str:
     return str(told.value)
 
 
-def test_a_store_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_store_is_named(tmp_path: Path) -> None:
     for name in ("ssl.truststore.location", "ssl.keystore.location"):
-        said = problem({name: str(tmp_path / "none.pem")})
-        assert said.startswith(f"{name}: cannot read ")
-        assert said.endswith("none.pem: No such file or directory")
+        error = settings_error({name: str(tmp_path / "none.pem")})
+        assert error.startswith(f"{name}: cannot read ")
+        assert error.endswith("none.pem: No such file or directory")
 
 
-def test_a_store_of_java_is_known_and_can_be_converted(server: Path, tmp_path: Path) -> None:
+def test_java_keystore_error_shows_how_to_convert_it(server: Path, tmp_path: Path) -> None:
     packed = tmp_path / "store.p12"
     openssl("pkcs12", "-export", "-in", server, "-out", packed, "-passout", "pass:hunter2")
-    assert f"openssl pkcs12 -in {packed} -out store.pem" in problem(
+    assert f"openssl pkcs12 -in {packed} -out store.pem" in settings_error(
         {"ssl.keystore.location": str(packed)}
     )
     jks = tmp_path / "store.jks"
@@ -347,37 +349,39 @@ def test_a_store_of_java_is_known_and_can_be_converted(server: Path, tmp_path: P
         )  # fmt: skip
     else:
         jks.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
-    assert f"keytool -importkeystore -srckeystore {jks}" in problem(
+    assert f"keytool -importkeystore -srckeystore {jks}" in settings_error(
         {"ssl.truststore.location": str(jks)}
     )
 
 
-def test_what_is_no_pem_or_the_wrong_one_is_told(
+def test_invalid_pem_contents_are_reported(
     authority: Authority, server: Path, tmp_path: Path
 ) -> None:
     empty = tmp_path / "empty.pem"
     empty.write_text("nothing")
-    assert "it contains no PEM block" in problem({"ssl.truststore.location": str(empty)})
+    assert "it contains no PEM block" in settings_error({"ssl.truststore.location": str(empty)})
     key, _, chain = server.read_text().partition("-----BEGIN CERTIFICATE")
     chain = "-----BEGIN CERTIFICATE" + chain
     only_key, only_chain = tmp_path / "key.pem", tmp_path / "chain.pem"
     only_key.write_text(key)
     only_chain.write_text(chain)
-    assert "contains no certificate" in problem({"ssl.truststore.location": str(only_key)})
-    assert "contains no certificate" in problem({"ssl.keystore.location": str(only_key)})
-    assert "contains no private key" in problem({"ssl.keystore.location": str(only_chain)})
+    assert "contains no certificate" in settings_error({"ssl.truststore.location": str(only_key)})
+    assert "contains no certificate" in settings_error({"ssl.keystore.location": str(only_key)})
+    assert "contains no private key" in settings_error({"ssl.keystore.location": str(only_chain)})
     broken = chain.replace("MII", "AAA", 1)
-    assert "unreadable" in problem({"ssl.truststore.certificates": broken})
+    assert "unreadable" in settings_error({"ssl.truststore.certificates": broken})
     other = authority.issue("another").read_text().partition("-----BEGIN CERTIFICATE")[0]
-    assert "does not match the certificate" in problem(
+    assert "does not match the certificate" in settings_error(
         {"ssl.keystore.key": other, "ssl.keystore.certificate.chain": chain}
     )
 
 
-def test_a_locked_key_needs_the_right_password(authority: Authority) -> None:
+def test_encrypted_key_needs_the_right_password(authority: Authority) -> None:
     locked = str(authority.issue("locked", password="right"))
-    assert problem({"ssl.keystore.location": locked}).startswith("ssl.key.password: required")
-    assert "does not decrypt" in problem(
+    assert settings_error({"ssl.keystore.location": locked}).startswith(
+        "ssl.key.password: required"
+    )
+    assert "does not decrypt" in settings_error(
         {"ssl.keystore.location": locked, "ssl.key.password": "hunter2"}
     )
 
@@ -391,7 +395,7 @@ def test_a_locked_key_needs_the_right_password(authority: Authority) -> None:
         (NEWEST, "TLSv1.2,TLSv1.3", ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
     ],
 )
-def test_only_the_suites_that_are_named_are_used(
+def test_only_the_configured_cipher_suites_are_used(
     suites: str, versions: str, least: ssl.TLSVersion, most: ssl.TLSVersion
 ) -> None:
     tls = context({"ssl.cipher.suites": suites, "ssl.enabled.protocols": versions})
@@ -413,5 +417,5 @@ def test_only_the_suites_that_are_named_are_used(
         (SUITE, "TLSv1.3", "no suite matches a version in ssl.enabled.protocols"),
     ],
 )
-def test_suites_that_cannot_be_had_are_told(suites: str, versions: str, what: str) -> None:
-    assert what in problem({"ssl.cipher.suites": suites, "ssl.enabled.protocols": versions})
+def test_unavailable_cipher_suites_are_reported(suites: str, versions: str, what: str) -> None:
+    assert what in settings_error({"ssl.cipher.suites": suites, "ssl.enabled.protocols": versions})

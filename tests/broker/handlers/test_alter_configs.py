@@ -1,4 +1,4 @@
-"""AlterConfigs: what a resource sets is replaced, all of it or nothing."""
+"""AlterConfigs: replaces all settings of a resource, or none of them."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def resource(kind: int, name: str, *values: tuple[str, str | None]) -> AlterConf
 async def replace(
     client: Client, *asked: AlterConfigsResource, validate_only: bool = False, version: int = 2
 ) -> list[tuple[int, str, int]]:
-    """The type, the name and the error code of each; an error says what is wrong."""
+    """Return the type, name and error code of each resource; every error has a message."""
     request = AlterConfigsRequest(resources=asked, validate_only=validate_only)
     answer = await client.ask(request, AlterConfigsResponse, version)
     for one in answer.responses:
@@ -41,7 +41,7 @@ async def replace_topic(
     return code
 
 
-def test_what_is_not_named_is_set_no_more(tmp_path: Path) -> None:
+def test_omitted_settings_are_unset(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -60,7 +60,7 @@ def test_what_is_not_named_is_set_no_more(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_is_only_validated_changes_nothing(tmp_path: Path) -> None:
+def test_validate_only_changes_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -78,7 +78,7 @@ def test_what_is_only_validated_changes_nothing(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_bad_value_leaves_all_as_it_was(tmp_path: Path) -> None:
+def test_one_bad_value_rejects_all_changes(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -97,7 +97,7 @@ def test_a_bad_value_leaves_all_as_it_was(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_each_resource_is_changed_or_refused_for_itself(tmp_path: Path) -> None:
+def test_each_resource_has_its_own_result(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -120,7 +120,7 @@ def test_each_resource_is_changed_or_refused_for_itself(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_resource_that_is_given_twice_is_left_alone(tmp_path: Path) -> None:
+def test_duplicate_resource_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -139,7 +139,7 @@ def test_a_resource_that_is_given_twice_is_left_alone(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_brokers_settings_and_those_of_all_are_replaced_apart(tmp_path: Path) -> None:
+def test_broker_and_cluster_settings_are_separate(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()

@@ -1,4 +1,4 @@
-"""ApiVersions: what is served, and who asks (KIP-511)."""
+"""ApiVersions: the served version ranges, and the client's name and version (KIP-511)."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ async def versions(
     return answer.error_code, told
 
 
-def test_what_is_served_is_told_in_every_version(tmp_path: Path) -> None:
+def test_served_apis_are_listed_in_every_version(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -33,7 +33,8 @@ def test_what_is_served_is_told_in_every_version(tmp_path: Path) -> None:
             }
             for version in VERSIONS:
                 assert await versions(client, version) == (0, expected)
-            # Advertised for the sake of old clients, though refused; and not yet final.
+            # Produce 0-2 are advertised for old clients although the broker refuses them. Unstable
+            # versions are not advertised.
             assert expected[apis.PRODUCE.key] == (0, 13)
             assert expected[apis.INIT_PRODUCER_ID.key] == (0, 5)
             assert apis.END_TXN.key not in expected
@@ -45,13 +46,13 @@ def test_what_is_served_is_told_in_every_version(tmp_path: Path) -> None:
     ("name", "number"),
     [("", "1"), ("judge", ""), ("-judge", "1"), ("judge-", "1"), ("ju dge", "1"), ("judge", "1_0")],
 )
-def test_a_client_whose_name_is_none_is_refused(tmp_path: Path, name: str, number: str) -> None:
+def test_invalid_client_name_is_refused(tmp_path: Path, name: str, number: str) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             for version in VERSIONS:
                 code, told = await versions(client, version, name, number)
-                # Before version 3 the names are not sent.
+                # Versions below 3 do not carry the client's name.
                 if version < 3:
                     assert (code, bool(told)) == (0, True)
                 else:
@@ -61,7 +62,7 @@ def test_a_client_whose_name_is_none_is_refused(tmp_path: Path, name: str, numbe
 
 
 @each_case("name", ["j", "Apache.Kafka-4", "a-b.c", "0"])
-def test_letters_digits_dots_and_dashes_are_a_name(tmp_path: Path, name: str) -> None:
+def test_valid_client_names_are_accepted(tmp_path: Path, name: str) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             code, told = await versions(await running.client(), 3, name, name)

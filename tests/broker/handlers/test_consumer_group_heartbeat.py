@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: told that there are classic groups alone, in every version."""
+"""ConsumerGroupHeartbeat: every version is refused, because only classic groups are supported."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_the_new_protocol_is_refused_with_what_to_do_instead(tmp_path: Path, version: int) -> None:
+def test_kip848_is_refused_with_a_hint(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()

@@ -1,4 +1,4 @@
-"""CreatePartitions: more, never fewer."""
+"""CreatePartitions: the partition count can grow and never shrink."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,9 @@ from ottla.protocol.messages.create_partitions import (
 Asked = tuple[str, int, Sequence[Sequence[int]] | None]
 
 
-async def grow(client: Client, *asked: Asked, validate_only: bool = False) -> dict[str, int]:
+async def create_partitions(
+    client: Client, *asked: Asked, validate_only: bool = False
+) -> dict[str, int]:
     topics = [
         CreatePartitionsTopic(
             name=name,
@@ -34,16 +36,16 @@ async def grow(client: Client, *asked: Asked, validate_only: bool = False) -> di
     return {one.name: one.error_code for one in answer.results}
 
 
-def test_a_topic_grows_and_its_records_stay(tmp_path: Path) -> None:
+def test_added_partitions_keep_existing_records(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t")
             assert await produce(client, "t", batch(b"x")) == (0, 0)
-            assert await grow(client, ("t", 3, None), validate_only=True) == {"t": 0}
+            assert await create_partitions(client, ("t", 3, None), validate_only=True) == {"t": 0}
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert (await produce(client, "t", batch(b"x"), index=2))[0] == missing
-            assert await grow(client, ("t", 3, [[1], [1]])) == {"t": 0}
+            assert await create_partitions(client, ("t", 3, [[1], [1]])) == {"t": 0}
             assert await produce(client, "t", batch(b"x"), index=2) == (0, 0)
             assert await produce(client, "t", batch(b"x")) == (0, 1)
         async with broker(tmp_path) as running:
@@ -53,13 +55,13 @@ def test_a_topic_grows_and_its_records_stay(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_cannot_grow_is_told_and_the_others_grow(tmp_path: Path) -> None:
+def test_invalid_topics_are_refused_and_others_grow(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             for name in "abcd":
                 await create(client, name, 2)
-            assert await grow(
+            assert await create_partitions(
                 client, ("a", 1, None), ("b", 2, None), ("c", 3, [[9]]), ("d", 3, None),
                 ("nowhere", 3, None),
             ) == {
@@ -69,15 +71,15 @@ def test_what_cannot_grow_is_told_and_the_others_grow(tmp_path: Path) -> None:
                 "d": 0,
                 "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             }  # fmt: skip
-            twice = await grow(client, ("a", 3, None), ("a", 4, None))
+            twice = await create_partitions(client, ("a", 3, None), ("a", 4, None))
             assert twice == {"a": ErrorCode.INVALID_REQUEST}
-            wrong = await grow(client, ("a", 3, [[1], [1]]))
+            wrong = await create_partitions(client, ("a", 3, [[1], [1]]))
             assert wrong == {"a": ErrorCode.INVALID_REPLICA_ASSIGNMENT}
 
     run(scenario)
 
 
-def test_groups_keep_their_offsets_where_they_are(tmp_path: Path) -> None:
+def test_offsets_topic_cannot_grow(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "offsets.topic.num.partitions=3") as running:
             client = await running.client()
@@ -86,7 +88,7 @@ def test_groups_keep_their_offsets_where_they_are(tmp_path: Path) -> None:
             assert await commit(client, 5) == 0
             asked = ("__consumer_offsets", 4, None)
             for validate_only in (True, False):
-                told = await grow(client, asked, validate_only=validate_only)
+                told = await create_partitions(client, asked, validate_only=validate_only)
                 assert told == {"__consumer_offsets": ErrorCode.INVALID_PARTITIONS}
             assert await committed(client) == 5
 

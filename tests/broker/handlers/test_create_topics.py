@@ -1,4 +1,4 @@
-"""CreateTopics: each topic is made as it was asked for, or refused with the reason."""
+"""CreateTopics: each topic is created as requested, or refused with a reason."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +45,7 @@ def topic(
     )
 
 
-async def make(
+async def create_topics(
     client: Client, *topics: CreatableTopic, validate_only: bool = False, version: int = 7
 ) -> dict[str, CreatableTopicResult]:
     request = CreateTopicsRequest(topics=topics, validate_only=validate_only)
@@ -56,20 +56,20 @@ async def make(
     return {one.name: one for one in answer.topics}
 
 
-async def known(client: Client) -> dict[str, int]:
-    """All topics and their partitions."""
+async def partition_counts(client: Client) -> dict[str, int]:
+    """Return the partition count of every topic."""
     found = await client.ask(MetadataRequest(topics=None), MetadataResponse)
     return {one.name or "": len(one.partitions) for one in found.topics}
 
 
-def test_what_was_made_is_told_in_every_version(tmp_path: Path) -> None:
+def test_created_topic_is_described_in_every_version(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "num.partitions=3") as running:
             client = await running.client()
             for version in VERSIONS:
                 name = f"t{version}"
                 asked = topic(name, retention_ms="5000")
-                made = (await make(client, asked, version=version))[name]
+                made = (await create_topics(client, asked, version=version))[name]
                 assert made.error_code == 0
                 if version >= 5:
                     assert (made.num_partitions, made.replication_factor) == (3, 1)
@@ -87,32 +87,32 @@ def test_what_was_made_is_told_in_every_version(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_partitions_go_where_they_were_asked_to(tmp_path: Path) -> None:
+def test_manual_assignment_is_used(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             asked = topic("t", assignment={1: [1], 0: [1]})
-            made = (await make(client, asked))["t"]
+            made = (await create_topics(client, asked))["t"]
             assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 1)
-            assert await known(client) == {"t": 2}
+            assert await partition_counts(client) == {"t": 2}
 
     run(scenario)
 
 
-def test_what_is_only_validated_is_told_and_not_made(tmp_path: Path) -> None:
+def test_validate_only_creates_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "there")
             for version in VERSIONS:
-                told = await make(
+                told = await create_topics(
                     client, topic("t", 2), topic("there"), validate_only=True, version=version
                 )
                 codes = {name: one.error_code for name, one in told.items()}
                 assert codes == {"t": 0, "there": ErrorCode.TOPIC_ALREADY_EXISTS}
                 if version >= 5:
                     assert told["t"].num_partitions == 2
-            assert await known(client) == {"there": 1}
+            assert await partition_counts(client) == {"there": 1}
 
     run(scenario)
 
@@ -136,7 +136,7 @@ def test_what_is_only_validated_is_told_and_not_made(tmp_path: Path) -> None:
         (topic("t", retention_ms=None), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_one_that_is_refused_does_not_hold_up_the_others(
+def test_refused_topic_does_not_affect_the_others(
     tmp_path: Path, asked: CreatableTopic, code: int
 ) -> None:
     async def scenario() -> None:
@@ -146,47 +146,56 @@ def test_one_that_is_refused_does_not_hold_up_the_others(
             await create(client, "the.re")
             for version in (2, 7):
                 other = f"other{version}"
-                told = await make(client, asked, topic(other), version=version)
+                told = await create_topics(client, asked, topic(other), version=version)
                 codes = {name: one.error_code for name, one in told.items()}
                 assert codes == {asked.name: code, other: 0}
             assert told[asked.name].num_partitions == -1
             assert told[asked.name].topic_id == ZERO_UUID
-            assert await known(client) == {"there": 1, "the.re": 1, "other2": 1, "other7": 1}
+            assert await partition_counts(client) == {
+                "there": 1,
+                "the.re": 1,
+                "other2": 1,
+                "other7": 1,
+            }
 
     run(scenario)
 
 
-def test_a_setting_without_a_value_is_named(tmp_path: Path) -> None:
+def test_null_config_values_are_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
-            told = await make(client, topic("t", segment_ms="5", retention_ms=None, flush_ms=None))
+            told = await create_topics(
+                client, topic("t", segment_ms="5", retention_ms=None, flush_ms=None)
+            )
             assert "['flush.ms', 'retention.ms']" in (told["t"].error_message or "")
 
     run(scenario)
 
 
-def test_a_name_that_is_given_twice_is_not_made_at_all(tmp_path: Path) -> None:
+def test_duplicate_topic_name_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             for version in (2, 7):
                 other = f"other{version}"
-                told = await make(client, topic("t"), topic(other), topic("t", 2), version=version)
+                told = await create_topics(
+                    client, topic("t"), topic(other), topic("t", 2), version=version
+                )
                 codes = {name: one.error_code for name, one in told.items()}
                 assert codes == {"t": ErrorCode.INVALID_REQUEST, other: 0}
-            assert set(await known(client)) == {"other2", "other7"}
+            assert set(await partition_counts(client)) == {"other2", "other7"}
 
     run(scenario)
 
 
-def test_a_partition_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+def test_duplicate_partition_assignment_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             asked = topic("t", assignment={0: [1]})
             asked.assignments = [*asked.assignments, *asked.assignments]
-            told = await make(client, asked)
+            told = await create_topics(client, asked)
             assert told["t"].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""DeleteRecords: what lies below an offset is gone, also after a restart."""
+"""DeleteRecords: records below an offset are deleted, also after a restart."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ async def delete(client: Client, topic: str, *asked: tuple[int, int]) -> list[tu
     return [(one.error_code, one.low_watermark) for one in answer.partitions]
 
 
-def test_records_below_an_offset_are_gone_for_good(tmp_path: Path) -> None:
+def test_deleted_records_stay_deleted_after_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -47,7 +47,7 @@ def test_records_below_an_offset_are_gone_for_good(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_each_partition_is_told_what_is_wrong(tmp_path: Path) -> None:
+def test_errors_are_reported_per_partition(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()

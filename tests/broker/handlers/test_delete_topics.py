@@ -1,4 +1,4 @@
-"""DeleteTopics: by name or by id, each for itself."""
+"""DeleteTopics: by name or by id, with a result per topic."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ async def delete(client: Client, *asked: tuple[str | None, Uuid], version: int =
     return [one.error_code for one in answer.responses]
 
 
-def test_topics_go_by_name_and_by_id_and_the_others_stay(tmp_path: Path) -> None:
+def test_topics_are_deleted_by_name_and_by_id(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -47,7 +47,7 @@ def test_topics_go_by_name_and_by_id_and_the_others_stay(tmp_path: Path) -> None
     run(scenario)
 
 
-def test_what_cannot_be_deleted_is_told_and_the_rest_is_deleted(tmp_path: Path) -> None:
+def test_errors_are_reported_per_topic(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -65,7 +65,8 @@ def test_what_cannot_be_deleted_is_told_and_the_rest_is_deleted(tmp_path: Path) 
                 ErrorCode.INVALID_REQUEST,
                 0,
             ]
-            # The same topic twice, also once by name and once by id, is a mistake: it stays.
+            # A topic that is listed twice, also once by name and once by id, is refused and not
+            # deleted.
             twice = [ErrorCode.INVALID_REQUEST]
             assert await delete(client, ("a", ZERO_UUID), (None, topic_id)) == twice
             assert await delete(client, ("a", ZERO_UUID), ("a", ZERO_UUID)) == twice
@@ -74,7 +75,7 @@ def test_what_cannot_be_deleted_is_told_and_the_rest_is_deleted(tmp_path: Path) 
     run(scenario)
 
 
-def test_where_deletion_is_switched_off_nothing_goes(tmp_path: Path) -> None:
+def test_disabled_deletion_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "delete.topic.enable=false") as running:
             client = await running.client()
@@ -85,7 +86,7 @@ def test_where_deletion_is_switched_off_nothing_goes(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_topic_of_the_same_name_begins_anew(tmp_path: Path) -> None:
+def test_recreated_topic_is_empty(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -99,13 +100,13 @@ def test_a_topic_of_the_same_name_begins_anew(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_by_its_id_no_later_topic_of_that_name_is_deleted(tmp_path: Path) -> None:
+def test_old_topic_id_does_not_delete_a_recreated_topic(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             old = await create(client, "t")
             topics = running.state.topics
-            # Each waits for the one before it, and the last has found the topic by its id.
+            # The calls run one after the other, and the last one looked the topic up by its old id.
             _, made, refused = await asyncio.gather(
                 topics.delete("t"),
                 topics.create(AskedTopic("t"), {}),
@@ -125,10 +126,10 @@ def test_by_its_id_no_later_topic_of_that_name_is_deleted(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
-def test_a_deletion_that_is_decided_holds_though_it_cannot_be_finished(
+def test_deletion_holds_although_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
-    """Else what is acknowledged to the topic afterwards would go at the next start."""
+    """Otherwise the next start would delete records that were acknowledged after the deletion."""
 
     async def full(lease: ControllerLease, operations: Sequence[Operation]) -> None:
         raise DiskFull("No space left on device")

@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers as seen through the listener that was asked."""
+"""DescribeCluster: the brokers, with the addresses of the listener that received the request."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ottla.protocol.messages.describe_cluster import (
 NOT_ASKED = -(2**31)
 
 
-def test_a_broker_tells_its_address_its_rack_and_the_controller(tmp_path: Path) -> None:
+def test_address_rack_and_controller_are_described(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "broker.rack=cellar") as running:
             client = await running.client()
@@ -39,7 +39,7 @@ def test_a_broker_tells_its_address_its_rack_and_the_controller(tmp_path: Path) 
     run(scenario)
 
 
-def test_a_broker_is_no_controller_to_be_asked(tmp_path: Path) -> None:
+def test_other_endpoint_types_are_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()

@@ -1,4 +1,4 @@
-"""DescribeConfigs: values, where they come from, and what else would count."""
+"""DescribeConfigs: values, their sources and their synonyms."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from ottla.settings.broker import BROKER
 from ottla.settings.topic import TOPIC
 
 OF_TOPIC, OF_BROKER, OF_ALL, OF_FILE, DEFAULT = 1, 2, 3, 4, 5
-LONG = 5  # the number of a type
+LONG = 5  # the type number of LONG
 
 Synonyms = list[tuple[str, str | None, int]]
 
@@ -51,7 +51,7 @@ async def setting(
     return one, [(two.name, two.value, two.source) for two in one.synonyms]
 
 
-def test_all_settings_or_those_that_are_named_are_described(tmp_path: Path) -> None:
+def test_all_or_the_named_settings_are_described(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -69,7 +69,7 @@ def test_all_settings_or_those_that_are_named_are_described(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_a_topics_value_comes_from_the_nearest_who_set_it(tmp_path: Path) -> None:
+def test_most_specific_source_wins(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "log.segment.bytes=3000000") as running:
             client = await running.client()
@@ -97,7 +97,7 @@ def test_a_topics_value_comes_from_the_nearest_who_set_it(tmp_path: Path) -> Non
     run(scenario)
 
 
-def test_a_synonym_is_told_from_the_first_that_is_set_on(tmp_path: Path) -> None:
+def test_synonyms_start_at_the_first_that_is_set(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -116,7 +116,7 @@ def test_a_synonym_is_told_from_the_first_that_is_set_on(tmp_path: Path) -> None
     run(scenario)
 
 
-def test_what_was_set_for_all_brokers_is_described_alone(tmp_path: Path) -> None:
+def test_cluster_default_lists_only_settings_that_are_set(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -132,7 +132,7 @@ def test_what_was_set_for_all_brokers_is_described_alone(tmp_path: Path) -> None
     run(scenario)
 
 
-def test_what_cannot_be_changed_or_seen_is_told_so(tmp_path: Path) -> None:
+def test_read_only_and_sensitive_settings_are_marked(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "ssl.key.password=hunter2") as running:
             client = await running.client()
@@ -145,7 +145,7 @@ def test_what_cannot_be_changed_or_seen_is_told_so(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_synonyms_types_and_texts_come_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_synonyms_and_documentation_are_returned_on_request(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -181,7 +181,7 @@ def test_synonyms_types_and_texts_come_when_they_are_asked_for(tmp_path: Path) -
     run(scenario)
 
 
-def test_what_there_is_not_is_told_for_itself(tmp_path: Path) -> None:
+def test_errors_are_reported_per_resource(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in which directory, and which of them work."""
+"""DescribeLogDirs: the partitions of each log directory, and which directories are online."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ Asked = tuple[str, list[int]]
 async def describe(
     client: Client, *asked: Asked, everything: bool = False, version: int = 5
 ) -> dict[str, DescribeLogDirsResult]:
-    """The directories, by the last part of their paths."""
+    """Return the directories, by the last part of their paths."""
     topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in asked]
     request = DescribeLogDirsRequest(topics=None if everything else topics)
     answer = await client.ask(request, DescribeLogDirsResponse, version)
@@ -41,7 +41,7 @@ def sizes(directory: DescribeLogDirsResult) -> dict[str, dict[int, int]]:
     }
 
 
-def test_partitions_are_told_with_their_sizes(tmp_path: Path) -> None:
+def test_partition_sizes_are_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -66,7 +66,7 @@ def test_partitions_are_told_with_their_sizes(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_all_segments_of_a_partition_count(tmp_path: Path) -> None:
+def test_size_includes_all_segments(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -81,7 +81,7 @@ def test_all_segments_of_a_partition_count(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_partition_that_is_behind_is_told_by_how_much(tmp_path: Path) -> None:
+def test_offset_lag_is_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -104,7 +104,7 @@ def test_a_partition_that_is_behind_is_told_by_how_much(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_each_directory_has_its_own_and_says_whether_it_takes_more(tmp_path: Path) -> None:
+def test_partitions_and_cordon_are_reported_per_directory(tmp_path: Path) -> None:
     async def scenario() -> None:
         one, two = tmp_path / "one", tmp_path / "two"
         async with broker(tmp_path, f"log.dirs={one},{two}") as running:
@@ -122,7 +122,7 @@ def test_each_directory_has_its_own_and_says_whether_it_takes_more(tmp_path: Pat
     run(scenario)
 
 
-def test_a_directory_that_failed_is_told_and_the_others_too(tmp_path: Path) -> None:
+def test_failed_directory_is_reported_with_the_others(tmp_path: Path) -> None:
     async def scenario() -> None:
         one, two, blocked = tmp_path / "one", tmp_path / "two", tmp_path / "blocked"
         blocked.write_text("no folder")
@@ -145,7 +145,7 @@ def test_a_directory_that_failed_is_told_and_the_others_too(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_a_device_that_does_not_answer_is_told(tmp_path: Path) -> None:
+def test_device_that_does_not_respond_is_reported(tmp_path: Path) -> None:
     class Mute(OsDisk):
         def room(self, path: str) -> Room:
             raise StorageFailure(f"{path}: statvfs: Input/output error")

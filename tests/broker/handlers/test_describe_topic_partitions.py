@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics by their names, as many partitions as a page may have."""
+"""DescribeTopicPartitions: topics in order of name, with a limit of partitions per page."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,7 @@ def request(
 
 
 async def page(client: Client, *names: str, limit: int = 2000, cursor: Place | None = None) -> Page:
-    """The partitions that are told, by topic in their order, and where the next page begins."""
+    """Return the partitions of a page by topic, and the cursor of the next page."""
     asked = request(*names, limit=limit, cursor=cursor)
     answer = await client.ask(asked, DescribeTopicPartitionsResponse)
     told = {
@@ -45,7 +45,7 @@ async def page(client: Client, *names: str, limit: int = 2000, cursor: Place | N
     return told, None if at is None else (at.topic_name, at.partition_index)
 
 
-def test_topics_are_described_as_they_are(tmp_path: Path) -> None:
+def test_topics_are_described(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "offsets.topic.num.partitions=1") as running:
             client = await running.client()
@@ -65,7 +65,7 @@ def test_topics_are_described_as_they_are(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_partition_without_its_leader_is_told(tmp_path: Path) -> None:
+def test_partition_without_a_leader_is_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -91,7 +91,7 @@ def test_a_partition_without_its_leader_is_told(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_pages_follow_each_other_until_all_is_told(tmp_path: Path) -> None:
+def test_pages_cover_all_partitions(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -106,7 +106,7 @@ def test_pages_follow_each_other_until_all_is_told(tmp_path: Path) -> None:
                 6: [{"a": [0, 1], "b": [0, 1, 2], "c": [0]}],
                 7: [{"a": [0, 1], "b": [0, 1, 2], "c": [0]}],
             }
-            # Less than one partition is one.
+            # A limit below one counts as one.
             expected |= dict.fromkeys((0, -1), expected[1])
             for names in ((), ("c", "b", "a", "b")):
                 for limit, pages in expected.items():
@@ -119,7 +119,7 @@ def test_pages_follow_each_other_until_all_is_told(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_the_broker_limits_a_page_too(tmp_path: Path) -> None:
+def test_broker_limits_the_page_size(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "max.request.partition.size.limit=2") as running:
             client = await running.client()
@@ -129,7 +129,7 @@ def test_the_broker_limits_a_page_too(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_cursor_may_name_what_is_gone(tmp_path: Path) -> None:
+def test_cursor_may_name_a_deleted_topic(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -144,7 +144,7 @@ def test_a_cursor_may_name_what_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cursor", [("a", -1), ("b", 0), ("z", 0)])
-def test_a_cursor_that_no_page_gave_is_refused(tmp_path: Path, cursor: Place) -> None:
+def test_invalid_cursor_is_refused(tmp_path: Path, cursor: Place) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -161,7 +161,7 @@ def test_a_cursor_that_no_page_gave_is_refused(tmp_path: Path, cursor: Place) ->
     run(scenario)
 
 
-def test_a_topic_that_is_not_there_takes_no_room(tmp_path: Path) -> None:
+def test_missing_topic_does_not_count_towards_the_page(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -178,7 +178,8 @@ def test_a_topic_that_is_not_there_takes_no_room(tmp_path: Path) -> None:
             for one in (missing, wrong):
                 assert (one.topic_id, list(one.partitions)) == (ZERO_UUID, [])
                 assert one.topic_authorized_operations == TOPIC_OPERATIONS
-            # It does not fill a page, nor does it begin the next one.
+            # The missing topic does not count towards the page, and the next page does not start
+            # with it.
             assert await page(client, *names, limit=2) == (
                 {"a": [], "a/b": [], "b": [0, 1], "c": []},
                 None,

@@ -1,4 +1,4 @@
-"""Fetch: records up to the limits, at once or as soon as there are enough."""
+"""Fetch: returns records up to the limits, at once or when enough bytes are available."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -32,7 +32,7 @@ STRANGER = Uuid(b"0123456789abcdef")
 LARGE = 1 << 20
 
 
-class Wanted(NamedTuple):
+class FetchSpec(NamedTuple):
     topic: str | Uuid
     number: int = 0
     offset: int = 0
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 def request(
-    *wanted: Wanted,
+    *wanted: FetchSpec,
     wait_ms: int = 0,
     bytes_min: int = 1,
     bytes_max: int = LARGE,
@@ -84,15 +84,17 @@ def request(
     )
 
 
-async def ask(client: Client, asked: FetchRequest, version: int = 12) -> list[PartitionData]:
-    """All partitions of an answer, in their order."""
+async def fetch_partitions(
+    client: Client, asked: FetchRequest, version: int = 12
+) -> list[PartitionData]:
+    """Return all partitions of the response, in order."""
     answer = await client.ask(asked, FetchResponse, version)
     assert answer.error_code == 0
     return [one for topic in answer.responses for one in topic.partitions]
 
 
-async def one(client: Client, wanted: Wanted, version: int = 12) -> PartitionData:
-    (found,) = await ask(client, request(wanted), version)
+async def one(client: Client, wanted: FetchSpec, version: int = 12) -> PartitionData:
+    (found,) = await fetch_partitions(client, request(wanted), version)
     return found
 
 
@@ -105,12 +107,12 @@ def values(data: PartitionData) -> list[bytes | None]:
 
 
 def errors(running: RunningBroker) -> dict[str, int]:
-    """What was counted, by name."""
+    """Return the counted errors by name."""
     counts = running.state.requests[FETCH.key]
     return {ErrorCode(code).name: count for code, count in counts.errors.items()}
 
 
-def test_records_come_in_every_version(tmp_path: Path) -> None:
+def test_records_are_returned_in_every_version(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -120,7 +122,7 @@ def test_records_come_in_every_version(tmp_path: Path) -> None:
             await running.state.leader_partition("t", 1).delete_records(1)
             for version in VERSIONS:
                 topic = known if version >= 13 else "t"
-                asked = request(Wanted(topic, 1, 1), Wanted(topic, 0))
+                asked = request(FetchSpec(topic, 1, 1), FetchSpec(topic, 0))
                 answer = await client.ask(asked, FetchResponse, version)
                 assert (answer.error_code, answer.session_id) == (0, 0)
                 (told,) = answer.responses
@@ -143,7 +145,7 @@ def test_records_come_in_every_version(tmp_path: Path) -> None:
 # Waiting.
 
 
-def test_a_fetch_waits_until_there_is_something(tmp_path: Path) -> None:
+def test_fetch_waits_for_records(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             reader, writer = await running.client(), await running.client()
@@ -158,7 +160,7 @@ def test_a_fetch_waits_until_there_is_something(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_an_append_between_the_look_and_the_wait_is_not_missed(
+def test_append_between_read_and_wait_is_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -185,16 +187,16 @@ def test_an_append_between_the_look_and_the_wait_is_not_missed(
     run(scenario)
 
 
-def test_a_fetch_waits_until_there_is_enough(tmp_path: Path) -> None:
+def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             reader, writer = await running.client(), await running.client()
             await create(writer, "t", 2)
             records = batch(b"x")
             asked = request(
-                Wanted("t", 0), Wanted("t", 1), wait_ms=50_000, bytes_min=2 * len(records) + 1
+                FetchSpec("t", 0), FetchSpec("t", 1), wait_ms=50_000, bytes_min=2 * len(records) + 1
             )
-            waiting = asyncio.create_task(ask(reader, asked))
+            waiting = asyncio.create_task(fetch_partitions(reader, asked))
             for index in (0, 1):
                 await produce(writer, "t", records, index=index)
                 await asyncio.sleep(0.02)
@@ -205,7 +207,7 @@ def test_a_fetch_waits_until_there_is_enough(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_there_is_comes_when_the_time_is_over(tmp_path: Path) -> None:
+def test_fetch_returns_available_records_at_max_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -213,27 +215,33 @@ def test_what_there_is_comes_when_the_time_is_over(tmp_path: Path) -> None:
             await produce(client, "t", batch(b"x"))
             for wait_ms in (0, 30):
                 began_s = running.state.clock.elapsed_s()
-                (found,) = await ask(client, request(Wanted("t"), wait_ms=wait_ms, bytes_min=LARGE))
+                (found,) = await fetch_partitions(
+                    client, request(FetchSpec("t"), wait_ms=wait_ms, bytes_min=LARGE)
+                )
                 assert values(found) == [b"x"]
                 assert running.state.clock.elapsed_s() - began_s >= wait_ms / 1000
 
     run(scenario)
 
 
-def test_an_error_is_told_at_once(tmp_path: Path) -> None:
+def test_error_is_returned_without_waiting(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t")
             await produce(client, "t", batch(b"x"))
-            for bad in (Wanted("nowhere"), Wanted("t", 0, 9), Wanted("t", 0, 0, LARGE, -1, 9)):
-                asked = request(Wanted("t", 0), bad, wait_ms=50_000, bytes_min=LARGE)
-                assert len(await ask(client, asked)) == 2
-            assert await ask(client, request(wait_ms=50_000)) == []
-            # Nobody is made to wait by a broker that stops.
+            for bad in (
+                FetchSpec("nowhere"),
+                FetchSpec("t", 0, 9),
+                FetchSpec("t", 0, 0, LARGE, -1, 9),
+            ):
+                asked = request(FetchSpec("t", 0), bad, wait_ms=50_000, bytes_min=LARGE)
+                assert len(await fetch_partitions(client, asked)) == 2
+            assert await fetch_partitions(client, request(wait_ms=50_000)) == []
+            # A broker that stops does not delay fetches.
             running.state.stopping = True
-            asked = request(Wanted("t"), wait_ms=50_000, bytes_min=LARGE)
-            assert len(await ask(client, asked)) == 1
+            asked = request(FetchSpec("t"), wait_ms=50_000, bytes_min=LARGE)
+            assert len(await fetch_partitions(client, asked)) == 1
 
     run(scenario)
 
@@ -241,7 +249,7 @@ def test_an_error_is_told_at_once(tmp_path: Path) -> None:
 # Limits.
 
 
-def test_whole_batches_up_to_the_limits_and_always_the_first(tmp_path: Path) -> None:
+def test_limits_apply_to_whole_batches_except_the_first(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -262,8 +270,8 @@ def test_whole_batches_up_to_the_limits_and_always_the_first(tmp_path: Path) -> 
                 (LARGE, 4 * each, [3, 1, 0]),
                 (2 * each, 5 * each, [2, 2, 1]),
             ):
-                wanted = [Wanted("t", index, 0, of_partition) for index in (2, 0, 1)]
-                found = await ask(client, request(*wanted, bytes_max=overall))
+                wanted = [FetchSpec("t", index, 0, of_partition) for index in (2, 0, 1)]
+                found = await fetch_partitions(client, request(*wanted, bytes_max=overall))
                 assert [part.partition_index for part in found] == [2, 0, 1]
                 counts = [size(part) // each for part in found]
                 assert counts == expected, (of_partition, overall)
@@ -272,7 +280,7 @@ def test_whole_batches_up_to_the_limits_and_always_the_first(tmp_path: Path) -> 
     run(scenario)
 
 
-def test_the_broker_limits_an_answer_too(tmp_path: Path) -> None:
+def test_broker_limits_the_response_size(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "fetch.max.bytes=1024") as running:
             client = await running.client()
@@ -280,7 +288,7 @@ def test_the_broker_limits_an_answer_too(tmp_path: Path) -> None:
             records = batch(bytes(400))
             for _ in range(4):
                 await produce(client, "t", records)
-            assert size(await one(client, Wanted("t"))) == 2 * len(records)
+            assert size(await one(client, FetchSpec("t"))) == 2 * len(records)
 
     run(scenario)
 
@@ -289,14 +297,14 @@ def test_the_broker_limits_an_answer_too(tmp_path: Path) -> None:
 @each_case(
     ("bytes_min", "of_partition", "overall", "expected"),
     [
-        (20_000, 20_000, LARGE, 1),  # as much as the partition may give
+        (20_000, 20_000, LARGE, 1),  # the limit of the partition
         (20_000, LARGE, 20_000, 1),
-        (LARGE, LARGE, 25_000, 2),  # more than the answer may have
+        (LARGE, LARGE, 25_000, 2),  # more than the limit of the response
         (30_000, 30_000, LARGE, 2),
         (LARGE, LARGE, 1, 1),
     ],
 )
-def test_nobody_waits_for_more_than_the_limits_let_through(
+def test_fetch_does_not_wait_for_more_than_its_limits(
     tmp_path: Path, bytes_min: int, of_partition: int, overall: int, expected: int, cold: bool
 ) -> None:
     disk = FaultyDisk()
@@ -309,18 +317,18 @@ def test_nobody_waits_for_more_than_the_limits_let_through(
                 await produce(client, "t", batch(bytes(12_000)))
             disk.cold = cold
             asked = request(
-                Wanted("t", 0, 0, of_partition),
+                FetchSpec("t", 0, 0, of_partition),
                 wait_ms=50_000,
                 bytes_min=bytes_min,
                 bytes_max=overall,
             )
-            (found,) = await asyncio.wait_for(ask(client, asked), 20)
+            (found,) = await asyncio.wait_for(fetch_partitions(client, asked), 20)
             assert len(values(found)) == expected
 
     run(scenario)
 
 
-def test_a_partition_that_is_full_counts_as_its_limit_and_no_more(tmp_path: Path) -> None:
+def test_full_partition_counts_as_its_limit(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             reader, writer = await running.client(), await running.client()
@@ -328,12 +336,12 @@ def test_a_partition_that_is_full_counts_as_its_limit_and_no_more(tmp_path: Path
             for _ in range(3):
                 await produce(writer, "t", batch(bytes(12_000)))
             asked = request(
-                Wanted("t", 0, 0, 20_000),
-                Wanted("t", 1, 0, 20_000),
+                FetchSpec("t", 0, 0, 20_000),
+                FetchSpec("t", 1, 0, 20_000),
                 wait_ms=50_000,
                 bytes_min=30_000,
             )
-            waiting = asyncio.create_task(ask(reader, asked))
+            waiting = asyncio.create_task(fetch_partitions(reader, asked))
             await produce(writer, "t", batch(bytes(1000)), index=1)
             await asyncio.sleep(0.02)
             assert not waiting.done()
@@ -346,22 +354,24 @@ def test_a_partition_that_is_full_counts_as_its_limit_and_no_more(tmp_path: Path
 # Errors.
 
 
-def test_each_partition_is_told_what_is_wrong(tmp_path: Path) -> None:
+def test_errors_are_reported_per_partition(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             known = await create(client, "t")
             await produce(client, "t", batch(b"x"))
             for wanted, code, since in (
-                (Wanted("nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4),
-                (Wanted("t", 7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4),
-                (Wanted("t", -1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4),
-                (Wanted("t", 0, 2), ErrorCode.OFFSET_OUT_OF_RANGE, 4),
-                (Wanted("t", 0, -1), ErrorCode.OFFSET_OUT_OF_RANGE, 4),
-                (Wanted("t", leader_epoch=1), ErrorCode.UNKNOWN_LEADER_EPOCH, 9),
+                (FetchSpec("nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4),
+                (FetchSpec("t", 7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4),
+                (FetchSpec("t", -1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 4),
+                (FetchSpec("t", 0, 2), ErrorCode.OFFSET_OUT_OF_RANGE, 4),
+                (FetchSpec("t", 0, -1), ErrorCode.OFFSET_OUT_OF_RANGE, 4),
+                (FetchSpec("t", leader_epoch=1), ErrorCode.UNKNOWN_LEADER_EPOCH, 9),
             ):
                 for version in range(since, 13):
-                    good, bad = await ask(client, request(Wanted("t"), wanted), version)
+                    good, bad = await fetch_partitions(
+                        client, request(FetchSpec("t"), wanted), version
+                    )
                     assert (good.error_code, values(good)) == (0, [b"x"])
                     assert (bad.error_code, size(bad)) == (code, 0), wanted
                     assert (bad.high_watermark, bad.last_stable_offset) == (-1, -1)
@@ -369,7 +379,9 @@ def test_each_partition_is_told_what_is_wrong(tmp_path: Path) -> None:
                     nowhere = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     assert bad.aborted_transactions == (() if nowhere else None)
             for version in VERSIONS[9:]:
-                good, bad = await ask(client, request(Wanted(known), Wanted(STRANGER)), version)
+                good, bad = await fetch_partitions(
+                    client, request(FetchSpec(known), FetchSpec(STRANGER)), version
+                )
                 assert (good.error_code, values(good)) == (0, [b"x"])
                 assert bad.error_code == ErrorCode.UNKNOWN_TOPIC_ID
                 assert bad.aborted_transactions == ()
@@ -383,16 +395,16 @@ def test_each_partition_is_told_what_is_wrong(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_who_leads_is_told_to_those_who_do_not_know(tmp_path: Path) -> None:
+def test_current_leader_is_returned_with_epoch_errors(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             await create(await running.client(), "t")
-        async with broker(tmp_path) as running:  # in the next epoch
+        async with broker(tmp_path) as running:  # each start has a new leader epoch
             client = await running.client()
 
             async def expect(code: ErrorCode) -> None:
                 for version in range(9, 13):
-                    found = await one(client, Wanted("t", leader_epoch=0), version)
+                    found = await one(client, FetchSpec("t", leader_epoch=0), version)
                     assert found.error_code == code
                     hint = found.current_leader
                     if version >= 12:  # KIP-951
@@ -408,7 +420,7 @@ def test_who_leads_is_told_to_those_who_do_not_know(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_where_a_readers_records_are_not_the_logs_is_told(tmp_path: Path) -> None:
+def test_diverging_epoch_is_returned(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -418,9 +430,9 @@ def test_where_a_readers_records_are_not_the_logs_is_told(tmp_path: Path) -> Non
             client = await running.client()
             await produce(client, "t", batch(b"c"))
             for wanted, diverging in (
-                (Wanted("t", 0, 2, last_epoch=0), None),
-                (Wanted("t", 0, 3, last_epoch=1), None),
-                (Wanted("t", 0, 3, last_epoch=0), (0, 2)),
+                (FetchSpec("t", 0, 2, last_epoch=0), None),
+                (FetchSpec("t", 0, 3, last_epoch=1), None),
+                (FetchSpec("t", 0, 3, last_epoch=0), (0, 2)),
             ):
                 found = await one(client, wanted)
                 assert found.error_code == 0
@@ -429,26 +441,26 @@ def test_where_a_readers_records_are_not_the_logs_is_told(tmp_path: Path) -> Non
                 assert (found.high_watermark, found.last_stable_offset) == (3, 3)
                 assert found.log_start_offset == 0
                 assert size(found) == 0 or not diverging
-            # Nothing is known of an epoch that comes after the log's.
-            found = await one(client, Wanted("t", 0, 1, last_epoch=9))
+            # The log has no entry for an epoch later than its own.
+            found = await one(client, FetchSpec("t", 0, 1, last_epoch=9))
             assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(scenario)
 
 
-def test_who_reads_committed_is_told_of_aborted_transactions(tmp_path: Path) -> None:
+def test_read_committed_returns_aborted_transactions(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t")
             await produce(client, "t", batch(b"x"))
-            (found,) = await ask(client, request(Wanted("t"), isolation=1))
+            (found,) = await fetch_partitions(client, request(FetchSpec("t"), isolation=1))
             assert (found.aborted_transactions, values(found)) == ((), [b"x"])
 
     run(scenario)
 
 
-def test_what_is_not_in_memory_is_read_from_the_device(tmp_path: Path) -> None:
+def test_uncached_records_are_read_from_the_device(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FaultyDisk()
         async with broker(tmp_path, disk=disk) as running:
@@ -458,21 +470,21 @@ def test_what_is_not_in_memory_is_read_from_the_device(tmp_path: Path) -> None:
                 await produce(client, "t", batch(b"x"), index=index)
             disk.cold = True
             for isolation in (0, 1):
-                wanted = [Wanted("t", index) for index in (1, 0)]
-                found = await ask(client, request(*wanted, isolation=isolation))
+                wanted = [FetchSpec("t", index) for index in (1, 0)]
+                found = await fetch_partitions(client, request(*wanted, isolation=isolation))
                 assert [values(each) for each in found] == [[b"x"], [b"x"]]
                 assert [each.high_watermark for each in found] == [1, 1]
                 assert [each.aborted_transactions for each in found] == [
                     () if isolation else None
                 ] * 2
-            few = await ask(client, request(*wanted, bytes_max=1))
+            few = await fetch_partitions(client, request(*wanted, bytes_max=1))
             assert [values(each) for each in few] == [[b"x"], []]
 
     run(scenario)
 
 
 @pytest.mark.parametrize("cold", [False, True])
-def test_nothing_is_read_for_an_answer_that_is_full(
+def test_full_response_reads_no_more_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold: bool
 ) -> None:
     disk, sizes = FaultyDisk(), list[int]()
@@ -499,12 +511,19 @@ def test_nothing_is_read_for_an_answer_that_is_full(
             disk.cold = cold
             monkeypatch.setattr(RecordSlice, "cached", counted)
             monkeypatch.setattr(RecordSlice, "read", counted_cold)
-            wanted = [Wanted("t", 0), Wanted("t", 1), Wanted("t", 2, offset=9), Wanted("t", 3)]
-            found = await ask(client, request(*wanted, Wanted("t", 4), bytes_max=len(data) + 99))
+            wanted = [
+                FetchSpec("t", 0),
+                FetchSpec("t", 1),
+                FetchSpec("t", 2, offset=9),
+                FetchSpec("t", 3),
+            ]
+            found = await fetch_partitions(
+                client, request(*wanted, FetchSpec("t", 4), bytes_max=len(data) + 99)
+            )
             assert sizes == [len(data)]
             told = {each.partition_index: each for each in found}
             assert [size(told[index]) for index in range(5)] == [len(data), 0, 0, 0, 0]
-            # All else is told of those that give nothing.
+            # Partitions without records still return their other fields.
             assert [told[index].high_watermark for index in range(5)] == [1, 1, -1, 1, 0]
             codes = [told[index].error_code for index in range(5)]
             assert codes == [0, 0, ErrorCode.OFFSET_OUT_OF_RANGE, 0, 0]
@@ -513,7 +532,7 @@ def test_nothing_is_read_for_an_answer_that_is_full(
 
 
 @pytest.mark.parametrize("cold", [False, True])
-def test_a_device_that_fails_is_told_and_the_others_are_read(tmp_path: Path, cold: bool) -> None:
+def test_failed_device_is_reported_and_others_are_read(tmp_path: Path, cold: bool) -> None:
     async def scenario() -> None:
         disk = FaultyDisk()
         one_path, two_path = tmp_path / "one", tmp_path / "two"
@@ -523,8 +542,8 @@ def test_a_device_that_fails_is_told_and_the_others_are_read(tmp_path: Path, col
             await produce(client, "t", batch(b"x"))
             await produce(client, "t", batch(b"y"), index=1)
             disk.cold, disk.broken = cold, frozenset(("read",))
-            asked = request(Wanted("t", 0), Wanted("t", 1, 1), wait_ms=50_000)
-            bad, good = await ask(client, asked)
+            asked = request(FetchSpec("t", 0), FetchSpec("t", 1, 1), wait_ms=50_000)
+            bad, good = await fetch_partitions(client, asked)
             assert (bad.error_code, size(bad)) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
             assert (good.error_code, good.high_watermark) == (0, 1)
             disk.cold, disk.broken = False, frozenset()
@@ -535,11 +554,11 @@ def test_a_device_that_fails_is_told_and_the_others_are_read(tmp_path: Path, col
     run(scenario)
 
 
-# Sessions (KIP-227). What a session does is in test_fetch_sessions.
+# Fetch sessions (KIP-227). test_fetch_sessions tests the sessions themselves.
 
 
 @each_case("version", [7, 12, 13, 18])
-def test_in_a_session_only_news_is_told(tmp_path: Path, version: int) -> None:
+def test_session_returns_only_changes(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -547,7 +566,9 @@ def test_in_a_session_only_news_is_told(tmp_path: Path, version: int) -> None:
             topic: str | Uuid = known if version >= 13 else "t"
             await produce(client, "t", batch(b"x"))
             first = await client.ask(
-                request(Wanted(topic, 0), Wanted(topic, 1), session=(0, 0)), FetchResponse, version
+                request(FetchSpec(topic, 0), FetchSpec(topic, 1), session=(0, 0)),
+                FetchResponse,
+                version,
             )
             session = first.session_id
             assert session > 0
@@ -555,7 +576,7 @@ def test_in_a_session_only_news_is_told(tmp_path: Path, version: int) -> None:
             epoch = 0
 
             async def more(
-                *wanted: Wanted, forgotten: Sequence[tuple[str | Uuid, int]] = ()
+                *wanted: FetchSpec, forgotten: Sequence[tuple[str | Uuid, int]] = ()
             ) -> list[tuple[int, list[bytes | None]]]:
                 nonlocal epoch
                 epoch += 1
@@ -566,27 +587,27 @@ def test_in_a_session_only_news_is_told(tmp_path: Path, version: int) -> None:
                 return [(part.partition_index, values(part)) for part in parts]
 
             assert await more() == [(0, [b"x"])]
-            assert await more(Wanted(topic, 0, 1)) == []
+            assert await more(FetchSpec(topic, 0, 1)) == []
             await produce(client, "t", batch(b"y"), index=1)
             assert await more() == [(1, [b"y"])]
             assert await more(forgotten=[(topic, 1)]) == []
             await produce(client, "t", batch(b"z"))
             assert await more() == [(0, [b"z"])]
-            # An error is news each time.
+            # An error is returned in every response.
             for _ in range(2):
-                assert await more(Wanted(topic, 0, 9)) == [(0, [])]
+                assert await more(FetchSpec(topic, 0, 9)) == [(0, [])]
 
     run(scenario)
 
 
-def test_a_session_that_is_not_so_is_refused_as_a_whole(tmp_path: Path) -> None:
+def test_invalid_session_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             known = await create(client, "t")
 
             async def opened() -> int:
-                asked = request(Wanted("t"), session=(0, 0))
+                asked = request(FetchSpec("t"), session=(0, 0))
                 return (await client.ask(asked, FetchResponse, 12)).session_id
 
             session = await opened()
@@ -594,7 +615,7 @@ def test_a_session_that_is_not_so_is_refused_as_a_whole(tmp_path: Path) -> None:
                 (request(session=(12345, 1)), 12, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
                 (request(session=(session, 7)), 12, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
                 (
-                    request(Wanted(known), session=(session, 1)),
+                    request(FetchSpec(known), session=(session, 1)),
                     13,
                     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
                 ),
@@ -607,30 +628,33 @@ def test_a_session_that_is_not_so_is_refused_as_a_whole(tmp_path: Path) -> None:
                 "INVALID_FETCH_SESSION_EPOCH": 1,
                 "FETCH_SESSION_TOPIC_ID_ERROR": 1,
             }
-            # The last epoch ends it.
-            ended = await client.ask(request(Wanted("t"), session=(session, -1)), FetchResponse, 12)
+            # The final epoch closes the session.
+            ended = await client.ask(
+                request(FetchSpec("t"), session=(session, -1)), FetchResponse, 12
+            )
             assert (ended.error_code, ended.session_id, len(ended.responses)) == (0, 0, 1)
             assert len(running.state.sessions) == 0
 
     run(scenario)
 
 
-def test_a_session_that_has_ended_is_not_told_of(tmp_path: Path) -> None:
+def test_closed_session_has_no_id(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t", 2)
-            both = [Wanted("t", 0), Wanted("t", 1)]
+            both = [FetchSpec("t", 0), FetchSpec("t", 1)]
             opened = await client.ask(request(*both, session=(0, 0)), FetchResponse, 12)
             assert opened.session_id > 0
-            # Also where it would wait: there is nothing to wait for.
+            # The broker responds at once although the request allows it to wait: no partition is
+            # left.
             forgets = request(
                 session=(opened.session_id, 1), forgotten=[("t", 0), ("t", 1)], wait_ms=50_000
             )
             ended = await client.ask(forgets, FetchResponse, 12)
             assert (ended.error_code, ended.session_id, ended.responses) == (0, 0, ())
             gone = await client.ask(
-                request(Wanted("t"), session=(opened.session_id, 2)), FetchResponse, 12
+                request(FetchSpec("t"), session=(opened.session_id, 2)), FetchResponse, 12
             )
             assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 

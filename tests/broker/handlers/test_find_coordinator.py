@@ -1,4 +1,4 @@
-"""FindCoordinator: who has a group; the first question makes the topic of the offsets."""
+"""FindCoordinator: the first request creates the offsets topic."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ async def find(client: Client, kind: int, *keys: str) -> list[tuple[str, int, in
     return [(one.key, one.error_code, one.node_id) for one in answer.coordinators]
 
 
-def test_every_group_has_its_coordinator(tmp_path: Path) -> None:
+def test_every_group_has_a_coordinator(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "offsets.topic.num.partitions=5") as running:
             client = await running.client()
@@ -39,7 +39,7 @@ def test_every_group_has_its_coordinator(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_nobody_coordinates_is_told(tmp_path: Path) -> None:
+def test_unsupported_key_types_are_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -52,7 +52,7 @@ def test_what_nobody_coordinates_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("led", [True, False])
-def test_the_first_group_of_all_is_found_when_its_partition_is_led(
+def test_first_group_needs_a_leader_of_only_its_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, led: bool
 ) -> None:
     make = LogManager.create
@@ -73,7 +73,7 @@ def test_the_first_group_of_all_is_found_when_its_partition_is_led(
     run(scenario)
 
 
-def test_who_asks_while_the_offsets_topic_cannot_be_made_asks_again(tmp_path: Path) -> None:
+def test_failed_offsets_topic_creation_is_retriable(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = ("offsets.topic.num.partitions=1", "cordoned.log.dirs=*")
         async with broker(tmp_path, *settings) as running:

@@ -1,8 +1,8 @@
-"""ListGroups, DescribeGroups, DeleteGroups, LeaveGroup, OffsetDelete: over the wire."""
+"""The requests ListGroups, DescribeGroups, DeleteGroups, LeaveGroup and OffsetDelete."""
 
 from pathlib import Path
 
-from broker.members import grouped, join
+from broker.members import group_broker, join
 from broker.nodes import Client, run
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -82,7 +82,7 @@ async def delete_offsets(client: Client, *asked: tuple[str, int]) -> tuple[int, 
 
 def test_groups_are_listed_by_state_and_described(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             assert await listed(client) == {}
             member = (await join(client)).id
@@ -100,9 +100,9 @@ def test_groups_are_listed_by_state_and_described(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_only_groups_without_members_are_deleted(tmp_path: Path) -> None:
+def test_only_empty_groups_are_deleted(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             member = (await join(client)).id
             assert await commit(client, "simple", 5) == 0
@@ -119,9 +119,9 @@ def test_only_groups_without_members_are_deleted(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_who_is_no_member_cannot_leave(tmp_path: Path) -> None:
+def test_unknown_member_cannot_leave(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             member = (await join(client)).id
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
@@ -133,9 +133,9 @@ def test_who_is_no_member_cannot_leave(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_offsets_of_a_group_are_deleted_one_by_one(tmp_path: Path) -> None:
+def test_offsets_are_deleted_per_partition(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             missing = ErrorCode.GROUP_ID_NOT_FOUND
             assert await delete_offsets(client, ("t", 0)) == (missing, [])

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single settings are changed, all that are named or none."""
+"""IncrementalAlterConfigs: changes single settings of a resource, all of them or none."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def resource(kind: int, name: str, *changes: One) -> AlterConfigsResource:
 async def change(
     client: Client, *asked: AlterConfigsResource, validate_only: bool = False, version: int = 1
 ) -> list[tuple[int, str, int]]:
-    """The type, the name and the error code of each; an error says what is wrong."""
+    """Return the type, name and error code of each resource; every error has a message."""
     request = IncrementalAlterConfigsRequest(resources=asked, validate_only=validate_only)
     answer = await client.ask(request, IncrementalAlterConfigsResponse, version)
     for one in answer.responses:
@@ -48,7 +48,7 @@ async def change_topic(client: Client, *changes: One, version: int = 1) -> int:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_setting_is_set_added_to_taken_from_and_unset(tmp_path: Path, version: int) -> None:
+def test_set_append_subtract_and_delete(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -63,7 +63,7 @@ def test_a_setting_is_set_added_to_taken_from_and_unset(tmp_path: Path, version:
             ):
                 assert await change_topic(client, one, version=version) == 0
                 assert await described(client, TOPIC_RESOURCE, "t", key) == now, one
-            # What was not named stays.
+            # Settings that the request does not name are unchanged.
             assert await described(client, TOPIC_RESOURCE, "t", "segment.ms") == ("1000", 1)
             assert await change_topic(client, version=version) == 0
 
@@ -78,10 +78,10 @@ def test_a_setting_is_set_added_to_taken_from_and_unset(tmp_path: Path, version:
         (("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
         (("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
         (("no.such", SET, "1"), ErrorCode.INVALID_CONFIG),
-        (("segment.ms", DELETE, None), ErrorCode.INVALID_REQUEST),  # a second time
+        (("segment.ms", DELETE, None), ErrorCode.INVALID_REQUEST),  # given twice
     ],
 )
-def test_with_one_bad_change_none_is_made(tmp_path: Path, bad: One, code: int) -> None:
+def test_one_bad_change_rejects_all_changes(tmp_path: Path, bad: One, code: int) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -94,7 +94,7 @@ def test_with_one_bad_change_none_is_made(tmp_path: Path, bad: One, code: int) -
     run(scenario)
 
 
-def test_what_is_only_validated_changes_nothing(tmp_path: Path) -> None:
+def test_validate_only_changes_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -114,7 +114,7 @@ def test_what_is_only_validated_changes_nothing(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_each_resource_is_changed_or_refused_for_itself(tmp_path: Path) -> None:
+def test_each_resource_has_its_own_result(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -136,7 +136,7 @@ def test_each_resource_is_changed_or_refused_for_itself(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_resource_that_is_given_twice_is_left_alone(tmp_path: Path) -> None:
+def test_duplicate_resource_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -155,7 +155,7 @@ def test_a_resource_that_is_given_twice_is_left_alone(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_list_does_not_grow_beyond_what_can_be_told(tmp_path: Path) -> None:
+def test_list_value_length_is_limited(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -173,7 +173,7 @@ def test_a_list_does_not_grow_beyond_what_can_be_told(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_reason_that_quotes_much_is_cut(tmp_path: Path) -> None:
+def test_long_error_message_is_truncated(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()

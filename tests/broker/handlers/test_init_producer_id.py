@@ -1,4 +1,4 @@
-"""InitProducerId: an id that nobody has, for producers without transactions."""
+"""InitProducerId: unique producer ids for producers without transactions."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ async def init(
     transactional_id: str | None = None,
     producer: tuple[int, int] = (-1, -1),
 ) -> Given:
-    """The error, the id and the epoch."""
+    """Return the error code, the producer id and the epoch."""
     request = InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=1000,
@@ -37,7 +37,7 @@ async def init(
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 
-def test_nobody_gets_an_id_twice_also_after_a_restart(tmp_path: Path) -> None:
+def test_producer_ids_are_unique_across_restarts(tmp_path: Path) -> None:
     async def scenario() -> None:
         given: list[Given] = []
         for _ in range(3):
@@ -53,7 +53,7 @@ def test_nobody_gets_an_id_twice_also_after_a_restart(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_who_has_an_id_gets_another_one(tmp_path: Path) -> None:
+def test_second_request_gets_another_id(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -66,7 +66,7 @@ def test_who_has_an_id_gets_another_one(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_half_of_an_identity_and_an_empty_name_are_refused(tmp_path: Path) -> None:
+def test_invalid_producer_identity_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -82,21 +82,21 @@ def test_half_of_an_identity_and_an_empty_name_are_refused(tmp_path: Path) -> No
     run(scenario)
 
 
-def test_transactions_are_refused_for_good(tmp_path: Path) -> None:
+def test_transactional_id_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             refused = (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
             for version in VERSIONS:
                 assert await init(client, version, transactional_id="x") == refused
-            # None was used up.
+            # The refused requests did not consume an id.
             assert await init(client) == (0, 0, 0)
 
     run(scenario)
 
 
 @pytest.mark.parametrize("failure", [ConnectionLoss(), StorageFailure("the journal: EIO")])
-def test_while_no_ids_can_be_reserved_a_producer_asks_again(
+def test_failed_id_reservation_is_retriable(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

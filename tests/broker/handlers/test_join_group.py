@@ -1,11 +1,11 @@
-"""JoinGroup: members are taken into the next generation, in old and new versions."""
+"""JoinGroup: adds members to the next generation, in all versions."""
 
 import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.members import grouped, join, join_request, settled
+from broker.members import group_broker, join, join_request, single_member
 from broker.nodes import Client, broker, run
 from cases import each_case
 from ottla.errors import ErrorCode
@@ -29,9 +29,9 @@ async def joined(client: Client) -> JoinGroupResponse:
     return await client.ask(request, JoinGroupResponse)
 
 
-def test_the_only_member_leads_in_every_version(tmp_path: Path) -> None:
+def test_only_member_leads_in_every_version(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             for version in VERSIONS:
                 request = join_request(f"g{version}")
@@ -39,7 +39,7 @@ def test_the_only_member_leads_in_every_version(tmp_path: Path) -> None:
                 if version >= 4:  # KIP-394
                     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
                     assert (answer.generation_id, answer.leader, len(answer.members)) == (-1, "", 0)
-                    # Nothing was chosen; a null came with version 7.
+                    # No protocol was chosen; null is allowed from version 7.
                     assert answer.protocol_name == (None if version >= 7 else "")
                     request.member_id = answer.member_id
                     answer = await client.ask(request, JoinGroupResponse, version)
@@ -57,9 +57,9 @@ def test_the_only_member_leads_in_every_version(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_a_member_says_of_itself_is_kept(tmp_path: Path) -> None:
+def test_member_metadata_is_stored(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             member = await join(client, instance="i")
             assert re.fullmatch(f"i-{UUID}", member.id)
@@ -73,13 +73,13 @@ def test_what_a_member_says_of_itself_is_kept(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_the_leader_is_told_of_all_and_the_others_of_none(tmp_path: Path) -> None:
+def test_only_the_leader_gets_the_member_list(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             one, two = await running.client(), await running.client()
             first = await join(one)
             joining = asyncio.create_task(joined(two))
-            while True:  # the first joins again when it hears of the second
+            while True:  # the first member joins again when its heartbeat reports the second
                 again = join_request(member=first.id)
                 again.protocols = [
                     *again.protocols,
@@ -98,18 +98,18 @@ def test_the_leader_is_told_of_all_and_the_others_of_none(tmp_path: Path) -> Non
     run(scenario)
 
 
-def test_a_static_member_that_is_back_goes_on(tmp_path: Path) -> None:
+def test_static_member_rejoins_without_a_rebalance(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             for version in VERSIONS[5:]:
                 group = f"g{version}"
-                before = await settled(client, group, instance="i")
+                before = await single_member(client, group, instance="i")
                 request = join_request(group, instance="i")
                 back = await client.ask(request, JoinGroupResponse, version)
                 assert (back.error_code, back.generation_id) == (0, before.generation)
                 assert back.member_id != before.id
-                if version >= 9:  # KIP-814: it leads, and is not to assign again
+                if version >= 9:  # KIP-814: the member leads and skips the assignment
                     assert (back.leader, back.skip_assignment) == (back.member_id, True)
                     assert [one.group_instance_id for one in back.members] == ["i"]
                 else:
@@ -121,7 +121,7 @@ def test_a_static_member_that_is_back_goes_on(tmp_path: Path) -> None:
     run(scenario)
 
 
-def wrong(**changes: object) -> Callable[[JoinGroupRequest], None]:
+def with_fields(**changes: object) -> Callable[[JoinGroupRequest], None]:
     def change(request: JoinGroupRequest) -> None:
         for name, value in changes.items():
             setattr(request, name, value)
@@ -132,26 +132,26 @@ def wrong(**changes: object) -> Callable[[JoinGroupRequest], None]:
 @each_case(
     ("change", "code"),
     [
-        (wrong(group_id=""), ErrorCode.INVALID_GROUP_ID),
-        (wrong(session_timeout_ms=1), ErrorCode.INVALID_SESSION_TIMEOUT),
-        (wrong(session_timeout_ms=10**9), ErrorCode.INVALID_SESSION_TIMEOUT),
-        (wrong(member_id="strange"), ErrorCode.UNKNOWN_MEMBER_ID),
-        (wrong(protocols=[]), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        (wrong(protocol_type=""), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        (wrong(protocol_type="connect"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (with_fields(group_id=""), ErrorCode.INVALID_GROUP_ID),
+        (with_fields(session_timeout_ms=1), ErrorCode.INVALID_SESSION_TIMEOUT),
+        (with_fields(session_timeout_ms=10**9), ErrorCode.INVALID_SESSION_TIMEOUT),
+        (with_fields(member_id="strange"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (with_fields(protocols=[]), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (with_fields(protocol_type=""), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (with_fields(protocol_type="connect"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         (
-            wrong(protocols=[JoinGroupRequestProtocol(name="other", metadata=b"")]),
+            with_fields(protocols=[JoinGroupRequestProtocol(name="other", metadata=b"")]),
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         ),
     ],
 )
-def test_who_may_not_join_is_told_why(
+def test_invalid_join_requests_are_refused(
     tmp_path: Path, change: Callable[[JoinGroupRequest], None], code: int
 ) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
-            await settled(client)
+            await single_member(client)
             for version in VERSIONS:
                 request = join_request()
                 change(request)
@@ -164,11 +164,11 @@ def test_who_may_not_join_is_told_why(
     run(scenario)
 
 
-def test_a_group_that_is_full_takes_nobody(tmp_path: Path) -> None:
+def test_full_group_refuses_new_members(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path, "group.max.size=1") as running:
+        async with group_broker(tmp_path, "group.max.size=1") as running:
             client = await running.client()
-            await settled(client)
+            await single_member(client)
             for version in VERSIONS:
                 answer = await client.ask(join_request(), JoinGroupResponse, version)
                 assert answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -176,7 +176,7 @@ def test_a_group_that_is_full_takes_nobody(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_who_asks_somebody_who_coordinates_nothing_is_told(tmp_path: Path) -> None:
+def test_not_coordinator_is_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -187,11 +187,11 @@ def test_who_asks_somebody_who_coordinates_nothing_is_told(tmp_path: Path) -> No
     run(scenario)
 
 
-def test_a_stop_answers_who_waits_for_a_generation(tmp_path: Path) -> None:
+def test_shutdown_answers_members_that_are_joining(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             one, two = await running.client(), await running.client()
-            await settled(one)
+            await single_member(one)
             waiting = asyncio.create_task(joined(two))
             await asyncio.sleep(0.05)
             assert not waiting.done(), "the first has not come again"

@@ -1,4 +1,4 @@
-"""ListOffsets: times and the numbers that stand for one."""
+"""ListOffsets: by timestamp, and by the special timestamps."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ async def find(
 
 
 async def filled(client: Client) -> None:
-    """Records of times T, T+30 and T+20, each a batch."""
+    """Produce records with the timestamps T, T+30 and T+20, one per batch."""
     await create(client, "t")
     for later in (0, 30, 20):
         builder = BatchBuilder()
@@ -62,7 +62,7 @@ async def filled(client: Client) -> None:
         (-7, (ErrorCode.UNSUPPORTED_VERSION, -1, -1)),
     ],
 )
-def test_what_stands_for_which_offset(tmp_path: Path, timestamp: int, found: Found) -> None:
+def test_timestamps_map_to_offsets(tmp_path: Path, timestamp: int, found: Found) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -72,7 +72,7 @@ def test_what_stands_for_which_offset(tmp_path: Path, timestamp: int, found: Fou
     run(scenario)
 
 
-def test_a_number_is_refused_before_its_version_and_other_mistakes_are_told(
+def test_unsupported_timestamps_and_bad_requests_are_refused(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Metadata: the topics asked for or all, made where that is allowed."""
+"""Metadata: the requested topics or all of them, with auto-creation where it is allowed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ STRANGER = Uuid(b"0123456789abcdef")
 
 
 def without_brokers(image: ClusterImage) -> ClusterImage:
-    """A cluster whose last broker is gone."""
+    """Return the image of a cluster without live brokers."""
     return image.with_brokers([], BrokerId(-1))
 
 
@@ -56,7 +56,7 @@ async def ask(
 async def codes(
     client: Client, *names: str, version: int = 13, make: bool = False
 ) -> dict[str | None, tuple[int, int]]:
-    """The error and the partitions of each topic."""
+    """Return the error code and partition count of each topic."""
     answer = await ask(client, named(*names), version, make=make)
     return {one.name: (one.error_code, len(one.partitions)) for one in answer.topics}
 
@@ -67,7 +67,7 @@ def test_brokers_and_topics_are_described_in_every_version(tmp_path: Path) -> No
             client = await running.client()
             topic_id = await create(client, "t", 2)
             for version in VERSIONS:
-                # Without names there are all topics; version 0 says so with an empty list.
+                # A request without names returns all topics; version 0 uses an empty list for that.
                 everything = await ask(client, None if version else [], version)
                 one = await ask(client, named("t"), version)
                 for answer in (everything, one):
@@ -95,7 +95,7 @@ def test_brokers_and_topics_are_described_in_every_version(tmp_path: Path) -> No
     run(scenario)
 
 
-def test_operations_are_told_to_who_asks(tmp_path: Path) -> None:
+def test_authorized_operations_are_returned_on_request(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -120,7 +120,7 @@ def test_operations_are_told_to_who_asks(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_all_topics_are_those_that_there_are_now(tmp_path: Path) -> None:
+def test_all_topics_reflects_changes(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "offsets.topic.num.partitions=1") as running:
             client = await running.client()
@@ -142,7 +142,7 @@ def test_all_topics_are_those_that_there_are_now(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_missing_topic_is_made_where_that_is_allowed(tmp_path: Path) -> None:
+def test_missing_topic_is_auto_created_when_allowed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "num.partitions=3") as running:
             client = await running.client()
@@ -151,7 +151,7 @@ def test_a_missing_topic_is_made_where_that_is_allowed(tmp_path: Path) -> None:
             assert await codes(client, "t", "u", make=True) == {"t": (0, 3), "u": (0, 3)}
             invalid = (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
             assert await codes(client, "a b", make=True) == {"a b": invalid}
-            # Before version 4 nobody can say that it is not to be made.
+            # Before version 4 a request cannot turn auto-creation off.
             assert await codes(client, "v", version=3) == {"v": (0, 3)}
         async with broker(tmp_path, "auto.create.topics.enable=false") as running:
             client = await running.client()
@@ -160,8 +160,8 @@ def test_a_missing_topic_is_made_where_that_is_allowed(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_the_topic_of_the_groups_is_what_it_is_whoever_asks_for_it_first(tmp_path: Path) -> None:
-    """With the settings of others, what groups commit would go when it is old."""
+def test_auto_created_offsets_topic_has_its_own_settings(tmp_path: Path) -> None:
+    """With default topic settings, retention would delete committed offsets."""
 
     async def scenario() -> None:
         async with broker(tmp_path, "num.partitions=3", "log.cleanup.policy=delete") as running:
@@ -170,7 +170,7 @@ def test_the_topic_of_the_groups_is_what_it_is_whoever_asks_for_it_first(tmp_pat
             assert told == {OFFSETS_TOPIC: (0, 50)}
             rules = running.state.settings.log_config(OFFSETS_TOPIC)
             assert (rules.compact, rules.delete) == (True, False)
-            # That of transactions has no settings of its own yet, so it is not made.
+            # The transactions topic has no settings of its own yet, so it is not created.
             name = "__transaction_state"
             unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
             assert await codes(client, name, make=True) == {name: unknown}
@@ -178,7 +178,7 @@ def test_the_topic_of_the_groups_is_what_it_is_whoever_asks_for_it_first(tmp_pat
     run(scenario)
 
 
-def test_several_may_ask_for_the_same_missing_topic_at_once(tmp_path: Path) -> None:
+def test_concurrent_auto_creation_succeeds(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             clients = [await running.client() for _ in range(4)]
@@ -188,7 +188,7 @@ def test_several_may_ask_for_the_same_missing_topic_at_once(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_why_a_missing_topic_was_not_made_is_told(tmp_path: Path) -> None:
+def test_failed_auto_creation_is_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "default.replication.factor=2") as running:
             client = await running.client()
@@ -198,7 +198,7 @@ def test_why_a_missing_topic_was_not_made_is_told(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_topic_is_described_once_however_often_it_is_asked_for(tmp_path: Path) -> None:
+def test_duplicate_topic_is_described_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -210,7 +210,7 @@ def test_a_topic_is_described_once_however_often_it_is_asked_for(tmp_path: Path)
     run(scenario)
 
 
-def test_a_topic_is_asked_for_by_its_id(tmp_path: Path) -> None:
+def test_topic_is_found_by_id(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -235,7 +235,7 @@ def test_a_topic_is_asked_for_by_its_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_ids_are_refused_before_they_worked(tmp_path: Path, version: int) -> None:
+def test_topic_ids_are_refused_in_old_versions(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -250,7 +250,7 @@ def test_ids_are_refused_before_they_worked(tmp_path: Path, version: int) -> Non
     run(scenario)
 
 
-def test_a_partition_without_its_leader_is_told(tmp_path: Path) -> None:
+def test_partition_without_a_leader_is_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()

@@ -1,10 +1,10 @@
-"""OffsetCommit: each partition that exists is stored, the others are told."""
+"""OffsetCommit: stores offsets of partitions that exist, and returns an error for the others."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from broker.handlers.test_offset_fetch import committed
-from broker.members import Member, grouped, settled
+from broker.members import Member, group_broker, single_member
 from broker.nodes import Client, broker, run
 from broker.test_node import create
 from cases import each_case
@@ -36,7 +36,7 @@ async def commit(
     metadata: str | None = "note",
     retention_ms: int = -1,
 ) -> list[int]:
-    """The error of each partition, named by the name or the id of its topic."""
+    """Return the error code of each partition; topics are given by name or by id."""
     topics: dict[str | Uuid, list[int]] = {}
     for topic, index in asked:
         topics.setdefault(topic, []).append(index)
@@ -75,9 +75,9 @@ async def topic_id(client: Client, name: str = "u") -> Uuid:
     return await create(client, name, 2)
 
 
-def test_what_is_committed_is_there_in_every_version(tmp_path: Path) -> None:
+def test_commit_is_stored_in_every_version(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             known = await topic_id(client)
             for version in VERSIONS:
@@ -85,16 +85,16 @@ def test_what_is_committed_is_there_in_every_version(tmp_path: Path) -> None:
                 assert await commit(client, version, [(topic, 0), (topic, 1)], version) == [0, 0]
                 epoch = 3 if version >= 6 else -1
                 assert await committed(client, "u", 0, 1) == [(0, version, epoch, "note")] * 2
-            # Without a note there is an empty one.
+            # Null metadata is stored as an empty string.
             assert await commit(client, 9, [("u", 0)], 7, metadata=None) == [0]
             assert await committed(client, "u", 0) == [(0, 7, 3, "")]
 
     run(scenario)
 
 
-def test_an_offset_lives_as_long_as_an_old_client_says(tmp_path: Path) -> None:
+def test_retention_time_of_old_clients_is_used(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             offsets = running.state.coordinator("g").groups.ledger.offsets
             for version in VERSIONS[:-1]:
@@ -113,9 +113,9 @@ def test_an_offset_lives_as_long_as_an_old_client_says(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_does_not_exist_is_told_and_the_rest_is_committed(tmp_path: Path) -> None:
+def test_errors_are_reported_per_partition(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             known = await topic_id(client)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -132,11 +132,11 @@ def test_what_does_not_exist_is_told_and_the_rest_is_committed(tmp_path: Path) -
     run(scenario)
 
 
-def test_a_partition_that_is_given_twice_is_answered_twice(tmp_path: Path) -> None:
+def test_duplicate_partition_gets_two_results(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
-            await settled(client)
+            await single_member(client)
             twice: list[Asked] = [("t", 0), ("t", 0)]
             refused = ErrorCode.UNKNOWN_MEMBER_ID
             stranger = Member("strange", 1)
@@ -150,11 +150,11 @@ def test_a_partition_that_is_given_twice_is_answered_twice(tmp_path: Path) -> No
 
 
 @each_case("version", VERSIONS[:-1])
-def test_only_a_member_of_the_generation_may_commit(tmp_path: Path, version: int) -> None:
+def test_only_a_current_member_may_commit(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
-            member = await settled(client)
+            member = await single_member(client)
             asked: list[Asked] = [("t", 0), ("t", 1), ("nowhere", 0)]
             gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for who, code in (
@@ -171,11 +171,11 @@ def test_only_a_member_of_the_generation_may_commit(tmp_path: Path, version: int
     run(scenario)
 
 
-def test_a_static_member_shows_who_it_is(tmp_path: Path) -> None:
+def test_fenced_static_member_cannot_commit(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
-            member = await settled(client, instance="i")
+            member = await single_member(client, instance="i")
             for version in VERSIONS[5:-1]:
                 here: list[Asked] = [("t", 0)]
                 assert await commit(client, version, here, member=member, instance="i") == [0]
@@ -186,9 +186,9 @@ def test_a_static_member_shows_who_it_is(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_generation_of_a_group_that_is_not_there(tmp_path: Path) -> None:
+def test_generation_of_an_unknown_group_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             for version in VERSIONS[:-1]:
                 told = await commit(
@@ -201,9 +201,9 @@ def test_a_generation_of_a_group_that_is_not_there(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_nothing_to_commit_is_nothing_wrong(tmp_path: Path) -> None:
+def test_empty_commit_succeeds(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             for version in VERSIONS:
                 assert await commit(client, version, []) == []
@@ -211,7 +211,7 @@ def test_nothing_to_commit_is_nothing_wrong(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_who_asks_somebody_who_coordinates_nothing_is_told(tmp_path: Path) -> None:
+def test_not_coordinator_is_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()

@@ -1,9 +1,9 @@
-"""OffsetFetch: what a group has committed, for one group or for several."""
+"""OffsetFetch: the committed offsets of one group or of several."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.members import grouped, settled
+from broker.members import group_broker, single_member
 from broker.nodes import Client, broker, run
 from broker.test_node import create
 from ottla.errors import ErrorCode
@@ -54,7 +54,7 @@ async def commit(
 
 
 async def committed(client: Client, topic: str, *indexes: int) -> list[Offset]:
-    """What group g has for partitions."""
+    """Return the committed offsets of group g."""
     _, found = await single(client, 7, [(topic, indexes)])
     return [found[topic][index] for index in indexes]
 
@@ -65,7 +65,7 @@ async def single(
     asked: Sequence[tuple[str, Sequence[int]]] | None,
     group: str = "g",
 ) -> tuple[int, Found]:
-    """As one asks up to version 7."""
+    """Send the request in the format of versions 0 to 7, for one group."""
     topics = None
     if asked is not None:
         topics = [OffsetFetchRequestTopic(name=name, partition_indexes=ns) for name, ns in asked]
@@ -105,7 +105,9 @@ def wanted(group: str, asked: Wanted | None) -> OffsetFetchRequestGroup:
 async def batched(
     client: Client, version: int, *groups: OffsetFetchRequestGroup
 ) -> dict[str, tuple[int, dict[str | Uuid, dict[int, Offset]]]]:
-    """As one asks from version 8 on; topics by their ids from version 10 on."""
+    """Send the request in the format of version 8 and later; from version 10 topics are given by
+    id.
+    """
     answer = await client.ask(OffsetFetchRequest(groups=groups), OffsetFetchResponse, version)
     assert [one.group_id for one in answer.groups] == [one.group_id for one in groups]
     return {
@@ -128,9 +130,9 @@ async def batched(
     }
 
 
-def test_one_group_is_asked_for_partitions_or_for_all(tmp_path: Path) -> None:
+def test_single_group_returns_some_or_all_partitions(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             await commit(client, "t", 1, 5)
             for version in SINGLE:
@@ -150,9 +152,9 @@ def test_one_group_is_asked_for_partitions_or_for_all(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_several_groups_are_asked_for_at_once(tmp_path: Path) -> None:
+def test_several_groups_in_one_request(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             known = await create(client, "u", 2)
             await commit(client, "u", 1, 5)
@@ -179,9 +181,9 @@ def test_several_groups_are_asked_for_at_once(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_topic_that_is_not_there_is_told_by_its_id_alone(tmp_path: Path) -> None:
+def test_unknown_topic_is_an_error_only_by_id(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             known = await create(client, "u")
             await commit(client, "u", 0, 5)
@@ -196,13 +198,13 @@ def test_a_topic_that_is_not_there_is_told_by_its_id_alone(tmp_path: Path) -> No
     run(scenario)
 
 
-def test_an_offset_that_a_transaction_may_change_is_not_told_to_who_wants_it_stable(
+def test_unstable_offset_is_refused_with_require_stable(
     tmp_path: Path,
 ) -> None:
-    """A log that a Kafka wrote may have the commits of an open transaction."""
+    """A log that Kafka wrote can contain offset commits of an open transaction."""
 
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             known = running.state.image.topics["t"].id
             await commit(client, "t", 0, 5)
@@ -229,7 +231,7 @@ def test_an_offset_that_a_transaction_may_change_is_not_told_to_who_wants_it_sta
     run(scenario)
 
 
-def test_who_asks_somebody_who_coordinates_nothing_is_told(tmp_path: Path) -> None:
+def test_not_coordinator_is_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -237,7 +239,7 @@ def test_who_asks_somebody_who_coordinates_nothing_is_told(tmp_path: Path) -> No
             code = ErrorCode.NOT_COORDINATOR
             for version in SINGLE:
                 told, found = await single(client, version, [("t", [0, 1])])
-                # Version 1 has no error of the whole, so every partition has it.
+                # Version 1 has no top-level error, so every partition carries it.
                 each = (code if version < 2 else 0, -1, -1, "")
                 assert told == (code if version >= 2 else 0)
                 assert found == {"t": {0: each, 1: each}}
@@ -250,11 +252,11 @@ def test_who_asks_somebody_who_coordinates_nothing_is_told(tmp_path: Path) -> No
     run(scenario)
 
 
-def test_a_group_without_a_name_is_refused_as_a_whole(tmp_path: Path) -> None:
+def test_empty_group_name_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
-            await settled(client)
+            await single_member(client)
             for version in BATCHED:
                 found = await batched(client, version, wanted("", None), wanted("g", None))
                 assert found[""][1] == {}

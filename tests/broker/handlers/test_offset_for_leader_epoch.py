@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended (rule A2)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch (rule A2)."""
 
 from pathlib import Path
 
@@ -27,9 +27,9 @@ async def end_of(
     return one.error_code, one.leader_epoch, one.end_offset
 
 
-def test_each_epoch_ends_where_the_next_began(tmp_path: Path) -> None:
+def test_epoch_ends_where_the_next_one_starts(tmp_path: Path) -> None:
     async def scenario() -> None:
-        for _ in range(3):  # a start is an epoch
+        for _ in range(3):  # each start has a new leader epoch
             async with broker(tmp_path) as running:
                 client = await running.client()
                 if not list((tmp_path / "data").glob("t-0")):

@@ -1,4 +1,4 @@
-"""Produce: each partition for itself, and acknowledged as was asked (rule A8)."""
+"""Produce: a result per partition, and acknowledgements as requested (rule A8)."""
 
 import asyncio
 from pathlib import Path
@@ -57,13 +57,13 @@ async def send(
 
 
 def errors(running: RunningBroker) -> dict[str, int]:
-    """What was counted, by name."""
+    """Return the counted errors by name."""
     return {
         ErrorCode(code).name: n for code, n in running.state.requests[PRODUCE.key].errors.items()
     }
 
 
-def test_records_get_their_offsets_in_every_version(tmp_path: Path) -> None:
+def test_base_offset_is_returned_in_every_version(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -82,7 +82,7 @@ def test_records_get_their_offsets_in_every_version(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_where_the_log_begins_and_when_it_was_appended_is_told(tmp_path: Path) -> None:
+def test_log_start_and_append_time_are_returned(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -103,7 +103,7 @@ def test_where_the_log_begins_and_when_it_was_appended_is_told(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("acks", [-2, 2, 100])
-def test_a_number_of_acknowledgements_that_there_is_not(tmp_path: Path, acks: int) -> None:
+def test_invalid_acks_are_refused(tmp_path: Path, acks: int) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -127,7 +127,7 @@ def test_a_number_of_acknowledgements_that_there_is_not(tmp_path: Path, acks: in
     run(scenario)
 
 
-def test_a_repeat_of_an_idempotent_producer_gets_its_offset_again(tmp_path: Path) -> None:
+def test_duplicate_batch_gets_its_first_offset(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -183,7 +183,7 @@ def test_one_bad_partition_does_not_fail_the_others(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_without_acknowledgement_a_failure_closes_the_connection(tmp_path: Path) -> None:
+def test_failure_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -206,7 +206,7 @@ def test_without_acknowledgement_a_failure_closes_the_connection(tmp_path: Path)
     run(scenario)
 
 
-def test_a_topic_that_is_not_there_by_its_id(tmp_path: Path) -> None:
+def test_unknown_topic_id_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -224,7 +224,7 @@ def test_a_topic_that_is_not_there_by_its_id(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_who_leads_elsewhere_is_told_to_those_who_understand(tmp_path: Path) -> None:
+def test_current_leader_is_returned_from_version_10(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -252,7 +252,7 @@ def keyless() -> bytes:
     return builder.build()
 
 
-def test_the_records_at_fault_are_named(tmp_path: Path) -> None:
+def test_invalid_records_are_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -276,7 +276,7 @@ def test_the_records_at_fault_are_named(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_is_found_before_the_log_is_looked_at_does_not_tell_its_start(tmp_path: Path) -> None:
+def test_early_errors_do_not_return_the_log_start(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "offsets.topic.num.partitions=1") as running:
             client = await running.client()
@@ -308,7 +308,7 @@ def test_what_is_found_before_the_log_is_looked_at_does_not_tell_its_start(tmp_p
     run(scenario)
 
 
-def test_too_few_in_sync_count_for_those_who_want_all(tmp_path: Path) -> None:
+def test_not_enough_replicas_fails_acks_all(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
@@ -323,7 +323,7 @@ def test_too_few_in_sync_count_for_those_who_want_all(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_an_acknowledgement_waits_for_the_device_where_it_has_to(tmp_path: Path) -> None:
+def test_acknowledgement_waits_for_a_required_sync(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = HeldDisk()
         async with broker(tmp_path, disk=disk) as running:
@@ -345,7 +345,7 @@ def test_an_acknowledgement_waits_for_the_device_where_it_has_to(tmp_path: Path)
     run(scenario)
 
 
-def test_a_device_that_fails_acknowledges_nothing(tmp_path: Path) -> None:
+def test_failed_device_acknowledges_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FaultyDisk()
         one, two = tmp_path / "one", tmp_path / "two"
@@ -355,12 +355,12 @@ def test_a_device_that_fails_acknowledges_nothing(tmp_path: Path) -> None:
             await create(client, "t")
             await create(client, "u")
             disk.broken = frozenset(("sync",))
-            # Appended, but not on the device.
+            # The batch is appended but not synced.
             failed = await send(client, "t", batch(b"x"), 12)
             assert (failed.error_code, failed.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
             assert failed.error_message
             disk.broken = frozenset()
-            # From then on its directory is offline, and the other one is not.
+            # From then on the directory is offline; the other directory is online.
             failed = await send(client, "t", batch(b"x"), 12)
             assert (failed.error_code, failed.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
             assert failed.log_start_offset == -1

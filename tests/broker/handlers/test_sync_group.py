@@ -1,14 +1,14 @@
-"""SyncGroup: everybody gets the share that the leader brought, once it is stored."""
+"""SyncGroup: each member gets the assignment that the leader sent, after it is stored."""
 
 import asyncio
 from pathlib import Path
 
 from broker.members import (
     Member,
-    grouped,
+    group_broker,
     join,
     join_request,
-    settled,
+    single_member,
     sync_request,
 )
 from broker.nodes import broker, run
@@ -20,15 +20,15 @@ VERSIONS = range(6)
 NOBODY = Member("nobody", 1)
 
 
-def test_the_leaders_share_comes_back_in_every_version(tmp_path: Path) -> None:
+def test_leader_gets_its_assignment_in_every_version(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
             for version in VERSIONS:
                 group = f"g{version}"
                 member = await join(client, group)
                 request = sync_request(member, group, shares={member.id: b"mine", "x": b"lost"})
-                for _ in range(2):  # the second time it is known
+                for _ in range(2):  # the second request returns the stored assignment
                     answer = await client.ask(request, SyncGroupResponse, version)
                     assert (answer.error_code, answer.assignment) == (0, b"mine")
                     if version >= 5:
@@ -39,11 +39,11 @@ def test_the_leaders_share_comes_back_in_every_version(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_everybody_gets_its_own_share_when_the_leader_has_brought_all(tmp_path: Path) -> None:
+def test_followers_wait_for_the_leader_assignment(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             one, two = await running.client(), await running.client()
-            # Old members need no second request to have an id.
+            # Before version 4 a member gets its id without a second request.
             first = await one.ask(join_request(), JoinGroupResponse, 3)
             joining = asyncio.create_task(two.ask(join_request(), JoinGroupResponse, 3))
             leading = first
@@ -64,11 +64,11 @@ def test_everybody_gets_its_own_share_when_the_leader_has_brought_all(tmp_path: 
     run(scenario)
 
 
-def test_who_may_not_sync_is_told_why(tmp_path: Path) -> None:
+def test_invalid_sync_requests_are_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
-            member = await settled(client, instance="i")
+            member = await single_member(client, instance="i")
             other_type, other_name = (sync_request(member, instance="i") for _ in range(2))
             other_type.protocol_type = "connect"
             other_name.protocol_name = "sticky"
@@ -93,11 +93,11 @@ def test_who_may_not_sync_is_told_why(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_who_does_not_name_its_protocol_is_refused_once_it_has_to(tmp_path: Path) -> None:
+def test_missing_protocol_is_refused_from_version_5(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             client = await running.client()
-            member = await settled(client)
+            member = await single_member(client)
             for lacking in ("protocol_type", "protocol_name"):
                 request = sync_request(member)
                 setattr(request, lacking, None)
@@ -111,11 +111,11 @@ def test_who_does_not_name_its_protocol_is_refused_once_it_has_to(tmp_path: Path
     run(scenario)
 
 
-def test_while_a_group_forms_again_there_is_no_share(tmp_path: Path) -> None:
+def test_sync_during_a_rebalance_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with grouped(tmp_path) as running:
+        async with group_broker(tmp_path) as running:
             one, two = await running.client(), await running.client()
-            member = await settled(one)
+            member = await single_member(one)
             joining = asyncio.create_task(two.ask(join_request(), JoinGroupResponse, 3))
             code = 0
             while not code:
@@ -126,7 +126,7 @@ def test_while_a_group_forms_again_there_is_no_share(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_who_asks_somebody_who_coordinates_nothing_is_told(tmp_path: Path) -> None:
+def test_not_coordinator_is_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
