@@ -1,12 +1,12 @@
-"""Ottla: event streaming in Python, with the wire protocol and the files of Kafka.
+"""Ottla: event streaming in Python, with Kafka's wire protocol and file formats.
 
-The client's names are here, and in `ottla.sync` for code without an event loop. They are imported
-when somebody first asks for one: a broker starts without its client.
+The names of the client are here, and in `ottla.sync` for code without an event loop. They are
+imported on first use, so that a broker starts without the client.
 """
 
 from ottla.release import RELEASE
 
-TYPE_CHECKING = False  # typing is imported where it is needed: a command's first step is not
+TYPE_CHECKING = False  # importing typing would slow down the start of a command
 if TYPE_CHECKING:
     from typing import Final
 
@@ -113,7 +113,7 @@ _MODULES: "Final" = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker would believe that every name is there
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         module = _MODULES.get(name)

@@ -37,8 +37,7 @@ class TopicPartition(NamedTuple):
     """A topic name and a partition number; str() is `topic-0`, as the log directory is named.
 
     It is a tuple, because it is a frequent dictionary key: it hashes 3 times as fast as a
-    dataclass.
-    The partition is a plain int, because applications create these objects, too.
+    dataclass. The partition is a plain int, because applications create these objects, too.
     """
 
     topic: str

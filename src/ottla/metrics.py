@@ -41,11 +41,11 @@ ACCEPTED: Final = Metric("ottla_connections_accepted_total", Kind.COUNTER, ("lis
     "Number of accepted connections.", "kafka.server:type=socket-server-metrics,connection-creation-total")
 REFUSED: Final = Metric("ottla_connections_refused_total", Kind.COUNTER, ("listener",),
     "Number of connections that were rejected because of a connection limit.")
-SENT_AWAY: Final = Metric("ottla_connections_sent_away_total", Kind.COUNTER, ("listener", "reason"),
+CLOSED: Final = Metric("ottla_connections_closed_by_broker_total", Kind.COUNTER, ("listener", "reason"),
     "Number of connections that the broker closed, by reason: `violation` (invalid request), `overdue` (idle or too slow), `crowded` (longest idle at the connection limit), `failure` (internal error, see the log).")
-REQUESTS_HELD: Final = Metric("ottla_requests_held_bytes", Kind.GAUGE, (),
+REQUESTS_QUEUED: Final = Metric("ottla_requests_queued_bytes", Kind.GAUGE, (),
     "Memory in bytes of large requests that are being received or processed, limited by queued.max.request.bytes.", "kafka.network:type=SocketServer,name=MemoryPoolUsed")
-ANSWERS_HELD: Final = Metric("ottla_answers_held_bytes", Kind.GAUGE, (),
+RESPONSES_QUEUED: Final = Metric("ottla_responses_queued_bytes", Kind.GAUGE, (),
     "Memory in bytes of responses that clients have not read, limited by ottla.queued.max.response.bytes.")
 REQUEST_SECONDS: Final = Metric("ottla_request_seconds", Kind.HISTOGRAM, ("api",),
     "Time in seconds to process a request, including the wait of a Fetch for records and of a JoinGroup for members. The rate of `_count` is the request rate.", "kafka.network:type=RequestMetrics,name=TotalTimeMs and RequestsPerSec")
@@ -84,8 +84,8 @@ GROUP_LAG: Final = Metric("ottla_group_lag_records", Kind.GAUGE, ("group", "topi
 # fmt: on
 
 METRICS: Final = (
-    BROKER_INFO, START_TIME, CONNECTIONS, ACCEPTED, REFUSED, SENT_AWAY, REQUESTS_HELD,
-    ANSWERS_HELD, REQUEST_SECONDS, REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
+    BROKER_INFO, START_TIME, CONNECTIONS, ACCEPTED, REFUSED, CLOSED, REQUESTS_QUEUED,
+    RESPONSES_QUEUED, REQUEST_SECONDS, REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
     LEADERS, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE, DIRECTORIES, FETCH_SESSIONS, GROUPS,
     GROUP_MEMBERS, GROUP_LAG,
 )  # fmt: skip

@@ -1,9 +1,10 @@
-"""Which Ottla this is.
+"""The version of Ottla.
 
-Invariant: it is what is installed, too; to look it up there takes longer than to start a listener.
+Invariant: equal to the version of the installed package; reading that takes longer than starting a
+listener.
 """
 
-TYPE_CHECKING = False  # typing is imported where it is needed: a command's first step is not
+TYPE_CHECKING = False  # importing typing would slow down the start of a command
 if TYPE_CHECKING:
     from typing import Final
 

@@ -1,6 +1,6 @@
 """The client for code without an event loop: `from ottla.sync import Producer, Consumer, Admin`.
 
-Invariant: what has the name of something in `ottla` does the same, and waits where that is awaited.
+Invariant: a name that `ottla` also has does the same, and blocks where that one awaits.
 """
 
 from ottla.client.sync.administrator import Admin

@@ -39,10 +39,10 @@ def test_oauthbearer_sends_extensions() -> None:
         ("a b", {}, "characters"),
         ("", {}, "characters"),
         ("a\1b", {}, "characters"),
-        ("a", {"auth": "x"}, "no name"),
-        ("a", {"trace-id": "x"}, "no name"),
-        ("a", {"trace": "x\1y"}, "cannot be sent"),
-        ("a", {"trace": ""}, "cannot be sent"),
+        ("a", {"auth": "x"}, "invalid SASL extension name"),
+        ("a", {"trace-id": "x"}, "invalid SASL extension name"),
+        ("a", {"trace": "x\1y"}, "invalid characters"),
+        ("a", {"trace": ""}, "invalid characters"),
     ],
 )
 def test_oauthbearer_sends_nothing_else(token: str, extensions: dict[str, str], what: str) -> None:

@@ -73,7 +73,7 @@ def held_bytes(process: OttlaBroker) -> tuple[int, int]:
     (port,) = process.ports() - {process.port}
     with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
         rows = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines())
-    return int(rows["ottla_requests_held_bytes"]), int(rows["ottla_answers_held_bytes"])
+    return int(rows["ottla_requests_queued_bytes"]), int(rows["ottla_responses_queued_bytes"])
 
 
 def batch(number: int, size: int = BATCH_BYTES) -> bytes:

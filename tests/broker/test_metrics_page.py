@@ -204,8 +204,8 @@ def test_refused_and_violating_connections_are_counted(tmp_path: Path) -> None:
             assert page["ottla_connections", at] == 2
             assert page["ottla_connections_accepted_total", at] == 3
             assert page["ottla_connections_refused_total", at] == 1
-            assert page["ottla_connections_sent_away_total", (*at, "violation")] == 1
-            assert page["ottla_connections_sent_away_total", (*at, "failure")] == 0
+            assert page["ottla_connections_closed_by_broker_total", (*at, "violation")] == 1
+            assert page["ottla_connections_closed_by_broker_total", (*at, "failure")] == 0
 
     run(scenario)
 

@@ -91,7 +91,7 @@ def test_settings_that_cannot_be_are_named() -> None:
     assert adoption.topics[0].settings == {"retention.ms": "5"}
     told = "\n".join(adoption.not_taken)
     assert "topic t: remote.storage.enable=true: " in told
-    assert "topic t: message.format.version=3.0: without effect here" in told
+    assert "topic t: message.format.version=3.0: not supported by Ottla" in told
     assert "broker 1: log.cleaner.threads=2" in told
     assert "broker (all): max.connections=9" in told
 
@@ -119,7 +119,7 @@ def test_new_producers_get_ids_that_nobody_has() -> None:
 
 def test_a_transaction_without_an_end_is_told() -> None:
     (_, note) = planned(found(open_since=17)).notes
-    assert note.startswith("t-0: a transaction from offset 17 on has no end")
+    assert note.startswith("t-0: the transaction from offset 17 is open")
 
 
 def test_a_deleted_topic_is_forgotten_with_its_settings() -> None:
@@ -133,7 +133,7 @@ def test_a_deleted_topic_is_forgotten_with_its_settings() -> None:
 def test_every_reason_is_told_at_once() -> None:
     told = refused(found(index=0), found("u", 0, None), found("v", 0), found("v", 2, TWO))
     assert "u-0 has no partition.metadata" in told
-    assert "v has partitions with different ids" in told
+    assert "v has partitions with different topic ids" in told
     assert "v lacks partition 1" in told
     assert "t" not in {line.split()[0] for line in told.splitlines()}
 
@@ -141,7 +141,7 @@ def test_every_reason_is_told_at_once() -> None:
 def test_a_part_of_a_cluster_is_refused() -> None:
     moved = PartitionChangeRecord(partition_id=0, topic_id=ONE, replicas=[1, 2])
     assert "t has replicas on other brokers (t-0)" in refused(found(), known=of_t(moved))
-    assert "t-1 is not here: broker 1 has it" in refused(found(), known=of_t(partitions=2))
+    assert "t-1 is missing: it is on broker 1" in refused(found(), known=of_t(partitions=2))
     assert "t-0 is in two directories" in refused(found(), found())
 
 

@@ -134,7 +134,7 @@ def test_a_directory_that_somebody_holds_is_refused() -> None:
 
 def test_the_data_of_another_broker_is_refused() -> None:
     disk = kafka_disk()
-    with pytest.raises(AdoptionRefused, match="belongs to broker 4, not to 5"):
+    with pytest.raises(AdoptionRefused, match="belongs to broker 4, not to broker 5"):
         asyncio.run(
             adopt(disk, SystemClock(), [DATA], JOURNAL, node_id=BrokerId(5), check_only=True)
         )

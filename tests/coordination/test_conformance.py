@@ -39,7 +39,7 @@ def test_a_node_is_made_read_set_and_deleted(run: Runner) -> None:
         assert await session.exists("/a") == stat
         await session.delete("/a")
         assert await session.exists("/a") is None
-        with pytest.raises(NoNode, match="/a: there is no such node"):
+        with pytest.raises(NoNode, match="/a: the node or its parent does not exist"):
             await session.get("/a")
 
     run(scenario)

@@ -282,7 +282,7 @@ def test_a_disk_that_fails_ends_all_sessions() -> None:
         assert states.all == [SessionState.LOST]
         assert watched.all == [WatchEvent(Change.DISCONNECTED, "/")]
         for asked in (session.get("/a"), other.create("/b"), store.connect(ignore)):
-            with pytest.raises(StorageFailure, match="coordination has stopped"):
+            with pytest.raises(StorageFailure, match="coordination store has failed"):
                 await asked
         await store.close()
         again = await opened(disk.after_crash(Loss.ALL, Random(0))).connect(ignore)

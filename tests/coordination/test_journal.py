@@ -57,7 +57,7 @@ def test_a_flipped_bit_before_the_last_frame_is_refused_and_left_as_it_is() -> N
             damaged = bytearray(data)
             damaged[position] ^= bit
             disk = disk_with(bytes(damaged))
-            with pytest.raises(StoreRefused, match="put back a copy"):
+            with pytest.raises(StoreRefused, match="restore a backup"):
                 Journal.open(disk, PATH)
             assert read_whole(disk, PATH) == damaged
 
@@ -70,7 +70,7 @@ def test_a_flipped_bit_in_the_last_frame_is_an_unfinished_write() -> None:
         opened, tree = Journal.open(disk_with(bytes(damaged)), PATH)
         assert len(tree) == 3
         assert opened.notes == [
-            f"{PATH}: {ends[-1] - ends[-2]} bytes of an unfinished write cut off"
+            f"{PATH}: truncated {ends[-1] - ends[-2]} bytes of an unfinished write"
         ]
 
 
@@ -92,7 +92,7 @@ def test_a_change_that_does_not_fit_is_refused(change: NodeChange) -> None:
     disk = disk_with(written()[0])
     opened, tree = Journal.open(disk, PATH)
     opened.append([Transaction(tree.zxid + 1, [change])])
-    with pytest.raises(StoreRefused, match="does not fit"):
+    with pytest.raises(StoreRefused, match="is invalid"):
         Journal.open(disk, PATH)
 
 

@@ -77,7 +77,7 @@ def test_c2_who_closes_the_logs_is_told_what_is_not_clean() -> None:
         )
         unclean = await logs.close(EPOCH)
         assert [*unclean] == ["/offline", "/failing", "/unmarked"]
-        assert all("ordered to fail" in str(one) for one in unclean.values())
+        assert all("injected failure" in str(one) for one in unclean.values())
         marked = [
             one.path for one in logs.directories if disk.exists(f"{one.path}/{CLEAN_SHUTDOWN}")
         ]

@@ -250,13 +250,13 @@ def test_what_cannot_be_is_refused_with_a_reason() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             (broker,) = cluster.brokers
-            with pytest.raises(OttlaError, match="runs already"):
+            with pytest.raises(OttlaError, match="is already running"):
                 await broker.start()
             await broker.stop()
             for asked in (broker.stop, broker.kill):
-                with pytest.raises(OttlaError, match="does not run"):
+                with pytest.raises(OttlaError, match="is not running"):
                     await asked()
-            with pytest.raises(OttlaError, match="does not run"):
+            with pytest.raises(OttlaError, match="is not running"):
                 broker.pause()
 
     asyncio.run(scenario())

@@ -1,7 +1,7 @@
-"""The SASL mechanisms that are only a message or two: PLAIN and OAUTHBEARER, the client's side.
+"""Client side of the SASL mechanisms PLAIN and OAUTHBEARER.
 
-Invariant: what an exchange sends is in the form of its RFC, whatever names, passwords and tokens
-hold; a value that has no place in that form is LoginFailed before anything is sent.
+Invariant: every message conforms to the mechanism's RFC, whatever the user names, passwords and
+tokens are. A value that the RFC does not allow raises LoginFailed before anything is sent.
 """
 
 import json
@@ -19,32 +19,34 @@ _REASON_CHARACTERS_MAX: Final = 200
 
 
 def plain(username: str, password: Secret) -> Exchange:
-    """Log in by PLAIN (RFC 4616): name and password, as they are."""
+    """Log in with PLAIN (RFC 4616): user name and password in clear text."""
     if "\0" in username or "\0" in password.reveal():
-        raise LoginFailed("a name or a password with a zero byte cannot be sent by PLAIN")
+        raise LoginFailed("PLAIN cannot send a user name or password that contains a zero byte")
     yield f"\0{username}\0{password.reveal()}".encode()
 
 
 def oauthbearer(token: Secret, extensions: Mapping[str, str]) -> Exchange:
-    """Log in by OAUTHBEARER (RFC 7628) with a token and SASL extensions (KIP-342)."""
+    """Log in with OAUTHBEARER (RFC 7628), with a token and SASL extensions (KIP-342)."""
     if not _TOKEN.fullmatch(token.reveal()):
-        raise LoginFailed("the token has characters that no bearer token has")
+        raise LoginFailed("the token is empty or has characters that bearer tokens cannot have")
     for name, value in extensions.items():
         if name == "auth" or not _EXTENSION_NAME.fullmatch(name):
-            raise LoginFailed(f"{name!r} is no name of a SASL extension")
+            raise LoginFailed(f"invalid SASL extension name {name!r}")
         if not _EXTENSION_VALUE.fullmatch(value):
-            raise LoginFailed(f"the SASL extension {name} has a value that cannot be sent")
+            raise LoginFailed(
+                f"the value of the SASL extension {name} is empty or has invalid characters"
+            )
     pairs = {"auth": f"Bearer {token.reveal()}", **extensions}
     parts = ["n,,", *(f"{name}={value}" for name, value in pairs.items()), "", ""]
     answer = yield "\1".join(parts).encode()
     if answer:
-        # The server tells why by this answer, and ends the login when it was heard.
+        # RFC 7628: the client acknowledges the server's error, then the server ends the login.
         yield b"\1"
-        raise LoginFailed(f"the server does not accept the token: {_reason(answer)}")
+        raise LoginFailed(f"the server rejected the token: {_reason(answer)}")
 
 
 def _reason(answer: bytes) -> str:
-    """The status in a server's refusal, which is JSON."""
+    """Return the status from a server's JSON error."""
     try:
         told: object = json.loads(answer)
     except ValueError:

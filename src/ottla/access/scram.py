@@ -1,10 +1,11 @@
-"""SCRAM: a password is proved by both ends and sent by neither (RFC 5802, RFC 7677).
+"""Client side of SCRAM (RFC 5802, RFC 7677): both ends prove the password without sending it.
 
-Invariant: a client proves nothing to a server that does not continue its nonce, or that asks for
-so few iterations that a thief of the proof could guess the password, or for so many that it would
-be busy for long. A login counts only when the server has proved that it knows the password too.
+Invariant: the client sends no proof to a server whose nonce does not continue its own, or whose
+iteration count is outside the limits. Too few iterations would let a thief of the proof guess the
+password; too many would block the client. A login succeeds only after the server has proved that it
+knows the password too.
 
-As in Kafka, names and passwords are taken as their UTF-8 bytes, without SASLprep.
+As in Kafka, user names and passwords are UTF-8 bytes without SASLprep.
 """
 
 import hashlib
@@ -19,17 +20,17 @@ from ottla.errors import OttlaError
 from ottla.settings.config_types import Secret
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""The mechanisms, and the hash of each."""
+"""Hash function by mechanism."""
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 1 << 17
-"""Kafka takes 16,384 at most; of these the event loop notices a tenth of a second."""
+"""Kafka allows at most 16,384; this many block the event loop for a tenth of a second."""
 
 Exchange: TypeAlias = Generator[bytes, bytes, None]
-"""A login from the client's side: gives what to send, and is sent what came back. When it ends,
-the server has nothing more to prove; LoginFailed when it could not."""
+"""The client side of a login: yields messages to send and receives the replies. It ends after the
+server's last message, or raises LoginFailed."""
 
-_NO_BINDING: Final = b"n,,"  # no channel binding, and no name but that of who logs in
+_NO_BINDING: Final = b"n,,"  # no channel binding and no authorization id
 _FIRST: Final = re.compile(
     rb"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[1-9][0-9]{0,8})(,.*)?"
 )
@@ -38,22 +39,22 @@ _ERROR: Final = re.compile(rb"e=(?P<error>[!-+\--~]+)(,.*)?")
 
 
 class LoginFailed(OttlaError):
-    """The other end did not prove who it is, or did not keep to the mechanism."""
+    """The server did not prove its identity or violated the mechanism."""
 
 
 def scram(mechanism: str, username: str, password: Secret, nonce: str) -> Exchange:
-    """Log in by a SCRAM mechanism; `nonce` is used this once and cannot be guessed."""
+    """Log in with a SCRAM mechanism; `nonce` must be unpredictable and unique."""
     hash_name = HASHES[mechanism]
     client_first = b"n=%b,r=%b" % (_escaped(username), nonce.encode("ascii"))
     server_first = yield _NO_BINDING + client_first
     found = _parsed(_FIRST, server_first)
     server_nonce, iterations = found["nonce"], int(found["iterations"])
     if not server_nonce.startswith(nonce.encode("ascii")) or len(server_nonce) == len(nonce):
-        raise LoginFailed("the server's nonce does not continue ours")
+        raise LoginFailed("the server's nonce does not continue the client's")
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise LoginFailed(
-            f"the server asks for {iterations} iterations, "
-            f"valid: {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+            f"the server requests {iterations} iterations, allowed are {ITERATIONS_MIN} to "
+            f"{ITERATIONS_MAX}"
         )
     salted = hashlib.pbkdf2_hmac(
         hash_name, password.reveal().encode(), _decoded(found["salt"]), iterations
@@ -68,11 +69,11 @@ def scram(mechanism: str, username: str, password: Secret, nonce: str) -> Exchan
     theirs = _decoded(_parsed(_FINAL, server_final)["signature"])
     server_key = hmac.digest(salted, b"Server Key", hash_name)
     if not hmac.compare_digest(theirs, hmac.digest(server_key, signed, hash_name)):
-        raise LoginFailed("the server does not know the password: it is not who it claims to be")
+        raise LoginFailed("the server failed to prove that it knows the password")
 
 
 def _escaped(username: str) -> bytes:
-    """A name as it stands between commas."""
+    """Return a user name with `=` and `,` escaped."""
     return username.replace("=", "=3D").replace(",", "=2C").encode()
 
 
@@ -80,12 +81,12 @@ def _parsed(form: re.Pattern[bytes], message: bytes) -> "re.Match[bytes]":
     if found := form.fullmatch(message):
         return found
     if refused := _ERROR.fullmatch(message):
-        raise LoginFailed(f"the server refused the login: {refused['error'].decode('ascii')}")
-    raise LoginFailed("the server's answer is not one of SCRAM")
+        raise LoginFailed(f"the server rejected the login: {refused['error'].decode('ascii')}")
+    raise LoginFailed("the server's message is not valid SCRAM")
 
 
 def _decoded(text: bytes) -> bytes:
     try:
         return b64decode(text, validate=True)
     except NotBase64:
-        raise LoginFailed("the server's answer is not one of SCRAM") from None
+        raise LoginFailed("the server's message is not valid SCRAM") from None

@@ -55,8 +55,8 @@ def _families(
     yield metrics.BROKER_INFO, [(info, 1)]
     yield _one(metrics.START_TIME, started_ms / 1000)
     yield from _of_listeners(listeners)
-    yield _one(metrics.REQUESTS_HELD, state.memory.requests.held)
-    yield _one(metrics.ANSWERS_HELD, state.memory.responses_held)
+    yield _one(metrics.REQUESTS_QUEUED, state.memory.requests.held)
+    yield _one(metrics.RESPONSES_QUEUED, state.memory.responses_held)
     yield metrics.REQUEST_SECONDS, _by_api(state.requests)
     yield metrics.REQUEST_ERRORS, _errors(state.requests)
     yield from _of_topics(state)
@@ -75,7 +75,7 @@ def _of_listeners(listeners: Sequence[Listener]) -> Iterator[Family]:
     yield metrics.ACCEPTED, (((one.name,), one.accepted) for one in listeners)
     yield metrics.REFUSED, (((one.name,), one.refused) for one in listeners)
     yield (
-        metrics.SENT_AWAY,
+        metrics.CLOSED,
         (((one.name, fault), one.closed[fault]) for one in listeners for fault in CloseReason),
     )
 

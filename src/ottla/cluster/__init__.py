@@ -1,1 +1,1 @@
-"""What a cluster is made of: brokers, topics, partitions, and the decisions about them."""
+"""The cluster model: brokers, topics and partitions, and the decisions about them."""

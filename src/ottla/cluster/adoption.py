@@ -1,8 +1,8 @@
-"""Whether a Kafka broker's data can become ours, and what becomes of its topics.
+"""Decides whether a Kafka broker's data can be adopted, and with which topics.
 
-Invariant: nothing that is there is lost by being taken over. Where the settings of a topic are
-not to be had, its records are kept for ever until somebody says otherwise; what cannot be taken
-is named. Data that is only a part of a cluster's is refused, with every reason at once.
+Invariant: adoption loses no data. A topic whose configuration is unknown keeps its records for ever
+until the user sets a retention. Settings that cannot be adopted are listed. Data that is only part
+of a cluster's is refused, with all reasons at once.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ _INTERNAL: Final[Mapping[str, str]] = {"cleanup.policy": "compact", "compression
 
 
 class AdoptionRefused(OttlaError):
-    """The data cannot be taken over; every reason has a line."""
+    """The data cannot be adopted; one reason per line."""
 
     def __init__(self, reasons: Iterable[str]) -> None:
         self.reasons = tuple(reasons)
@@ -43,19 +43,19 @@ class AdoptionRefused(OttlaError):
 
 
 class FoundPartition(NamedTuple):
-    """A partition as its folder shows it."""
+    """A partition as found in its directory."""
 
     partition: TopicPartition
-    topic_id: Uuid | None  # None: without partition.metadata
-    leader_epoch: int  # the last one; -1 when there was none
+    topic_id: Uuid | None  # None: no partition.metadata file
+    leader_epoch: int  # the last one; -1 if there is none
     size: int
-    producer_id_max: int  # of those that are remembered; -1 when none is
-    open_since: int | None  # where the first transaction without an end begins
+    producer_id_max: int  # the highest in the producer state; -1 if there is none
+    open_since: int | None  # first offset of the oldest open transaction
 
 
 @dataclass(slots=True)
 class KraftMetadata:
-    """What the records of __cluster_metadata add up to."""
+    """The state that the records of __cluster_metadata add up to."""
 
     topics: dict[Uuid, str] = field(default_factory=dict[Uuid, str])
     replicas: dict[tuple[Uuid, int], Sequence[int]] = field(
@@ -67,7 +67,7 @@ class KraftMetadata:
     next_producer_id: int = 0
 
     def note(self, record: Message) -> None:
-        """Let one more record count."""
+        """Apply one record."""
         match record:
             case TopicRecord():
                 self.topics[record.topic_id] = record.name
@@ -93,17 +93,17 @@ class KraftMetadata:
 
 
 class AdoptedTopic(NamedTuple):
-    """A topic as it is taken over."""
+    """A topic to adopt."""
 
     name: str
     id: Uuid
-    leader_epochs: tuple[int, ...]  # the last one of each partition
+    leader_epochs: tuple[int, ...]  # the last leader epoch of each partition
     settings: Mapping[str, str]
     size: int
 
 
 class Adoption(NamedTuple):
-    """What is taken over, and what a person should know of it."""
+    """The result of adoption, with notes for the operator."""
 
     cluster_id: str
     node_id: BrokerId
@@ -119,7 +119,7 @@ def plan(
     found: Iterable[FoundPartition],
     metadata: KraftMetadata | None,
 ) -> Adoption:
-    """What is taken over; AdoptionRefused when it cannot be."""
+    """Plan an adoption; raise AdoptionRefused with the reasons if it is not possible."""
     by_topic: dict[str, dict[int, FoundPartition]] = defaultdict(dict)
     reasons: list[str] = []
     for one in found:
@@ -137,8 +137,9 @@ def plan(
     notes: list[str] = []
     if metadata is None and by_topic:
         notes.append(
-            "there is no __cluster_metadata here, so topics come without their settings: their "
-            "records are kept for ever (retention.ms=-1) until you set cleanup.policy and retention"
+            "there is no __cluster_metadata, so the settings of the topics are unknown: their "
+            "records are kept for ever (retention.ms=-1) until you set cleanup.policy and "
+            "retention"
         )
     topics: list[AdoptedTopic] = []
     next_producer_id = 0 if metadata is None else metadata.next_producer_id
@@ -149,8 +150,8 @@ def plan(
         not_taken += refused
         next_producer_id = max(next_producer_id, *(one.producer_id_max + 1 for one in rows))
         notes += [
-            f"{one.partition}: a transaction from offset {one.open_since} on has no end: who reads "
-            f"committed records reads no further, for transactions are not served yet"
+            f"{one.partition}: the transaction from offset {one.open_since} is open: "
+            "read_committed consumers stop there, because transactions are not supported yet"
             for one in rows
             if one.open_since is not None
         ]
@@ -167,18 +168,20 @@ def _problems(
     name: str, partitions: Mapping[int, FoundPartition], metadata: KraftMetadata | None
 ) -> list[str]:
     reasons = [
-        f"{one.partition} has no partition.metadata: let a Kafka from 2.8 on have it once"
+        f"{one.partition} has no partition.metadata: start Kafka 2.8 or later on it once"
         for one in partitions.values()
         if one.topic_id is None
     ]
     ids = {one.topic_id for one in partitions.values() if one.topic_id is not None}
     if len(ids) > 1:
-        reasons.append(f"{name} has partitions with different ids: {', '.join(map(str, ids))}")
+        reasons.append(
+            f"{name} has partitions with different topic ids: {', '.join(map(str, ids))}"
+        )
     absent = sorted(set(range(max(partitions) + 1)) - set(partitions))
     if absent:
         reasons.append(
-            f"{name} lacks partition {', '.join(map(str, absent))}: another broker has it, or a "
-            f"data directory that was not named"
+            f"{name} lacks partition {', '.join(map(str, absent))}: it is on another broker or in "
+            "a data directory that was not given"
         )
     if metadata is not None:
         shared = [
@@ -190,23 +193,23 @@ def _problems(
         if shared:
             reasons.append(
                 f"{name} has replicas on other brokers ({', '.join(map(str, shared))}): only the "
-                f"data of a single broker is taken over"
+                "data of a single broker can be adopted"
             )
     return reasons
 
 
 def _missing(found: Mapping[str, Mapping[int, object]], metadata: KraftMetadata) -> list[str]:
-    """What the cluster has and the directories have not."""
+    """Report the partitions of the cluster that no directory holds."""
     return [
-        f"{metadata.topics[topic_id]}-{index} is not here: broker "
-        f"{', '.join(map(str, replicas))} has it, or a data directory that was not named"
+        f"{metadata.topics[topic_id]}-{index} is missing: it is on broker "
+        f"{', '.join(map(str, replicas))} or in a data directory that was not given"
         for (topic_id, index), replicas in sorted(metadata.replicas.items())
         if topic_id in metadata.topics and index not in found.get(metadata.topics[topic_id], {})
     ]
 
 
 def _settings(name: str, given: Mapping[str, str] | None) -> tuple[dict[str, str], list[str]]:
-    """What a topic sets for itself from now on, and what of its settings cannot be."""
+    """Return a topic's configuration overrides, and the settings that cannot be adopted."""
     internal = name in INTERNAL_TOPICS
     if given is None:
         return dict(_INTERNAL if internal else _UNKNOWN), []
@@ -221,12 +224,12 @@ def _settings(name: str, given: Mapping[str, str] | None) -> tuple[dict[str, str
         if key in known:
             taken[key] = value
         else:
-            refused.append(f"topic {name}: {key}={value}: without effect here")
+            refused.append(f"topic {name}: {key}={value}: not supported by Ottla")
     return taken, refused
 
 
 def _others(metadata: KraftMetadata) -> list[str]:
-    """The settings of everything but topics: they go into the file of settings."""
+    """List the settings of other resources, which belong into the properties file."""
     return [
         f"{_RESOURCES.get(kind, f'resource {kind}')} {name or '(all)'}: {key}={value}"
         for (kind, name), values in sorted(metadata.settings.items())

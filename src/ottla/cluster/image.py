@@ -1,7 +1,7 @@
-"""The cluster as it is known at one moment: brokers, topics and partitions.
+"""The cluster metadata at one moment: brokers, topics and partitions.
 
-Invariant: an image never changes; what changes makes the next one, with a higher version. A name
-and an id of a topic stand for each other, and partitions are numbered from 0 without a gap.
+Invariant: an image is immutable; a change makes a new image with a higher version. Topic names and
+topic ids map one to one, and partitions are numbered from 0 without gaps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a broker is reached through one of its listeners."""
+    """Host and port of a broker's listener."""
 
     host: str
     port: int
@@ -28,26 +28,26 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker that is alive."""
+    """A live broker."""
 
     id: BrokerId
     epoch: BrokerEpoch
-    addresses: Mapping[str, Address]  # by the name of the listener
+    addresses: Mapping[str, Address]  # by listener name
     rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who has a partition, and who leads it."""
+    """Replicas, leader and ISR of a partition."""
 
     replicas: tuple[BrokerId, ...]
     leader: BrokerId = NO_BROKER
     leader_epoch: LeaderEpoch = LeaderEpoch(-1)  # noqa: RUF009 - a number
     in_sync: tuple[BrokerId, ...] = ()
-    version: int = -1  # of the state where it is stored, the partition epoch; -1: it is not
+    version: int = -1  # the partition epoch: version of its node; -1: not stored
 
     def led_by(self, leader: BrokerId, in_sync: tuple[BrokerId, ...]) -> "PartitionState":
-        """The next state, in which a broker leads in a new epoch."""
+        """Return the next state, with a new leader in a new leader epoch."""
         return replace(
             self,
             leader=leader,
@@ -67,17 +67,17 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether the brokers keep it for themselves."""
+        """Whether it is an internal topic."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> PartitionState | None:
-        """The state of a partition, if there is one of that number."""
+        """Return the state of a partition, or None if the topic does not have it."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """All of it."""
+    """The cluster metadata of one version."""
 
     cluster_id: str
     controller: BrokerId = NO_BROKER
@@ -87,33 +87,33 @@ class ClusterImage:
     version: int = 0
 
     def topic_of_id(self, topic_id: Uuid) -> Topic | None:
-        """The topic that has an id."""
+        """Return the topic with an id, if there is one."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def state(self, topic: str, index: int) -> PartitionState | None:
-        """The state of a partition."""
+        """Return the state of a partition, if there is one."""
         found = self.topics.get(topic)
         return None if found is None else found.partition(index)
 
     def with_topics(self, topics: Iterable[Topic]) -> Self:
-        """The next image, in which topics are new or changed."""
+        """Return the next image, with these topics added or changed."""
         changed = {topic.name: topic for topic in topics}
         return self._with({**self.topics, **changed})
 
     def without_topics(self, names: Iterable[str]) -> Self:
-        """The next image, from which topics are gone."""
+        """Return the next image, without these topics."""
         gone = set(names)
         return self._with({name: one for name, one in self.topics.items() if name not in gone})
 
     def with_brokers(self, brokers: Iterable[Broker], controller: BrokerId) -> Self:
-        """The next image, with these brokers alive."""
+        """Return the next image, with these live brokers and this controller."""
         alive = MappingProxyType({broker.id: broker for broker in brokers})
         return replace(self, brokers=alive, controller=controller, version=self.version + 1)
 
     def _with(self, topics: dict[str, Topic]) -> Self:
         names = {topic.id: name for name, topic in topics.items()}
-        assert len(names) == len(topics), "two topics with one id"
+        assert len(names) == len(topics), "two topics have the same id"
         return replace(
             self,
             topics=MappingProxyType(topics),
@@ -123,5 +123,5 @@ class ClusterImage:
 
 
 def indexes(topic: Topic) -> Iterable[PartitionIndex]:
-    """The numbers of a topic's partitions."""
+    """Return the partition indexes of a topic."""
     return (PartitionIndex(index) for index in range(len(topic.partitions)))

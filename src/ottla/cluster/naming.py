@@ -1,10 +1,10 @@
-"""Which names new topics may have, where the cluster's owners say so: ottla.topic.name.policy.
+"""The naming policy for new topics, ottla.topic.name.policy.
 
-Invariant: no name takes long to decide about, whatever the templates: the time is linear in the
-characters of both. Without templates every legal name passes, and an internal topic always does.
+Invariant: the check takes time linear in the length of the name and of the templates. Without
+templates every legal name is allowed; internal topics always are.
 
-A template is text with parts in braces. `{env:dev|prod}` is one of the words; `{team}` is any
-word of letters, digits, `-` and `_`, so that the dots of a template divide its parts.
+A template is text with placeholders in braces. `{env:dev|prod}` matches one of the words. `{team}`
+matches any word of letters, digits, `-` and `_`, so the dots of a template separate its parts.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ _WORD_CHARACTERS: Final = frozenset(
 )
 
 Places = frozenset[int]
-"""How many characters of a name may be used up so far."""
+"""Numbers of characters of the name that the pieces so far can match."""
 
 
 class _Words(NamedTuple):
-    """One of these comes next."""
+    """Matches one of these words."""
 
     words: tuple[str, ...]
 
@@ -33,7 +33,7 @@ class _Words(NamedTuple):
 
 
 class _AnyWord(NamedTuple):
-    """At least one character of a word comes next."""
+    """Matches one or more word characters."""
 
     def after(self, name: str, before: Places) -> Places:
         after: set[int] = set()
@@ -47,7 +47,7 @@ Piece = _Words | _AnyWord
 
 
 def pieces(template: str) -> tuple[Piece, ...]:
-    """A template taken apart; that it is well-formed its setting has made sure of."""
+    """Split a template into pieces; the setting has checked that it is well-formed."""
     found: list[Piece] = []
     rest = template
     while rest:
@@ -62,7 +62,7 @@ def pieces(template: str) -> tuple[Piece, ...]:
 
 
 def fits(name: str, template: str) -> bool:
-    """Whether a name has the form of a template."""
+    """Whether a name matches a template."""
     places = Places({0})
     for piece in pieces(template):
         places = piece.after(name, places)
@@ -70,11 +70,11 @@ def fits(name: str, template: str) -> bool:
 
 
 def check_policy(name: str, templates: Iterable[str]) -> None:
-    """Refuse the name of a new topic that has none of the forms; POLICY_VIOLATION tells them."""
+    """Raise POLICY_VIOLATION with the templates if the name of a new topic matches none of them."""
     allowed = tuple(templates)
     if not allowed or name in INTERNAL_TOPICS or any(fits(name, one) for one in allowed):
         return
     raise RequestError(
         ErrorCode.POLICY_VIOLATION,
-        f"Topic name '{name}' does not fit ottla.topic.name.policy: {', '.join(allowed)}",
+        f"Topic name '{name}' does not match ottla.topic.name.policy: {', '.join(allowed)}",
     )

@@ -1,8 +1,8 @@
-"""Whether a topic may be made or grow, and where its partitions go.
+"""Checks for creating and growing topics, and the placement of their partitions.
 
-Invariant: the decision changes nothing; what is refused has a code and a reason that say what to
-do. Replicas of a partition are on different brokers, all of them known, and partitions are
-numbered from 0 without a gap.
+Invariant: these functions change nothing. A refusal has an error code and a message that says what
+to do. The replicas of a partition are on different, known brokers, and partitions are numbered from
+0 without gaps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,21 +15,21 @@ from ottla.protocol.metadata_topic import METADATA_TOPIC
 UNSET: Final = -1
 
 PARTITIONS_MAX: Final = 10_000
-"""As many a request may make, as in Kafka, or add: more would keep everybody else waiting."""
+"""Partitions that one request may create, as in Kafka, or add; more would delay other requests."""
 
 Assignment = tuple[tuple[BrokerId, ...], ...]
-"""The replicas of each partition, the preferred leader first."""
+"""Replicas by partition, preferred leader first."""
 
 
 class TopicDefaults(NamedTuple):
-    """What counts when a request leaves it open."""
+    """Defaults for values that a request leaves open."""
 
     partitions: int
     replication_factor: int
 
 
 class AskedTopic(NamedTuple):
-    """A topic as a request describes it; -1 leaves a number open."""
+    """A topic of a CreateTopics request; -1 means the default."""
 
     name: str
     partitions: int = UNSET
@@ -38,7 +38,7 @@ class AskedTopic(NamedTuple):
 
 
 def check_made(numbers: Iterable[int]) -> None:
-    """Refuse a request that makes topics with these numbers of partitions, when they are many."""
+    """Refuse a request that creates topics with too many partitions in total."""
     if sum(one for one in numbers if one > 0) > PARTITIONS_MAX:
         raise RequestError(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
@@ -46,7 +46,7 @@ def check_made(numbers: Iterable[int]) -> None:
 
 
 def check_added(totals: Iterable[tuple[int, int]]) -> None:
-    """Refuse a request by which topics grow too much, from so many partitions to so many."""
+    """Refuse a request that adds too many partitions; `totals` has the old and new counts."""
     if sum(max(0, after - before) for before, after in totals) > PARTITIONS_MAX:
         raise RequestError(
             ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
@@ -54,10 +54,10 @@ def check_added(totals: Iterable[tuple[int, int]]) -> None:
 
 
 def check_name(name: str, existing: Iterable[str]) -> None:
-    """Refuse a name that is wrong, taken, or too much like another one's."""
+    """Refuse a topic name that is invalid, taken, or collides with another name."""
     if problem := topic_name_problem(name):
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    if name == METADATA_TOPIC:  # in a data directory it is the log of KRaft, and no topic
+    if name == METADATA_TOPIC:  # in a data directory this is KRaft's metadata log, not a topic
         raise RequestError(
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
         )
@@ -74,7 +74,7 @@ def check_name(name: str, existing: Iterable[str]) -> None:
 def assignment_of(
     asked: AskedTopic, defaults: TopicDefaults, brokers: Sequence[BrokerId], start: int
 ) -> Assignment:
-    """Where the partitions of a new topic go; `start` is a random number that spreads topics."""
+    """Place the partitions of a new topic; the random number `start` spreads topics."""
     if asked.assignment:
         return _given(asked, brokers)
     partitions = defaults.partitions if asked.partitions == UNSET else asked.partitions
@@ -99,7 +99,7 @@ def assignment_of(
 def spread(
     brokers: Sequence[BrokerId], partitions: Iterable[int], factor: int, start: int
 ) -> Assignment:
-    """Let partitions begin at one broker after the other, each with the next ones as replicas."""
+    """Assign leaders round-robin from `start`; the next brokers are the other replicas."""
     if factor > len(brokers):
         raise RequestError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -135,7 +135,7 @@ def _given(asked: AskedTopic, brokers: Sequence[BrokerId]) -> Assignment:
 
 
 def checked(rows: Sequence[Sequence[int]], brokers: Sequence[BrokerId], factor: int) -> Assignment:
-    """An assignment that somebody made by hand."""
+    """Check and return a manual assignment."""
     known = set(brokers)
     for row in rows:
         if not row:
@@ -169,7 +169,7 @@ def added_partitions(
     brokers: Sequence[BrokerId],
     start: int,
 ) -> Assignment:
-    """Where the partitions go by which a topic grows to a number of them."""
+    """Place the partitions that a topic gets when it grows to `count`."""
     if count == len(present):
         raise RequestError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
     if count < len(present):

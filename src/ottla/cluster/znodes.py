@@ -1,7 +1,7 @@
-"""What the nodes of the coordination hold: Kafka's paths, and Kafka's JSON in them.
+"""The content of the coordination nodes: Kafka's paths and Kafka's JSON.
 
-Invariant: what is written is read back equal. Fields that this version does not know are kept by
-whoever rewrites a node, for a later version may have put them there.
+Invariant: parsing returns what was formatted. A rewrite of a node keeps the fields that this
+version does not know, because a later version may have written them.
 """
 
 import json
@@ -19,7 +19,7 @@ CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
-DEFAULT_ENTITY: Final = "<default>"  # the settings of all brokers
+DEFAULT_ENTITY: Final = "<default>"  # the entity that holds the default of all brokers
 
 PERSISTENT_PATHS: Final = (
     "/brokers", BROKER_IDS, TOPICS, "/cluster", "/config", TOPIC_CONFIGS, BROKER_CONFIGS,
@@ -27,31 +27,31 @@ PERSISTENT_PATHS: Final = (
 
 
 class BadNode(OttlaError):
-    """A node holds what was not written by us or by Kafka."""
+    """A node's data was written neither by Ottla nor by Kafka."""
 
 
 def topic_path(topic: str) -> str:
-    """Where a topic's assignment is."""
+    """Return the path of a topic's assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """Below it the states of a topic's partitions are."""
+    """Return the path that holds the states of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def state_path(topic: str, partition: int) -> str:
-    """Where the state of a partition is."""
+    """Return the path of a partition's state."""
     return f"{partitions_path(topic)}/{partition}/state"
 
 
 def topic_config_path(topic: str) -> str:
-    """Where a topic's own settings are."""
+    """Return the path of a topic's configuration overrides."""
     return f"{TOPIC_CONFIGS}/{topic}"
 
 
 def broker_config_path(broker: BrokerId | None) -> str:
-    """Where the dynamic settings of a broker are, or (None) those of all."""
+    """Return the path of a broker's dynamic settings, or of the cluster-wide default (None)."""
     return f"{BROKER_CONFIGS}/{DEFAULT_ENTITY if broker is None else broker}"
 
 
@@ -63,7 +63,7 @@ class TopicNode(NamedTuple):
     other: Mapping[str, Any] = {}
 
     def format(self) -> bytes:
-        """As Kafka writes it."""
+        """Encode as Kafka does."""
         rows = {str(index): list(row) for index, row in enumerate(self.partitions)}
         return _json(
             {
@@ -78,7 +78,7 @@ class TopicNode(NamedTuple):
 
 
 def parse_topic(data: bytes, path: str) -> TopicNode:
-    """What a topic's node says."""
+    """Parse the data of a topic's node."""
     found = _read(data, path)
     try:
         rows: Mapping[str, list[int]] = found.pop("partitions")
@@ -94,7 +94,7 @@ def parse_topic(data: bytes, path: str) -> TopicNode:
 
 
 class StateNode(NamedTuple):
-    """Who leads a partition, in which epoch, and who follows in sync."""
+    """Leader, leader epoch and ISR of a partition, with the controller epoch."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -103,7 +103,7 @@ class StateNode(NamedTuple):
     other: Mapping[str, Any] = {}
 
     def format(self) -> bytes:
-        """As Kafka writes it."""
+        """Encode as Kafka does."""
         return _json(
             {
                 **self.other,
@@ -117,7 +117,7 @@ class StateNode(NamedTuple):
 
 
 def parse_state(data: bytes, path: str) -> StateNode:
-    """What the node of a partition's state says."""
+    """Parse the data of a partition's state node."""
     found = _read(data, path)
     try:
         node = StateNode(
@@ -133,25 +133,25 @@ def parse_state(data: bytes, path: str) -> StateNode:
 
 
 def format_config(values: Mapping[str, str]) -> bytes:
-    """The settings of a topic or a broker."""
+    """Encode the settings of a topic or a broker."""
     return _json({"version": 1, "config": dict(values)})
 
 
 def parse_config(data: bytes, path: str) -> dict[str, str]:
-    """The settings that a node holds."""
+    """Parse the settings of a topic or a broker."""
     found = _read(data, path).get("config", {})
     if not isinstance(found, dict):
-        raise BadNode(f"{path}: the settings are no object")
+        raise BadNode(f"{path}: config is not a JSON object")
     return {str(name): str(value) for name, value in cast("dict[Any, Any]", found).items()}
 
 
 def format_cluster_id(cluster_id: str) -> bytes:
-    """The id of the cluster."""
+    """Encode the cluster id."""
     return _json({"version": "1", "id": cluster_id})
 
 
 def parse_cluster_id(data: bytes) -> str:
-    """The id of the cluster."""
+    """Parse the cluster id."""
     found = _read(data, CLUSTER_ID).get("id")
     if not isinstance(found, str):
         raise BadNode(f"{CLUSTER_ID}: no id")
@@ -159,14 +159,14 @@ def parse_cluster_id(data: bytes) -> str:
 
 
 class ProducerIdBlock(NamedTuple):
-    """The producer ids that a broker took last."""
+    """The block of producer ids that was reserved last."""
 
     broker: BrokerId
     first: int
     last: int
 
     def format(self) -> bytes:
-        """As Kafka writes it."""
+        """Encode as Kafka does."""
         return _json(
             {
                 "version": 1,
@@ -178,7 +178,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 def parse_producer_id_block(data: bytes) -> ProducerIdBlock:
-    """The block that was taken last."""
+    """Parse the block that was reserved last."""
     found = _read(data, PRODUCER_ID_BLOCK)
     try:
         return ProducerIdBlock(
@@ -198,5 +198,5 @@ def _read(data: bytes, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BadNode(f"{path}: {error}") from error
     if not isinstance(found, dict):
-        raise BadNode(f"{path}: no object")
+        raise BadNode(f"{path}: not a JSON object")
     return cast("dict[str, Any]", found)

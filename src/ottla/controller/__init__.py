@@ -1,1 +1,1 @@
-"""The controller: what the cluster is made of, changed and stored through coordination."""
+"""The controller: decides about brokers, topics and partitions and stores that in coordination."""

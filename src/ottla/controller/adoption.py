@@ -1,7 +1,7 @@
-"""Taking over the data of a stopped Kafka broker: its topics become those of a cluster of one.
+"""Adopt the data of a stopped Kafka broker as a cluster with one broker.
 
-Invariant: the logs are not touched. What makes them ours is one file, the journal of the embedded
-coordination, which is there as a whole or not at all; without it everything is as it was.
+Invariant: the logs are not changed. The only file written is the journal of the embedded store,
+which appears as a whole or not at all; without it the directories are as before.
 """
 
 from collections.abc import Sequence
@@ -49,16 +49,16 @@ async def adopt(
     node_id: BrokerId | None = None,
     check_only: bool = False,
 ) -> Adoption:
-    """Take directories over, or only say what would become of them.
+    """Adopt directories, or only report what adoption would do.
 
-    AdoptionRefused and DirectoryRefused tell why it cannot be.
+    Raises AdoptionRefused or DirectoryRefused with the reasons.
     """
     journal = f"{directories[0]}/{journal_name}"
     with ExitStack() as held:
         hold(disk, directories, held)
         for path in directories:
             if disk.exists(f"{path}/{journal_name}"):
-                raise DirectoryRefused(f"{path} is Ottla's already: start a broker on it")
+                raise DirectoryRefused(f"{path} already belongs to Ottla: start a broker on it")
         found = survey(disk, directories)
         adoption = _planned(found, node_id)
         if not check_only:
@@ -75,7 +75,9 @@ def _planned(found: Survey, node_id: BrokerId | None) -> Adoption:
     assert meta.cluster_id is not None
     assert meta.node_id is not None
     if node_id not in (None, meta.node_id):
-        raise AdoptionRefused([f"the data belongs to broker {meta.node_id}, not to {node_id}"])
+        raise AdoptionRefused(
+            [f"the data belongs to broker {meta.node_id}, not to broker {node_id}"]
+        )
     metadata: KraftMetadata | None = None
     if found.metadata is not None:
         metadata = KraftMetadata()
@@ -84,7 +86,7 @@ def _planned(found: Survey, node_id: BrokerId | None) -> Adoption:
             if record is not None:
                 metadata.note(record)
     adoption = plan(meta.cluster_id, meta.node_id, map(_found, found.partitions), metadata)
-    left = tuple(f"{path}: not taken" for path in found.left_alone)
+    left = tuple(f"{path}: not adopted" for path in found.left_alone)
     return adoption._replace(notes=(*adoption.notes, *left))
 
 
@@ -106,16 +108,16 @@ def _found(one: SurveyedPartition) -> FoundPartition:
 
 
 async def _write(disk: Disk, clock: Clock, path: str, adoption: Adoption) -> None:
-    """Store what is taken over where a broker will look for it."""
+    """Write the adopted metadata into the journal that a broker will open."""
     if disk.exists(path):
-        disk.remove(path)  # of an attempt that did not come to its end
+        disk.remove(path)  # left by an attempt that did not finish
     store = EmbeddedStore.open(disk, path, clock)
     try:
         session = await store.connect(lambda state: None)
         await ensure(session, PERSISTENT_PATHS)
         await session.create(CLUSTER_ID, format_cluster_id(adoption.cluster_id))
         lease = await elect_controller(session, adoption.node_id, clock.now_ms())
-        assert lease is not None, "nobody else knows of the file"
+        assert lease is not None, "only this call uses the file"
         for topic in adoption.topics:
             await _write_topic(lease, adoption.node_id, topic)
         if adoption.next_producer_id:
@@ -132,7 +134,7 @@ async def _write_topic(lease: ControllerLease, node_id: BrokerId, topic: Adopted
     )
     operations: list[Operation] = []
     for index, epoch in enumerate(topic.leader_epochs):
-        if epoch >= 0:  # the next one is above it, as in the log
+        if epoch >= 0:  # the next epoch is higher, as in the log
             path = state_path(topic.name, index)
             state = StateNode(node_id, LeaderEpoch(epoch), (node_id,), lease.epoch)
             operations += (Create(path.rpartition("/")[0]), Create(path, state.format()))

@@ -1,8 +1,8 @@
-"""Being a broker of the cluster, and being its controller.
+"""Broker registration and controller election.
 
-Invariant: a broker is registered by one session at a time (rule B1). There is one controller for
-an epoch (rule B2), and each of its changes is made only while that epoch lasts (rule B3): whoever
-was followed by another one changes nothing any more.
+Invariant: a broker is registered by one session at a time (rule B1). There is one controller per
+epoch (rule B2). A controller's change is committed only while its epoch is current (rule B3), so a
+superseded controller changes nothing.
 """
 
 import json
@@ -18,7 +18,7 @@ from ottla.coordination.session import Session
 from ottla.errors import OttlaError
 from ottla.ids import BrokerEpoch, BrokerId, ControllerEpoch
 
-# Room for the check of the epoch, and for what an operation takes beside its data.
+# Leaves room for the epoch check and for the overhead of each operation.
 _BATCH_BYTES_MAX: Final = REQUEST_BYTES_MAX // 2
 _OPERATION_BYTES: Final = 100
 
@@ -28,21 +28,21 @@ class RegistrationRefused(OttlaError):
 
 
 class Resigned(OttlaError):
-    """Another broker is the controller now."""
+    """Another broker has become the controller."""
 
 
 async def ensure(session: Session, paths: Sequence[str]) -> None:
-    """Make the nodes that are missing; parents are to come before their children."""
+    """Create the nodes that are missing; list parents before their children."""
     for path in paths:
         if await session.exists(path) is None:
-            with suppress(NodeExists):  # somebody else did it meanwhile
+            with suppress(NodeExists):  # another session has created it meanwhile
                 await session.create(path)
 
 
 async def register(
     session: Session, broker: Broker, protocols: dict[str, str], now_ms: int
 ) -> BrokerEpoch:
-    """Say that a broker is alive, as long as the session is; its epoch tells its lives apart."""
+    """Register a broker for the lifetime of the session; return its broker epoch."""
     path = f"{BROKER_IDS}/{broker.id}"
     data = _registration(broker, protocols, now_ms)
     for _ in range(2):
@@ -52,20 +52,20 @@ async def register(
         except NodeExists:
             await _make_way(session, path, broker.id)
     else:
-        raise RegistrationRefused(f"broker {broker.id} is registered and alive")
+        raise RegistrationRefused(f"broker id {broker.id} is already registered")
     return BrokerEpoch((await session.get(path)).stat.czxid)
 
 
 async def _make_way(session: Session, path: str, broker: BrokerId) -> None:
-    """Take over from an earlier life in the same session; nobody else's may be touched."""
+    """Delete an earlier registration of the same session; refuse another session's."""
     try:
         found = await session.get(path)
     except NoNode:
         return
     if found.stat.ephemeral_owner != session.id:
         raise RegistrationRefused(
-            f"another broker has id {broker}, or this one has ended a moment ago and its session "
-            f"has not: give this one another node.id, or wait"
+            f"broker id {broker} is already registered: set another node.id, or wait for the "
+            "session to expire if this broker has just stopped"
         )
     await session.delete(path, found.stat.version)
 
@@ -87,23 +87,23 @@ def _registration(broker: Broker, protocols: dict[str, str], now_ms: int) -> byt
 
 
 class ControllerLease(NamedTuple):
-    """That a broker is the controller, in one epoch."""
+    """The right to change the cluster as its controller, in one controller epoch."""
 
     session: Session
     epoch: ControllerEpoch
-    version: int  # of the node that holds the epoch
+    version: int  # of the node /controller_epoch
 
     async def change(self, operations: Sequence[Operation]) -> None:
-        """Change nodes in one transaction, as long as this epoch lasts."""
+        """Apply operations in one transaction while this epoch is current."""
         try:
             await self.session.multi([Check(CONTROLLER_EPOCH, self.version), *operations])
         except NodeError as error:
             if error.path == CONTROLLER_EPOCH:
-                raise Resigned(f"epoch {self.epoch} is over") from error
+                raise Resigned(f"controller epoch {self.epoch} has ended") from error
             raise
 
     async def change_all(self, operations: Sequence[Operation]) -> None:
-        """Change more than one transaction may hold, in the order given."""
+        """Apply more operations than one transaction can hold, in order."""
         for batch in _batches(operations):
             await self.change(batch)
 
@@ -111,7 +111,7 @@ class ControllerLease(NamedTuple):
 async def elect_controller(
     session: Session, broker: BrokerId, now_ms: int
 ) -> ControllerLease | None:
-    """Become the controller; None when another broker is."""
+    """Become the controller; return None if another broker is."""
     await ensure(session, (CONTROLLER_EPOCH,))
     found = await session.get(CONTROLLER_EPOCH)
     epoch = ControllerEpoch(int(found.data or b"0") + 1)

@@ -1,7 +1,7 @@
-"""Producer ids, each given once in the life of a cluster.
+"""Producer ids, each issued once in the life of a cluster.
 
 Invariant: a block of ids is reserved in coordination, at the version that was read, before any of
-them is given (rule B12). What is left of a block when a broker ends is never given.
+its ids is issued (rule B12). The rest of a block is never issued after the broker ends.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ BLOCK_SIZE: Final = 1000
 
 
 class ProducerIds:
-    """Gives ids, and takes a block when it has none left."""
+    """Issues ids and reserves a new block when the current one is used up."""
 
     def __init__(self, session: Session, broker: BrokerId) -> None:
         self._session = session
@@ -26,7 +26,7 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def take(self) -> ProducerId:
-        """An id that nobody has."""
+        """Return a new producer id."""
         async with self._turn:
             while self._next >= self._end:
                 await self._reserve()
@@ -47,5 +47,5 @@ class ProducerIds:
             else:
                 await self._session.set(PRODUCER_ID_BLOCK, block.format(), version)
         except (NodeExists, BadVersion):
-            return  # another broker was faster: look again
+            return  # another broker reserved a block first: read again
         self._next, self._end = block.first, block.last + 1

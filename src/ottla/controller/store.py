@@ -1,8 +1,8 @@
-"""The topics and the settings of the cluster, as coordination keeps them.
+"""The topics and configurations of the cluster in coordination.
 
-Invariant: a topic is there when its node is: what belongs to it is made before or with it, or is
-made up for when it is loaded. A topic that is being deleted is named in a node of its own first,
-so that whoever loads it next finishes that; the node is there until nothing is left of the topic.
+Invariant: a topic exists if and only if its node exists. Its other nodes are created before or with
+it, or are completed when it is loaded. A deletion is first recorded in a node of its own, so that
+it is finished after an interruption. That node remains until nothing of the topic is left.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,11 +34,11 @@ from ottla.coordination.session import Session
 from ottla.ids import BrokerId
 
 DELETIONS: Final = "/admin/delete_topics"
-DELETED_AT_ONCE: Final = 50  # partitions of a topic that go; others have their turns in between
+DELETED_AT_ONCE: Final = 50  # partitions deleted per step; other requests run in between
 
 
 class StoredTopic(NamedTuple):
-    """A topic and its own settings."""
+    """A topic and its configuration overrides."""
 
     topic: Topic
     config: Mapping[str, str]
@@ -46,7 +46,7 @@ class StoredTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """The state that a partition gets."""
+    """A new leader and ISR for a partition."""
 
     topic: str
     index: int
@@ -56,12 +56,12 @@ class Elected:
 
     @property
     def after(self) -> PartitionState:
-        """The state as it is then."""
+        """The partition state after the election."""
         return self.before.led_by(self.leader, self.in_sync)
 
 
 class ClusterStore:
-    """Reads what there is, and writes what the controller decided."""
+    """Loads the cluster's topics and configurations, and stores the controller's decisions."""
 
     def __init__(self, lease: ControllerLease) -> None:
         self._lease = lease
@@ -70,17 +70,17 @@ class ClusterStore:
     def _session(self) -> Session:
         return self._lease.session
 
-    # Reading.
+    # Loads.
 
     async def load_topics(self) -> list[StoredTopic]:
-        """Every topic, without those that are being deleted."""
+        """Return every topic except those that are being deleted."""
         await ensure(self._session, ("/admin", DELETIONS))
         for name in await self.deletions():
             await self.delete_topic(name)
         return [await self._load(name) for name in await self._session.children(TOPICS)]
 
     async def deletions(self) -> list[str]:
-        """The topics whose deletion has begun and is not over."""
+        """Return the topics whose deletion has begun and has not finished."""
         return await self._session.children(DELETIONS)
 
     async def _load(self, name: str) -> StoredTopic:
@@ -113,20 +113,21 @@ class ClusterStore:
             return {}
 
     async def load_broker_configs(self) -> dict[BrokerId | None, dict[str, str]]:
-        """The dynamic settings by broker; None stands for all of them."""
+        """Return the dynamic settings by broker; None is the cluster-wide default."""
         found: dict[BrokerId | None, dict[str, str]] = {}
         for name in await self._session.children(BROKER_CONFIGS):
             broker = None if name == DEFAULT_ENTITY else BrokerId(int(name))
             found[broker] = await self._load_config(f"{BROKER_CONFIGS}/{name}")
         return found
 
-    # Writing.
+    # Stores.
 
     async def create_topic(self, name: str, node: TopicNode, config: Mapping[str, str]) -> None:
-        """Make a topic whose partitions have no leaders yet."""
+        """Create a topic whose partitions have no leaders yet."""
         operations: list[Operation] = []
         if await self.is_being_deleted(name):
-            await self.delete_topic(name)  # it was cut short; and it is over with the new one
+            # The deletion was interrupted; creating the topic again completes it.
+            await self.delete_topic(name)
             operations.append(Delete(_mark(name)))
         if config:
             operations.append(Create(topic_config_path(name), format_config(config)))
@@ -135,11 +136,11 @@ class ClusterStore:
         await self._lease.change(operations)
 
     async def grow_topic(self, name: str, node: TopicNode) -> None:
-        """Store a topic that has more partitions than before."""
+        """Store a topic that has got more partitions."""
         await self._lease.change([SetData(topic_path(name), node.format())])
 
     async def store_elections(self, elected: Iterable[Elected]) -> None:
-        """Store who leads which partitions from now on (rule B5)."""
+        """Store new leaders and ISRs of partitions (rule B5)."""
         operations: list[Operation] = []
         for one in elected:
             after = one.after
@@ -154,12 +155,12 @@ class ClusterStore:
         await self._lease.change_all(operations)
 
     async def begin_deletion(self, name: str) -> None:
-        """Decide that a topic is deleted: whoever is interrupted from now on is followed up."""
+        """Record that a topic is deleted; an interrupted deletion is finished later."""
         with suppress(NodeExists):
             await self._lease.change([Create(_mark(name))])
 
     async def delete_topic(self, name: str) -> None:
-        """Remove all there is of a topic but that it is being deleted, until that is over."""
+        """Delete every node of a topic except the record of its deletion."""
         indexes: list[str] = []
         with suppress(NoNode):
             indexes = await self._session.children(partitions_path(name))
@@ -174,19 +175,19 @@ class ClusterStore:
         await self._lease.change_all([Delete(path) for path in present])
 
     async def is_being_deleted(self, name: str) -> bool:
-        """Whether a topic's deletion has begun and is not over."""
+        """Whether a topic's deletion has begun and has not finished."""
         return await self._session.exists(_mark(name)) is not None
 
     async def end_deletion(self, name: str) -> None:
-        """Nothing of a deleted topic is left."""
+        """Remove the record of a deletion; nothing of the topic is left."""
         await self._delete(_mark(name))
 
     async def set_topic_config(self, name: str, values: Mapping[str, str]) -> None:
-        """Replace a topic's own settings."""
+        """Replace a topic's configuration overrides."""
         await self._set_config(topic_config_path(name), values)
 
     async def set_broker_config(self, broker: BrokerId | None, values: Mapping[str, str]) -> None:
-        """Replace the dynamic settings of a broker, or (None) of all."""
+        """Replace the dynamic settings of a broker, or of all brokers (None)."""
         await self._set_config(broker_config_path(broker), values)
 
     async def _set_config(self, path: str, values: Mapping[str, str]) -> None:
@@ -200,5 +201,5 @@ def _mark(name: str) -> str:
 
 
 def led_by(broker: BrokerId, topic: str, index: int, before: PartitionState) -> Elected:
-    """Let a broker lead a partition alone."""
+    """Elect a broker as leader and only ISR member of a partition."""
     return Elected(topic, index, before, broker, (broker,))

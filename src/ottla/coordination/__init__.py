@@ -1,5 +1,5 @@
-"""Coordination with ZooKeeper's semantics: the interface, and two that keep it.
+"""Coordination with ZooKeeper's semantics: one interface and two implementations.
 
-`session.py` is the interface. `embedded.py` keeps it inside the process, in a small durable file;
-`zookeeper.py` through a real ensemble; `ensemble.py` starts a local one.
+`session.py` is the interface. `embedded.py` implements it inside the process with a small durable
+file, `zookeeper.py` with a real ensemble. `ensemble.py` starts a local ZooKeeper server.
 """

@@ -1,11 +1,10 @@
-"""Coordination inside the process: a tree in memory, a journal on the disk, any number of sessions.
+"""Coordination inside the process: a tree in memory, a journal on disk and any number of sessions.
 
-Invariant: a change is seen, by a read or a watch, only once it is on the device, unless it is
-provisional and the disk is full. A session that has ended changes nothing any more. When the file
-is opened no session is left of those before, so no ephemeral node is; zxids go on. One process at a
-time has the file.
+Invariant: reads and watches see a change only after it is on the device, unless it is provisional
+and the disk is full. An expired session changes nothing. Opening the file ends all earlier sessions
+and deletes their ephemeral nodes; zxids continue. One process at a time holds the file.
 
-`keep_time`, run by the owner, ends sessions that were suspended for too long.
+The owner runs `keep_time`, which expires sessions that were suspended for too long.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ LOCK_SUFFIX: Final = ".lock"
 
 
 class EmbeddedStore:
-    """The tree and its sessions."""
+    """The embedded store: the tree, its journal and its sessions."""
 
     def __init__(
         self,
@@ -44,7 +43,7 @@ class EmbeddedStore:
         clock: Clock,
         timeout_ms: int,
     ) -> None:
-        self.notes = notes  # what a person should know of how the file was found
+        self.notes = notes  # warnings from opening the file
         self._commits = commits
         self._commits.failed = self._lose_all
         self._tree = tree
@@ -59,13 +58,13 @@ class EmbeddedStore:
     def open(
         cls, disk: Disk, path: str, clock: Clock, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
     ) -> Self:
-        """Hold the file, made if it is missing. Waits for the device."""
+        """Lock and open the file; create it if it is missing. Blocks on the disk."""
         disk.make_directory(path.rpartition("/")[0])
         lock = disk.lock(path + LOCK_SUFFIX)
         if lock is None:
             raise StoreInUse(
-                f"{path} is in use by another process: stop that broker, or give this one another "
-                f"data directory"
+                f"{path} is in use by another process: stop that broker, or set log.dirs to "
+                "another directory"
             )
         try:
             journal, tree = Journal.open(disk, path)
@@ -83,31 +82,31 @@ class EmbeddedStore:
 
     @property
     def failure(self) -> StorageFailure | None:
-        """Why nothing works any more, if so."""
+        """The failure that stopped the store, if any."""
         return self._commits.failure
 
     async def connect(self, listener: Listener) -> "EmbeddedSession":
-        """A session of its own."""
+        """Open a new session."""
         self._commits.check_usable()
-        # Sessions take zxids for their ids, as transactions do, so that no two are the same. This
-        # one is written down with the first ephemeral node; before that nobody has seen it.
+        # Session ids are zxids, like transaction ids, so that no two are equal. The journal holds
+        # the session once it has an ephemeral node; until then no other session has seen its id.
         self._tree.zxid += 1
         session = EmbeddedSession(self, self._tree.zxid, listener)
         self._sessions[session.id] = session
         return session
 
     async def close(self) -> None:
-        """End all sessions and let go of the file."""
+        """End all sessions and close the file."""
         for session in list(self._sessions.values()):
             with suppress(StorageFailure):
                 await session.close()
         await self._commits.close()
         self._lock.release()
 
-    # The life of sessions, as whoever owns the store orders it.
+    # Session lifecycle, driven by the owner of the store.
 
     def suspend(self, session_id: int) -> None:
-        """Cut a session off; it ends unless it is resumed before its timeout."""
+        """Suspend a session; it expires unless it is resumed before its timeout."""
         session = self._sessions[session_id]
         if session.state is SessionState.CONNECTED:
             session.suspended_at_s = self._clock.elapsed_s()
@@ -116,27 +115,27 @@ class EmbeddedStore:
             self._some_suspended.set()
 
     def resume(self, session_id: int) -> None:
-        """Connect a session again, if it has not ended meanwhile."""
+        """Reconnect a suspended session, if it has not expired."""
         session = self._sessions.get(session_id)
         if session is not None and session.state is SessionState.SUSPENDED:
             session.become(SessionState.CONNECTED)
 
     async def expire(self, session_id: int) -> None:
-        """End a session, as ZooKeeper does when it has not heard of one for too long."""
+        """Expire a session, as ZooKeeper does when its heartbeats stop."""
         session = self._sessions.get(session_id)
         if session is not None:
-            with suppress(SessionExpired):  # it ended while this waited for its turn
+            with suppress(SessionExpired):  # it ended while this call waited
                 await self.ask(session, lambda: self._end(session), provisional=True)
 
     async def expire_due(self) -> None:
-        """End the sessions that have been suspended for as long as their timeout."""
+        """Expire the sessions that have been suspended for at least their timeout."""
         now_s = self._clock.elapsed_s()
         for session_id, due_s in self._deadlines():
             if due_s <= now_s:
                 await self.expire(session_id)
 
     async def keep_time(self) -> None:
-        """End suspended sessions when it is time, for as long as the owner lets it run."""
+        """Expire suspended sessions at their timeout, until cancelled."""
         while True:
             await self._some_suspended.wait()
             deadlines = self._deadlines()
@@ -154,12 +153,12 @@ class EmbeddedStore:
             if session.state is SessionState.SUSPENDED
         ]
 
-    # What sessions ask for. All but `ask` and `leave` are acts, done when it is their turn.
+    # Operations of sessions. All except `ask` and `leave` are acts that `Commits` runs in turn.
 
     async def ask(
         self, session: "EmbeddedSession", act: Callable[[], T], *, provisional: bool = False
     ) -> T:
-        """Have something done in its turn, unless the session has ended by then."""
+        """Run `act` in its turn; raise SessionExpired if the session has ended by then."""
 
         def act_if_alive() -> T:
             if session.id not in self._sessions:
@@ -169,32 +168,32 @@ class EmbeddedStore:
         return await self._commits.ask(act_if_alive, provisional=provisional)
 
     async def leave(self, session: "EmbeddedSession") -> None:
-        """End a session at its own wish."""
+        """End a session because its client closed it."""
         if session.id in self._sessions:
             with suppress(SessionExpired):
                 await self.ask(session, lambda: self._end(session), provisional=True)
 
     def commit(self, session: "EmbeddedSession", operations: Sequence[Operation]) -> list[Result]:
-        """Change the tree."""
+        """Apply operations to the tree as one transaction."""
         results, transaction = self._tree.commit(operations, session.id)
         self._add(transaction)
         return results
 
     def get(self, session: "EmbeddedSession", path: str, watch: Watch | None) -> Node:
-        """Read a node; one that is not there is not watched."""
+        """Read a node; a missing node raises NoNode and sets no watch."""
         node = self._tree.get(path)
         if watch is not None:
             self._watches.on_data(path, session.id, watch)
         return node
 
     def exists(self, session: "EmbeddedSession", path: str, watch: Watch | None) -> Stat | None:
-        """Look at a node."""
+        """Return the Stat of a node, or None if it does not exist."""
         if watch is not None:
             self._watches.on_data(path, session.id, watch)
         return self._tree.exists(path)
 
     def children(self, session: "EmbeddedSession", path: str, watch: Watch | None) -> list[str]:
-        """Read the names of a node's children."""
+        """Return the names of a node's children, sorted."""
         names = self._tree.children(path)
         if watch is not None:
             self._watches.on_children(path, session.id, watch)
@@ -214,7 +213,8 @@ class EmbeddedStore:
 
     def _add(self, transaction: Transaction) -> None:
         if transaction.changes:
-            # Found now: watches that are set later in the same group have seen this already.
+            # Collect the watches now: watches set later in the same group have already seen this
+            # change.
             fired = list(self._watches.fired(events(transaction)))
             self._commits.add(
                 transaction,
@@ -238,13 +238,13 @@ class EmbeddedSession:
         self.id: int = session_id
         self.state: SessionState = SessionState.CONNECTED
         self.suspended_at_s = 0.0
-        self.left = False  # whether it ends at its own wish: then nobody is told
-        self._provisional = False  # what is asked for now
+        self.left = False  # the client closed it: do not call its listener and watches
+        self._provisional = False  # whether the current requests are provisional
         self._store = store
         self._listener = listener
 
     def become(self, state: SessionState) -> None:
-        """Be told how the session is now."""
+        """Set the state and notify the listener."""
         self.state = state
         if not self.left:
             tell([(self._listener, state)])
@@ -252,7 +252,7 @@ class EmbeddedSession:
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
-        """Make a node; returns its path."""
+        """Create a node and return its path."""
         (made,) = await self.multi([Create(path, data, ephemeral, sequence)])
         assert isinstance(made, str)
         return made
@@ -263,37 +263,37 @@ class EmbeddedSession:
         return await self._ask(lambda: self._store.get(self, path, watch))
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> Stat:
-        """Replace a node's data if it has the version expected."""
+        """Replace a node's data if it has the expected version."""
         (stat,) = await self.multi([SetData(path, data, version)])
         assert isinstance(stat, Stat)
         return stat
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Delete a node if it has the version expected, and no children."""
+        """Delete a node if it has the expected version and no children."""
         await self.multi([Delete(path, version)])
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Look at a node."""
+        """Return the Stat of a node, or None if it does not exist."""
         check_path(path)
         return await self._ask(lambda: self._store.exists(self, path, watch))
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names of a node's children, sorted."""
+        """Return the names of a node's children, sorted."""
         check_path(path)
         return await self._ask(lambda: self._store.children(self, path, watch))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """Do all of it in one transaction or nothing."""
+        """Run all operations in one transaction, or none of them."""
         check(operations)
         return await self._ask(lambda: self._store.commit(self, operations))
 
     async def sync(self) -> None:
-        """Return when later reads see what was acknowledged before: here they always do."""
+        """Return when later reads see everything acknowledged before; here they always do."""
         await self._ask(lambda: None)
 
     @contextmanager
     def provisional(self) -> Generator[None]:
-        """Let a full disk put off what is asked for inside."""
+        """Let the requests inside succeed although a full disk postpones their write."""
         self._provisional = True
         try:
             yield
@@ -314,7 +314,7 @@ class EmbeddedSession:
         except NodeError:
             self._check_connected()
             raise
-        # The connection may have broken meanwhile: then the answer did not come through.
+        # The connection may have broken meanwhile; then the response was lost.
         self._check_connected()
         return result
 
@@ -326,7 +326,7 @@ class EmbeddedSession:
 
 
 def tell(news: Iterable[tuple[Callable[[T], None], T]]) -> None:
-    """Call listeners and watches; what goes wrong in one does not concern the others."""
+    """Call listeners and watches; an exception in one does not stop the others."""
     for call, what in news:
         try:
             call(what)

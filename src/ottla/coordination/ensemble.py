@@ -1,10 +1,10 @@
-"""A ZooKeeper server on this machine, for clusters that live on it.
+"""A ZooKeeper server on this machine, for local clusters.
 
-Invariant: between `start` and `stop` it answers on loopback; what it acknowledged is in its folder
-and is there after the next start. Its process does not outlive the `with`. The server is the real
-one: its jars come with PySpark, or from whoever names another class path.
+Invariant: between `start` and `stop` the server answers on loopback. Acknowledged writes are in its
+folder and survive a restart. The process ends with the `with` block. The server is Apache
+ZooKeeper; its jars come from PySpark or from the class path that the caller passes.
 
-Everything here waits: call it from outside an event loop, or in a thread.
+Every function here blocks: call it outside an event loop or in a thread.
 """
 
 import glob
@@ -21,10 +21,10 @@ from typing import Final, Self
 from ottla.coordination.errors import EnsembleFailed
 
 HOST: Final = "127.0.0.1"
-TICK_MS: Final = 2000  # ZooKeeper's own; sessions last from 2 to 20 of them
+TICK_MS: Final = 2000  # ZooKeeper's default; session timeouts range from 2 to 20 ticks
 
 _MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# It starts soon and takes little; what it has to keep in memory is small.
+# Fast start and a small heap: the server stores little data.
 _JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _START_S: Final = 60.0
 _STOP_S: Final = 20.0
@@ -34,10 +34,12 @@ _LOG_LINES_SHOWN: Final = 30
 
 
 def pyspark_class_path() -> str:
-    """The jars that PySpark carries, ZooKeeper's among them."""
+    """Return the class path of the jars that PySpark ships, which include ZooKeeper."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise EnsembleFailed("ZooKeeper's server comes with PySpark: pip install 'ottla[spark]'")
+        raise EnsembleFailed(
+            "no ZooKeeper jars found: they come with PySpark, pip install 'ottla[spark]'"
+        )
     jars = str(Path(spec.origin).parent / "jars")
     if not glob.glob(f"{glob.escape(jars)}/zookeeper-3*.jar"):
         raise EnsembleFailed(f"there is no ZooKeeper in {jars}: pip install 'ottla[spark]'")
@@ -45,7 +47,7 @@ def pyspark_class_path() -> str:
 
 
 class LocalServer:
-    """One server, with its files in a folder."""
+    """One ZooKeeper server with its files in a folder."""
 
     def __init__(
         self, folder: Path, class_path: str, *, port: int = 0, tick_ms: int = TICK_MS
@@ -59,12 +61,12 @@ class LocalServer:
 
     @property
     def connect(self) -> str:
-        """What clients take for zookeeper.connect."""
+        """The value for zookeeper.connect."""
         return f"{HOST}:{self.port}"
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether the server process is alive."""
         return self._process is not None and self._process.poll() is None
 
     def __enter__(self) -> Self:
@@ -80,7 +82,7 @@ class LocalServer:
         self.stop()
 
     def start(self) -> None:
-        """Return when the server answers."""
+        """Start the server; return when it answers."""
         assert not self.running
         if shutil.which("java") is None:
             raise EnsembleFailed("ZooKeeper needs java: install Java 17")
@@ -93,13 +95,13 @@ class LocalServer:
             if self._answers():
                 return
             self.kill()
-            # A port may be taken by another process between the choice and the start.
+            # Another process may take the port between the choice and the start.
             if not self._any_port or "Address already in use" not in self._said():
                 break
-        raise EnsembleFailed(f"ZooKeeper did not start. Its log ends so:\n{self._said()}")
+        raise EnsembleFailed(f"ZooKeeper did not start. The end of its log:\n{self._said()}")
 
     def stop(self) -> None:
-        """End the server; it needs no farewell, for its files are always whole."""
+        """Stop the server; its files are consistent at any moment."""
         if self._process is not None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -107,7 +109,7 @@ class LocalServer:
             self.kill()
 
     def kill(self) -> None:
-        """End it at once, as kill -9 does."""
+        """Kill the server at once, as `kill -9` does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -133,10 +135,11 @@ class LocalServer:
             )
 
     def _answers(self) -> bool:
-        """Wait until it answers; False when it ends or takes too long."""
+        """Wait until the server answers; return False if it exits or takes too long."""
         deadline_s = time.monotonic() + _START_S
         while self.running and time.monotonic() < deadline_s:
-            # While it starts, connections are refused or the answer is that it does not serve.
+            # During startup connections are refused, or the reply is that the server is not serving
+            # yet.
             with suppress(OSError), socket.create_connection((HOST, self.port), 5) as connection:
                 connection.sendall(b"srvr")
                 if b"Mode: " in connection.makefile("rb").read():

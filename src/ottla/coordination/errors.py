@@ -1,16 +1,16 @@
-"""What goes wrong in coordination.
+"""Exceptions of coordination.
 
-Invariant: a NodeError says that nothing was changed, and which operation is to blame: `index` is
-its place in a multi, 0 outside of one. A ConnectionLoss says nothing about what was changed: read
-again (rule B6). After SessionExpired the session is of no use any more, and its ephemeral nodes are
-gone or about to go (rule B8).
+Invariant: a NodeError means that nothing was changed; `index` is the position of the failed
+operation in a multi, and 0 outside one. After a ConnectionLoss the change may or may not have been
+made: read again (rule B6). After SessionExpired the session is unusable, and its ephemeral nodes
+are deleted or about to be (rule B8).
 """
 
 from ottla.errors import OttlaError
 
 
 class CoordinationError(OttlaError):
-    """Everything that coordination raises, apart from StorageFailure."""
+    """Base of every exception that coordination raises, except StorageFailure."""
 
 
 class NodeError(CoordinationError):
@@ -28,45 +28,45 @@ class NodeError(CoordinationError):
 
 
 class NoNode(NodeError):
-    """The node, or the parent of one that is to be made, is not there."""
+    """The node does not exist, or the parent of a node to create does not."""
 
-    text = "there is no such node, or no parent for it"
+    text = "the node or its parent does not exist"
 
 
 class NodeExists(NodeError):
-    """The node that is to be made is there already."""
+    """The node to create exists already."""
 
     text = "the node exists already"
 
 
 class BadVersion(NodeError):
-    """The node has another version than the one expected."""
+    """The node's version differs from the expected version."""
 
-    text = "the node has another version than expected"
+    text = "the node's version differs from the expected version"
 
 
 class NotEmpty(NodeError):
-    """The node that is to be deleted has children."""
+    """The node to delete has children."""
 
     text = "the node has children"
 
 
 class NoChildrenForEphemerals(NodeError):
-    """The parent goes with its session and therefore has no children."""
+    """The parent is an ephemeral node, which cannot have children."""
 
-    text = "an ephemeral node has no children"
+    text = "an ephemeral node cannot have children"
 
 
 class InvalidPath(NodeError):
-    """The path is none, or may not be used so."""
+    """The path is malformed, or the operation is not allowed on it."""
 
-    text = "not a valid path for this"
+    text = "the path is invalid or not allowed here"
 
 
 class TooLarge(NodeError):
-    """More than ZooKeeper takes in one request."""
+    """The request is larger than ZooKeeper accepts."""
 
-    text = "the request is larger than coordination takes"
+    text = "the request is larger than coordination accepts"
 
 
 class ConnectionLoss(CoordinationError):
@@ -77,19 +77,19 @@ class ConnectionLoss(CoordinationError):
 
 
 class SessionExpired(CoordinationError):
-    """The session has ended; open another one."""
+    """The session has expired; open a new one."""
 
     def __str__(self) -> str:
-        return "the session has ended"
+        return "the session has expired"
 
 
 class StoreRefused(CoordinationError):
-    """The file of the embedded store cannot be used; a person has to decide what to do."""
+    """The file of the embedded store is damaged; an operator has to decide what to do."""
 
 
 class StoreInUse(StoreRefused):
-    """Another process has the file."""
+    """Another process holds the file."""
 
 
 class EnsembleFailed(CoordinationError):
-    """ZooKeeper cannot be reached, or its server did not start; the text says what was tried."""
+    """ZooKeeper is unreachable or its server did not start; the text lists what was tried."""

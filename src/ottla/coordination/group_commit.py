@@ -1,12 +1,12 @@
-"""Requests to the embedded store, carried out in their order, with one sync for all that wait.
+"""Group commit for the embedded store: requests run in order and share one sync.
 
-Invariant: whoever asked is answered, and whatever is to be told is told, only when everything that
-the answer rests on is on the device; what is to be told comes first. Whoever is cancelled before
-the turn came has not asked at all. On a full disk what was asked for is taken back and refused, but
-for what is provisional: that counts, and is written with what is written next. After any other
-failure nothing is carried out any more: nobody knows what is on the device.
+Invariant: callers and listeners are notified only after the changes are on the device; listeners
+first. A request that is cancelled before it runs has no effect. When the disk is full the changes
+are rolled back and the requests fail with DiskFull. Provisional requests still succeed then, and
+are written with the next group. After any other storage failure every request fails, because the
+state of the device is unknown.
 
-There is no task: whoever asks and gets the turn carries out all that waits.
+There is no background task: the caller that holds the lock runs all waiting requests.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class _Request:
-    """Settled when what it saw or did is on the device."""
+    """A request; settled once the changes it read or made are on the device."""
 
     __slots__ = ("_act", "provisional", "refused", "settled")
 
@@ -42,7 +42,7 @@ class _Request:
 
 
 class _Group:
-    """What is carried out with one sync."""
+    """The requests that share one sync."""
 
     __slots__ = ("afterwards", "requests", "taken_back", "transactions")
 
@@ -54,7 +54,7 @@ class _Group:
 
     @property
     def provisional(self) -> bool:
-        """As all of its requests are, or none."""
+        """Whether the requests are provisional; a group never mixes both kinds."""
         return self.requests[0].provisional
 
     def refuse(self, full: DiskFull) -> None:
@@ -72,26 +72,27 @@ class _Group:
 
 
 class GroupCommit:
-    """The one place where the tree changes while sessions use it."""
+    """Applies requests to the tree and writes them to the journal, one group at a time."""
 
     def __init__(
         self, disk: Disk, journal: Journal, tree: Tree, put_off: Iterable[Transaction] = ()
     ) -> None:
         self.failure: StorageFailure | None = None
-        self.failed: Callable[[], None] = lambda: None  # called once, when it fails
+        self.failed: Callable[[], None] = lambda: None  # called once, on the first failure
         self._disk = disk
         self._journal = journal
         self._tree = tree
         self._queue: list[_Request] = []
         self._group = _Group([])
-        self._put_off = list(put_off)  # carried out, and to be written before anything else
+        self._put_off = list(put_off)  # applied but not written yet; written before anything else
         self._turn = asyncio.Lock()
         self._closed = False
 
     async def ask(self, act: Callable[[], T], *, provisional: bool = False) -> T:
-        """Have something done in its turn; it may call `add`, and raise a CoordinationError.
+        """Run `act` in its turn; it may call `add` and raise a CoordinationError.
 
-        What is provisional counts though a full disk puts it off: a start makes it anew.
+        A provisional act succeeds even when a full disk postpones its write, because every start
+        repeats it.
         """
         outcome: list[T] = []
         request = _Request(lambda: outcome.append(act()), provisional=provisional)
@@ -113,28 +114,31 @@ class GroupCommit:
         afterwards: Callable[[], None],
         taken_back: Callable[[], None] = lambda: None,
     ) -> None:
-        """From within an act: what is to be written, and done once it is on the device or not."""
+        """Add a transaction to the current group, with callbacks for success and rollback.
+
+        Call this only from an act.
+        """
         if transaction is not None:
             self._group.transactions.append(transaction)
         self._group.afterwards.append(afterwards)
         self._group.taken_back.append(taken_back)
 
     async def close(self) -> None:
-        """Let go of the file when everything under way is done."""
+        """Close the file after the current group has finished."""
         async with self._turn:
             if not self._closed:
                 self._closed = True
                 self._journal.close()
 
     def check_usable(self) -> None:
-        """Raise if nothing can be asked for any more."""
+        """Raise if the store has failed or is closed."""
         if self.failure is not None:
             raise StorageFailure(str(self.failure)) from self.failure
         if self._closed:
-            raise StorageFailure("coordination has stopped: it was closed")
+            raise StorageFailure("the coordination store is closed")
 
     async def _carry_out_next(self) -> None:
-        """Do what waits, as far as all of it is provisional or none. The caller has the turn."""
+        """Run the longest run of waiting requests of one kind. The caller holds the lock."""
         self.check_usable()
         group = self._group = _Group(self._next_requests())
         for request in group.requests:
@@ -155,7 +159,7 @@ class GroupCommit:
 
         await self._write(lambda: self._journal.append(unwritten), then)
         if self._journal.grown and not self._put_off:
-            # The requests are answered, whatever becomes of this; a full disk keeps the old file.
+            # The requests have been answered already. A full disk keeps the old file.
             with suppress(StorageFailure):
                 await self._write(lambda: self._journal.rewrite(self._tree), lambda full: None)
 
@@ -169,9 +173,10 @@ class GroupCommit:
     async def _write(
         self, write: Callable[[], None], then: Callable[[DiskFull | None], None]
     ) -> None:
-        """Do something that waits for the device, and what may only be done after it.
+        """Run a blocking write in a thread, then call `then` on the event loop.
 
-        That is told when the disk was full, and nothing was changed.
+        `then` receives the DiskFull error if the disk was full and nothing was changed, otherwise
+        None.
         """
         outcome: list[DiskFull | None] = []
 
@@ -186,9 +191,9 @@ class GroupCommit:
         try:
             await self._disk.blocking(whole)
         except BaseException as error:
-            # A cancellation comes up when the write has been done to its end.
+            # A cancellation arrives here only after the write has finished.
             if not outcome:
-                self.failure = StorageFailure(f"coordination has stopped: {error}")
+                self.failure = StorageFailure(f"the coordination store has failed: {error}")
                 self.failed()
             raise
         finally:

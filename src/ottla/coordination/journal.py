@@ -1,10 +1,10 @@
-"""The file of the embedded store: the tree as it once was, then every transaction since.
+"""The file of the embedded store: a snapshot of the tree, then every later transaction.
 
-Invariant: what `append` returned from is on the device and comes back when the file is opened. A
-group of transactions is one frame with one checksum, written after the frame before it is on the
-device, so only the last frame can be torn: that one is cut off, for nobody was told of it. A bad
-frame before a good one is damage; the file is refused and left as it is. The bytes are explained
-in docs/formats/coordination-journal.md.
+Invariant: transactions are on the device when `append` returns, and are replayed when the file is
+opened. A group of transactions is one frame with one checksum, written after the previous frame is
+on the device. So only the last frame can be torn; it is truncated, because it was never
+acknowledged. A bad frame before a good one is damage: the file is refused and left unchanged.
+docs/formats/coordination-journal.md explains the bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +19,15 @@ from ottla.coordination.tree import Kept, Made, NodeChange, Removed, Replaced, T
 from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Disk, File, read_whole, staged, write_atomically
 
-HEAD: Final = b"ottlaco\x01"  # what the file is, and the version of its format
-FRAME: Final = b"\xc7txn"  # no text has its first byte before the others
+HEAD: Final = b"ottlaco\x01"  # magic and format version
+FRAME: Final = b"\xc7txn"  # its first byte cannot precede the others in UTF-8 text
 
 REWRITE_BYTES_MIN: Final = 256 << 10
-REWRITE_FACTOR: Final = 2  # how much larger than the tree a file may grow
+REWRITE_FACTOR: Final = 2  # rewrite the file when it exceeds the tree's size this many times
 
-_FRAME_HEAD: Final = Struct(">4sII")  # FRAME, bytes of the body, their CRC32C
+_FRAME_HEAD: Final = Struct(">4sII")  # FRAME, body length in bytes, CRC32C of the body
 _TRANSACTION: Final = Struct(">qI")  # zxid, number of changes
-_KIND: Final = Struct(">BI")  # kind, bytes of the path
+_KIND: Final = Struct(">BI")  # kind, length of the path in bytes
 _SIZE: Final = Struct(">I")
 _OWNER: Final = Struct(">q")
 _STAT: Final = Struct(">qqqqq")  # version, czxid, mzxid, owner, creations
@@ -39,19 +39,19 @@ _REMOVED: Final = 3
 
 
 class Journal:
-    """An open file. Everything here waits for the device."""
+    """An open journal file. Every method blocks on the disk."""
 
     def __init__(self, disk: Disk, path: str, file: File, size: int) -> None:
-        self.notes: list[str] = []  # what a person should know
+        self.notes: list[str] = []  # warnings for the operator
         self._disk = disk
         self._path = path
         self._file = file
         self._size = size
-        self._tree_size = size  # when it was last written as a whole
+        self._tree_size = size  # file size after the last rewrite
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> tuple[Self, Tree]:
-        """The file, made if it is missing, and the tree that is in it."""
+        """Open the file, or create it if it is missing; return it with its tree."""
         if not disk.exists(path):
             write_atomically(disk, path, whole_file(Tree()), private=True)
         data = read_whole(disk, path)
@@ -60,27 +60,29 @@ class Journal:
             end = _replay(data, tree)
         except CorruptJournal as error:
             raise StoreRefused(
-                f"{path} is damaged: {error}. It is left as it is; put back a copy of it, or move "
-                f"it away to begin without what was in it"
+                f"{path} is damaged: {error}. It was not changed; restore a backup, or move it "
+                "away to start with an empty store"
             ) from error
         file = disk.open(path, private=True)
         journal = cls(disk, path, file, end)
-        journal._tree_size = len(whole_file(tree))  # or many short runs would let it grow for ever
+        journal._tree_size = len(whole_file(tree))  # many short runs must not grow it for ever
         if end < len(data):
-            journal.notes.append(f"{path}: {len(data) - end} bytes of an unfinished write cut off")
+            journal.notes.append(
+                f"{path}: truncated {len(data) - end} bytes of an unfinished write"
+            )
             file.truncate(end)
             file.sync()
         return journal, tree
 
     @property
     def grown(self) -> bool:
-        """Whether it is time to write the tree as a whole."""
+        """Whether the file is large enough to be rewritten."""
         return self._size > max(REWRITE_BYTES_MIN, REWRITE_FACTOR * self._tree_size)
 
     def append(self, transactions: Sequence[Transaction]) -> None:
-        """Return when the transactions are on the device, all of them or none.
+        """Append transactions, all or none; return when they are on the device.
 
-        On a full disk the file is as before: DiskFull, and it can be done again.
+        On a full disk raise DiskFull and leave the file unchanged; the call can be repeated.
         """
         frame = _frame(transactions)
         end = self._file.write([frame], self._size)
@@ -88,10 +90,10 @@ class Journal:
         self._size = end
 
     def rewrite(self, tree: Tree) -> None:
-        """Let the file hold the tree as it is and nothing else; DiskFull leaves it as it was.
+        """Replace the file's content by the current tree; DiskFull leaves it unchanged.
 
-        What is appended goes to the file that has the name, or it would be lost: the new one is
-        open before it gets the name, and nothing after that is told as DiskFull.
+        The new file is opened before the rename, so that later appends go to the file that has the
+        name. After the rename no error is raised as DiskFull.
         """
         data = whole_file(tree)
         temporary = staged(self._disk, self._path, data, private=True)
@@ -107,20 +109,21 @@ class Journal:
         self._size = self._tree_size = len(data)
         try:
             self._disk.sync_directory(self._path.rpartition("/")[0])
-        except DiskFull as full:  # of open files: after a crash the old one may have the name
+        except DiskFull as full:
+            # Too many open files; after a crash the old file may still have the name.
             raise StorageFailure(str(full)) from full
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 class CorruptJournal(Exception):
-    """The bytes are not a journal; the text says where."""
+    """The bytes are not a journal; the text names the position."""
 
 
 def whole_file(tree: Tree) -> bytes:
-    """A file that holds a tree."""
+    """Return the bytes of a file that holds only this tree."""
     return HEAD + _frame([tree.snapshot()])
 
 
@@ -152,9 +155,9 @@ def _change_parts(change: NodeChange) -> Iterator[bytes]:
 
 
 def _replay(data: bytes, tree: Tree) -> int:
-    """Carry out what is in a file; returns where its last whole frame ends."""
+    """Apply the transactions of a file; return the end position of its last whole frame."""
     if not data.startswith(HEAD):
-        raise CorruptJournal("it does not begin as a file of this version does")
+        raise CorruptJournal("it does not start with the header of this format version")
     position = len(HEAD)
     while (body := _body_at(data, position)) is not None:
         try:
@@ -163,16 +166,16 @@ def _replay(data: bytes, tree: Tree) -> int:
                     raise ValueError(f"zxid {transaction.zxid} comes after {tree.zxid}")
                 tree.replay(transaction)
         except (NodeError, ValueError) as error:
-            raise CorruptJournal(f"the frame at byte {position} does not fit: {error}") from error
+            raise CorruptJournal(f"the frame at byte {position} is invalid: {error}") from error
         position += _FRAME_HEAD.size + len(body)
     if position == len(HEAD):
-        raise CorruptJournal("the tree at its beginning is not whole")
+        raise CorruptJournal("its first frame is incomplete")
     _check_nothing_follows(data, position)
     return position
 
 
 def _body_at(data: bytes, position: int) -> bytes | None:
-    """What is in the frame at a position; None when there is no whole one."""
+    """Return the body of the frame at a position, or None if it is not whole."""
     start = position + _FRAME_HEAD.size
     if len(data) < start:
         return None
@@ -182,18 +185,18 @@ def _body_at(data: bytes, position: int) -> bytes | None:
 
 
 def _check_nothing_follows(data: bytes, position: int) -> None:
-    """Tell an unfinished write, behind which there is nothing, from damage."""
+    """Distinguish an unfinished write, which nothing follows, from damage."""
     later = data.find(FRAME, position + 1)
     while later >= 0:
         if _body_at(data, later) is not None:
             raise CorruptJournal(
-                f"the bytes from {position} on are no frame, and the one at {later} is whole"
+                f"the bytes at {position} are not a frame, but a whole frame follows at {later}"
             )
         later = data.find(FRAME, later + 1)
 
 
 def _transactions(body: bytes) -> Iterator[Transaction]:
-    """What is in a frame; ValueError when it makes no sense."""
+    """Yield the transactions of a frame; raise ValueError if they are malformed."""
     position = 0
     while position < len(body):
         try:
@@ -204,14 +207,14 @@ def _transactions(body: bytes) -> Iterator[Transaction]:
                 change, position = _change_at(body, position)
                 changes.append(change)
         except StructError:
-            raise ValueError("it ends too early") from None
+            raise ValueError("the frame is too short") from None
         if position > len(body):
-            raise ValueError("it ends too early")
+            raise ValueError("the frame is too short")
         yield Transaction(zxid, changes)
 
 
 def _change_at(body: bytes, position: int) -> tuple[NodeChange, int]:
-    """A change, and where it ends; the caller sees to it that this is not behind the end."""
+    """Return a change and its end position; the caller checks that it is not past the end."""
     kind, size = _KIND.unpack_from(body, position)
     position += _KIND.size
     path = body[position : position + size].decode()
@@ -229,7 +232,7 @@ def _change_at(body: bytes, position: int) -> tuple[NodeChange, int]:
         version, czxid, mzxid, owner, creations = _STAT.unpack_from(body, position)
         data, position = _data_at(body, position + _STAT.size)
         return Kept(path, data, version, czxid, mzxid, owner, creations), position
-    raise ValueError(f"a change of kind {kind} is not known")
+    raise ValueError(f"unknown change kind {kind}")
 
 
 def _data_at(body: bytes, position: int) -> tuple[bytes, int]:

@@ -1,10 +1,11 @@
-"""kazoo's client, with what it has to say handed to the event loop.
+"""kazoo's client, with its callbacks moved to the event loop.
 
-Invariant: everything that kazoo's thread reads from its connection (answers, watches, how the
-session fares) comes up on the event loop in the order in which it was read. kazoo on its own calls
-back from two threads, and then news may come after the data that it announces.
+Invariant: results, watch events and session states reach the event loop in the order in which
+kazoo's thread read them. By default kazoo calls back from two threads, so a watch event may arrive
+after the data that it announces.
 
-kazoo comes without types: what is used of it is typed here, and nowhere else is it touched.
+kazoo has no type hints: the part used here is typed in this module, and no other module imports its
+client.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-# Kafka's brokers try again as often; the default of kazoo goes up to a minute.
+# Retry as often as Kafka's brokers do; kazoo's default backs off up to a minute.
 _RETRY: Final = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
 
 
@@ -40,18 +41,18 @@ KazooWatch = Callable[[KazooEvent], None]
 
 
 class KazooResult(Protocol):
-    """An answer that may not have come yet."""
+    """A result that may not have arrived yet."""
 
-    value: Any  # of the type that the operation has
+    value: Any  # depends on the operation
     exception: Exception | None
 
     def rawlink(self, callback: Callable[["KazooResult"], None]) -> None:
-        """Have a function called when the answer is there."""
+        """Call a function when the result arrives."""
         ...
 
 
 class KazooTransaction(Protocol):
-    """Operations that are done together."""
+    """Operations that run as one transaction."""
 
     def create(self, path: str, value: bytes, *, ephemeral: bool, sequence: bool) -> None: ...
     def set_data(self, path: str, value: bytes, version: int) -> None: ...
@@ -61,7 +62,7 @@ class KazooTransaction(Protocol):
 
 
 class Kazoo(Protocol):
-    """What is used of kazoo's client. A version of -1 is any; watches may be None."""
+    """The part of kazoo's client used here. Version -1 matches any version."""
 
     client_id: tuple[int, bytes] | None
 
@@ -87,16 +88,16 @@ class _Callback(Protocol):
 
 
 class _AtOnce:
-    """A queue whose entries are called by whoever puts them there."""
+    """A queue that calls each entry at once, in the thread that puts it."""
 
     def put(self, call: Callable[[], object]) -> None:
         call()
 
 
 class _Handler(SequentialThreadingHandler):
-    """Calls back from the thread that reads: there the order is right.
+    """Runs callbacks in the reading thread, where the order is right.
 
-    That thread must not be held up, so all that is called hands over to the event loop.
+    That thread must not block, so every callback only schedules work on the event loop.
     """
 
     def __init__(self) -> None:
@@ -114,7 +115,7 @@ class _Handler(SequentialThreadingHandler):
 
 
 class KazooThread:
-    """A client of kazoo's that calls back on the event loop on which it was made."""
+    """A kazoo client whose callbacks run on the event loop that created it."""
 
     def __init__(self, hosts: str, session_timeout_s: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -126,12 +127,12 @@ class KazooThread:
         )
 
     def hand_over(self, call: Callable[..., None], *arguments: object) -> None:
-        """Have something called on the event loop. From any thread."""
-        with suppress(RuntimeError):  # the loop has been closed: nobody is there to hear of it
+        """Schedule a call on the event loop, from any thread."""
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits for this call
             self._loop.call_soon_threadsafe(call, *arguments)
 
     def listen(self, listener: Callable[[str, int], None]) -> None:
-        """Tell a function of the states of the session, with its id."""
+        """Call `listener` with every session state and the session id."""
 
         def hand_over(state: str) -> None:
             identity = self.client.client_id
@@ -140,21 +141,21 @@ class KazooThread:
         self.client.add_listener(hand_over)
 
     def watch(self, told: Callable[[str], None] | None) -> KazooWatch | None:
-        """A watch of kazoo's that tells a function the type of the event."""
+        """Return a kazoo watch that calls `told` with the type of the event."""
         return None if told is None else lambda event: self.hand_over(told, event.type)
 
     def ask(self, result: KazooResult) -> "asyncio.Future[Any]":
-        """The answer as a future, with kazoo's exceptions."""
+        """Return a future for a result; it raises kazoo's exceptions."""
         future: asyncio.Future[Any] = self._loop.create_future()
         result.rawlink(lambda ready: self.hand_over(_settle, future, ready))
         return future
 
     async def stop(self) -> None:
-        """End the session, if the ensemble can be reached, and the thread."""
+        """End the session, if the ensemble is reachable, and stop the thread."""
         await self._loop.run_in_executor(None, self._stop)
 
     def _stop(self) -> None:
-        # An ensemble that does not answer is not waited for without end: the thread dies alone.
+        # Do not wait for an ensemble that does not answer: the thread ends by itself.
         with suppress(WriterNotClosedException, OSError):
             self.client.stop()
             self.client.close()
@@ -162,7 +163,7 @@ class KazooThread:
 
 def _settle(future: "asyncio.Future[Any]", result: KazooResult) -> None:
     if future.done():
-        return  # whoever asked has gone, or was told that the connection is lost
+        return  # the caller was cancelled or has received ConnectionLoss
     if result.exception is not None:
         future.set_exception(result.exception)
     else:

@@ -1,7 +1,7 @@
-"""What is done to nodes, alone or several at once.
+"""Operations on nodes, single or several in a multi.
 
-Invariant: operations that passed `check` are ones that ZooKeeper would read: it drops the
-connection of whoever sends it more, and that would look like a loss of the connection.
+Invariant: ZooKeeper accepts the size of operations that passed `check`. It drops the connection of
+a client that sends more, which would look like a ConnectionLoss.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from ottla.coordination.errors import InvalidPath, TooLarge
 from ottla.coordination.paths import ROOT, check_path
 
 REQUEST_BYTES_MAX: Final = 1_000_000
-"""ZooKeeper's jute.maxbuffer is 1,048,575 for all of a request."""
+"""ZooKeeper's jute.maxbuffer limits a whole request to 1,048,575 bytes."""
 
-# What ZooKeeper adds to path and data: headers, lengths, flags, the access list.
+# Bytes that ZooKeeper adds to path and data: headers, lengths, flags and the ACL.
 _OVERHEAD_BYTES: Final = 64
 
 SEQUENCE_DIGITS: Final = 10
@@ -22,21 +22,21 @@ SEQUENCE_DIGITS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a node. The result is its path, which for a sequence ends with a number."""
+    """Create a node. The result is its path; a sequential node's path ends with a number."""
 
     path: str
     data: bytes = b""
-    ephemeral: bool = False  # it goes with the session
-    sequence: bool = False  # ten digits, counted by the parent, are added to the path
+    ephemeral: bool = False  # deleted when the session ends
+    sequence: bool = False  # append a ten-digit counter of the parent to the path
 
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Replace a node's data; its version counts up. The result is the new Stat."""
+    """Replace a node's data and increment its version. The result is the new Stat."""
 
     path: str
     data: bytes
-    version: int | None = None  # the one expected; None: any
+    version: int | None = None  # the expected version; None: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Do nothing, but fail unless the node is there in this version. The result is None."""
+    """Fail unless the node exists with this version. The result is None."""
 
     path: str
     version: int | None = None
@@ -59,7 +59,7 @@ Operation = Create | SetData | Delete | Check
 
 
 def check(operations: Sequence[Operation]) -> None:
-    """Raise InvalidPath or TooLarge for the first operation that cannot be asked for."""
+    """Raise InvalidPath or TooLarge for the first operation that ZooKeeper would not accept."""
     size = 0
     for index, operation in enumerate(operations):
         _check_path(operation, index)
@@ -77,4 +77,4 @@ def _check_path(operation: Operation, index: int) -> None:
     ):
         raise InvalidPath(operation.path, index)
     if not isinstance(operation, Create):
-        assert operation.version is None or operation.version >= 0, "None is any version"
+        assert operation.version is None or operation.version >= 0, "None matches any version"

@@ -1,7 +1,7 @@
-"""The paths of nodes.
+"""Paths of nodes.
 
-Invariant: a path that passed `check_path` begins with a slash, does not end with one unless it is
-the root, and has no empty, `.` or `..` part and no character that ZooKeeper refuses.
+Invariant: a path that passed `check_path` starts with a slash and does not end with one unless it
+is the root. It has no empty, `.` or `..` component and no character that ZooKeeper refuses.
 """
 
 import re
@@ -11,12 +11,12 @@ from ottla.coordination.errors import InvalidPath
 
 ROOT: Final = "/"
 
-# What ZooKeeper's PathUtils refuses: control characters, and what is no text on its own.
+# Characters that ZooKeeper's PathUtils refuses: control characters, surrogates and private use.
 _REFUSED: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 def check_path(path: str, index: int = 0) -> None:
-    """Raise InvalidPath unless it is the path of a node that there could be."""
+    """Raise InvalidPath unless ZooKeeper accepts the path."""
     if path == ROOT:
         return
     if not path.startswith("/") or _REFUSED.search(path):
@@ -26,16 +26,16 @@ def check_path(path: str, index: int = 0) -> None:
 
 
 def parent_of(path: str) -> str:
-    """The path of the node above; the root has none."""
+    """Return the path of the parent; the root has none."""
     assert path != ROOT
     return path.rpartition("/")[0] or ROOT
 
 
 def name_of(path: str) -> str:
-    """What a node is called among the children of its parent."""
+    """Return the last component of a path."""
     return path.rpartition("/")[2]
 
 
 def child_of(path: str, name: str) -> str:
-    """The path of a child."""
+    """Return the path of a child."""
     return f"/{name}" if path == ROOT else f"{path}/{name}"

@@ -1,12 +1,12 @@
-"""The interface: what a broker asks of coordination, with ZooKeeper's semantics.
+"""The coordination interface of the broker, with ZooKeeper's semantics.
 
-Invariant: what one session asks for is done in the order in which it was asked. A watch fires at
-most once, and before the session sees what it announces: the result of a later read, or of the
-write that set it off. While a session is suspended every operation is a ConnectionLoss and nothing
-new is sent; once it is lost every operation is SessionExpired, for good.
+Invariant: the operations of a session run in the order of the calls. A watch fires at most once,
+and before the session sees the change that it announces: in a later read, or in the write that
+triggered it. While a session is suspended, every operation raises ConnectionLoss and nothing new is
+sent. Once it is lost, every operation raises SessionExpired, for good.
 
-Listeners and watches are plain functions, called on the event loop; they must not wait. A watch
-may fire before the read that armed it has returned.
+Listeners and watches are plain functions that the event loop calls; they must not block. A watch
+may fire before the read that set it has returned.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,35 +19,35 @@ from ottla.coordination.operations import Operation
 
 
 class Stat(NamedTuple):
-    """What is known of a node beside its data."""
+    """Metadata of a node."""
 
-    version: int  # how often its data was replaced
-    czxid: int  # the transaction that made it: another one means another node
+    version: int  # number of times its data was replaced
+    czxid: int  # the transaction that created it; a different one means a different node
     mzxid: int  # the transaction that last set its data
-    ephemeral_owner: int  # the id of the session with which it goes; 0: it stays
+    ephemeral_owner: int  # id of the session that owns an ephemeral node; 0: persistent
     children_count: int
 
 
 class Node(NamedTuple):
-    """A node as it was read."""
+    """A node's data and Stat."""
 
     data: bytes
     stat: Stat
 
 
 class Change(Enum):
-    """What a watch tells."""
+    """The kind of a watch event."""
 
-    CREATED = "the node is there now"
-    DATA = "the node's data was set"
-    DELETED = "the node is gone"
-    CHILDREN = "a child was made or deleted"
-    DISCONNECTED = "the connection broke: nothing is watched any more, read again"
+    CREATED = "the node was created"
+    DATA = "the node's data was replaced"
+    DELETED = "the node was deleted"
+    CHILDREN = "a child was created or deleted"
+    DISCONNECTED = "the connection was lost: the watch is removed, read again"
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """What happened to a watched node; what it is like now has to be read."""
+    """A change of a watched node; read the node for its new state."""
 
     change: Change
     path: str
@@ -56,86 +56,87 @@ class WatchEvent:
 Watch = Callable[[WatchEvent], None]
 
 Result = str | Stat | None
-"""Of an operation: the path made, the new Stat, or nothing."""
+"""Result of an operation: the created path, the new Stat, or None."""
 
 
 class SessionState(Enum):
-    """How a session is."""
+    """Connection state of a session."""
 
-    CONNECTED = "operations are done"
-    SUSPENDED = "no connection: ephemeral nodes may go at any moment"
-    LOST = "over: ephemeral nodes are gone or about to go"
+    CONNECTED = "connected: operations are served"
+    SUSPENDED = "disconnected: the session may expire at any moment"
+    LOST = "expired: its ephemeral nodes are deleted or about to be"
 
 
 Listener = Callable[[SessionState], None]
 
 
 class Session(Protocol):
-    """One session; its ephemeral nodes go when it ends."""
+    """One session; its ephemeral nodes are deleted when it ends."""
 
     @property
     def id(self) -> int:
-        """What its ephemeral nodes have as their owner."""
+        """The session id, the owner of its ephemeral nodes."""
         ...
 
     @property
     def state(self) -> SessionState:
-        """How it is, as last told to the listener."""
+        """The state that the listener received last."""
         ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
-        """Make a node; returns its path."""
+        """Create a node and return its path."""
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        """Read a node; the watch tells when it is set or deleted."""
+        """Read a node; the watch fires when it is set or deleted."""
         ...
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> Stat:
-        """Replace a node's data if it has the version expected."""
+        """Replace a node's data if it has the expected version."""
         ...
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Delete a node if it has the version expected, and no children."""
+        """Delete a node if it has the expected version and no children."""
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Look at a node; the watch tells when it is made, set or deleted."""
+        """Return the Stat of a node or None; the watch fires when it is created, set or deleted."""
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names of a node's children, sorted; the watch tells when they change."""
+        """Return the sorted names of a node's children; the watch fires when they change."""
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """Do all of it in one transaction or nothing; a NodeError tells which one failed."""
+        """Run all operations in one transaction, or none; a NodeError names the one that failed."""
         ...
 
     async def sync(self) -> None:
-        """Return when later reads see everything that was acknowledged to anybody before.
+        """Return when later reads see every change that was acknowledged before, to any client.
 
-        After a ConnectionLoss this comes before the re-read: another server of the ensemble may
-        not have seen the change yet.
+        Call this after a ConnectionLoss and before reading again: another server of the ensemble
+        may not have seen the change yet.
         """
         ...
 
     def provisional(self) -> AbstractContextManager[None]:
-        """Inside, changes may be put off while a disk is full, and are lost with the process then.
+        """Let changes made inside be postponed while the disk is full.
 
-        For what every start makes anew.
+        A postponed change is lost when the process ends, so use this only for changes that every
+        start repeats.
         """
         ...
 
     async def close(self) -> None:
-        """End the session, with its ephemeral nodes. Neither listener nor watch is called."""
+        """End the session and delete its ephemeral nodes. No listener or watch is called."""
         ...
 
 
 class Coordination(Protocol):
-    """Where sessions come from."""
+    """A factory of sessions."""
 
     async def connect(self, listener: Listener) -> Session:
-        """A session that is connected; the listener hears how it fares from then on."""
+        """Return a connected session; the listener receives its later states."""
         ...

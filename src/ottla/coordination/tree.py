@@ -1,8 +1,8 @@
-"""The nodes of the embedded store, and what operations make of them.
+"""The nodes of the embedded store, and how operations change them.
 
-Invariant: every node but the root has its parent in the tree, and no ephemeral node has children.
-Operations that are asked for together are carried out whole or leave no trace. Carrying out the
-changes of all transactions in their order, on an empty tree, gives the same tree again.
+Invariant: every node except the root has its parent in the tree, and ephemeral nodes have no
+children. Operations of one commit are applied together or not at all. Replaying the changes of all
+transactions in order on an empty tree gives the same tree.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,11 +20,11 @@ from ottla.coordination.operations import SEQUENCE_DIGITS, Create, Delete, Opera
 from ottla.coordination.paths import ROOT, name_of, parent_of
 from ottla.coordination.session import Change, Node, Result, Stat, WatchEvent
 
-NOBODY: Final = 0  # the owner of nodes that stay
+NOBODY: Final = 0  # the owner of persistent nodes
 
 
 class Made(NamedTuple):
-    """A node came to be; its parent counts it."""
+    """A node was created."""
 
     path: str
     data: bytes
@@ -32,20 +32,20 @@ class Made(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """A node got other data."""
+    """A node's data was replaced."""
 
     path: str
     data: bytes
 
 
 class Removed(NamedTuple):
-    """A node went."""
+    """A node was deleted."""
 
     path: str
 
 
 class Kept(NamedTuple):
-    """All there is to know of a node, for a tree that is written as a whole."""
+    """A node with all its metadata, as part of a snapshot."""
 
     path: str
     data: bytes
@@ -53,14 +53,14 @@ class Kept(NamedTuple):
     czxid: int
     mzxid: int
     owner: int
-    creations: int  # children ever made, of which the next sequence is the number
+    creations: int  # number of children ever created; the next sequence number
 
 
 NodeChange = Made | Replaced | Removed | Kept
 
 
 class Transaction(NamedTuple):
-    """Changes that happen together."""
+    """Changes that are applied together."""
 
     zxid: int
     changes: Sequence[NodeChange]
@@ -90,37 +90,37 @@ class Tree:
         self.zxid = 0  # of the last transaction
         self._nodes = {ROOT: _TreeNode(b"", 0, NOBODY)}
         self._owned: dict[int, set[str]] = {}  # the ephemeral nodes of each session
-        self._undo: list[Callable[[], None]] = []  # what takes unsettled changes back
+        self._undo: list[Callable[[], None]] = []  # functions that roll back the unsettled changes
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def get(self, path: str) -> Node:
-        """A node, or NoNode."""
+        """Return a node; raise NoNode if it does not exist."""
         node = self._find(path, 0)
         return Node(node.data, node.stat)
 
     def exists(self, path: str) -> Stat | None:
-        """What is known of a node, if it is there."""
+        """Return the Stat of a node, or None if it does not exist."""
         node = self._nodes.get(path)
         return None if node is None else node.stat
 
     def children(self, path: str) -> list[str]:
-        """The names of a node's children, sorted."""
+        """Return the names of a node's children, sorted."""
         return sorted(self._find(path, 0).children)
 
     def owners(self) -> list[int]:
-        """The sessions that have ephemeral nodes."""
+        """Return the ids of the sessions that have ephemeral nodes."""
         return sorted(self._owned)
 
-    # Changing it.
+    # Changes.
 
     def commit(
         self, operations: Iterable[Operation], session_id: int
     ) -> tuple[list[Result], Transaction]:
-        """Carry out operations as one transaction, or raise the NodeError of the first that fails.
+        """Apply operations as one transaction, or raise the NodeError of the first that fails.
 
-        Checks alone are no transaction: it is returned without changes, and takes no zxid.
+        A commit of checks only returns a transaction without changes and uses no zxid.
         """
         zxid = self.zxid + 1
         results: list[Result] = []
@@ -143,7 +143,7 @@ class Tree:
         return results, Transaction(zxid, changes)
 
     def end_session(self, session_id: int) -> Transaction:
-        """Delete what goes with a session."""
+        """Delete the ephemeral nodes of a session."""
         zxid = self.zxid + 1
         changes = [Removed(path) for path in sorted(self._owned.get(session_id, ()))]
         self._undo += [self._carry_out(change, zxid) for change in changes]
@@ -152,16 +152,16 @@ class Tree:
         return Transaction(zxid, changes)
 
     def settle(self) -> None:
-        """What was changed stays so."""
+        """Make the changes so far permanent."""
         self._undo.clear()
 
     def take_back(self) -> None:
-        """Be as when it was last settled; zxids are not given twice."""
+        """Roll back to the last settled state; the zxids are not reused."""
         while self._undo:
             self._undo.pop()()
 
     def replay(self, transaction: Transaction) -> None:
-        """Carry out a transaction that was carried out before; NodeError if it does not fit."""
+        """Apply a transaction from the journal; raise NodeError if it does not fit the tree."""
         for index, change in enumerate(transaction.changes):
             self._check_fits(change, index)
             self._carry_out(change, transaction.zxid)
@@ -176,17 +176,17 @@ class Tree:
             self._check_place(change.path, index)
 
     def snapshot(self) -> Transaction:
-        """The whole tree as one transaction, parents before their children."""
+        """Return the whole tree as one transaction, parents before their children."""
         return Transaction(self.zxid, list(self._kept()))
 
     def _kept(self) -> Iterator[Kept]:
-        # A parent's path is shorter than any below it and sorts before it.
+        # A parent's path is a prefix of its children's paths and sorts before them.
         for path in sorted(self._nodes):
             node = self._nodes[path]
             stat = (node.version, node.czxid, node.mzxid, node.owner, node.creations)
             yield Kept(path, node.data, *stat)
 
-    # Decisions.
+    # Decide which change an operation makes.
 
     def _decide(self, operation: Operation, index: int, session_id: int) -> NodeChange | None:
         if isinstance(operation, Create):
@@ -214,7 +214,7 @@ class Tree:
         return Made(path, bytes(operation.data), owner)
 
     def _check_place(self, path: str, index: int) -> None:
-        if path in self._nodes:  # the root always is
+        if path in self._nodes:  # the root always exists
             raise NodeExists(path, index)
         parent = self._nodes.get(parent_of(path))
         if parent is None:
@@ -234,7 +234,7 @@ class Tree:
             return change.path
         return self._nodes[operation.path].stat if isinstance(operation, SetData) else None
 
-    # Carrying out; each step returns the one that takes it back.
+    # Apply a change; each step returns the function that rolls it back.
 
     def _carry_out(self, change: NodeChange, zxid: int) -> Callable[[], None]:
         if isinstance(change, Made):
@@ -274,7 +274,7 @@ class Tree:
             self._nodes[ROOT] = node
         else:
             self._attach(kept.path, node)
-        return lambda: None  # a snapshot is not taken back
+        return lambda: None  # a snapshot is never rolled back
 
     def _attach(self, path: str, node: _TreeNode) -> None:
         self._nodes[path] = node
@@ -294,7 +294,7 @@ class Tree:
 
 
 def events(transaction: Transaction) -> Iterator[WatchEvent]:
-    """What watches have to tell of a transaction, in its order."""
+    """Yield the watch events of a transaction, in order."""
     for change in transaction.changes:
         if isinstance(change, Replaced):
             yield WatchEvent(Change.DATA, change.path)

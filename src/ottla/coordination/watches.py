@@ -1,8 +1,8 @@
-"""Who waits to be told of changes.
+"""The registered watches.
 
-Invariant: a watch is told once and then forgotten, in the order in which watches were set. What it
-waits for depends on the read that set it: data and existence, or children; that the node is gone
-concerns both.
+Invariant: a watch fires once and is then removed. Watches fire in the order in which they were set.
+A watch is for data and existence, or for children, depending on the read that set it; deletion of
+the node fires both kinds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ class _Armed(NamedTuple):
 
 
 class Fired(NamedTuple):
-    """A watch that is forgotten, and what it is to be told."""
+    """A removed watch and its event."""
 
     armed: _Armed
     event: WatchEvent
@@ -26,27 +26,27 @@ class Fired(NamedTuple):
 
     @property
     def news(self) -> tuple[Watch, WatchEvent]:
-        """Whom to tell what."""
+        """The watch with the event to call it with."""
         return self.armed.watch, self.event
 
 
 class Watches:
-    """Watches by the path that they look at."""
+    """Watches by path."""
 
     def __init__(self) -> None:
         self._data: dict[str, list[_Armed]] = {}
         self._children: dict[str, list[_Armed]] = {}
 
     def on_data(self, path: str, session_id: int, watch: Watch) -> None:
-        """Tell when the node is made, set or deleted."""
+        """Fire when the node is created, set or deleted."""
         self._data.setdefault(path, []).append(_Armed(session_id, watch))
 
     def on_children(self, path: str, session_id: int, watch: Watch) -> None:
-        """Tell when a child is made or deleted, or the node itself."""
+        """Fire when a child is created or deleted, or the node itself is deleted."""
         self._children.setdefault(path, []).append(_Armed(session_id, watch))
 
     def fired(self, events: Iterable[WatchEvent]) -> Iterator[Fired]:
-        """Forget the watches that these events concern, and say what each is to be told."""
+        """Remove and yield the watches that these events fire."""
         for event in events:
             if event.change is not Change.CHILDREN:
                 for armed in self._data.pop(event.path, ()):
@@ -56,13 +56,13 @@ class Watches:
                     yield Fired(armed, event, of_children=True)
 
     def put_back(self, fired: Iterable[Fired]) -> None:
-        """Watch on, for what happened was taken back."""
+        """Register fired watches again, because the change was rolled back."""
         for one in fired:
             table = self._children if one.of_children else self._data
             table.setdefault(one.event.path, []).append(one.armed)
 
     def dropped(self, session_id: int) -> list[tuple[Watch, WatchEvent]]:
-        """Forget the watches of a session, and say what each is to be told."""
+        """Remove and return the watches of a session with their events."""
         found: list[tuple[Watch, WatchEvent]] = []
         for path, armed in list(chain(self._data.items(), self._children.items())):
             told = WatchEvent(Change.DISCONNECTED, path)

@@ -1,10 +1,9 @@
 """Coordination through a ZooKeeper ensemble.
 
-Invariant: a session here is one session there, and when it is lost it stays lost; kazoo would go
-on with another one. From the moment at which the connection breaks nothing is asked of kazoo, so
-no write lies in a queue and is done late; what was under way is a ConnectionLoss (rule B6). A
-session that has been cut off for as long as its timeout is lost, also when ZooKeeper cannot be
-reached to say so (rule B8).
+Invariant: a session is exactly one ZooKeeper session. Once lost it stays lost, although kazoo would
+continue with a new one. While the connection is broken no request is given to kazoo, so no queued
+write runs late. Requests in flight raise ConnectionLoss (rule B6). A session that was disconnected
+for its timeout is lost, even if ZooKeeper cannot be reached to confirm it (rule B8).
 """
 
 import asyncio
@@ -55,7 +54,7 @@ _REFUSALS: Final[dict[type[Exception], type[NodeError]]] = {
     kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
 }
 
-# Of these nobody knows whether the change was made.
+# After these errors it is unknown whether the change was made.
 _AMBIGUOUS: Final = (
     kazoo_errors.ConnectionLoss,
     kazoo_errors.SessionMovedError,
@@ -63,7 +62,7 @@ _AMBIGUOUS: Final = (
     kazoo_errors.RequestTimeoutError,
 )
 
-# What stands in the place of the operations of a multi that did not fail themselves.
+# Results of the operations of a failed multi that did not fail themselves.
 _NOT_TO_BLAME: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
 _CHANGES: Final[dict[str, Change]] = {
@@ -92,7 +91,7 @@ class ZooKeeper:
         self._connection_timeout_s = connection_timeout_ms / 1000
 
     async def connect(self, listener: Listener) -> "ZooKeeperSession":
-        """A session of its own; the path in the ensemble is made if it is missing."""
+        """Open a session; create the root path if it is missing."""
         thread = KazooThread(self._hosts, self._session_timeout_s)
         session = ZooKeeperSession(thread, self._root, listener, self._session_timeout_s)
         try:
@@ -101,8 +100,8 @@ class ZooKeeper:
         except TimeoutError:
             await session.close()
             raise EnsembleFailed(
-                f"no ZooKeeper of {self._hosts} answered within {self._connection_timeout_s:g} s: "
-                f"start the ensemble, or correct zookeeper.connect"
+                f"no server of {self._hosts} answered within {self._connection_timeout_s:g} s: "
+                "start ZooKeeper, or correct zookeeper.connect"
             ) from None
         except BaseException:
             await session.close()
@@ -117,7 +116,7 @@ class ZooKeeperSession:
         self, thread: KazooThread, root: str, listener: Listener, timeout_s: float
     ) -> None:
         self.id: int = 0
-        self.state: SessionState = SessionState.SUSPENDED  # until it is opened
+        self.state: SessionState = SessionState.SUSPENDED  # until it is connected
         self._thread = thread
         self._client = thread.client
         self._root = root
@@ -130,7 +129,7 @@ class ZooKeeperSession:
         self._stopping: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect, and make the path under which everything lies."""
+        """Connect, and create the root path."""
         self._thread.listen(self._hear)
         self._client.start_async()
         await self._opened
@@ -143,12 +142,12 @@ class ZooKeeperSession:
         with suppress(NodeExists):
             await self._ask(path, lambda: create(path, b"", ephemeral=False, sequence=False))
 
-    # What is asked for.
+    # Operations.
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
-        """Make a node; returns its path."""
+        """Create a node and return its path."""
         check([Create(path, data, ephemeral, sequence)])
         create, real = self._client.create_async, self._real(path)
         made: str = await self._ask(
@@ -167,19 +166,19 @@ class ZooKeeperSession:
         return Node(data, _stat(stat))
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> Stat:
-        """Replace a node's data if it has the version expected."""
+        """Replace a node's data if it has the expected version."""
         check([SetData(path, data, version)])
         set_data, real = self._client.set_async, self._real(path)
         return _stat(await self._ask(path, lambda: set_data(real, data, _version(version))))
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Delete a node if it has the version expected, and no children."""
+        """Delete a node if it has the expected version and no children."""
         check([Delete(path, version)])
         delete, real = self._client.delete_async, self._real(path)
         await self._ask(path, lambda: delete(real, _version(version)))
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Look at a node."""
+        """Return the Stat of a node, or None if it does not exist."""
         check_path(path)
         armed = self._thread.watch(self._told(path, watch))
         stat: KazooStat | None = await self._ask(
@@ -188,7 +187,7 @@ class ZooKeeperSession:
         return None if stat is None else _stat(stat)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names of a node's children, sorted."""
+        """Return the names of a node's children, sorted."""
         check_path(path)
         armed = self._thread.watch(self._told(path, watch))
         names: list[str] = await self._ask(
@@ -197,7 +196,7 @@ class ZooKeeperSession:
         return sorted(names)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """Do all of it in one transaction or nothing."""
+        """Run all operations in one transaction, or none of them."""
         check(operations)
         self._check_connected()
         if not operations:
@@ -205,7 +204,7 @@ class ZooKeeperSession:
         transaction = self._client.transaction()
         for operation in operations:
             self._add(transaction, operation)
-        # Failures are items of the answer: kazoo does not raise them (rule B3).
+        # Failures are items of the result: kazoo does not raise them (rule B3).
         answers: list[object] = await self._ask(ROOT, transaction.commit_async)
         for index, (operation, answer) in enumerate(zip(operations, answers, strict=True)):
             if isinstance(answer, Exception) and not isinstance(answer, _NOT_TO_BLAME):
@@ -214,11 +213,11 @@ class ZooKeeperSession:
         return [self._result(*pair) for pair in zip(operations, answers, strict=True)]
 
     async def sync(self) -> None:
-        """Return when later reads see what was acknowledged before."""
+        """Return when later reads see everything acknowledged before."""
         await self._ask(ROOT, lambda: self._client.sync_async(self._real(ROOT)))
 
     def provisional(self) -> AbstractContextManager[None]:
-        """The ensemble puts nothing off."""
+        """No effect: the ensemble postpones nothing."""
         return nullcontext()
 
     async def close(self) -> None:
@@ -241,17 +240,17 @@ class ZooKeeperSession:
         else:
             transaction.check(real, _version(operation.version))
 
-    def _result(self, operation: Operation, answer: Any) -> Result:  # Any: as kazoo has it
+    def _result(self, operation: Operation, answer: Any) -> Result:  # Any: untyped in kazoo
         if isinstance(operation, Create):
             made: str = answer
             return made[len(self._root) :]
         return _stat(answer) if isinstance(operation, SetData) else None
 
     def _real(self, path: str) -> str:
-        """The path in the ensemble."""
+        """Return the path inside the ensemble, below the root path."""
         return self._root + path if path != ROOT else self._root or ROOT
 
-    async def _ask(self, path: str, call: Callable[[], KazooResult]) -> Any:  # as kazoo has it
+    async def _ask(self, path: str, call: Callable[[], KazooResult]) -> Any:  # untyped in kazoo
         self._check_connected()
         future = self._thread.ask(call())
         self._pending.add(future)
@@ -268,7 +267,7 @@ class ZooKeeperSession:
         if self.state is SessionState.SUSPENDED:
             raise ConnectionLoss
 
-    # What is heard. All of this runs on the event loop.
+    # Callbacks. All of them run on the event loop.
 
     def _told(self, path: str, watch: Watch | None) -> Callable[[str], None] | None:
         if watch is None:
@@ -296,7 +295,7 @@ class ZooKeeperSession:
 
     def _suspend(self) -> None:
         if self._opened.done():
-            # kazoo says that a session is lost when ZooKeeper has told it so, not before.
+            # kazoo reports a session as lost only after ZooKeeper has confirmed it.
             loop = asyncio.get_running_loop()
             self._expiry = loop.call_later(self._timeout_s, self._lose)
             self._fail_pending(ConnectionLoss)
@@ -307,9 +306,12 @@ class ZooKeeperSession:
             return
         self._stop_timer()
         if not self._opened.done():
-            self._opened.set_exception(EnsembleFailed("ZooKeeper ended the session at once"))
+            self._opened.set_exception(
+                EnsembleFailed("ZooKeeper expired the session before it was open")
+            )
         self._fail_pending(SessionExpired)
-        # kazoo would go on with another session; its thread has to end even if nobody closes this.
+        # kazoo would continue with a new session; stop its thread even if nobody closes this
+        # session.
         self._stopping = asyncio.get_running_loop().create_task(self._thread.stop())
         self._become(SessionState.LOST)
 
@@ -345,4 +347,4 @@ def _translated(error: Exception, path: str, index: int = 0) -> CoordinationErro
         return ConnectionLoss()
     if isinstance(error, kazoo_errors.SessionExpiredError):
         return SessionExpired()
-    return EnsembleFailed(f"{path}: ZooKeeper did not accept this: {type(error).__name__} {error}")
+    return EnsembleFailed(f"{path}: ZooKeeper returned {type(error).__name__} {error}")

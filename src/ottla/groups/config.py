@@ -18,8 +18,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * _MINUTE_MS
 before, and a disconnected one must not block the group forever."""
 
 PENDING_MEMBERS_MAX: Final = 10_000
-"""Assigned member ids in one group that have not joined yet (rule F4). Above it the oldest is
-dropped: refusing the newest would let a flood of half joins keep everybody out."""
+"""Assigned member ids in one group that have not joined yet (rule F4). Above this the oldest is
+dropped: refusing the newest would let a flood of half joins lock everyone out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Handles offset commits.
 
-Invariant: an offset is committed, and the client told, when the log has it (rule F7); one that may
-not be committed (rules F2 and E9) is never appended.
+Invariant: an offset is committed and acknowledged when it is in the log (rule F7). An offset that
+may not be committed (rules F2 and E9) is never appended.
 """
 
 from ottla.errors import ErrorCode

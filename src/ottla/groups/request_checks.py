@@ -105,5 +105,5 @@ _OF_APPENDS: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
 
 
 def append_error_for_clients(error: ErrorCode) -> ErrorCode:
-    """Return what a client gets when the coordinator could not write."""
+    """Return the error for a client after a failed append."""
     return _OF_APPENDS.get(error, error)

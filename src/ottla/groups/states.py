@@ -1,6 +1,6 @@
-"""The states of a classic group and the moves between them.
+"""The states of a classic group and its state transitions.
 
-Invariant: a group moves only along MOVES; nothing leads out of Dead.
+Invariant: a group changes its state only as MOVES allows; Dead is final.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from ottla.errors import OttlaError
 
 
 class State(Enum):
-    """Where a classic group is in the life of a generation; the value is Kafka's name for it."""
+    """State of a classic group; the value is Kafka's name."""
 
-    EMPTY = "Empty"  # no members; perhaps offsets, perhaps ids handed out
-    PREPARING_REBALANCE = "PreparingRebalance"  # waits for its members to join
-    COMPLETING_REBALANCE = "CompletingRebalance"  # waits for the leader's assignment
-    STABLE = "Stable"  # every member may have its assignment
-    DEAD = "Dead"  # no longer here: another broker coordinates it
+    EMPTY = "Empty"  # no members; may have offsets or assigned member ids
+    PREPARING_REBALANCE = "PreparingRebalance"  # waiting for members to join
+    COMPLETING_REBALANCE = "CompletingRebalance"  # waiting for the leader's assignment
+    STABLE = "Stable"  # members can get their assignments
+    DEAD = "Dead"  # removed here: another broker coordinates it
 
 
 MOVES: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
@@ -35,13 +35,13 @@ MOVES: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
 
 
 class IllegalMove(OttlaError):
-    """A group was to take a move that the table does not have: our mistake, nothing changed."""
+    """A bug: a state transition that the table does not allow; nothing was changed."""
 
     def __init__(self, group_id: str, state: State, target: State) -> None:
         super().__init__(f"group {group_id!r} cannot move from {state.value} to {target.value}")
 
 
 def check_move(group_id: str, state: State, target: State) -> None:
-    """Raise IllegalMove unless the table has the move."""
+    """Raise IllegalMove unless the table allows the transition."""
     if target not in MOVES[state]:
         raise IllegalMove(group_id, state, target)

@@ -1,7 +1,7 @@
-"""One step of a coordinator: the time it happens at, and the effects it gathers.
+"""One step of a coordinator: its time and its effects.
 
-Invariant: a timer that was set is known by its version until it fires, is cancelled or is set
-anew; no two timers ever have the same version, so a stale one is always recognised.
+Invariant: an active timer is known by its version until it fires, is cancelled or is set again.
+Versions are never reused, so a stale timer is always recognised.
 """
 
 from ottla.groups.config import GroupConfig
@@ -13,7 +13,7 @@ from ottla.ids import LeaderEpoch
 
 
 class Timers:
-    """The timers of a coordinator that have been set and have not fired."""
+    """The active timers of a coordinator."""
 
     __slots__ = ("_last_version", "_versions")
 
@@ -25,21 +25,21 @@ class Timers:
         return timer in self._versions
 
     def live(self) -> frozenset[Timer]:
-        """Those that are set."""
+        """Return the active timers."""
         return frozenset(self._versions)
 
     def set(self, timer: Timer) -> int:
-        """Note that a timer is set, and give its version."""
+        """Set a timer and return its version."""
         self._last_version += 1
         self._versions[timer] = self._last_version
         return self._last_version
 
     def cancel(self, timer: Timer) -> bool:
-        """Forget a timer; False when it was not set."""
+        """Cancel a timer; return False if it was not set."""
         return self._versions.pop(timer, None) is not None
 
     def take(self, fired: TimerFired) -> bool:
-        """Tell whether what fired is the timer that was set last, which is then gone."""
+        """Remove a fired timer; return False if it is stale."""
         if self._versions.get(fired.timer) != fired.version:
             return False
         del self._versions[fired.timer]
@@ -47,7 +47,7 @@ class Timers:
 
 
 class StepContext:
-    """What a decision may use, and where it leaves its effects."""
+    """Time, settings and timers for a decision, and the list of its effects."""
 
     __slots__ = ("_leader_epoch", "_timers", "effects", "now_ms", "rules")
 
@@ -61,7 +61,7 @@ class StepContext:
         self._leader_epoch = leader_epoch
 
     def respond(self, token: RequestToken, answer: Response) -> None:
-        """Answer a request."""
+        """Respond to a request."""
         self.effects.append(Respond(token, answer))
 
     def append(
@@ -72,16 +72,16 @@ class StepContext:
         transaction: Transaction | None = None,
         atomic: bool = True,
     ) -> None:
-        """Have records appended, and hear of the outcome."""
+        """Append records, then continue with the result."""
         assert records
         self.effects.append(Append(self._leader_epoch, records, then, transaction, atomic))
 
     def set_timer(self, timer: Timer, delay_ms: int) -> None:
-        """Be told after this time, and forget an earlier timer of the name."""
+        """Set a timer, replacing an earlier one of the same name."""
         version = self._timers.set(timer)
         self.effects.append(SetTimer(timer, version, self.now_ms + delay_ms))
 
     def cancel_timer(self, timer: Timer) -> None:
-        """Do not be told."""
+        """Cancel a timer."""
         if self._timers.cancel(timer):
             self.effects.append(CancelTimer(timer))

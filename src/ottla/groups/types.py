@@ -1,6 +1,6 @@
-"""Values that events, effects and the state of groups share.
+"""Values shared by events, effects and the state of groups.
 
-They stand here so that none of those modules has to import another one for them.
+They are here so that those modules need not import each other.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ RequestToken = NewType("RequestToken", int)
 
 
 class TimerKind(Enum):
-    """What a timer is for."""
+    """The purpose of a timer."""
 
-    SESSION = "session"  # a member, or an id handed out, has not been heard of
-    JOIN = "join"  # the time to join the next generation is over
-    SYNC = "sync"  # the time to ask for the assignment is over
-    EXPIRY = "expiry"  # look for offsets that have expired
+    SESSION = "session"  # session timeout of a member or of an assigned member id
+    JOIN = "join"  # end of the join phase
+    SYNC = "sync"  # end of the sync phase
+    EXPIRY = "expiry"  # periodic check for expired offsets
 
 
 class Timer(NamedTuple):
-    """The name of a timer; there is one of a name at a time."""
+    """The name of a timer; a coordinator has at most one per name."""
 
     kind: TimerKind
     group_id: str = ""
@@ -32,14 +32,14 @@ class Timer(NamedTuple):
 
 
 class Protocol(NamedTuple):
-    """A way to assign that a member knows, with what it tells the leader about itself."""
+    """An assignment protocol that a member supports, with its metadata."""
 
     name: str
     metadata: bytes
 
 
 class OffsetToCommit(NamedTuple):
-    """How far a group has come in a partition, as the client says it."""
+    """An offset that a client commits for a partition."""
 
     partition: TopicPartition
     offset: int
@@ -57,7 +57,7 @@ class Transaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentStored:
-    """The members of a generation may have their assignments (rule F3)."""
+    """The assignments of a generation are in the log (rule F3)."""
 
     group_id: str
     generation: int

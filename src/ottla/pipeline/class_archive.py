@@ -1,8 +1,8 @@
-"""The archive of Spark's classes, with which Java starts Spark in half of the processor time.
+"""The class data archive with which the JVM starts Spark in half the CPU time.
 
-Java calls this class-data sharing. It maps the archive into memory instead of reading thousands of
-classes from jars and verifying them. A Java process writes an archive when it ends, and later ones
-with the same class path use it.
+Java calls this class-data sharing. The JVM maps the archive into memory instead of reading
+thousands of classes from jars and verifying them. A Java process writes an archive when it ends,
+and later ones with the same class path use it.
 
 Invariant: a file with the name of an archive is complete. Java ignores an archive that does not
 match its version or class path.
@@ -25,28 +25,29 @@ DIRECTORY_VARIABLE: Final = "OTTLA_SPARK_DIRECTORY"
 
 
 class ClassArchive:
-    """The archive for one version of Java and Spark, and the Spark home that belongs to it."""
+    """The archive for one version of Java and Spark, and its Spark home."""
 
     def __init__(self, java: Java, directory: Path | None = None) -> None:
         self.directory = directory or _default_directory()
         name = re.sub(r"[^\w.+-]+", "_", f"java-{java.build}-spark-{version('pyspark')}")
         self.path = self.directory / f"{name}.jsa"
         self.spark_home = self.directory / "home"
-        """For `fast_spark_home`. The class path begins here, so it has to stay the same."""
+        """For `fast_spark_home`. The class path begins with this directory, so it must not change.
+        """
 
     @property
     def exists(self) -> bool:
-        """Whether an earlier process has written it."""
+        """Whether an earlier process has written the archive."""
         return self.path.exists()
 
     @property
     def java_options(self) -> str:
-        """The options with which Java uses the archive."""
+        """Return the options with which Java uses the archive."""
         return f"-Xshare:auto {quote_java_option(f'-XX:SharedArchiveFile={self.path}')}"
 
     @contextmanager
     def recording(self) -> Generator["Recording"]:
-        """Prepare to write the archive; `save()` keeps it, or it is deleted at the end."""
+        """Prepare to write the archive; it is deleted at the end unless `save()` is called."""
         self.directory.mkdir(parents=True, exist_ok=True)
         # Next to the archive, because a file cannot be renamed into another file system.
         with tempfile.TemporaryDirectory(prefix="recording-", dir=self.directory) as directory:
@@ -62,12 +63,12 @@ class Recording:
 
     @property
     def java_options(self) -> str:
-        """The options with which Java writes the archive. A Java that cannot do it ignores them."""
+        """Return the options to write the archive; a Java that cannot do it ignores them."""
         option = quote_java_option(f"-XX:ArchiveClassesAtExit={self._temporary}")
         return f"-XX:+IgnoreUnrecognizedVMOptions {option}"
 
     def save(self) -> None:
-        """Keep the archive, if there is one. Java must have ended by itself."""
+        """Keep the archive, if there is one. The Java process must have exited by itself."""
         with suppress(FileNotFoundError):
             os.replace(self._temporary, self._path)
 

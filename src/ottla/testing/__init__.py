@@ -1,8 +1,8 @@
-"""Brokers inside a test, and stand-ins for what the world does to them.
+"""In-process test clusters, and simulated clock, disk and network.
 
-`Cluster` and `ClusterThread` are for everybody who tests what talks to a broker; docs/testing.md
-tells how. The disks that forget and the clocks that obey are for Ottla's own tests. Imported by
-nothing else of Ottla.
+`Cluster` and `ClusterThread` are for tests of any code that talks to a broker; docs/testing.md
+describes them. The simulated clock, disk and network are for Ottla's own tests. No other folder of
+Ottla imports this one.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ __all__ = ["Cluster", "ClusterBroker", "ClusterThread", "ThreadBroker", "Trouble
 
 
 def __getattr__(name: str) -> object:
-    """Load the broker when it is asked for: pytest imports this folder in every run."""
+    """Load the broker on first use, because pytest imports this package in every run."""
     if name in ("Cluster", "ClusterBroker", "Trouble"):
         from ottla.testing import cluster
 

@@ -1,8 +1,8 @@
-"""An event loop in which waiting takes no time, and the clock that belongs to it.
+"""An event loop with simulated time, and its clock.
 
-Invariant: time goes on only while every task waits for it, straight to the moment that the next
-one waits for. So a run depends on nothing but its program, and an hour takes a millisecond. A run
-in which everybody waits for something that cannot come is an error, not a wait without end.
+Invariant: time advances only while every task waits, straight to the next timer. So a run depends
+only on its program, and an hour takes a millisecond. If all tasks wait and no timer is set, the run
+raises Stuck instead of hanging.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ START_MS = 1_700_000_000_000
 
 
 class Stuck(Exception):
-    """All tasks wait, and none of them for a moment in time."""
+    """All tasks wait, and no timer is set."""
 
 
 class _NoWaiting(selectors.SelectSelector):
-    """Turns the waiting of the loop into the passing of its time."""
+    """A selector that advances the simulated time instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
         self.elapsed_s = 0.0
 
-    def select(self, timeout: float | None = None) -> list[Any]:  # Any: as the base class has it
+    def select(self, timeout: float | None = None) -> list[Any]:  # Any: as in the base class
         if timeout is None:
-            raise Stuck("all tasks wait, and none of them for a moment in time")
+            raise Stuck("all tasks wait and no timer is set")
         self.elapsed_s += max(timeout, 0.0)
         return []
 
@@ -43,27 +43,27 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class SimulatedClock:
-    """The time of a simulated loop; `jump_ms` sets the time of day as a person would."""
+    """The clock of a simulated loop; `jump_ms` shifts its wall clock."""
 
     def __init__(self, selector: _NoWaiting) -> None:
         self._selector = selector
         self.jump_ms = 0
 
     def now_ms(self) -> int:
-        """The time of day."""
+        """Return the wall clock time."""
         return START_MS + self.jump_ms + round(self._selector.elapsed_s * 1000)
 
     def elapsed_s(self) -> float:
-        """Seconds since the run began."""
+        """Return the seconds since the run began."""
         return self._selector.elapsed_s
 
     async def sleep(self, seconds: float) -> None:
-        """Return when so many simulated seconds have gone by."""
+        """Wait for this many simulated seconds."""
         await asyncio.sleep(seconds)
 
 
 def simulated(program: Callable[[SimulatedClock], Coroutine[Any, Any, T]]) -> T:
-    """Run a program in a loop of its own, in simulated time."""
+    """Run a program in a new event loop with simulated time."""
     selector = _NoWaiting()
     with asyncio.Runner(loop_factory=lambda: _Loop(selector)) as runner:
         return runner.run(program(SimulatedClock(selector)))

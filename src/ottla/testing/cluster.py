@@ -1,9 +1,8 @@
-"""A cluster inside the process of a test: the whole broker, on real sockets and real files.
+"""A cluster inside the test process: the whole broker, with real sockets and files.
 
-Invariant: a broker that starts again has its address and its data again. When the cluster is left
-nothing runs any more, and a data folder that was not the caller's is gone. What a killed broker
-did last is what a killed process would have done: it acknowledges nothing after that, stores
-nothing, and leaves no mark of a clean stop.
+Invariant: a restarted broker has its old address and data. After the cluster is closed nothing
+runs, and a temporary data directory is deleted. A killed broker acknowledges and stores nothing
+more, and leaves no clean-shutdown mark, as a killed process would.
 """
 
 import asyncio
@@ -32,8 +31,8 @@ from ottla.testing.troubled_network import TroubledNetwork
 
 HOST: Final = "127.0.0.1"
 
-# Tests are short and have one broker: nothing waits for members that may come, and what groups
-# commit is in one partition instead of fifty.
+# Tests are short and have one broker: do not wait for more members, and use one partition of
+# __consumer_offsets instead of fifty.
 SETTINGS: Final[Mapping[str, object]] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
@@ -45,13 +44,13 @@ OWN: Final = frozenset({"node.id", "broker.id", "listeners", "log.dirs", "log.di
 
 
 class Trouble:
-    """Something that is wrong until `end` is called, or the `with` is left."""
+    """An injected fault that lasts until `end` is called or the `with` block ends."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end: Callable[[], None] | None = end
 
     def end(self) -> None:
-        """Let all be well; a second time does nothing."""
+        """End the fault; a second call does nothing."""
         end, self._end = self._end, None
         if end is not None:
             end()
@@ -72,45 +71,45 @@ class ClusterBroker:
         self._settings = settings
         self._reserved = _ReservedPort()
         self.port = self._reserved.number
-        self._full = 0  # how many troubles say so
+        self._full = 0  # number of active disk-full faults
         self._running: _Running | None = None
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """host:port for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def running(self) -> bool:
-        """Whether it serves."""
+        """Whether the broker is running."""
         return self._running is not None
 
     async def start(self) -> None:
-        """Start, for the first time or again."""
+        """Start or restart the broker."""
         if self._running is not None:
-            raise OttlaError(f"broker {self.id} runs already")
+            raise OttlaError(f"broker {self.id} is already running")
         running = _Running(self._config(), self.id, self.data, lambda: self._full > 0)
         await running.start()
         self._running = running
 
     async def stop(self) -> None:
-        """Stop as when asked to: everything is stored, and the next start trusts it."""
+        """Shut down cleanly: everything is stored, and the next start needs no recovery."""
         await self._ended().stop()
 
     async def kill(self) -> None:
-        """End at once, as by SIGKILL: what was written stays, and nothing else is done."""
+        """Kill the broker as SIGKILL does: written data remains, nothing else is done."""
         await self._ended().kill()
 
     def pause(self) -> Trouble:
-        """Read nothing that clients send, until the trouble ends or the broker does."""
+        """Stop reading from clients until the fault ends or the broker does."""
         running = self._running
         if running is None:
-            raise OttlaError(f"broker {self.id} does not run")
+            raise OttlaError(f"broker {self.id} is not running")
         running.pause()
         return Trouble(running.resume)
 
     def disk_full(self) -> Trouble:
-        """Let the disk take nothing more, until the trouble ends: then it goes on."""
+        """Make the disk full until the fault ends."""
         self._full += 1
 
         def end() -> None:
@@ -119,7 +118,7 @@ class ClusterBroker:
         return Trouble(end)
 
     async def close(self) -> None:
-        """Stop if it runs, and let go of the address."""
+        """Stop the broker if it runs, and release the port."""
         if self._running is not None:
             await self.stop()
         self._reserved.close()
@@ -127,7 +126,7 @@ class ClusterBroker:
     def _ended(self) -> "_Running":
         running, self._running = self._running, None
         if running is None:
-            raise OttlaError(f"broker {self.id} does not run")
+            raise OttlaError(f"broker {self.id} is not running")
         return running
 
     def _config(self) -> Mapping[str, object]:
@@ -141,7 +140,7 @@ class ClusterBroker:
 
 
 class _Running:
-    """A broker from one start to the end that follows."""
+    """One run of a broker, from its start to its end."""
 
     def __init__(
         self, settings: Mapping[str, object], broker_id: int, data: Path, full: Callable[[], bool]
@@ -155,7 +154,7 @@ class _Running:
         self._pauses = 0
 
     async def start(self) -> None:
-        """Serve."""
+        """Start serving."""
         disk, clock = self._disk, SystemClock()
         async with AsyncExitStack() as stack:
             stack.callback(disk.close)
@@ -168,42 +167,42 @@ class _Running:
                 self._network,
                 store,
                 LocalCleaner(),
-                random.SystemRandom().random,  # not the one that a test may have seeded
+                random.SystemRandom().random,  # not the generator that a test may have seeded
                 lambda: Uuid(os.urandom(16)),
             )
             await stack.enter_async_context(Node(self._config, self._id, around))
             self._exit = stack.pop_all()
 
     async def stop(self) -> None:
-        """Stop; what cannot be stored is in the log, as from a process."""
+        """Stop; storage failures are logged, as by a process."""
         self._network.resume()
         with suppress(StorageFailure):
             await self._exit.aclose()
 
     async def kill(self) -> None:
-        """Do nothing more that could be seen from outside, then clear up inside."""
+        """Cut the broker off from disk and network, then release its resources."""
         self._disk.take_away()
         self._network.cut()
         with suppress(StorageFailure):
             await self._exit.aclose()
 
     def pause(self) -> None:
-        """Read nothing."""
+        """Stop reading from clients."""
         self._pauses += 1
         self._network.pause()
 
     def resume(self) -> None:
-        """Read on, when nobody else wants the pause."""
+        """Resume reading when no other pause is active."""
         self._pauses -= 1
         if not self._pauses:
             self._network.resume()
 
 
 class Cluster:
-    """Brokers that live as long as the `async with`, in its event loop.
+    """Brokers in the current event loop, for the duration of the `async with` block.
 
-    `settings` are those of a broker, by Kafka's names. `data` is where to keep the data: without
-    it they are in a temporary folder, and gone at the end.
+    `settings` are broker settings by Kafka's names. `data` is the data directory; without it the
+    data is in a temporary directory that is deleted at the end.
     """
 
     def __init__(
@@ -214,9 +213,9 @@ class Cluster:
         data: str | os.PathLike[str] | None = None,
     ) -> None:
         if brokers != 1:
-            raise ValueError(f"brokers={brokers}: there can be one broker as yet")
+            raise ValueError(f"brokers={brokers}: multi-broker clusters are not supported yet")
         if own := OWN & set(settings or {}):
-            raise ValueError(f"{', '.join(sorted(own))}: the cluster sets that for its brokers")
+            raise ValueError(f"{', '.join(sorted(own))}: set by the cluster, cannot be overridden")
         self._count = brokers
         self._settings = dict(settings or {})
         self._given = None if data is None else Path(data).absolute()
@@ -225,7 +224,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client is given to find the cluster."""
+        """The bootstrap.servers for clients."""
         return ",".join(broker.address for broker in self.brokers)
 
     async def __aenter__(self) -> Self:
@@ -248,7 +247,7 @@ class Cluster:
 
 
 class _ReservedPort:
-    """A port that nobody else is given while its broker is down."""
+    """A port that stays reserved while its broker is down."""
 
     def __init__(self) -> None:
         self._socket = socket.socket()
@@ -256,8 +255,8 @@ class _ReservedPort:
         self._socket.bind((HOST, 0))
         self.number = int(self._socket.getsockname()[1])
         if sys.platform != "linux":
-            self.close()  # elsewhere nobody may listen where another holds the address
+            self.close()  # other systems do not allow listening on a bound address
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the port."""
         self._socket.close()

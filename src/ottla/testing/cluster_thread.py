@@ -1,8 +1,7 @@
-"""A cluster beside a test: for clients that block, and for tests without an event loop.
+"""A cluster in a thread, for blocking clients and for tests without an event loop.
 
-Invariant: the cluster lives in an event loop of its own, in a thread of its own. What is asked of
-it from outside is done there, and has been done when the call returns. When the `with` is left the
-thread has ended.
+Invariant: the cluster runs in its own event loop in its own thread. Calls from outside run there
+and are complete when they return. The thread has ended when the `with` block is left.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ T = TypeVar("T")
 
 
 class ThreadBroker:
-    """One broker of such a cluster."""
+    """One broker of a cluster in a thread."""
 
     def __init__(self, broker: ClusterBroker, loop: "_LoopThread") -> None:
         self._broker = broker
@@ -28,27 +27,27 @@ class ThreadBroker:
 
     @property
     def id(self) -> int:
-        """Its node.id."""
+        """The node.id."""
         return self._broker.id
 
     @property
     def port(self) -> int:
-        """Where it listens on this machine."""
+        """The port that it listens on."""
         return self._broker.port
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """host:port for clients."""
         return self._broker.address
 
     @property
     def data(self) -> Path:
-        """Where its data are."""
+        """The data directory."""
         return self._broker.data
 
     @property
     def running(self) -> bool:
-        """Whether it serves."""
+        """Whether the broker is running."""
         return self._broker.running
 
     def start(self) -> None:
@@ -56,19 +55,19 @@ class ThreadBroker:
         self._loop.finish(self._broker.start())
 
     def stop(self) -> None:
-        """Stop as when asked to: everything is stored, and the next start trusts it."""
+        """Shut down cleanly: everything is stored, and the next start needs no recovery."""
         self._loop.finish(self._broker.stop())
 
     def kill(self) -> None:
-        """End at once, as by SIGKILL: what was written stays, and nothing else is done."""
+        """Kill the broker as SIGKILL does: written data remains, nothing else is done."""
         self._loop.finish(self._broker.kill())
 
     def pause(self) -> Trouble:
-        """Read nothing that clients send, until the trouble ends or the broker does."""
+        """Stop reading from clients until the fault ends or the broker does."""
         return self._begin(self._broker.pause)
 
     def disk_full(self) -> Trouble:
-        """Let the disk take nothing more, until the trouble ends."""
+        """Make the disk full until the fault ends."""
         return self._begin(self._broker.disk_full)
 
     def _begin(self, begin: Callable[[], Trouble]) -> Trouble:
@@ -77,7 +76,7 @@ class ThreadBroker:
 
 
 class ClusterThread:
-    """A cluster that lives as long as the `with`; it takes what Cluster takes."""
+    """A cluster for the duration of the `with` block; takes the arguments of Cluster."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class ClusterThread:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client is given to find the cluster."""
+        """The bootstrap.servers for clients."""
         return self._cluster.bootstrap_servers
 
     def __enter__(self) -> Self:
@@ -110,7 +109,7 @@ class ClusterThread:
 
 
 class _LoopThread:
-    """An event loop that runs in a thread while the `with` lasts."""
+    """An event loop that runs in a thread for the duration of the `with` block."""
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=self._run, name="ottla-cluster", daemon=True)
@@ -139,12 +138,12 @@ class _LoopThread:
             runner.run(main())
 
     def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that runs there."""
+        """Run a coroutine in the loop and return its result."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def do(self, call: Callable[[], T]) -> T:
-        """The result of a call that is made there."""
+        """Make a call in the loop and return its result."""
 
         async def there() -> T:
             return call()

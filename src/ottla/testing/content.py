@@ -1,7 +1,7 @@
-"""What a file of a simulated disk holds: as it is, as it is on the device, and what lies between.
+"""The content of a file on a simulated disk: current, synced, and the changes in between.
 
-Invariant: after a crash there is what was synced, and of what was done since then some part that
-the mode allows.
+Invariant: after a crash the file has the synced content plus a part of the later changes, as the
+loss mode allows.
 """
 
 from enum import Enum
@@ -10,28 +10,28 @@ from typing import NamedTuple
 
 
 class Loss(Enum):
-    """What becomes of writes, and of changes of names, that were not synced."""
+    """What a crash does to writes and renames that were not synced."""
 
-    ALL = "nothing of them is there"
-    TORN = "some are there, the last of these in part"
-    HOLES = "any of them are there, in whole or in part, with zeros where others should be"
+    ALL = "none survive"
+    TORN = "a prefix survives, its last write in part"
+    HOLES = "any survive, whole or in part; holes read as zeros"
 
 
 class Write(NamedTuple):
-    """Bytes that were put somewhere."""
+    """Bytes written at a position."""
 
     position: int
     data: bytes
 
 
 class Cut(NamedTuple):
-    """The file was given another size."""
+    """A truncation or extension to a size."""
 
     size: int
 
 
 class Content:
-    """A file's content: as it is, as it is on the device, and what lies between."""
+    """Current content, synced content and the unsynced changes of a file."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -39,17 +39,17 @@ class Content:
         self.pending: list[Write | Cut] = []
 
     def do(self, change: Write | Cut) -> None:
-        """Change what the file holds; the device may learn of it or not."""
+        """Apply a change without syncing it."""
         _apply(self.data, change)
         self.pending.append(change)
 
     def sync(self) -> None:
-        """What it holds now stays."""
+        """Make the current content durable."""
         self.synced = bytes(self.data)
         self.pending.clear()
 
     def after(self, loss: Loss, random: Random) -> bytes:
-        """What is there after a crash."""
+        """Return the content after a crash."""
         data = bytearray(self.synced)
         if loss is Loss.TORN and self.pending:
             kept = random.randrange(len(self.pending) + 1)

@@ -1,8 +1,8 @@
-"""A simulated disk that takes its time, by the clock of the simulation.
+"""A simulated disk with latency, timed by the simulated clock.
 
-Invariant: what is asked of the device in a thread happens at one moment within the time it takes;
-the loop goes on before and after it. Once begun it is done to its end, as files.py has it, and the
-moment at which the power went out is told at once.
+Invariant: a blocking call takes effect at one moment within its latency; the event loop runs before
+and after it. Once begun, a call completes, as in files.py. A simulated power failure is reported at
+once.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ SLOW_CHANCE = 0.01
 
 
 class SimulatedDevice(SimulatedDisk):
-    """A disk for a simulation."""
+    """A disk with latency for a simulation."""
 
     def __init__(self, clock: SimulatedClock, random: Random) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class SimulatedDevice(SimulatedDisk):
         self._random = random
 
     def call(self, what: str, path: str) -> None:
-        """Count a call, and say so when it is the one that is not done any more."""
+        """Record a call; report the power failure if this call triggers it."""
         self.now_ms = self._clock.now_ms()
         try:
             super().call(what, path)
@@ -39,7 +39,7 @@ class SimulatedDevice(SimulatedDisk):
             raise
 
     async def blocking(self, call: Callable[[], T]) -> T:
-        """Do it, some time before, some after; a cancellation goes on when it is done."""
+        """Run a call between two random delays; a cancellation is raised after it is done."""
         limit_s = SLOW_SECONDS_MAX if self._random.random() < SLOW_CHANCE else SYNC_SECONDS_MAX
         cancelled = await self._pause(limit_s * self._random.random())
         result = call()

@@ -1,9 +1,9 @@
-"""A network in memory: slow, uneven, at times broken, and the same for the same seed.
+"""A simulated network with delays, stalls and broken connections, deterministic per seed.
 
-Invariant: the bytes of one direction of a connection arrive in their order and at most once;
-between connections nothing is ordered. What was on its way when a connection broke is lost, and
-each side hears of it in its own time. As much is on its way as the window allows: beyond that the
-writer's buffer fills, and it is told to pause, as the event loop's own transports do it.
+Invariant: the bytes of one direction of a connection arrive in order and at most once; connections
+are independent. Bytes in flight are lost when a connection breaks, and each end notices at its own
+time. The window limits the bytes in flight. Beyond it the writer's buffer fills and its protocol is
+paused, as with the event loop's own transports.
 """
 
 import asyncio
@@ -21,21 +21,21 @@ from ottla.testing.trace import Trace
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
-WINDOW_BYTES: Final = 32 * 1024  # on their way or not yet taken, in each direction
+WINDOW_BYTES: Final = 32 * 1024  # in flight or not read yet, per direction
 FIRST_FREE_PORT: Final = 49_152
 
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """How the network is; chances are those of one piece that is sent."""
+    """The state of the network; chances apply to each sent chunk."""
 
     delay_s: float = 0.002  # at most, on a connection that is not slow
     slow_delay_s: float = 0.1
-    slow_chance: float = 0.15  # of a connection, for as long as it lives
+    slow_chance: float = 0.15  # per connection, for its lifetime
     stall_s: float = 3.0
     stall_chance: float = 0.002
     cut_chance: float = 0.002
-    split_chance: float = 0.1  # that a piece arrives in two
+    split_chance: float = 0.1  # that a chunk arrives in two parts
 
 
 CALM: Final = Weather(slow_chance=0, stall_chance=0, cut_chance=0, split_chance=0)
@@ -56,50 +56,50 @@ class SimulatedTransport(asyncio.Transport):
         self._high, self._low = 64 * 1024, 16 * 1024
         self._full = False
         self._window = WINDOW_BYTES
-        self._flying: deque[bytes] = deque()  # sent by this end; b"" is its end
-        self._latest_s = 0.0  # when the last of them arrives
+        self._flying: deque[bytes] = deque()  # in flight from this end; b"" is end of file
+        self._latest_s = 0.0  # arrival time of the last of them
         self._arrived: deque[bytes] = deque()
         self._reading = True
         self._closing = False
-        self._over = False  # connection_lost was called, or never will be
+        self._over = False  # connection_lost was called or never will be
 
-    # What a protocol may ask for.
+    # The transport interface of asyncio.
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who is told."""
+        """Return the protocol."""
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Tell another one from now on."""
+        """Replace the protocol."""
         self._protocol = protocol
 
     def is_closing(self) -> bool:
-        """Whether it is closed or about to be."""
+        """Whether it is closed or closing."""
         return self._closing
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Between these the writer pauses and goes on."""
+        """Set the limits at which the protocol is paused and resumed."""
         self._high = 64 * 1024 if high is None else high
         self._low = self._high // 4 if low is None else low
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that were written and are not on their way."""
+        """Return the number of bytes that are written but not in flight."""
         return self._unsent_size
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """The two limits."""
+        """Return the low and the high limit."""
         return self._low, self._high
 
     def is_reading(self) -> bool:
-        """Whether what arrives is handed on."""
+        """Whether arriving data is passed to the protocol."""
         return self._reading and not self._closing
 
     def pause_reading(self) -> None:
-        """Keep what arrives."""
+        """Keep arriving data."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """Hand on what has arrived, and what will."""
+        """Pass on the data that has arrived, and later data."""
         if not self._reading:
             self._reading = True
             self._soon(self._hand_on)
@@ -115,16 +115,16 @@ class SimulatedTransport(asyncio.Transport):
             self._full = True
             self._told().pause_writing()
 
-    def writelines(self, list_of_data: Iterable[Any]) -> None:  # Any: as the base class has it
-        """Send several pieces as one."""
+    def writelines(self, list_of_data: Iterable[Any]) -> None:  # Any: as in the base class
+        """Send several buffers as one."""
         self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
-        """No: nobody needs it."""
+        """Return False: not needed."""
         return False
 
     def close(self) -> None:
-        """Send what was written, then say that this was all."""
+        """Send the buffered data, then end of file."""
         if not self._closing:
             self._closing = True
             if self._wire.whole:
@@ -133,18 +133,18 @@ class SimulatedTransport(asyncio.Transport):
                 self._soon(self._lose, None)
 
     def abort(self) -> None:
-        """Close at once: what is on its way in both directions is lost."""
+        """Close at once: data in flight in both directions is lost."""
         self._closing = True
         if not self._over:
             self._soon(self._lose, None)
             self._wire.cut(but=self)
 
     def vanish(self) -> None:
-        """Be gone without a word, as a machine whose cable was pulled; nobody is told."""
+        """Disappear without notice, as a machine with a pulled cable; no end is notified."""
         self._closing = self._over = True
         self._wire.cut_silently()
 
-    # How bytes move.
+    # Transfer of bytes.
 
     def _told(self) -> asyncio.Protocol:
         assert isinstance(self._protocol, asyncio.Protocol | asyncio.BufferedProtocol)
@@ -154,7 +154,7 @@ class SimulatedTransport(asyncio.Transport):
         self._loop.call_soon(call, *args, context=self._context)
 
     def _send(self) -> None:
-        """Put on its way what the window takes."""
+        """Send as much as the window allows."""
         if not self._wire.whole:
             return
         while self._unsent and self._window:
@@ -178,11 +178,12 @@ class SimulatedTransport(asyncio.Transport):
         assert peer is not None
         when_s = self._latest_s = max(self._latest_s, self._loop.time() + self._wire.delay_s())
         self._flying.append(data)
-        # Not with the data: two that arrive at the same moment may be called in any order.
+        # Schedule without the data: two chunks that arrive at the same moment may be called in any
+        # order.
         self._loop.call_at(when_s, peer._arrive, context=peer._context)  # noqa: SLF001
 
     def _arrive(self) -> None:
-        """The oldest piece that the other end sent is here."""
+        """Receive the oldest chunk in flight from the peer."""
         peer = self.peer
         assert peer is not None
         if not peer._flying or self._over:  # noqa: SLF001 - lost on the way, or nobody is here
@@ -207,10 +208,10 @@ class SimulatedTransport(asyncio.Transport):
             peer._window += len(data)  # noqa: SLF001
             peer._send()  # noqa: SLF001
 
-    # How it ends.
+    # End of the connection.
 
     def lose(self, after_s: float) -> None:
-        """Hear, after some time, that the connection broke."""
+        """Report a broken connection to this end after a delay."""
         if not self._over:
             self._loop.call_at(
                 self._loop.time() + after_s,
@@ -230,7 +231,7 @@ class SimulatedTransport(asyncio.Transport):
         self._protocol.connection_lost(reason)
 
     def die(self) -> None:
-        """The process at this end is no more: nothing is told to it."""
+        """End this process's side without notifying its protocol."""
         self._closing = self._over = True
         self._wire.cut(but=self)
 
@@ -240,13 +241,13 @@ class SimulatedTransport(asyncio.Transport):
         self._arrived.clear()
 
     def empty(self) -> None:
-        """Lose what this end has sent or was sent."""
+        """Drop all data that this end has sent or received."""
         self._drop()
         self._flying.clear()
 
 
 class _Wire:
-    """What the two ends of a connection share."""
+    """The state shared by the two ends of a connection."""
 
     def __init__(self, number: int, weather: Weather, random: Random, trace: Trace) -> None:
         self.number = number
@@ -276,7 +277,7 @@ class _Wire:
         self._trace.note("arrived", self.number, self.ends.index(receiver), data)
 
     def cut(self, but: SimulatedTransport | None = None) -> None:
-        """Break, and let the ends hear of it, except the one that knows."""
+        """Break the connection and notify the ends, except `but`."""
         if self.whole:
             self._trace.note("cut", self.number)
             self.cut_silently()
@@ -320,10 +321,10 @@ class _Server:
 
 
 class SimulatedHost:
-    """A process on the network: what it listens on and its connections live as long as it."""
+    """A process on the network with its servers and connections."""
 
     def __init__(self, network: "SimulatedNetwork", context: Context) -> None:
-        self.context = context  # in which its protocols are called
+        self.context = context  # the context in which its protocols are called
         self.ends: list[SimulatedTransport] = []
         self._network = network
         self._servers: list[_Server] = []
@@ -335,19 +336,19 @@ class SimulatedHost:
         port: int,
         backlog: int,
     ) -> _Server:
-        """Take an address."""
+        """Bind an address."""
         server = _Server(self, protocol, self._network.take(port))
         self._network.servers[server.port] = server
         self._servers.append(server)
         return server
 
     def release(self, server: _Server) -> None:
-        """Let go of an address."""
+        """Release an address."""
         if self._network.servers.get(server.port) is server:
             del self._network.servers[server.port]
 
     def die(self) -> None:
-        """End at once: nobody here hears of anything any more."""
+        """End at once: its protocols are not called any more."""
         for server in self._servers:
             server.close()
         for end in self.ends:
@@ -355,7 +356,7 @@ class SimulatedHost:
 
 
 class SimulatedNetwork:
-    """Where simulated processes meet; `weather` may change at any time."""
+    """The network between simulated processes; `weather` may change at any time."""
 
     def __init__(self, random: Random, trace: Trace, weather: Weather = CALM) -> None:
         self.weather = weather
@@ -365,11 +366,11 @@ class SimulatedNetwork:
         self._wires = 0
 
     def host(self, context: Context | None = None) -> SimulatedHost:
-        """A new process."""
+        """Return a new process."""
         return SimulatedHost(self, copy_context() if context is None else context)
 
     def take(self, port: int) -> int:
-        """A port that is free: the one asked for, or any for 0."""
+        """Return a free port: the given one, or any for 0."""
         if port == 0:
             port = next(n for n in range(FIRST_FREE_PORT, 65536) if n not in self.servers)
         if port in self.servers:
@@ -377,7 +378,7 @@ class SimulatedNetwork:
         return port
 
     async def connect(self, factory: Callable[[], P], port: int) -> tuple[SimulatedTransport, P]:
-        """Connect as `loop.create_connection` does; ConnectionRefusedError if nobody listens."""
+        """Connect as `loop.create_connection` does, including ConnectionRefusedError."""
         self._wires += 1
         wire = _Wire(self._wires, self.weather, self._random, self._trace)
         await asyncio.sleep(wire.delay_s())

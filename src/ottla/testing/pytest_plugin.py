@@ -1,6 +1,6 @@
-"""Fixtures for the tests of those who use Ottla; pytest finds them when Ottla is installed.
+"""pytest fixtures for projects that use Ottla; pytest loads them when Ottla is installed.
 
-Invariant: importing this costs nothing: a test run that asks for no cluster loads no broker.
+Invariant: importing this module is cheap; a test run without a cluster does not load the broker.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def ottla_settings() -> Mapping[str, object]:
-    """The settings of the brokers, by Kafka's names; define it anew to choose them."""
+    """The broker settings by Kafka's names; override this fixture to change them."""
     return {}
 
 
 @pytest.fixture
 def ottla_cluster(ottla_settings: Mapping[str, object]) -> "Iterator[ClusterThread]":
-    """A cluster of one broker for one test, whether that blocks or awaits."""
+    """A cluster with one broker for one test, blocking or async."""
     from ottla.testing.cluster_thread import ClusterThread
 
     with ClusterThread(settings=ottla_settings) as cluster:
@@ -29,7 +29,7 @@ def ottla_cluster(ottla_settings: Mapping[str, object]) -> "Iterator[ClusterThre
 
 @pytest.fixture(scope="session")
 def ottla_session_cluster(ottla_settings: Mapping[str, object]) -> "Iterator[ClusterThread]":
-    """A cluster for all tests of a session, which must not stand in each other's way."""
+    """A cluster shared by all tests of a session, which must not interfere with each other."""
     from ottla.testing.cluster_thread import ClusterThread
 
     with ClusterThread(settings=ottla_settings) as cluster:

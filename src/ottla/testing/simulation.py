@@ -1,8 +1,8 @@
-"""A broker in a world made of one seed: simulated time, network, disk and chance.
+"""A simulation of a broker: clock, network, disk and randomness derive from one seed.
 
-Invariant: the broker is the one that ships; only its Environment are simulated. The same seed and
-the same program give the same trace, in every process. A broker that died does nothing any more
-that anybody could see: its disk takes nothing, its network carries nothing.
+Invariant: the broker is the production code; only its Environment is simulated. The same seed and
+program give the same trace in every process. A broker that has ended has no visible effect: its
+disk and its network accept nothing.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _TASKS_BEFORE_SWEEP: Final = 256
 
 
 class _Life:
-    """One process of the broker, from its start to its end."""
+    """One process of the broker, from start to end."""
 
     def __init__(self, device: SimulatedDevice, network: SimulatedNetwork) -> None:
         self.context = copy_context()
@@ -56,14 +56,14 @@ class _Life:
         self._tasks.append(task)
 
     def die(self) -> None:
-        """Stop being, without putting anything in order."""
+        """End at once, without any cleanup."""
         if self.dead:
             return
         self.dead = True
         self.device.crash_at = 0
         self.host.die()
         self.ended.set()
-        # The tasks must end some day. With neither disk nor network nobody sees what they do.
+        # Cancel the tasks later. Without disk and network they have no visible effect.
         asyncio.get_running_loop().call_soon(self._cancel)
 
     def _cancel(self) -> None:
@@ -75,7 +75,7 @@ _LIFE: ContextVar[_Life | None] = ContextVar("life", default=None)
 
 
 class SimulatedBroker:
-    """A broker that can be started, stopped, killed, and lose its power."""
+    """A broker that can be started, stopped, killed, or lose power."""
 
     def __init__(self, world: "Simulation", settings: Sequence[str]) -> None:
         self._world = world
@@ -95,16 +95,16 @@ class SimulatedBroker:
 
     @property
     def device(self) -> SimulatedDevice:
-        """The disk as it is now."""
+        """The current disk."""
         return self._device if self._life is None else self._life.device
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is alive."""
         return self._life is not None and not self._life.dead
 
     async def start(self) -> bool:
-        """Start; False when the broker died before it served anybody."""
+        """Start; return False if the broker dies during the start."""
         assert self._life is None
         self.lives += 1
         life = self._life = _Life(self._device, self._world.network)
@@ -119,7 +119,7 @@ class SimulatedBroker:
         return True
 
     async def _live(self, life: _Life) -> None:
-        """As `ottla.broker.service` does it."""
+        """Run the broker as `ottla.broker.service` does."""
         world, device = self._world, life.device
         random = Random(f"{world.seed} broker {self.lives}")
         path = f"{log_dirs(self._config)[0]}/{JOURNAL}"
@@ -141,7 +141,7 @@ class SimulatedBroker:
             await store.close()
 
     async def stop(self) -> bool:
-        """Stop as it is meant to be; False when the broker died meanwhile."""
+        """Shut down cleanly; return False if the broker dies meanwhile."""
         life = self._life
         assert life is not None
         assert life.main is not None
@@ -156,7 +156,7 @@ class SimulatedBroker:
         return True
 
     def kill(self) -> None:
-        """End the process; the machine, and so what it has written, stays."""
+        """Kill the process; its written data remains."""
         life, self._life = self._life, None
         assert life is not None
         life.die()
@@ -165,7 +165,7 @@ class SimulatedBroker:
         self._device = device
 
     def cut_power(self, loss: Loss) -> None:
-        """End the process and lose what was not synced."""
+        """Kill the process and lose unsynced data."""
         life, self._life = self._life, None
         assert life is not None
         life.die()
@@ -175,7 +175,7 @@ class SimulatedBroker:
         self._device = device
 
     def die_at_call(self, number: int) -> None:
-        """Let the broker die at one of its next calls to the disk."""
+        """Let the broker die at the given number of disk calls from now."""
         device = self.device
         device.crash_at = len(device.calls) + number
 
@@ -186,7 +186,7 @@ class SimulatedBroker:
 
 
 class _Complaints(logging.Handler):
-    """Hears when the broker made a mistake: an exception that nobody expected."""
+    """Collects unexpected exceptions that the broker logs."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(logging.ERROR)
@@ -196,12 +196,12 @@ class _Complaints(logging.Handler):
         life = _LIFE.get()
         if not record.exc_info or (life is not None and life.dead):
             return
-        if not isinstance(record.exc_info[1], StorageFailure):  # the disk's, as it was ordered
+        if not isinstance(record.exc_info[1], StorageFailure):  # those are injected
             self._problems.append(self.format(record))
 
 
 class Simulation:
-    """The world of one run."""
+    """Clock, network, randomness and trace of one run."""
 
     def __init__(self, seed: int, clock: SimulatedClock) -> None:
         self.seed = seed
@@ -209,21 +209,21 @@ class Simulation:
         self.random = Random(f"{seed} world")
         self.trace = Trace()
         self.network = SimulatedNetwork(Random(f"{seed} network"), self.trace)
-        self.problems: list[str] = []  # mistakes of the broker's own
+        self.problems: list[str] = []  # unexpected errors of the broker
 
     def broker(self, *settings: str) -> SimulatedBroker:
-        """A broker with some settings."""
+        """Return a broker with these settings."""
         return SimulatedBroker(self, settings)
 
     def heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Something went wrong where nobody could be told."""
+        """Record an unhandled exception of the event loop."""
         error = context.get("exception")
         if not isinstance(error, Crashed):
             self.problems.append(f"{context['message']}: {error!r}")
 
     @contextmanager
     def listening(self) -> Generator[None]:
-        """Hear of the broker's mistakes."""
+        """Collect the errors that the broker logs."""
         complaints, logger = _Complaints(self.problems), logging.getLogger("ottla")
         logger.addHandler(complaints)
         propagates, logger.propagate = logger.propagate, False
@@ -235,7 +235,7 @@ class Simulation:
 
 
 def simulate(seed: int, program: Callable[[Simulation], Coroutine[Any, Any, T]]) -> T:
-    """Run a program in a world made of a seed."""
+    """Run a program in a simulation with this seed."""
 
     async def run(clock: SimulatedClock) -> T:
         world = Simulation(seed, clock)
@@ -253,7 +253,7 @@ def _owned(
     coroutine: Coroutine[Any, Any, T] | Generator[Any, None, T],
     **options: Any,
 ) -> asyncio.Task[T]:
-    """A task that knows whose it is."""
+    """Create a task and assign it to its broker process."""
     task = asyncio.Task(coroutine, loop=loop, **options)
     context = options.get("context")
     life = _LIFE.get() if context is None else context.get(_LIFE)

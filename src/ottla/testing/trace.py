@@ -1,20 +1,21 @@
-"""What happened in a simulated run, as one number.
+"""A digest of the events of a simulated run.
 
-Invariant: two runs have the same digest exactly when the same things were noted in the same order.
+Invariant: two runs have the same digest if and only if the same events were recorded in the same
+order.
 """
 
 from hashlib import blake2b
 
 
 class Trace:
-    """Takes notes."""
+    """Records events."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=16)
         self.count = 0
 
     def note(self, *what: int | str | bytes) -> None:
-        """Something happened."""
+        """Record an event."""
         self.count += 1
         for one in what:
             data = one if isinstance(one, bytes) else str(one).encode()
@@ -23,5 +24,5 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """The number for all that was noted."""
+        """Return the digest of all recorded events."""
         return self._hash.hexdigest()

@@ -1,9 +1,8 @@
-"""The disk of the machine, that can be made full and can be taken away.
+"""The real disk with injected faults: full, or cut off.
 
-Invariant: while the disk is full nothing grows and nothing is made; what is there can be read, cut,
-renamed and deleted. Once it is taken away nothing changes any more, as for a process that was
-killed: what was written is in the page cache and stays, and nothing is added or synced. Both look
-like any other failure of a disk.
+Invariant: while the disk is full no file grows or is created, but files can be read, truncated,
+renamed and deleted. Once cut off, nothing changes any more, as after a kill: written data stays in
+the page cache, and nothing is added or synced. Both faults look like any other disk failure.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 
 class TroubledFile:
-    """A file on such a disk."""
+    """A file on a disk with faults."""
 
     __slots__ = ("_disk", "_file")
 
@@ -28,37 +27,37 @@ class TroubledFile:
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path under which it was opened."""
         return self._file.path
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the file descriptor."""
         return self._file.fileno()
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the size in bytes."""
         return self._file.size()
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Write, if there is room."""
+        """Write, unless the disk is full."""
         self._disk.check_room("write", self.path)
         return self._file.write(buffers, position)
 
     def read(self, position: int, size: int) -> bytes:
-        """So many bytes, fewer at the end of the file."""
+        """Return up to `size` bytes, fewer at the end of the file."""
         return self._file.read(position, size)
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        """The same without waiting."""
+        """Like `read`, but without blocking."""
         return self._file.read_cached(position, size)
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Truncate the file."""
         self._disk.check_there("truncate", self.path)
         self._file.truncate(size)
 
     def renamed(self, path: str) -> None:
-        """Go by another name from now on."""
+        """Note the new path after a rename."""
         self._file.renamed(path)
 
     def sync(self) -> None:
@@ -67,12 +66,12 @@ class TroubledFile:
         self._file.sync()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 class TroubledDisk:
-    """The file system of the machine, for one broker from its start to its end."""
+    """The file system of the machine, for one run of a broker."""
 
     def __init__(self, full: Callable[[], bool]) -> None:
         self._disk = OsDisk()
@@ -81,68 +80,68 @@ class TroubledDisk:
         self._locks: list[Lock] = []
 
     def take_away(self) -> None:
-        """Let nothing more reach the files."""
+        """Cut the broker off from its files."""
         self._gone = True
 
     def close(self) -> None:
-        """Wait for what is being done; locks end with their process."""
+        """Wait for calls in progress; locks end with the process."""
         self._disk.close()
         for lock in self._locks:
             lock.release()
 
     def check_there(self, what: str, path: str) -> None:
-        """Fail when the disk was taken away."""
+        """Raise if the disk is cut off."""
         if self._gone:
             raise StorageFailure(f"{path}: {what}: the broker was killed")
 
     def check_room(self, what: str, path: str) -> None:
-        """Fail when nothing more can be written."""
+        """Raise DiskFull if the disk is full."""
         self.check_there(what, path)
         if self._full():
             raise DiskFull(f"{path}: {what}: No space left on device")
 
-    # As any disk.
+    # The Disk interface.
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> TroubledFile:
-        """Open for reading and writing."""
+        """Open a file for reading and writing."""
         if create:
             self.check_room("open", path)
         return TroubledFile(self, self._disk.open(path, create=create, private=private))
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
+        """Whether a file or directory exists."""
         return self._disk.exists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Whether a directory exists."""
         return self._disk.is_directory(path)
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return self._disk.names(directory)
 
     def modified_ms(self, path: str) -> int:
-        """When a file was last changed."""
+        """Return the modification time of a file."""
         return self._disk.modified_ms(path)
 
     def room(self, path: str) -> Room:
-        """How much fits where a directory is."""
+        """Return the capacity and free space of a directory's file system."""
         room = self._disk.room(path)
         return Room(room.total_bytes, 0) if self._full() else room
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Say when it was."""
+        """Set the modification time."""
         self.check_there("date", path)
         self._disk.set_modified_ms(path, modified_ms)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it that are missing."""
+        """Create a directory and its missing parents."""
         if not self._disk.is_directory(path):
             self.check_room("mkdir", path)
         self._disk.make_directory(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename at once, replacing what has the new name."""
+        """Rename atomically, replacing an existing file."""
         self.check_there("rename", old)
         self._disk.rename(old, new)
 
@@ -162,16 +161,16 @@ class TroubledDisk:
         self._disk.sync_directory(path)
 
     def lock(self, path: str) -> Lock | None:
-        """Hold a file so that no other broker does."""
+        """Lock a file against other brokers."""
         lock = self._disk.lock(path)
         if lock is not None:
             self._locks.append(lock)
         return lock
 
     async def blocking(self, call: Callable[[], T]) -> T:
-        """Do what may wait for the device without stopping the event loop."""
+        """Run a call that may block on the device, without stopping the event loop."""
         return await self._disk.blocking(call)
 
     async def working(self, call: Callable[[], T]) -> T:
-        """The same."""
+        """Run a long computation, without stopping the event loop."""
         return await self.blocking(call)

@@ -1,8 +1,8 @@
-"""TCP, that can be paused and cut.
+"""The real network with injected faults: paused, or cut off.
 
-Invariant: while it is paused nothing that a client sends is read, whatever its connection wants
-meanwhile; what comes then is read when the pause ends. Once it is cut, nothing is sent any more and
-every connection is closed, as for a process that was killed.
+Invariant: while paused, no data from clients is read, whatever their connections request; it is
+read when the pause ends. Once cut off, nothing is sent and every connection is closed, as after a
+kill.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from ottla.transport.network import Server, TcpNetwork
 
 
 class TroubledNetwork:
-    """The network of the machine, for one broker from its start to its end."""
+    """The network of the machine, for one run of a broker."""
 
     def __init__(self) -> None:
         self._network = TcpNetwork()
@@ -29,36 +29,36 @@ class TroubledNetwork:
         port: int,
         backlog: int,
     ) -> Server:
-        """Take an address."""
+        """Bind an address."""
         server = await self._network.hold(lambda: _door(protocol(), self), host, port, backlog)
         self._servers.append(server)
         return server
 
     def pause(self) -> None:
-        """Read nothing."""
+        """Stop reading from all connections."""
         self._paused = True
         for gate in self._gates:
             gate.shut()
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self._paused = False
         for gate in self._gates:
             gate.open()
 
     def cut(self) -> None:
-        """Send nothing more, and end all connections."""
+        """Close all connections without sending anything more."""
         for server in self._servers:
             server.close()
         for gate in self._gates:
             gate.abort()
 
     def enter(self, transport: asyncio.Transport) -> "_Gate":
-        """A connection is there."""
+        """Add a connection."""
         gate = _Gate(transport)
         self._gates.add(gate)
         if self._paused:
-            # The loop begins to read when this returns, whatever is wanted before.
+            # The loop starts reading after this returns, whatever was requested before.
             asyncio.get_running_loop().call_soon(self._follow, gate)
         return gate
 
@@ -67,7 +67,7 @@ class TroubledNetwork:
             gate.shut()
 
     def leave(self, gate: "_Gate") -> None:
-        """It is gone."""
+        """Remove a connection."""
         self._gates.discard(gate)
 
 
@@ -75,7 +75,7 @@ P = TypeVar("P", asyncio.Protocol, asyncio.BufferedProtocol)
 
 
 class _Door(asyncio.BaseProtocol, Generic[P]):
-    """What the event loop calls; it passes everything on, with a gate for the transport."""
+    """A protocol that forwards every call, with a gate as the transport."""
 
     def __init__(self, protocol: P, network: TroubledNetwork) -> None:
         self._protocol = protocol
@@ -122,7 +122,7 @@ def _door(protocol: asyncio.BaseProtocol, network: TroubledNetwork) -> asyncio.B
 
 
 class _Gate(asyncio.Transport):
-    """A transport that reads when both sides of it want to."""
+    """A transport that reads only if both the protocol and the network allow it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class _Gate(asyncio.Transport):
         else:
             transport.pause_reading()
 
-    # As any transport.
+    # The transport interface of asyncio.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)

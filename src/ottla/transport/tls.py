@@ -165,7 +165,7 @@ def _blocks(
     if not blocks:
         kind = next((told for magic, told in _STORES.items() if raw.startswith(magic)), None)
         found = f"it is {kind.format(path)}" if kind else "it contains no PEM block"
-        _fail(location, f"{path}: {found}, valid: PEM")
+        _fail(location, f"{path}: {found}; a PEM file is required")
     return location, blocks
 
 

@@ -213,7 +213,7 @@ def test_what_is_printed(left: Left, tmp_path: Path) -> None:
 
 def test_the_data_of_another_broker_is_refused(left: Left) -> None:
     code, _, told = adopt("--check", "--node-id", "5", str(left.data))
-    assert (code, "belongs to broker 1, not to 5" in told) == (1, True)
+    assert (code, "belongs to broker 1, not to broker 5" in told) == (1, True)
     code, told, _ = adopt("--check", "--node-id", "5", "-o", "json", str(left.data))
     assert (code, json.loads(told)["error"]["code"]) == (1, "REFUSED")
 

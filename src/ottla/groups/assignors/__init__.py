@@ -1,1 +1,1 @@
-"""Who of a classic group reads which partition, decided by the member that leads it."""
+"""Partition assignment of classic groups, computed by the member that leads the group."""

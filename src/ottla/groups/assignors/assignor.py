@@ -1,8 +1,7 @@
-"""The assignors by their names, as a consumer has them: each with what it remembers.
+"""The assignors by name, as a consumer uses them, with their state.
 
-Invariant: an assignor belongs to one consumer and is used from one task. What it decides depends on
-what it is asked and on the newest generation it has seen; what it tells the leader, on its last
-assignment.
+Invariant: an assignor belongs to one consumer and is used by one task. Its result depends on the
+input and on the newest generation it has seen; its user data depends on its last assignment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +24,14 @@ from ottla.ids import TopicPartition
 
 
 class RebalanceProtocol(IntEnum):
-    """What a consumer gives up before it joins: everything, or later what it must."""
+    """What a consumer revokes before it rejoins: everything (eager), or later only what moves."""
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class Assignor:
-    """What a consumer asks of every assignor."""
+    """The interface of all assignors."""
 
     name: ClassVar[str]
     protocols: ClassVar[tuple[RebalanceProtocol, ...]] = (RebalanceProtocol.EAGER,)
@@ -40,43 +39,43 @@ class Assignor:
     def assign(
         self, topics: Mapping[str, TopicLayout], members: Mapping[str, Subscription]
     ) -> Assignment:
-        """As the leader, assign all partitions; members are in the order of JoinGroup's answer."""
+        """As the leader, assign all partitions; members are in JoinGroup response order."""
         raise NotImplementedError
 
     def user_data(self) -> bytes | None:
-        """What goes into this member's subscription."""
+        """Return the user data of this member's subscription."""
         return None
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """As a member, remember what was assigned."""
+        """As a member, remember the assignment."""
 
 
 class RangeAssignor(Assignor):
-    """Ranges of each topic."""
+    """Assigns ranges of each topic."""
 
     name = "range"
 
     def assign(
         self, topics: Mapping[str, TopicLayout], members: Mapping[str, Subscription]
     ) -> Assignment:
-        """Cut each topic into ranges."""
+        """Split each topic into ranges."""
         return assign_ranges(topics, members)
 
 
 class RoundRobinAssignor(Assignor):
-    """All partitions in turn."""
+    """Assigns all partitions in turn."""
 
     name = "roundrobin"
 
     def assign(
         self, topics: Mapping[str, TopicLayout], members: Mapping[str, Subscription]
     ) -> Assignment:
-        """Deal all partitions in rounds."""
+        """Assign all partitions round-robin."""
         return deal_round(topics, members)
 
 
 class StickyAssignor(Assignor):
-    """Even, and as before where that is possible."""
+    """Assigns evenly, and keeps partitions with their owners where possible."""
 
     name = "sticky"
 
@@ -87,22 +86,22 @@ class StickyAssignor(Assignor):
     def assign(
         self, topics: Mapping[str, TopicLayout], members: Mapping[str, Subscription]
     ) -> Assignment:
-        """Assign by what the members' user data say they had."""
+        """Assign, based on the previous assignments in the members' user data."""
         outcome = assign_sticky(topics, members, self._generation_max)
         self._generation_max = outcome.generation_max
         return outcome.assignment
 
     def user_data(self) -> bytes | None:
-        """The last assignment; none before the first."""
+        """Return the last assignment; None before the first."""
         return None if self._last is None else sticky_bytes(self._last)
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """Remember it for the next rebalance."""
+        """Remember the assignment for the next rebalance."""
         self._last = Claim(tuple(partitions), generation)
 
 
 class CooperativeStickyAssignor(Assignor):
-    """The same while members go on reading what they keep."""
+    """Sticky assignment while members continue to read the partitions that they keep."""
 
     name = "cooperative-sticky"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
@@ -114,17 +113,17 @@ class CooperativeStickyAssignor(Assignor):
     def assign(
         self, topics: Mapping[str, TopicLayout], members: Mapping[str, Subscription]
     ) -> Assignment:
-        """Assign by what the members own, and leave out what must be given up first."""
+        """Assign, based on owned partitions; leave out partitions that must be revoked first."""
         outcome = assign_cooperatively(topics, members, self._generation_max)
         self._generation_max = outcome.generation_max
         return outcome.assignment
 
     def user_data(self) -> bytes | None:
-        """The generation of the last assignment."""
+        """Return the generation of the last assignment."""
         return cooperative_bytes(self._generation)
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """Remember the generation; the subscription tells the partitions."""
+        """Remember the generation; the subscription carries the partitions."""
         self._generation = generation
 
 
@@ -134,10 +133,10 @@ ASSIGNORS: Final[Mapping[str, type[Assignor]]] = MappingProxyType(
         for each in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
     }
 )
-"""By the names of `partition.assignment.strategy` and of JoinGroup."""
+"""Assignors by their names in `partition.assignment.strategy` and JoinGroup."""
 
 
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """The most that all assignors of a consumer support; all of ours support the eager one."""
+    """Return the strongest protocol that all assignors of a consumer support; all support eager."""
     shared = frozenset(RebalanceProtocol).intersection(*(each.protocols for each in assignors))
     return max(shared)

@@ -1,8 +1,9 @@
-"""A sticky assignment where all members subscribe to the same topics: everybody has a quota.
+"""Sticky assignment for equal subscriptions: every member has a quota.
 
-Invariant: a member gets the partitions divided by the members, rounded down, or one more; exactly
-as many get one more as it takes. What a member held it keeps, up to its quota and as far as racks
-allow. A partition that somebody else held before, or that was disputed, is noted as transferred.
+Invariant: a member gets the number of partitions divided by the number of members, rounded down, or
+one more; the remainder decides how many get one more. A member keeps its partitions up to the quota
+and as far as racks allow. A partition that had another owner, or was disputed, is recorded as
+transferred.
 """
 
 from collections import deque
@@ -17,7 +18,7 @@ from ottla.ids import TopicPartition
 
 
 class ConstrainedAssignment:
-    """One assignment in the making."""
+    """Computes one assignment."""
 
     def __init__(self, question: AssignmentInput, holdings: PreviousOwners, racks: Racks) -> None:
         self.assigned: Final[dict[str, list[TopicPartition]]] = {m: [] for m in question.members}
@@ -29,12 +30,12 @@ class ConstrainedAssignment:
         total = sum(layout.partitions for layout in question.topics.values())
         self._quota, self._extras = divmod(total, len(question.members))
         self._with_extra = 0
-        self._below: list[str] = []  # Members with less than the quota.
-        self._at_quota: list[str] = []  # Members that may get the one more.
-        self._turn = 0  # Whose turn it is of those below the quota, where racks count.
+        self._below: list[str] = []  # members below the quota
+        self._at_quota: list[str] = []  # members that may get one more
+        self._turn = 0  # index of the next member below the quota, for rack-aware assignment
 
     def fill(self) -> None:
-        """Keep what was held, then deal out the rest: near to its reader first, then anyhow."""
+        """Keep owned partitions, then assign the rest: first rack-aware, then without racks."""
         for member_id, held in self._previous_owners.of_member.items():
             self._keep(member_id, held)
         self._below.sort(key=text_order)
@@ -50,7 +51,7 @@ class ConstrainedAssignment:
         return self._with_extra < self._extras
 
     def _keep(self, member_id: str, held: Iterable[TopicPartition]) -> None:
-        """Let a member keep what it held, up to its quota."""
+        """Let a member keep its partitions up to its quota."""
         kept: list[TopicPartition] = []
         for partition in held:
             if self._racks.mismatch(member_id, partition):
@@ -84,14 +85,14 @@ class ConstrainedAssignment:
         ]
 
     def _give(self, partition: TopicPartition, member_id: str) -> int:
-        """Hand a partition to a member that did not keep it; returns how many it has then."""
+        """Assign a partition to a member that did not keep it; return the member's new count."""
         self.assigned[member_id].append(partition)
         before = self._given_up.get(partition, member_id)
         if before != member_id or partition in self._previous_owners.disputed:
             self.transferred[partition] = member_id
         return len(self.assigned[member_id])
 
-    # Near to the reader: who is below the quota takes turns, then the first who may have one more.
+    # Rack-aware: members below the quota in turn, then the first that may have one more.
 
     def _give_near(self, partition: TopicPartition) -> bool:
         return self._give_near_below(partition) or self._give_near_extra(partition)
@@ -118,10 +119,10 @@ class ConstrainedAssignment:
         self._count_extra()
         return True
 
-    # Anyhow.
+    # Without racks.
 
     def _deal(self, left: Iterable[TopicPartition]) -> None:
-        """Deal to who is below the quota in rounds, then one more to each who may have it."""
+        """Assign round-robin to members below the quota, then one more to each that may have it."""
         below = deque(self._below)
         for partition in left:
             if not below:

@@ -1,7 +1,7 @@
-"""A sticky assignment where subscriptions differ: partitions move until it is even.
+"""Sticky assignment for different subscriptions: partitions move until the load is even.
 
-Invariant: a partition is with a subscriber of its topic at any time. If all the moves together make
-nothing more even than it was, none is made.
+Invariant: a partition always belongs to a subscriber of its topic. If all moves together do not
+make the load more even, none is made.
 """
 
 from bisect import bisect_left, insort
@@ -17,7 +17,7 @@ from ottla.ids import TopicPartition
 
 
 class GeneralAssignment:
-    """One assignment in the making."""
+    """Computes one assignment."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class GeneralAssignment:
         self._ladder = Ladder(())
         self._movements = Movements()
         self._may_go_back = True
-        self._balanced: bool | None = None  # None: not known since the last move.
+        self._balanced: bool | None = None  # None: unknown since the last move
 
     def balance(self) -> None:
-        """Keep what may be kept, hand out the rest, then move what makes it more even."""
+        """Keep valid assignments, assign the rest, then move partitions to even out the load."""
         must_revoke = self._drop_invalid()
         everything = self._partitions_by_readers()
         unassigned = [partition for partition in everything if partition not in self._owner_of]
@@ -64,7 +64,7 @@ class GeneralAssignment:
             del self.assigned[member_id]
         before = {member_id: list(held) for member_id, held in self.assigned.items()}
         if not must_revoke:
-            # The new partitions alone may do.
+            # Moving only the new partitions may suffice.
             self._even_out(p for p in unassigned if self._is_shared(p.topic))
         moved = self._even_out(p for p in everything if self._is_shared(p.topic))
         if moved and not from_nothing and unevenness(self.assigned) >= unevenness(before):
@@ -72,7 +72,7 @@ class GeneralAssignment:
         self.assigned.update(fixed)
 
     def _drop_invalid(self) -> bool:
-        """Drop what a member no longer reads or is far from; tells whether there was something."""
+        """Drop partitions of unsubscribed topics or other racks; return whether there were any."""
         dropped = False
         for member_id, held in self.assigned.items():
             wanted = frozenset(self._question.members[member_id].topics)
@@ -87,14 +87,14 @@ class GeneralAssignment:
         return dropped
 
     def _partitions_by_readers(self) -> list[TopicPartition]:
-        """All partitions, those with the fewest possible readers first."""
+        """Return all partitions, those with the fewest possible readers first."""
         topics = sorted(
             self._readers_of, key=lambda topic: (len(self._readers_of[topic]), text_order(topic))
         )
         return [each for topic in topics for each in self._question.partitions_of(topic)]
 
     def _hand_out(self, unassigned: Iterable[TopicPartition]) -> None:
-        """Give each partition to the reader with the least, to one near it if there is one."""
+        """Assign each partition to the least loaded reader, preferably on one of its racks."""
         left = list(unassigned)
         if self._racks.of_member:
             left = [partition for partition in left if not self._hand_near(partition)]
@@ -121,33 +121,33 @@ class GeneralAssignment:
         self._ladder.add(member_id, len(held))
         self._owner_of[partition] = member_id
 
-    # What can move at all.
+    # What can move.
 
     def _is_shared(self, topic: str) -> bool:
         return len(self._readers_of[topic]) >= 2
 
     def _can_change(self, member_id: str) -> bool:
-        """Tell whether a member may gain or lose anything."""
+        """Whether a member can gain or lose a partition."""
         held = self.assigned[member_id]
         return len(held) < self._size_max(member_id) or any(
             self._is_shared(partition.topic) for partition in held
         )
 
     def _size_max(self, member_id: str) -> int:
-        """How many partitions a member could have."""
+        """Return how many partitions a member could have."""
         topics = self._topics_of[member_id]
-        # A member that names as many topics as there are is taken to name them all.
+        # A member with as many topics as exist is assumed to subscribe to all of them.
         counted = self._question.topics if len(topics) == len(self._question.topics) else topics
         return sum(self._question.topics[topic].partitions for topic in counted)
 
-    # Moving.
+    # Moves.
 
     def _even_out(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Move partitions, again and again, until no move helps; tells whether one was made.
+        """Move partitions until no move helps; return whether one was made.
 
-        A partition that goes back instead of another one may leave who has little, so that after
-        some passes all is as it was before. Java's assignors then go on for ever. Ours let no more
-        go back: each other move makes it more even, so there is a last one.
+        Moving a partition back instead of another one may take it from a member with few, so that
+        after some passes the state repeats. Java's assignors then loop for ever. Here a repeated
+        state stops moves back: every other move makes the load more even, so the loop ends.
         """
         partitions = list(partitions)
         moved = False
@@ -168,7 +168,7 @@ class GeneralAssignment:
         return moved
 
     def _taker(self, partition: TopicPartition) -> str | None:
-        """Who should have a partition instead of its owner: who had it before, or who has least."""
+        """Return the target of a move: the earlier owner or the least loaded reader."""
         size = len(self.assigned[self._owner_of[partition]])
         earlier = self._earlier_owners.get(partition)
         if earlier is not None and size > len(self.assigned[earlier]) + 1:
@@ -196,7 +196,7 @@ class GeneralAssignment:
         return self._balanced
 
     def _find_balanced(self) -> bool:
-        """Tell whether nobody could read something of a member that has at least two more."""
+        """Whether no member can read a partition of a member that has at least two more."""
         if self._ladder.size_min >= self._ladder.size_max - 1:
             return True
         size_max_of = {
@@ -213,7 +213,7 @@ class GeneralAssignment:
 
 
 class Ladder:
-    """Members by how many partitions they have, then by their ids."""
+    """Members ordered by their number of partitions, then by id."""
 
     def __init__(self, sizes: Iterable[tuple[str, int]]) -> None:
         self._rungs = sorted((size, text_order(key), key) for key, size in sizes)
@@ -223,24 +223,24 @@ class Ladder:
 
     @property
     def size_min(self) -> int:
-        """What the member with the least has."""
+        """The smallest number of partitions of a member."""
         return self._rungs[0][0]
 
     @property
     def size_max(self) -> int:
-        """What the member with the most has."""
+        """The largest number of partitions of a member."""
         return self._rungs[-1][0]
 
     def add(self, member_id: str, size: int) -> None:
-        """Put a member in."""
+        """Add a member."""
         insort(self._rungs, (size, text_order(member_id), member_id))
 
     def remove(self, member_id: str, size: int) -> None:
-        """Take a member out that has this many."""
+        """Remove a member with this number of partitions."""
         del self._rungs[bisect_left(self._rungs, (size, text_order(member_id), member_id))]
 
 
 def unevenness(assigned: Mapping[str, list[TopicPartition]]) -> int:
-    """The sum, over all pairs of members, of the difference between what they have."""
+    """Return the sum of the size differences over all pairs of members."""
     sizes = sorted(map(len, assigned.values()))
     return sum(size * (2 * index - len(sizes) + 1) for index, size in enumerate(sizes))

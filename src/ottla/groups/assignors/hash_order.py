@@ -1,11 +1,11 @@
-"""The order in which Java's hash tables are iterated, and in which Java compares text.
+"""Iteration order of Java's hash tables, and Java's order of strings.
 
-Invariant: a table yields its keys by bucket and, within a bucket, in the order they came; those
-that were computed come first. It doubles when more than three quarters of it are taken, or when a
-bucket of a small table gets its ninth key, and never shrinks.
+Invariant: a table yields its keys by bucket and, within a bucket, in insertion order; keys added by
+`computeIfAbsent` come first. It doubles when it is more than three quarters full, or when a bucket
+of a small table gets its ninth key, and never shrinks.
 
-Java turns a bucket of nine keys into a tree once the table has 64 buckets, and then orders it in
-another way. That takes nine keys with equal low bits of their hashes and is not imitated.
+Java converts a bucket of nine keys into a tree once the table has 64 buckets, which changes its
+order. That requires nine keys with equal low hash bits and is not reproduced.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,17 +22,17 @@ _WORD: Final = 0xFFFF_FFFF
 
 
 def text_order(text: str) -> bytes:
-    """A sort key that orders text as Java does: by UTF-16 code units, not by code points."""
+    """Return a sort key for Java's order of strings: by UTF-16 code units, not code points."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def partition_order(partition: TopicPartition) -> tuple[bytes, int]:
-    """A sort key: by topic, then by number."""
+    """Return a sort key: by topic, then by partition number."""
     return text_order(partition.topic), partition.partition
 
 
 def text_hash(text: str) -> int:
-    """`String.hashCode`, as a number without sign."""
+    """Return `String.hashCode` as an unsigned number."""
     units = text.encode("ascii") if text.isascii() else memoryview(_units(text)).cast("H")
     code = 0
     for unit in units:
@@ -41,17 +41,17 @@ def text_hash(text: str) -> int:
 
 
 def _units(text: str) -> bytes:
-    """UTF-16 in the byte order of this machine, as a cast to 16 bits reads it; without a mark."""
+    """Return UTF-16 in native byte order without a byte order mark, for a cast to 16 bits."""
     return text.encode("utf-16", "surrogatepass")[2:]
 
 
 def partition_hash(partition: TopicPartition) -> int:
-    """`TopicPartition.hashCode`, as a number without sign."""
+    """Return `TopicPartition.hashCode` as an unsigned number."""
     return (31 * (31 + partition.partition) + text_hash(partition.topic)) & _WORD
 
 
 class HashOrder(Generic[K]):
-    """A set with the order of Java's `HashMap` and `HashSet`."""
+    """A set with the iteration order of Java's `HashMap` and `HashSet`."""
 
     __slots__ = ("_buckets", "_hash_of", "_size")
 
@@ -70,7 +70,7 @@ class HashOrder(Generic[K]):
         return self._size
 
     def add(self, key: K) -> None:
-        """Put a key in, behind those of its bucket."""
+        """Add a key at the end of its bucket."""
         bucket = self._bucket(key)
         if key in bucket:
             return
@@ -82,10 +82,10 @@ class HashOrder(Generic[K]):
             self._double()
 
     def compute(self, key: K) -> None:
-        """Put a key in as `computeIfAbsent` does: before those of its bucket.
+        """Add a key at the start of its bucket, as `computeIfAbsent` does.
 
-        It looks for room before and not after, also for a key that is there already, and takes a
-        bucket of eight for full.
+        The table is resized before the insertion and not after it, also for a present key, and a
+        bucket of eight counts as full.
         """
         if self._size > len(self._buckets) * 3 // 4:
             self._double()
@@ -98,7 +98,7 @@ class HashOrder(Generic[K]):
         self._size += 1
 
     def discard(self, key: K) -> None:
-        """Take a key out."""
+        """Remove a key."""
         bucket = self._bucket(key)
         if key in bucket:
             bucket.remove(key)

@@ -1,7 +1,7 @@
-"""The bytes in which members tell their subscriptions and the leader tells assignments.
+"""Encoding of subscriptions and assignments.
 
-Invariant: they are those of Kafka's Java client, in the newest version, and those of every version
-are read. An assignment comes back grouped by topic, in the order the topics first appear in it.
+Invariant: the encoding is that of Kafka's Java client in its newest version; every version can be
+decoded. An assignment is decoded grouped by topic, in the order in which the topics first appear.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from ottla.protocol.primitives import Buffer
 
 
 def subscription_bytes(subscription: Subscription) -> bytes:
-    """What a member sends in JoinGroup; the group instance id has its place elsewhere there."""
+    """Encode a subscription for JoinGroup, which has its own field for the group instance id."""
     message = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics, key=text_order),
         user_data=subscription.user_data,
@@ -33,7 +33,7 @@ def subscription_bytes(subscription: Subscription) -> bytes:
 
 
 def read_subscription(data: Buffer, group_instance_id: str | None = None) -> Subscription:
-    """What the leader finds in the answer to JoinGroup, for one member."""
+    """Decode a member's subscription from the JoinGroup response of the leader."""
     message = decode_embedded(ConsumerProtocolSubscription, data)
     return Subscription(
         topics=tuple(message.topics),
@@ -46,13 +46,13 @@ def read_subscription(data: Buffer, group_instance_id: str | None = None) -> Sub
 
 
 def assignment_bytes(partitions: Iterable[Partition]) -> bytes:
-    """What the leader sends in SyncGroup for one member."""
+    """Encode a member's assignment for SyncGroup."""
     message = ConsumerProtocolAssignment(assigned_partitions=_by_topic(partitions))
     return encode_embedded(message, message.VERSIONS.high)
 
 
 def read_assignment(data: Buffer) -> tuple[Partition, ...]:
-    """What a member finds in the answer to SyncGroup; no bytes are an assignment of nothing."""
+    """Decode an assignment from the SyncGroup response; empty bytes are an empty assignment."""
     if not data:
         return ()
     return _partitions(decode_embedded(ConsumerProtocolAssignment, data).assigned_partitions)

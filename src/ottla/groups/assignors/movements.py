@@ -1,7 +1,7 @@
-"""Which partitions moved between which members while an assignment is balanced.
+"""Partition moves between members while an assignment is balanced.
 
-Invariant: a partition has at most one movement, from the member that had it first to the one that
-has it now; one that came back has none. So no two partitions of a topic change places in vain.
+Invariant: a partition has at most one movement, from its first owner to its current one; a
+partition that moved back has none. So two partitions of a topic never swap places needlessly.
 """
 
 from ottla.groups.assignors.hash_order import HashOrder, partition_hash
@@ -16,7 +16,7 @@ class Movements:
         self._moved: dict[tuple[str, str, str], HashOrder[TopicPartition]] = {}
 
     def note(self, partition: TopicPartition, giver: str, taker: str) -> None:
-        """Note that a partition moves."""
+        """Record a move."""
         ends = self._ends.pop(partition, None)
         if ends is not None:
             giver = ends[0]
@@ -33,7 +33,7 @@ class Movements:
         self._moved[key].add(partition)
 
     def better(self, partition: TopicPartition, giver: str, taker: str) -> TopicPartition:
-        """The partition to move: one that came the other way, if there is one, goes back."""
+        """Return the partition to move: preferably one that moved the opposite way before."""
         first, _ = self._ends.get(partition, (giver, taker))
         came = self._moved.get((partition.topic, taker, first))
         return partition if came is None else next(iter(came))

@@ -1,7 +1,8 @@
-"""What the members of a group say they had, and who of them is believed.
+"""Previous assignments as the members claim them, and which claims are accepted.
 
-Invariant: a partition has at most one believed owner, and it exists. Of two who claim it the later
-generation is believed; if both are of one generation neither is, and the partition is disputed.
+Invariant: an accepted claim is for an existing partition, and a partition has at most one. Of two
+claims the later generation wins. If both have the same generation neither is accepted, and the
+partition is disputed.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from ottla.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a member had, in which generation."""
+    """A member's partitions and their generation."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
@@ -21,7 +22,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PreviousOwners:
-    """Who is believed to hold what, and which partitions nobody is believed about."""
+    """Accepted owners, and the disputed partitions."""
 
     of_member: dict[str, list[TopicPartition]]
     disputed: set[TopicPartition]
@@ -30,8 +31,8 @@ class PreviousOwners:
 def settle(question: AssignmentInput, claims: Mapping[str, Claim]) -> PreviousOwners:
     """Decide between the claims of all members, in the members' order.
 
-    A partition that no longer exists, because its topic was made anew with fewer, is nobody's.
-    Java's assignors keep it, and then fail or give other partitions to two members.
+    A partition that no longer exists, because its topic was recreated with fewer, has no owner.
+    Java's assignors keep it, and then fail or assign other partitions twice.
     """
     holdings = PreviousOwners({}, set())
     owner_of: dict[TopicPartition, str] = {}
@@ -44,7 +45,8 @@ def settle(question: AssignmentInput, claims: Mapping[str, Claim]) -> PreviousOw
                 held.append(partition)
                 owner_of[partition] = member_id
                 continue
-            # As in Java the other's generation is that of its subscription, not of its user data.
+            # As in Java, the other member's generation is that of its subscription, not of its user
+            # data.
             other = max(NO_GENERATION, question.members[other_id].generation)
             if claim.generation < other:
                 continue
@@ -61,10 +63,10 @@ def settle(question: AssignmentInput, claims: Mapping[str, Claim]) -> PreviousOw
 def latest_earlier_owners(
     question: AssignmentInput, claims: Mapping[str, Claim], generation_max: int
 ) -> dict[TopicPartition, str]:
-    """Who had a partition last, by the claims of generations before the newest.
+    """Return the last owner of each partition by the claims of earlier generations.
 
-    A member that no longer subscribes to the topic is not asked to take it back. Java's assignors
-    do ask it: it gets a partition that it does not read.
+    A member that no longer subscribes to the topic is ignored. Java's assignors do not ignore it
+    and assign it a partition that it does not read.
     """
     found: dict[TopicPartition, tuple[str, int]] = {}
     for member_id in question.members:
@@ -83,7 +85,7 @@ def latest_earlier_owners(
 
 
 def all_subscribe_alike(members: Mapping[str, Subscription]) -> bool:
-    """Tell whether all members subscribe to the same; those before the first topic do not count."""
+    """Whether all subscriptions are equal; members before the first with a topic are ignored."""
     first: set[str] = set()
     for subscription in members.values():
         if not first:

@@ -1,7 +1,7 @@
-"""Whether racks count in an assignment, and who is near to which partition.
+"""Racks of members and partitions, and whether they matter for an assignment.
 
-Invariant: racks count only if a member is on the rack of a replica and not all partitions have
-replicas on the same racks. Where they do not count, no member is far from any partition.
+Invariant: racks matter only if a member is on the rack of a replica and not all partitions have
+replicas on the same racks. Otherwise no member mismatches any partition.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from ottla.ids import TopicPartition
 
 
 def racks_count(member_racks: Collection[str], partition_racks: Collection[frozenset[str]]) -> bool:
-    """Tell whether an assignment gains by looking at racks."""
+    """Whether an assignment should consider racks."""
     everywhere = frozenset[str]().union(*partition_racks)
     if everywhere.isdisjoint(member_racks):
         return False
@@ -22,27 +22,27 @@ def racks_count(member_racks: Collection[str], partition_racks: Collection[froze
 
 @dataclass(frozen=True, slots=True)
 class Racks:
-    """The racks of members and partitions; all is empty where racks do not count."""
+    """The racks of members and partitions; empty if racks do not matter."""
 
     of_member: Mapping[str, str]
     of_partition: Mapping[TopicPartition, frozenset[str]]
     members_near: Mapping[TopicPartition, int]
-    """How many members are on a rack of the partition."""
+    """Number of members on a rack of the partition."""
 
     def mismatch(self, member_id: str, partition: TopicPartition) -> bool:
-        """Tell whether a member has a rack and the partition no replica on it."""
+        """Whether a member has a rack on which the partition has no replica."""
         rack = self.of_member.get(member_id)
         return rack is not None and rack not in self.of_partition.get(partition, ())
 
     def near(self, member_id: str, partition: TopicPartition) -> bool:
-        """Tell whether a member has a rack and the partition a replica on it."""
+        """Whether a member has a rack on which the partition has a replica."""
         rack = self.of_member.get(member_id)
         return rack is not None and rack in self.of_partition.get(partition, ())
 
     def next_near(
         self, partition: TopicPartition, member_ids: Sequence[str], first: int
     ) -> int | None:
-        """The place of the next member near a partition, from the first place on and around."""
+        """Return the index of the next member on a rack of a partition, from `first` and around."""
         for index in (*range(first, len(member_ids)), *range(first)):
             if self.near(member_ids[index], partition):
                 return index
@@ -50,7 +50,7 @@ class Racks:
 
 
 def racks_of(question: AssignmentInput) -> Racks:
-    """What the members and the topics of a question tell about racks."""
+    """Return the racks of the members and topics of an assignment."""
     of_member = {key: each.rack for key, each in question.members.items() if each.rack}
     if not of_member:
         return Racks({}, {}, {})

@@ -1,7 +1,7 @@
-"""The `range` assignor: each topic is cut into ranges, one for each of its subscribers.
+"""The `range` assignor: each topic is split into one range per subscriber.
 
 Invariant: of every topic a subscriber gets the same number of partitions, or one more. Topics with
-equally many partitions and the same subscribers are cut alike, also where racks decide.
+the same number of partitions and the same subscribers are split alike, also by racks.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ _Taken = dict[str, list[TopicPartition]]
 
 
 def seniority(member_id: str, subscription: Subscription) -> tuple[bool, bytes]:
-    """A sort key: static members first, by their instance id, then the others by member id."""
+    """Return a sort key: static members first, by instance id, then the others by member id."""
     instance_id = subscription.group_instance_id
     return instance_id is None, text_order(member_id if instance_id is None else instance_id)
 
@@ -31,7 +31,7 @@ def seniority(member_id: str, subscription: Subscription) -> tuple[bool, bytes]:
 def assign_ranges(
     topics: Mapping[str, TopicLayout], members: Mapping[str, Subscription]
 ) -> Assignment:
-    """Cut each topic into ranges, near to the members where racks count."""
+    """Split each topic into ranges, rack-aware where racks matter."""
     question = ask(topics, members)
     taken: _Taken = {member_id: [] for member_id in question.members}
     ranges = _topic_ranges(question, taken)
@@ -60,7 +60,7 @@ def _topic_ranges(question: AssignmentInput, taken: _Taken) -> list["_TopicRange
 
 
 def _take_near(ranges: Sequence["_TopicRanges"]) -> None:
-    """Give what has a replica on its reader's rack; topics that may be joined move together."""
+    """Assign partitions with a replica on the member's rack; equal topics move together."""
     alike: defaultdict[tuple[frozenset[str], int], list[_TopicRanges]] = defaultdict(list)
     for each in ranges:
         alike[frozenset(each.rack_of), len(each.racks)].append(each)
@@ -72,7 +72,7 @@ def _take_near(ranges: Sequence["_TopicRanges"]) -> None:
 
 
 def _take_together(group: Sequence["_TopicRanges"]) -> None:
-    """Give each partition number of all topics to the first member that is near to all of them."""
+    """Assign each index of all topics to the first member whose rack matches all of them."""
     waiting = list(group[0].rack_of)
     for index in range(len(group[0].racks)):
         for member_id in waiting:
@@ -87,13 +87,13 @@ def _take_together(group: Sequence["_TopicRanges"]) -> None:
 
 
 class _TopicRanges:
-    """One topic while it is cut."""
+    """The state of one topic during the assignment."""
 
     def __init__(
         self, topic: str, layout: TopicLayout, rack_of: Mapping[str, str | None], taken: _Taken
     ) -> None:
         self.topic: Final = topic
-        self.rack_of: Final = rack_of  # Of each subscriber, in the order they are served.
+        self.rack_of: Final = rack_of  # by subscriber, in the order of assignment
         member_racks = {rack for rack in rack_of.values() if rack}
         indexes = range(layout.partitions)
         self.racks: Final = [layout.racks_of(index) for index in indexes] if member_racks else []
@@ -104,16 +104,16 @@ class _TopicRanges:
         self._share, self._extras = divmod(layout.partitions, len(rack_of))
 
     def near(self, member_id: str, index: int) -> bool:
-        """Tell whether a member has no rack, or the partition a replica on it."""
+        """Whether a member has no rack, or the partition has a replica on it."""
         rack = self.rack_of[member_id]
         return rack is None or (index < len(self.racks) and rack in self.racks[index])
 
     def room(self, member_id: str) -> int:
-        """How many more partitions a member may have."""
+        """Return how many more partitions a member may have."""
         return max(0, self._share + (self._extras > 0) - self._count[member_id])
 
     def give(self, member_id: str, indexes: Sequence[int]) -> None:
-        """Hand partitions to a member."""
+        """Assign partitions to a member."""
         self._taken[member_id] += [TopicPartition(self.topic, PartitionIndex(i)) for i in indexes]
         self._count[member_id] += len(indexes)
         if self._count[member_id] > self._share:
@@ -122,7 +122,7 @@ class _TopicRanges:
             del self._left[index]
 
     def take(self, may_have: Callable[[str, int], bool]) -> None:
-        """Let the members take in their turn what is left and they may have."""
+        """Assign the remaining partitions that `may_have` allows, member by member."""
         for member_id in self.rack_of:
             fitting = [index for index in self._left if may_have(member_id, index)]
             indexes = fitting[: self.room(member_id)]

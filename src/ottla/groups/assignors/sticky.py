@@ -1,8 +1,8 @@
-"""The sticky assignors: as even as can be, and as much as can be stays where it was.
+"""The sticky assignors: as even as possible, with as few moves as possible.
 
-Invariant: every partition goes to one of its subscribers. In the cooperative one a partition that
-another member still owns goes to nobody; its owner sees that it is missing, gives it up, and the
-next rebalance hands it on.
+Invariant: every partition goes to one of its subscribers. The cooperative assignor leaves a
+partition unassigned while another member owns it: the owner sees that it is missing and revokes it,
+and the next rebalance assigns it.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from ottla.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class StickyOutcome:
-    """An assignment, and the newest generation that was seen so far."""
+    """An assignment, and the newest generation seen so far."""
 
     assignment: Assignment
     generation_max: int
@@ -49,7 +49,7 @@ def assign_sticky(
     members: Mapping[str, Subscription],
     generation_max: int = NO_GENERATION,
 ) -> StickyOutcome:
-    """Assign by what the members had, which their user data tell: they have given it up."""
+    """Assign, based on the previous assignments in user data; the members have revoked them."""
     question = ask(topics, members)
     claims = {key: read_sticky(each.user_data) for key, each in question.members.items()}
     found = _distribute(question, claims, generation_max)
@@ -61,7 +61,7 @@ def assign_cooperatively(
     members: Mapping[str, Subscription],
     generation_max: int = NO_GENERATION,
 ) -> StickyOutcome:
-    """Assign by what the members own; what must change its owner is left out."""
+    """Assign, based on owned partitions; leave out those that change their owner."""
     question = ask(topics, members)
     claims = {key: _owned(each) for key, each in question.members.items()}
     found = _distribute(question, claims, generation_max)
@@ -71,7 +71,7 @@ def assign_cooperatively(
 
 
 def _owned(subscription: Subscription) -> Claim:
-    """What a member owns; an old client tells the generation in its user data."""
+    """Return the partitions a member owns; old clients send the generation in user data."""
     generation = subscription.generation
     if generation < 0:
         generation = read_cooperative(subscription.user_data)
@@ -100,7 +100,7 @@ def _distribute(
 def _transferred(
     members: Mapping[str, Subscription], assigned: Mapping[str, list[TopicPartition]]
 ) -> dict[TopicPartition, str]:
-    """What goes to a new owner while an old one still has it."""
+    """Return the partitions that get a new owner while the old one still has them."""
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member_id, partitions in assigned.items():

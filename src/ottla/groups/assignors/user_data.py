@@ -1,7 +1,7 @@
-"""What sticky members add to their subscriptions: what they had, and in which generation.
+"""User data of the sticky assignors: the previous assignment and its generation.
 
-Invariant: the bytes are those of Kafka's Java client. Bytes that mean nothing are no failure: the
-member had nothing then. Those of before generations were told are read too.
+Invariant: the encoding is that of Kafka's Java client. Invalid bytes are not an error: they count
+as an empty assignment. The older format without a generation can be decoded, too.
 """
 
 from struct import Struct
@@ -17,7 +17,7 @@ _INT32 = Struct(">i")
 
 
 def sticky_bytes(claim: Claim) -> bytes:
-    """Partitions by topic, then the generation."""
+    """Encode partitions by topic, then the generation."""
     by_topic: dict[str, list[int]] = {}
     order = HashOrder[str](text_hash)
     for topic, index in claim.partitions:
@@ -33,7 +33,7 @@ def sticky_bytes(claim: Claim) -> bytes:
 
 
 def read_sticky(data: bytes | None) -> Claim:
-    """What a member of the `sticky` assignor had."""
+    """Decode the user data of a member of the `sticky` assignor."""
     if not data:
         return Claim()
     try:
@@ -71,12 +71,12 @@ def _read_count(data: bytes, position: int) -> tuple[int, int]:
 
 
 def cooperative_bytes(generation: int) -> bytes:
-    """The generation alone: the subscription has the partitions."""
+    """Encode only the generation: the subscription has the partitions."""
     return _INT32.pack(generation)
 
 
 def read_cooperative(data: bytes | None) -> int:
-    """The generation of a member of the `cooperative-sticky` assignor."""
+    """Decode the generation of a member of the `cooperative-sticky` assignor."""
     if data is None or len(data) < _INT32.size:
         return NO_GENERATION
     (generation,) = _INT32.unpack_from(data)
