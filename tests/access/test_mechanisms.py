@@ -1,4 +1,4 @@
-"""PLAIN and OAUTHBEARER: the bytes of their RFCs, and nothing that has no place in them."""
+"""PLAIN and OAUTHBEARER: messages follow their RFCs, and invalid values are refused."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ottla.access.scram import LoginFailed
 from ottla.settings.config_types import Secret
 
 
-def test_plain_is_the_form_of_rfc_4616() -> None:
+def test_plain_message_follows_rfc_4616() -> None:
     ours = plain("tim", Secret("tanstäafl"))
     assert next(ours) == b"\0tim\0tanst\xc3\xa4afl"
     with pytest.raises(StopIteration):
@@ -16,12 +16,12 @@ def test_plain_is_the_form_of_rfc_4616() -> None:
 
 
 @pytest.mark.parametrize(("name", "password"), [("a\0b", "p"), ("a", "p\0")])
-def test_plain_takes_no_zero_byte(name: str, password: str) -> None:
+def test_plain_refuses_zero_bytes(name: str, password: str) -> None:
     with pytest.raises(LoginFailed, match="zero byte"):
         next(plain(name, Secret(password)))
 
 
-def test_oauthbearer_is_the_form_of_rfc_7628() -> None:
+def test_oauthbearer_message_follows_rfc_7628() -> None:
     ours = oauthbearer(Secret("vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg=="), {})
     assert next(ours) == b"n,,\1auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\1\1"
     with pytest.raises(StopIteration):
@@ -45,7 +45,9 @@ def test_oauthbearer_sends_extensions() -> None:
         ("a", {"trace": ""}, "invalid characters"),
     ],
 )
-def test_oauthbearer_sends_nothing_else(token: str, extensions: dict[str, str], what: str) -> None:
+def test_oauthbearer_refuses_invalid_tokens_and_extensions(
+    token: str, extensions: dict[str, str], what: str
+) -> None:
     with pytest.raises(LoginFailed, match=what) as told:
         next(oauthbearer(Secret(token), extensions))
     assert "a b" not in str(told.value)
@@ -60,7 +62,7 @@ def test_oauthbearer_sends_nothing_else(token: str, extensions: dict[str, str], 
         (b"\xff", "no reason given"),
     ],
 )
-def test_a_refused_token_is_acknowledged_and_fails(answer: bytes, reason: str) -> None:
+def test_rejected_token_is_acknowledged_and_fails(answer: bytes, reason: str) -> None:
     ours = oauthbearer(Secret("t"), {})
     next(ours)
     assert ours.send(answer) == b"\1"

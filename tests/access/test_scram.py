@@ -1,4 +1,4 @@
-"""SCRAM against the examples of its RFCs, against a server, and against servers that cheat."""
+"""SCRAM against the examples of its RFCs, a server, and malicious servers."""
 
 import hashlib
 import hmac
@@ -25,7 +25,7 @@ def finish(exchange: Exchange, message: bytes) -> None:
         exchange.send(message)
 
 
-def test_the_example_of_rfc_7677() -> None:
+def test_example_of_rfc_7677() -> None:
     ours = scram("SCRAM-SHA-256", "user", PENCIL, NONCE)
     assert next(ours) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     assert ours.send(SERVER_FIRST) == (
@@ -35,8 +35,8 @@ def test_the_example_of_rfc_7677() -> None:
     finish(ours, SERVER_FINAL)
 
 
-def test_the_example_of_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example is with SHA-1, which no mechanism of Kafka has; the steps are the same."""
+def test_example_of_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example uses SHA-1, which no mechanism of Kafka has; the steps are the same."""
     monkeypatch.setitem(HASHES, "SCRAM-SHA-1", "sha1")
     ours = scram("SCRAM-SHA-1", "user", PENCIL, "fyko+d2lbbFgONRv9qkxdawL")
     assert next(ours) == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
@@ -47,7 +47,7 @@ def test_the_example_of_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Server:
-    """The other side, written from the RFC and not from ours."""
+    """The server side, written from the RFC independently of the client side."""
 
     def __init__(self, hash_name: str, password: str, *, iterations: int = 4096) -> None:
         self.hash_name = hash_name
@@ -88,7 +88,7 @@ class Server:
     username=st.text(min_size=1, max_size=20).filter(lambda name: max(name) < "\ud800"),
     password=st.text(max_size=20).filter(lambda text: not text or max(text) < "\ud800"),
 )
-def test_any_name_and_password_log_in(mechanism: str, username: str, password: str) -> None:
+def test_any_name_and_password_can_log_in(mechanism: str, username: str, password: str) -> None:
     server = Server(HASHES[mechanism], password)
     ours = scram(mechanism, username, Secret(password), "fresh")
     first = server.first(next(ours))
@@ -96,7 +96,7 @@ def test_any_name_and_password_log_in(mechanism: str, username: str, password: s
     finish(ours, server.final(ours.send(first)))
 
 
-def test_a_wrong_password_is_the_servers_word() -> None:
+def test_wrong_password_reports_the_servers_error() -> None:
     server = Server("sha512", "right")
     ours = scram("SCRAM-SHA-512", "u", Secret("wrong"), "fresh")
     refused = server.final(ours.send(server.first(next(ours))))
@@ -104,7 +104,7 @@ def test_a_wrong_password_is_the_servers_word() -> None:
         ours.send(refused)
 
 
-def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
+def test_server_without_the_password_is_rejected() -> None:
     ours = scram("SCRAM-SHA-256", "user", PENCIL, NONCE)
     next(ours)
     ours.send(SERVER_FIRST)
@@ -115,7 +115,7 @@ def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
 @each_case(
     "nonce", [NONCE.encode(), b"another" + NONCE.encode(), NONCE[:-1].encode() + b"Xmore", b"more"]
 )
-def test_a_nonce_that_does_not_continue_ours_gets_no_proof(nonce: bytes) -> None:
+def test_wrong_server_nonce_gets_no_proof(nonce: bytes) -> None:
     ours = scram("SCRAM-SHA-256", "user", PENCIL, NONCE)
     next(ours)
     with pytest.raises(LoginFailed, match="nonce does not continue the client"):
@@ -145,23 +145,23 @@ def test_too_few_or_too_many_iterations_get_no_proof(iterations: int) -> None:
         b"\xff\xfe",
     ],
 )
-def test_what_is_not_scram_gets_no_proof(message: bytes) -> None:
+def test_malformed_server_message_gets_no_proof(message: bytes) -> None:
     ours = scram("SCRAM-SHA-256", "user", PENCIL, NONCE)
     next(ours)
     with pytest.raises(LoginFailed, match="is not valid SCRAM"):
         ours.send(message)
 
 
-def test_extensions_that_are_optional_are_passed_over() -> None:
+def test_optional_scram_extensions_are_ignored() -> None:
     ours = scram("SCRAM-SHA-256", "user", PENCIL, NONCE)
     next(ours)
     assert ours.send(SERVER_FIRST + b",x=unknown").startswith(b"c=biws,")
     with pytest.raises(LoginFailed, match="failed to prove"):
-        ours.send(SERVER_FINAL)  # which is signed without the extension
+        ours.send(SERVER_FINAL)  # signed without the extension
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_whatever_a_server_says_only_a_login_can_fail(first: bytes, final: bytes) -> None:
+def test_any_server_message_raises_only_login_failed(first: bytes, final: bytes) -> None:
     ours = scram("SCRAM-SHA-256", "user", PENCIL, NONCE)
     next(ours)
     with pytest.raises(LoginFailed):

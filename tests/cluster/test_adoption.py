@@ -1,4 +1,4 @@
-"""What becomes of a Kafka broker's topics, and what is refused."""
+"""Which topics and settings are adopted, and what is refused."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def refused(*rows: FoundPartition, known: KraftMetadata | None = None) -> str:
     return str(caught.value)
 
 
-def test_topics_have_their_ids_epochs_and_settings() -> None:
+def test_adopted_topics_keep_ids_epochs_and_settings() -> None:
     known = of_t(
         setting("retention.ms", "7"),
         setting("cleanup.policy", "delete"),
@@ -79,7 +79,7 @@ def test_topics_have_their_ids_epochs_and_settings() -> None:
     assert adoption.not_taken == ()
 
 
-def test_settings_that_cannot_be_are_named() -> None:
+def test_unsupported_settings_are_listed() -> None:
     known = of_t(
         setting("remote.storage.enable", "true"),
         setting("message.format.version", "3.0"),
@@ -96,7 +96,7 @@ def test_settings_that_cannot_be_are_named() -> None:
     assert "broker (all): max.connections=9" in told
 
 
-def test_without_metadata_nothing_is_deleted_and_that_is_told() -> None:
+def test_without_metadata_records_are_kept_for_ever() -> None:
     adoption = planned(found(), found("__consumer_offsets", 0, TWO))
     internal, topic = adoption.topics
     assert topic.settings == {"retention.ms": "-1"}
@@ -104,25 +104,25 @@ def test_without_metadata_nothing_is_deleted_and_that_is_told() -> None:
     assert "kept for ever" in adoption.notes[0]
 
 
-def test_an_internal_topic_is_compacted_whatever_kafka_has_written_of_it() -> None:
+def test_internal_topic_is_always_compacted() -> None:
     known = metadata(TopicRecord(name="__consumer_offsets", topic_id=ONE))
     (topic,) = planned(found("__consumer_offsets"), known=known).topics
     assert topic.settings["cleanup.policy"] == "compact"
 
 
-def test_new_producers_get_ids_that_nobody_has() -> None:
+def test_new_producer_ids_are_above_the_adopted_ones() -> None:
     assert planned(found(producer_id=41)).next_producer_id == 42
     known = of_t(ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=2000))
     assert planned(found(producer_id=41), known=known).next_producer_id == 2000
     assert planned(found()).next_producer_id == 0
 
 
-def test_a_transaction_without_an_end_is_told() -> None:
+def test_open_transaction_is_reported() -> None:
     (_, note) = planned(found(open_since=17)).notes
     assert note.startswith("t-0: the transaction from offset 17 is open")
 
 
-def test_a_deleted_topic_is_forgotten_with_its_settings() -> None:
+def test_deleted_topic_is_dropped_with_its_settings() -> None:
     known = of_t(setting("retention.ms", "1"), RemoveTopicRecord(topic_id=ONE))
     again = TopicRecord(name="t", topic_id=TWO)
     known.note(again)
@@ -130,7 +130,7 @@ def test_a_deleted_topic_is_forgotten_with_its_settings() -> None:
     assert topic.settings == {}
 
 
-def test_every_reason_is_told_at_once() -> None:
+def test_all_reasons_are_reported_at_once() -> None:
     told = refused(found(index=0), found("u", 0, None), found("v", 0), found("v", 2, TWO))
     assert "u-0 has no partition.metadata" in told
     assert "v has partitions with different topic ids" in told
@@ -138,14 +138,14 @@ def test_every_reason_is_told_at_once() -> None:
     assert "t" not in {line.split()[0] for line in told.splitlines()}
 
 
-def test_a_part_of_a_cluster_is_refused() -> None:
+def test_part_of_a_cluster_is_refused() -> None:
     moved = PartitionChangeRecord(partition_id=0, topic_id=ONE, replicas=[1, 2])
     assert "t has replicas on other brokers (t-0)" in refused(found(), known=of_t(moved))
     assert "t-1 is missing: it is on broker 1" in refused(found(), known=of_t(partitions=2))
     assert "t-0 is in two directories" in refused(found(), found())
 
 
-def test_replicas_that_are_gone_do_not_count() -> None:
+def test_removed_replicas_are_ignored() -> None:
     there = PartitionChangeRecord(partition_id=0, topic_id=ONE, replicas=[1, 2])
     back = PartitionChangeRecord(partition_id=0, topic_id=ONE, replicas=[1])
     same = PartitionChangeRecord(partition_id=0, topic_id=ONE)

@@ -1,4 +1,4 @@
-"""The cluster as it is known at one moment."""
+"""The cluster image."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def topic(name: str, number: int) -> Topic:
     return Topic(name, Uuid(bytes(15) + bytes([number])), (PartitionState((ONE,)),))
 
 
-def test_an_image_does_not_change() -> None:
+def test_image_is_immutable() -> None:
     empty = ClusterImage("c")
     one = empty.with_topics([topic("a", 1), topic("b", 2)])
     two = one.without_topics(["a"])
@@ -24,14 +24,14 @@ def test_an_image_does_not_change() -> None:
         one.topics["c"] = topic("c", 3)  # pyright: ignore[reportIndexIssue]
 
 
-def test_a_partition_is_found_by_its_number() -> None:
+def test_partition_is_found_by_index() -> None:
     image = ClusterImage("c").with_topics([topic("a", 1)])
     assert image.state("a", 0) is not None
     assert [image.state("a", n) for n in (-1, 1)] == [None, None]
     assert image.state("b", 0) is None
 
 
-def test_a_new_leader_has_a_new_epoch() -> None:
+def test_new_leader_has_a_new_epoch() -> None:
     first = PartitionState((ONE,)).led_by(ONE, (ONE,))
     second = first.led_by(ONE, (ONE,))
     assert [(one.leader, one.leader_epoch, one.version) for one in (first, second)] == [

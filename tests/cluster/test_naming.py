@@ -1,4 +1,4 @@
-"""The policy of topic names: templates, their parts, and who is exempt."""
+"""The naming policy of topics: templates, placeholders and exempt topics."""
 
 import re
 from itertools import product
@@ -34,11 +34,11 @@ from ottla.errors import ErrorCode, RequestError
         ("only.this", "only_this", False),
     ],
 )
-def test_a_name_fits_or_does_not(template: str, name: str, expected: bool) -> None:
+def test_name_matches_template(template: str, name: str, expected: bool) -> None:
     assert fits(name, template) is expected
 
 
-def test_it_decides_as_the_regular_expression_would() -> None:
+def test_matching_agrees_with_a_regular_expression() -> None:
     templates = {
         "{a}-{b}": "[\\w-]+-[\\w-]+",
         "{a:x|x-|.x}{b}": "(x|x-|\\.x)[\\w-]+",
@@ -51,12 +51,12 @@ def test_it_decides_as_the_regular_expression_would() -> None:
                 assert fits(name, template) is bool(re.fullmatch(expression, name)), name
 
 
-def test_no_name_takes_long() -> None:
-    """As a regular expression this would go on for longer than the tests."""
+def test_matching_takes_linear_time() -> None:
+    """A backtracking regular expression would take longer than all tests."""
     assert not fits("-" * 249, "-".join(["{a}"] * 40) + ".")
 
 
-def test_what_fits_none_is_told_all_of_them() -> None:
+def test_policy_violation_lists_all_templates() -> None:
     templates = ("{env:dev|prod}.{name}", "test-{name}")
     check_policy("prod.a", templates)
     check_policy("test-a", templates)
@@ -71,5 +71,5 @@ def test_internal_topics_are_exempt(name: str) -> None:
     check_policy(name, ("{a}.{b}",))
 
 
-def test_without_templates_everything_is_allowed() -> None:
+def test_without_templates_every_name_is_allowed() -> None:
     check_policy("whatever", ())

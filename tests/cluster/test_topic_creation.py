@@ -1,4 +1,4 @@
-"""Whether a topic may be made or grow, and where its partitions go."""
+"""Creation and growth of topics, and placement of their partitions."""
 
 import pytest
 from hypothesis import given
@@ -21,13 +21,13 @@ DEFAULTS = TopicDefaults(2, 1)
 
 
 @each_case("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b", "a\n"])
-def test_a_name_that_is_none_is_refused(name: str) -> None:
+def test_invalid_topic_name_is_refused(name: str) -> None:
     with pytest.raises(RequestError) as error:
         check_name(name, [])
     assert error.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_name_that_is_taken_or_looks_like_another_is_refused() -> None:
+def test_taken_or_colliding_topic_name_is_refused() -> None:
     check_name("x" * 249, ["a.b", "c"])
     with pytest.raises(RequestError) as taken:
         check_name("c", ["a.b", "c"])
@@ -37,7 +37,7 @@ def test_a_name_that_is_taken_or_looks_like_another_is_refused() -> None:
     assert alike.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_what_is_left_open_is_the_default() -> None:
+def test_defaults_fill_unset_values() -> None:
     assert assignment_of(AskedTopic("t"), DEFAULTS, BROKERS, 0) == ((1,), (2,))
     assert assignment_of(AskedTopic("t", 1, 3), DEFAULTS, BROKERS, 1) == ((2, 3, 1),)
 
@@ -47,7 +47,7 @@ def test_what_is_left_open_is_the_default() -> None:
     st.integers(1, 40),
     st.data(),
 )
-def test_replicas_are_on_different_brokers_and_spread_evenly(
+def test_replicas_are_spread_evenly_over_different_brokers(
     ids: list[int], partitions: int, data: st.DataObject
 ) -> None:
     brokers = tuple(map(BrokerId, sorted(ids)))
@@ -76,19 +76,19 @@ def test_replicas_are_on_different_brokers_and_spread_evenly(
         (AskedTopic("t", -1, -1, {0: [1, 2], 1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_code(asked: AskedTopic, code: ErrorCode) -> None:
+def test_invalid_assignment_is_refused_with_its_code(asked: AskedTopic, code: ErrorCode) -> None:
     with pytest.raises(RequestError) as error:
         assignment_of(asked, DEFAULTS, BROKERS, 0)
     assert error.value.code is code
     assert error.value.message
 
 
-def test_an_assignment_by_hand_counts() -> None:
+def test_manual_assignment_is_used() -> None:
     asked = AskedTopic("t", assignment={1: [2, 3], 0: [3, 1]})
     assert assignment_of(asked, DEFAULTS, BROKERS, 7) == ((3, 1), (2, 3))
 
 
-def test_a_topic_grows_and_never_shrinks() -> None:
+def test_partition_count_can_only_grow() -> None:
     present = [(BrokerId(1),), (BrokerId(2),)]
     assert len(added_partitions(present, 5, None, BROKERS, 0)) == 3
     assert added_partitions(present, 3, [[2]], BROKERS, 0) == ((2,),)

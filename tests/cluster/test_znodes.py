@@ -1,4 +1,4 @@
-"""What the nodes of the coordination hold."""
+"""The content of the coordination nodes."""
 
 import json
 
@@ -24,7 +24,7 @@ from ottla.ids import BrokerId, LeaderEpoch, Uuid
 ID = Uuid(bytes(range(16)))
 
 
-def test_a_topic_is_read_back_with_what_others_put_there() -> None:
+def test_topic_node_round_trip_keeps_unknown_fields() -> None:
     node = TopicNode(ID, ((BrokerId(1), BrokerId(2)), (BrokerId(2), BrokerId(1))))
     data = json.loads(node.format())
     assert data == {
@@ -40,7 +40,7 @@ def test_a_topic_is_read_back_with_what_others_put_there() -> None:
     assert json.loads(found.format()) == data
 
 
-def test_a_state_is_read_back_with_what_others_put_there() -> None:
+def test_state_node_round_trip_keeps_unknown_fields() -> None:
     node = StateNode(BrokerId(1), LeaderEpoch(4), (BrokerId(1), BrokerId(2)), 7)
     data = json.loads(node.format())
     assert data == {
@@ -53,7 +53,7 @@ def test_a_state_is_read_back_with_what_others_put_there() -> None:
     assert state_path("t", 3) == "/brokers/topics/t/partitions/3/state"
 
 
-def test_settings_and_ids_are_read_back() -> None:
+def test_settings_and_ids_round_trip() -> None:
     assert parse_config(format_config({"a": "1", "b": ""}), "/p") == {"a": "1", "b": ""}
     assert parse_config(b'{"version":1}', "/p") == {}
     assert parse_cluster_id(format_cluster_id("abc")) == "abc"
@@ -64,7 +64,7 @@ def test_settings_and_ids_are_read_back() -> None:
 @each_case(
     "data", [b"", b"[]", b"{", b"{}", b'{"partitions": 3}', b'{"partitions": {"1": [1]}}', b"\xff"]
 )
-def test_what_is_none_of_it_is_told(data: bytes) -> None:
+def test_malformed_node_raises_bad_node(data: bytes) -> None:
     with pytest.raises(BadNode, match="/p"):
         parse_topic(data, "/p")
     with pytest.raises(BadNode, match="/p"):

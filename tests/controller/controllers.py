@@ -1,4 +1,4 @@
-"""Sessions on one embedded store, for tests of what the controller keeps there."""
+"""Sessions on one embedded store, for tests of the controller."""
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ from ottla.log.files import OsDisk
 
 
 class Coordinated:
-    """A store whose sessions a test opens."""
+    """A store on which tests open sessions."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Taking a directory over, on a disk that forgets: all of it, or nothing."""
+"""Adoption on a disk that loses unsynced data: all of it, or nothing."""
 
 import asyncio
 from random import Random
@@ -32,7 +32,7 @@ NODE = BrokerId(4)
 
 
 def kafka_disk() -> SimulatedDisk:
-    """A directory as a Kafka leaves it, with a topic of two empty partitions."""
+    """Return a directory as Kafka leaves it, with a topic of two empty partitions."""
     disk = SimulatedDisk()
     disk.make_directory(DATA)
     texts = {
@@ -53,7 +53,7 @@ async def take(disk: SimulatedDisk, *, check_only: bool = False) -> Adoption:
 
 
 async def stored(disk: SimulatedDisk) -> tuple[str, list[StoredTopic], int]:
-    """What a broker finds: the cluster, its topics, and the next producer id."""
+    """Return what a broker loads: the cluster id, the topics and the next producer id."""
     store = EmbeddedStore.open(disk, f"{DATA}/{JOURNAL}", SystemClock())
     session = await store.connect(lambda state: None)
     lease = await elect_controller(session, NODE, 0)
@@ -75,7 +75,7 @@ def check(disk: SimulatedDisk) -> None:
     assert topic.config == {"retention.ms": "-1"}
 
 
-def test_a_broker_finds_what_was_taken_over() -> None:
+def test_broker_finds_the_adopted_data() -> None:
     disk = kafka_disk()
     adoption = asyncio.run(take(disk))
     assert (adoption.cluster_id, adoption.node_id) == ("cluster", NODE)
@@ -84,7 +84,7 @@ def test_a_broker_finds_what_was_taken_over() -> None:
         asyncio.run(take(disk))
 
 
-def test_a_check_changes_nothing() -> None:
+def test_check_only_changes_nothing() -> None:
     disk = kafka_disk()
     before = set(disk.names(DATA))
     asyncio.run(take(disk, check_only=True))
@@ -92,7 +92,7 @@ def test_a_check_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_a_crash_at_every_call_leaves_all_of_it_or_nothing(loss: Loss) -> None:
+def test_crash_at_any_disk_call_adopts_all_or_nothing(loss: Loss) -> None:
     steps, taken = 0, False
     while not taken:
         disk = kafka_disk()
@@ -118,21 +118,21 @@ def test_a_crash_at_every_call_leaves_all_of_it_or_nothing(loss: Loss) -> None:
         (META_PROPERTIES, "has no cluster.id or node.id"),
     ],
 )
-def test_a_directory_that_lacks_something_is_refused(name: str, reason: str) -> None:
+def test_incomplete_directory_is_refused(name: str, reason: str) -> None:
     disk = kafka_disk()
     disk.remove(f"{DATA}/{name}")
     with pytest.raises(DirectoryRefused, match=reason):
         asyncio.run(take(disk))
 
 
-def test_a_directory_that_somebody_holds_is_refused() -> None:
+def test_directory_in_use_is_refused() -> None:
     disk = kafka_disk()
     assert disk.lock(f"{DATA}/.lock") is not None
     with pytest.raises(DirectoryRefused, match="in use by another process"):
         asyncio.run(take(disk))
 
 
-def test_the_data_of_another_broker_is_refused() -> None:
+def test_data_of_another_broker_is_refused() -> None:
     disk = kafka_disk()
     with pytest.raises(AdoptionRefused, match="belongs to broker 4, not to broker 5"):
         asyncio.run(

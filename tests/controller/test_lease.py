@@ -1,4 +1,4 @@
-"""Brokers register once, and one of them controls in an epoch (rules B1 to B3)."""
+"""A broker is registered once, and an epoch has one controller (rules B1 to B3)."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ ME = Broker(BrokerId(3), BrokerEpoch(-1), ADDRESSES, "rack-a")
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "INSIDE": "PLAINTEXT"}
 
 
-def test_a_registration_says_what_kafkas_says(tmp_path: Path) -> None:
+def test_registration_has_kafkas_fields(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         session = await there.session()
         await register(session, ME, PROTOCOLS, 1234)
@@ -37,7 +37,7 @@ def test_a_registration_says_what_kafkas_says(tmp_path: Path) -> None:
     coordinated(tmp_path, scenario)
 
 
-def test_a_broker_is_registered_by_one_session_and_gone_with_it(tmp_path: Path) -> None:
+def test_registration_belongs_to_one_session_and_ends_with_it(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         first, second = await there.session(), await there.session()
         epoch = await register(first, ME, PROTOCOLS, 0)
@@ -50,7 +50,7 @@ def test_a_broker_is_registered_by_one_session_and_gone_with_it(tmp_path: Path) 
     coordinated(tmp_path, scenario)
 
 
-def test_a_broker_follows_itself_in_the_same_session_with_a_new_epoch(tmp_path: Path) -> None:
+def test_broker_registers_again_in_its_session_with_new_epoch(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         session = await there.session()
         epoch = await register(session, ME, PROTOCOLS, 0)
@@ -59,7 +59,7 @@ def test_a_broker_follows_itself_in_the_same_session_with_a_new_epoch(tmp_path: 
     coordinated(tmp_path, scenario)
 
 
-def test_there_is_one_controller_and_the_next_has_a_higher_epoch(tmp_path: Path) -> None:
+def test_one_controller_and_the_next_has_a_higher_epoch(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         first, second = await there.session(), await there.session()
         lease = await elect_controller(first, BrokerId(1), 5)
@@ -74,7 +74,7 @@ def test_there_is_one_controller_and_the_next_has_a_higher_epoch(tmp_path: Path)
     coordinated(tmp_path, scenario)
 
 
-def test_who_was_followed_by_another_changes_nothing_any_more(tmp_path: Path) -> None:
+def test_superseded_controller_changes_nothing(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         lease = await there.lease()
         await lease.change([Create("/mine", b"1")])
@@ -89,7 +89,7 @@ def test_who_was_followed_by_another_changes_nothing_any_more(tmp_path: Path) ->
     coordinated(tmp_path, scenario)
 
 
-def test_another_failure_of_a_change_is_no_resignation(tmp_path: Path) -> None:
+def test_failed_change_alone_is_not_a_resignation(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         lease = await there.lease()
         with pytest.raises(NoNode):
@@ -99,7 +99,7 @@ def test_another_failure_of_a_change_is_no_resignation(tmp_path: Path) -> None:
     coordinated(tmp_path, scenario)
 
 
-def test_more_than_a_transaction_holds_is_changed_in_order(tmp_path: Path) -> None:
+def test_large_change_is_split_into_ordered_transactions(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         lease = await there.lease()
         data = bytes(200_000)

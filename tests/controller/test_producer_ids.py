@@ -1,4 +1,4 @@
-"""Producer ids: nobody has one that another has (rule B12)."""
+"""Producer ids are unique (rule B12)."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ from ottla.controller.producer_ids import BLOCK_SIZE, ProducerIds
 from ottla.ids import BrokerId
 
 
-def test_ids_of_brokers_side_by_side_are_all_different(tmp_path: Path) -> None:
+def test_concurrent_brokers_issue_different_ids(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         givers = [ProducerIds(await there.session(), BrokerId(n)) for n in range(3)]
         taken = await asyncio.gather(
@@ -22,7 +22,7 @@ def test_ids_of_brokers_side_by_side_are_all_different(tmp_path: Path) -> None:
     coordinated(tmp_path, scenario)
 
 
-def test_a_block_is_reserved_before_one_of_it_is_given(tmp_path: Path) -> None:
+def test_block_is_reserved_before_its_first_id_is_issued(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         session = await there.session()
         giver = ProducerIds(session, BrokerId(7))
@@ -34,7 +34,7 @@ def test_a_block_is_reserved_before_one_of_it_is_given(tmp_path: Path) -> None:
     coordinated(tmp_path, scenario)
 
 
-def test_what_is_left_of_a_block_is_never_given(tmp_path: Path) -> None:
+def test_rest_of_a_block_is_never_issued(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         session = await there.session()
         assert await ProducerIds(session, BrokerId(1)).take() == 0

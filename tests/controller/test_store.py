@@ -1,4 +1,4 @@
-"""Topics and settings in coordination: whole or not at all, and there again when loaded."""
+"""Topics and settings in coordination: stored atomically, and loaded again."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ async def loaded(store: ClusterStore) -> StoredTopic:
     return one
 
 
-def test_a_topic_is_loaded_as_it_was_made_and_has_no_leaders_yet(tmp_path: Path) -> None:
+def test_new_topic_is_loaded_without_leaders(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         store = ClusterStore(await there.lease())
         assert await store.load_topics() == []
@@ -54,7 +54,7 @@ def test_elections_are_stored_with_epoch_and_version(tmp_path: Path) -> None:
     coordinated(tmp_path, scenario)
 
 
-def test_an_election_by_what_is_no_longer_so_is_refused(tmp_path: Path) -> None:
+def test_election_from_a_stale_state_is_refused(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         store = ClusterStore(await there.lease())
         await store.create_topic("t", NODE, {})
@@ -69,7 +69,7 @@ def test_an_election_by_what_is_no_longer_so_is_refused(tmp_path: Path) -> None:
     coordinated(tmp_path, scenario)
 
 
-def test_a_topic_that_grew_has_its_old_leaders(tmp_path: Path) -> None:
+def test_grown_topic_keeps_its_leaders(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         store = ClusterStore(await there.lease())
         await store.create_topic("t", NODE, {})
@@ -84,7 +84,7 @@ def test_a_topic_that_grew_has_its_old_leaders(tmp_path: Path) -> None:
     coordinated(tmp_path, scenario)
 
 
-def test_of_a_deleted_topic_nothing_is_left_for_the_next_of_its_name(tmp_path: Path) -> None:
+def test_recreated_topic_inherits_nothing(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         lease = await there.lease()
         store = ClusterStore(lease)
@@ -107,7 +107,7 @@ def test_of_a_deleted_topic_nothing_is_left_for_the_next_of_its_name(tmp_path: P
     coordinated(tmp_path, scenario)
 
 
-def test_a_deletion_that_was_begun_is_finished_by_whoever_loads(tmp_path: Path) -> None:
+def test_interrupted_deletion_is_finished_on_load(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         lease = await there.lease()
         store = ClusterStore(lease)
@@ -125,7 +125,7 @@ def test_a_deletion_that_was_begun_is_finished_by_whoever_loads(tmp_path: Path) 
     coordinated(tmp_path, scenario)
 
 
-def test_a_deletion_that_was_begun_does_not_go_on_with_a_new_topic_of_the_name(
+def test_interrupted_deletion_spares_a_recreated_topic(
     tmp_path: Path,
 ) -> None:
     async def scenario(there: Coordinated) -> None:
@@ -135,7 +135,7 @@ def test_a_deletion_that_was_begun_does_not_go_on_with_a_new_topic_of_the_name(
         await store.load_topics()
         await lease.session.create(f"{DELETIONS}/t")
         await lease.session.delete(f"{TOPICS}/t/partitions")
-        await lease.session.delete(f"{TOPICS}/t")  # and here it was cut short
+        await lease.session.delete(f"{TOPICS}/t")  # the deletion is interrupted here
         await store.create_topic("t", NODE, {})
         topic, config = await loaded(store)
         assert (topic.name, config) == ("t", {})
@@ -144,7 +144,7 @@ def test_a_deletion_that_was_begun_does_not_go_on_with_a_new_topic_of_the_name(
     coordinated(tmp_path, scenario)
 
 
-def test_a_wide_topic_goes_in_small_transactions(
+def test_large_topic_is_deleted_in_small_transactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes: list[int] = []
@@ -170,7 +170,7 @@ def test_a_wide_topic_goes_in_small_transactions(
     coordinated(tmp_path, scenario)
 
 
-def test_settings_of_brokers_are_kept_for_one_and_for_all(tmp_path: Path) -> None:
+def test_broker_settings_are_stored_per_broker_and_default(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         store = ClusterStore(await there.lease())
         assert await store.load_broker_configs() == {}

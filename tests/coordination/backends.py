@@ -1,4 +1,4 @@
-"""What the conformance suite needs of an implementation: sessions, and control over their lives."""
+"""Interface of an implementation under test: sessions, and control over their connections."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,11 +11,11 @@ from ottla.testing.disk import SimulatedDisk
 
 T = TypeVar("T")
 
-PATIENCE_S = 60  # a test that waits so long for what must come has failed
+PATIENCE_S = 60  # an expected event that takes longer has failed
 
 
 class Told(Generic[T]):
-    """Remembers what it is told; a watch or a listener."""
+    """A watch or a listener that records its calls."""
 
     def __init__(self) -> None:
         self.all: list[T] = []
@@ -26,19 +26,19 @@ class Told(Generic[T]):
         self._more.set()
 
     async def until(self, *news: T) -> None:
-        """Wait until exactly this has been told."""
+        """Wait until exactly these have been received."""
         await self.until_count(len(news))
         assert tuple(self.all) == news
 
     async def until_count(self, count: int) -> None:
-        """Wait until so much has been told."""
+        """Wait until this many have been received."""
         async with asyncio.timeout(PATIENCE_S):
             while len(self.all) < count:
                 self._more.clear()
                 await self._more.wait()
 
     async def until_last(self, news: T) -> None:
-        """Wait until this has been told, after whatever else."""
+        """Wait until this is the last one received."""
         async with asyncio.timeout(PATIENCE_S):
             while not self.all or self.all[-1] != news:
                 self._more.clear()
@@ -50,7 +50,7 @@ States = Told[SessionState]
 
 
 class Backend(Protocol):
-    """An implementation with an empty tree of its own."""
+    """An implementation with an empty tree."""
 
     async def session(self, listener: Callable[[SessionState], None] | None = None) -> Session: ...
 
@@ -59,15 +59,15 @@ class Backend(Protocol):
         ...
 
     async def mend(self, session: Session) -> None:
-        """Let it connect again."""
+        """Let the session reconnect."""
         ...
 
     async def expire(self, session: Session) -> None:
-        """End a session that is connected, behind its back."""
+        """Expire a connected session from outside."""
         ...
 
     async def let_expire(self, session: Session) -> None:
-        """Leave a session cut off until its time is up."""
+        """Leave a session disconnected until it expires."""
         ...
 
 
@@ -76,7 +76,7 @@ Runner = Callable[[Scenario], None]
 
 
 def ignore(state: SessionState) -> None:
-    """A listener for whom it is all the same."""
+    """A listener that does nothing."""
 
 
 class EmbeddedBackend:

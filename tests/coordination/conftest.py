@@ -1,4 +1,4 @@
-"""Every implementation of coordination, for the tests that all of them pass."""
+"""All implementations of coordination, for the conformance tests."""
 
 from collections.abc import Generator
 from functools import partial
@@ -15,13 +15,13 @@ from ottla.coordination.ensemble import LocalServer
 
 _roots = (f"/test/{number}" for number in count())
 
-# One worker starts the server, and has all tests that need it.
+# One worker starts the server and runs all tests that need it.
 ZOOKEEPER = pytest.mark.xdist_group("zookeeper")
 
 
 @pytest.fixture(scope="session")
 def zookeeper_port(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
-    """A server for all tests."""
+    """A ZooKeeper server for all tests."""
     with judge_needed():
         jars = class_path(ZOOKEEPER_POM)
     folder: Path = tmp_path_factory.mktemp("zookeeper")
@@ -31,7 +31,7 @@ def zookeeper_port(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
 
 @pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=ZOOKEEPER)])
 def run(request: pytest.FixtureRequest) -> Runner:
-    """Runs a scenario in a backend of its own."""
+    """Run a scenario in a new backend."""
     if request.param == "embedded":
         return run_embedded
     port: int = request.getfixturevalue("zookeeper_port")

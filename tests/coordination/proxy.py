@@ -1,4 +1,4 @@
-"""A link to ZooKeeper that can be cut, and that can swallow what the server answers."""
+"""A proxy to ZooKeeper that can be cut and can drop the server's responses."""
 
 import asyncio
 import struct
@@ -6,16 +6,16 @@ from contextlib import suppress
 
 
 class Proxy:
-    """Passes bytes on between one session and the server."""
+    """Forwards bytes between one session and the server."""
 
     def __init__(self, port: int) -> None:
         self.port = 0
-        self.identity: tuple[int, bytes] = (0, b"")  # of the session, as the server gave it
+        self.identity: tuple[int, bytes] = (0, b"")  # of the session, as sent by the server
         self.connections = 0
         self._server_port = port
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._passing = asyncio.Event()  # what the server says
+        self._passing = asyncio.Event()  # responses of the server pass while set
         self._passing.set()
         self._is_cut = False
 
@@ -34,7 +34,7 @@ class Proxy:
         self._passing.set()
 
     def swallow(self) -> None:
-        """From now on the server hears, and is not heard."""
+        """From now on forward requests but hold the responses."""
         self._passing.clear()
 
     async def close(self) -> None:

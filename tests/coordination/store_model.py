@@ -1,4 +1,4 @@
-"""A store with a model beside it: what was acknowledged, through crashes of its disk."""
+"""A store with a model of its acknowledged state, through crashes of its disk."""
 
 from collections.abc import Sequence
 from random import Random
@@ -27,7 +27,7 @@ Model = dict[str, ModelNode]
 
 
 class StoppedClock:
-    """Time that a test sets."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -43,11 +43,11 @@ class StoppedClock:
 
 
 def ignore(state: SessionState) -> None:
-    """A listener for whom it is all the same."""
+    """A listener that does nothing."""
 
 
 def done(model: Model, operations: Sequence[Operation], session_id: int) -> Model | None:
-    """What operations make of a model; None when they are refused. Written for clarity alone."""
+    """Apply operations to a model; return None if they are refused. A simple reference."""
     model = dict(model)
     for operation in operations:
         path = operation.path
@@ -80,12 +80,12 @@ def without(model: Model, owners: set[int]) -> Model:
 
 
 class Owner:
-    """Uses a store as brokers would, and knows what must be in it."""
+    """Uses a store as brokers do, and tracks its expected content."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
         self.model: Model = {"/": ModelNode(b"", 0, 0, 0)}
-        self.doubtful: Model | None = None  # what a change under way would have made of it
+        self.doubtful: Model | None = None  # the model with the change in progress applied
         self.zxid = 0
         self.clock = StoppedClock()
         self._open()
@@ -124,7 +124,7 @@ class Owner:
         self.sessions.remove(session)
 
     def check(self) -> None:
-        """The store holds what the model does."""
+        """Check that the store equals the model."""
         assert self.tree() == self.model
 
     def tree(self) -> Model:
@@ -148,7 +148,7 @@ class Owner:
         return found
 
     def sequences(self) -> None:
-        """The parents go on counting where they were."""
+        """Check that the parents continue their sequence counters."""
         for path, node in sorted(self.model.items()):
             if not node.owner:
                 made = finish(self.session(0).create(path.rstrip("/") + "/s-", sequence=True))
@@ -157,7 +157,7 @@ class Owner:
                 self.model[path] = node._replace(creations=node.creations + 1)
 
     def restart(self) -> None:
-        """Stop in good order and start again."""
+        """Stop cleanly and start again."""
         self.doubtful = without(self.model, {node.owner for node in self.model.values()} - {0})
         finish(self.store.close())
         self.model = self.doubtful
@@ -165,8 +165,10 @@ class Owner:
         assert self.store.notes == []
 
     def crash(self, loss: Loss, random: Random) -> None:
-        """Lose the power, start again, and find what was acknowledged; what was under way is there
-        whole or not at all."""
+        """Lose power, start again and check that acknowledged changes are there.
+
+        A change in progress is there as a whole or not at all.
+        """
         self.disk = self.disk.after_crash(loss, random)
         self._open()
         models = [model for model in (self.model, self.doubtful) if model is not None]

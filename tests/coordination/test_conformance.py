@@ -1,4 +1,4 @@
-"""What every implementation of coordination does, nodes and transactions: ZooKeeper's semantics."""
+"""Conformance of nodes and transactions with ZooKeeper's semantics, for every implementation."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ from ottla.coordination.operations import (
 from ottla.coordination.session import Node, Stat
 
 
-def test_a_node_is_made_read_set_and_deleted(run: Runner) -> None:
+def test_node_is_created_read_set_and_deleted(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         assert await session.create("/a", b"one") == "/a"
@@ -45,7 +45,7 @@ def test_a_node_is_made_read_set_and_deleted(run: Runner) -> None:
     run(scenario)
 
 
-def test_what_is_not_there_is_no_node(run: Runner) -> None:
+def test_missing_node_raises_no_node(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         for asked in (
@@ -63,7 +63,7 @@ def test_what_is_not_there_is_no_node(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_node_is_made_once(run: Runner) -> None:
+def test_creating_an_existing_node_fails(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/a", b"first")
@@ -76,7 +76,7 @@ def test_a_node_is_made_once(run: Runner) -> None:
     run(scenario)
 
 
-def test_the_root_has_data_and_stays(run: Runner) -> None:
+def test_root_has_data_and_cannot_be_deleted(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         assert (await session.get("/")).data == b""
@@ -88,7 +88,7 @@ def test_the_root_has_data_and_stays(run: Runner) -> None:
     run(scenario)
 
 
-def test_children_are_named_and_counted(run: Runner) -> None:
+def test_children_are_listed_and_counted(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/a")
@@ -108,7 +108,7 @@ def test_children_are_named_and_counted(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_version_that_is_not_the_expected_one_changes_nothing(run: Runner) -> None:
+def test_wrong_version_changes_nothing(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/a", b"0")
@@ -128,7 +128,7 @@ def test_a_version_that_is_not_the_expected_one_changes_nothing(run: Runner) -> 
     run(scenario)
 
 
-def test_a_wrong_version_is_told_before_children(run: Runner) -> None:
+def test_wrong_version_takes_precedence_over_children(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/a")
@@ -139,7 +139,7 @@ def test_a_wrong_version_is_told_before_children(run: Runner) -> None:
     run(scenario)
 
 
-def test_b7_a_node_made_again_has_a_higher_czxid_and_version_0(run: Runner) -> None:
+def test_b7_recreated_node_has_higher_czxid_and_version_0(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/a")
@@ -154,7 +154,7 @@ def test_b7_a_node_made_again_has_a_higher_czxid_and_version_0(run: Runner) -> N
     run(scenario)
 
 
-def test_a_sequence_counts_the_children_ever_made(run: Runner) -> None:
+def test_sequence_counts_all_children_ever_created(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/q")
@@ -165,14 +165,14 @@ def test_a_sequence_counts_the_children_ever_made(run: Runner) -> None:
         assert await session.create("/q/m", sequence=True, ephemeral=True) == "/q/m0000000003"
         made = await session.multi([Create("/q/m-", sequence=True)] * 2)
         assert made == ["/q/m-0000000004", "/q/m-0000000005"]
-        for path in ("/q/", "/"):  # a name of digits alone is not to be had
+        for path in ("/q/", "/"):  # a name cannot consist of the counter only
             with pytest.raises(InvalidPath):
                 await session.create(path, sequence=True)
 
     run(scenario)
 
 
-def test_an_ephemeral_node_has_an_owner_and_no_children(run: Runner) -> None:
+def test_ephemeral_node_has_an_owner_and_no_children(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/e", b"x", ephemeral=True)
@@ -186,7 +186,7 @@ def test_an_ephemeral_node_has_an_owner_and_no_children(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_closed_session_takes_its_ephemeral_nodes_along(run: Runner) -> None:
+def test_closing_a_session_deletes_its_ephemeral_nodes(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         owner, other = await backend.session(), await backend.session()
         assert owner.id != other.id
@@ -202,7 +202,7 @@ def test_a_closed_session_takes_its_ephemeral_nodes_along(run: Runner) -> None:
     run(scenario)
 
 
-def test_one_session_sees_what_another_was_told_is_done(run: Runner) -> None:
+def test_session_sees_acknowledged_writes_of_another(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         writer, reader = await backend.session(), await backend.session()
         await writer.create("/a", b"x")
@@ -215,10 +215,10 @@ def test_one_session_sees_what_another_was_told_is_done(run: Runner) -> None:
     run(scenario)
 
 
-# Several operations at once.
+# Multi.
 
 
-def test_a_multi_is_one_transaction(run: Runner) -> None:
+def test_multi_is_one_transaction(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/old")
@@ -256,7 +256,7 @@ FAILING: list[tuple[Operation, type[Exception]]] = [
 ]
 
 
-def test_a_multi_that_fails_leaves_no_trace_and_tells_where(run: Runner) -> None:
+def test_failed_multi_changes_nothing_and_names_the_operation(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         for path in ("/a", "/p", "/p/child", "/goes"):
@@ -285,7 +285,7 @@ def test_a_multi_that_fails_leaves_no_trace_and_tells_where(run: Runner) -> None
     run(scenario)
 
 
-def test_a_multi_of_nothing_does_nothing(run: Runner) -> None:
+def test_empty_multi_does_nothing(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         assert await session.multi([]) == []
@@ -293,7 +293,7 @@ def test_a_multi_of_nothing_does_nothing(run: Runner) -> None:
     run(scenario)
 
 
-def test_what_is_asked_for_together_is_done_in_its_order(run: Runner) -> None:
+def test_concurrent_operations_run_in_call_order(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/a", b"-")
@@ -314,7 +314,7 @@ def test_what_is_asked_for_together_is_done_in_its_order(run: Runner) -> None:
     run(scenario)
 
 
-def test_one_of_many_wins_a_version(run: Runner) -> None:
+def test_one_of_many_conditional_writes_wins(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         sessions = [await backend.session() for _ in range(3)]
         await sessions[0].create("/a")
@@ -329,13 +329,13 @@ def test_one_of_many_wins_a_version(run: Runner) -> None:
     run(scenario)
 
 
-# What is refused before it is asked for.
+# Requests that are refused before they are sent.
 
 
 @pytest.mark.parametrize(
     "path", ["", "a", "/a/", "//", "/a//b", "/.", "/a/..", "/a/./b", "/\0", "/a\nb", "/\ud800"]
 )
-def test_what_is_no_path_is_refused(run: Runner, path: str) -> None:
+def test_invalid_path_is_refused(run: Runner, path: str) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         for asked in (
@@ -356,7 +356,7 @@ def test_what_is_no_path_is_refused(run: Runner, path: str) -> None:
     run(scenario)
 
 
-def test_what_is_too_large_is_refused_and_the_session_lives(run: Runner) -> None:
+def test_too_large_request_is_refused_and_session_lives(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         large = bytes(REQUEST_BYTES_MAX - 100)

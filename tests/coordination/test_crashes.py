@@ -1,4 +1,4 @@
-"""A scripted history of the embedded store, stopped at every call of the disk."""
+"""A scripted history of the embedded store, with a crash at every disk call."""
 
 import os
 from collections.abc import Callable
@@ -36,22 +36,22 @@ HISTORY: tuple[Step, ...] = (
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a short history has the file rewritten."""
+    """Lower the limits, so that a short history rewrites the file."""
     monkeypatch.setattr(journal, "REWRITE_BYTES_MIN", 800)
 
 
-def test_the_history_is_right_without_a_crash() -> None:
+def test_history_is_correct_without_a_crash() -> None:
     owner = Owner(SimulatedDisk())
     for step in HISTORY:
         step(owner)
         owner.check()
     kinds = [what for what, _ in owner.disk.calls]
-    assert kinds.count("rename") >= 2  # the first one, and one when it had grown
+    assert kinds.count("rename") >= 2  # at creation, and after the file has grown
     owner.sequences()
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_a_crash_at_every_call_loses_nothing_that_was_acknowledged(loss: Loss) -> None:
+def test_crash_at_any_disk_call_loses_no_acknowledged_write(loss: Loss) -> None:
     crash_at, ended = 0, False
     while not ended:
         for seed in range(SEEDS):
@@ -71,7 +71,7 @@ def test_a_crash_at_every_call_loses_nothing_that_was_acknowledged(loss: Loss) -
             except Crashed:
                 pass
             owner.crash(loss, random)
-            # It goes on as if nothing had been, and survives once more.
+            # The store continues as usual and survives a second crash.
             owner.sequences()
             owner.multi([Create("/after", b"x")])
             owner.doubtful = None
@@ -82,7 +82,7 @@ def test_a_crash_at_every_call_loses_nothing_that_was_acknowledged(loss: Loss) -
 
 
 @pytest.mark.parametrize("what", ["create", "write", "sync", "rename"])
-def test_a_disk_that_fails_at_any_call_leaves_a_store_that_opens(what: str) -> None:
+def test_store_opens_after_disk_failure_at_any_call(what: str) -> None:
     turns, ended = 0, False
     while not ended:
         owner = Owner(SimulatedDisk())

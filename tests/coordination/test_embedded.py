@@ -1,4 +1,4 @@
-"""The embedded store beyond what all implementations do: its file, its order, its time."""
+"""The embedded store beyond the conformance tests: its file, order and time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class SlowDisk(SimulatedDisk):
-    """A disk whose device works until it is let go on."""
+    """A disk whose blocking calls wait until they are released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,12 +37,12 @@ class SlowDisk(SimulatedDisk):
         try:
             await self.idle.wait()
         except asyncio.CancelledError:
-            call()  # as the real one: what has begun is done before a cancellation goes on
+            call()  # like the real disk: a begun call finishes before a cancellation is raised
             raise
         return call()
 
     async def work(self) -> None:
-        """Return when somebody waits for the device."""
+        """Return when a blocking call waits."""
         self.begun.clear()
         await self.begun.wait()
 
@@ -65,7 +65,7 @@ def with_slow_disk(
     asyncio.run(main())
 
 
-def test_ephemeral_nodes_do_not_survive_the_process_and_zxids_go_on() -> None:
+def test_restart_deletes_ephemeral_nodes_and_continues_zxids() -> None:
     disk = SimulatedDisk()
     session = finish(opened(disk).connect(ignore))
     finish(session.create("/a"))
@@ -79,7 +79,7 @@ def test_ephemeral_nodes_do_not_survive_the_process_and_zxids_go_on() -> None:
     assert finish(again.get("/a/e")).stat.czxid > epoch
 
 
-def test_a_second_process_is_refused_until_the_first_lets_go() -> None:
+def test_second_process_is_refused_until_the_first_closes() -> None:
     disk = SimulatedDisk()
     first = opened(disk)
     with pytest.raises(StoreRefused, match="in use by another process"):
@@ -89,7 +89,7 @@ def test_a_second_process_is_refused_until_the_first_lets_go() -> None:
     finish(opened(disk).close())
 
 
-def test_a_store_that_does_not_open_holds_no_lock() -> None:
+def test_store_that_fails_to_open_releases_the_lock() -> None:
     disk = SimulatedDisk()
     disk.make_directory("/data")
     disk.fails = lambda what, path: True
@@ -99,7 +99,7 @@ def test_a_store_that_does_not_open_holds_no_lock() -> None:
     opened(disk)
 
 
-def test_it_works_on_a_real_disk(tmp_path: Path) -> None:
+def test_store_works_on_a_real_disk(tmp_path: Path) -> None:
     async def program() -> None:
         disk = OsDisk()
         path = str(tmp_path / "folder" / "coordination")
@@ -123,7 +123,7 @@ def test_it_works_on_a_real_disk(tmp_path: Path) -> None:
 # Order and durability.
 
 
-def test_nothing_is_seen_before_it_is_on_the_device() -> None:
+def test_change_is_invisible_until_it_is_on_the_device() -> None:
     async def program(disk: SlowDisk, store: EmbeddedStore) -> None:
         writer, reader = await store.connect(ignore), await store.connect(ignore)
         await writer.create("/a", b"old")
@@ -145,7 +145,7 @@ def test_nothing_is_seen_before_it_is_on_the_device() -> None:
     with_slow_disk(program)
 
 
-def test_requests_that_come_while_the_device_works_share_its_next_sync() -> None:
+def test_requests_during_a_sync_share_the_next_sync() -> None:
     async def program(disk: SlowDisk, store: EmbeddedStore) -> None:
         sessions = [await store.connect(ignore) for _ in range(20)]
         before = disk.syncs()
@@ -161,7 +161,7 @@ def test_requests_that_come_while_the_device_works_share_its_next_sync() -> None
     with_slow_disk(program)
 
 
-def test_a_watch_set_behind_a_change_in_the_same_group_does_not_tell_of_it() -> None:
+def test_watch_set_after_change_in_same_group_does_not_fire() -> None:
     async def program(disk: SlowDisk, store: EmbeddedStore) -> None:
         session = await store.connect(ignore)
         await session.create("/a")
@@ -183,7 +183,7 @@ def test_a_watch_set_behind_a_change_in_the_same_group_does_not_tell_of_it() -> 
     with_slow_disk(program)
 
 
-def test_whoever_is_cancelled_before_the_turn_came_has_not_asked() -> None:
+def test_request_cancelled_before_its_turn_has_no_effect() -> None:
     async def program(disk: SlowDisk, store: EmbeddedStore) -> None:
         session = await store.connect(ignore)
         disk.idle.clear()
@@ -201,7 +201,7 @@ def test_whoever_is_cancelled_before_the_turn_came_has_not_asked() -> None:
     with_slow_disk(program)
 
 
-def test_whoever_is_cancelled_while_the_device_works_has_asked() -> None:
+def test_request_cancelled_during_the_sync_takes_effect() -> None:
     async def program(disk: SlowDisk, store: EmbeddedStore) -> None:
         session = await store.connect(ignore)
         watched = Watched()
@@ -223,7 +223,7 @@ def test_whoever_is_cancelled_while_the_device_works_has_asked() -> None:
     with_slow_disk(program)
 
 
-def test_a_session_that_expires_before_its_turn_changes_nothing() -> None:
+def test_session_that_expires_before_its_turn_changes_nothing() -> None:
     async def program(disk: SlowDisk, store: EmbeddedStore) -> None:
         zombie, other = await store.connect(ignore), await store.connect(ignore)
         disk.idle.clear()
@@ -243,7 +243,7 @@ def test_a_session_that_expires_before_its_turn_changes_nothing() -> None:
     with_slow_disk(program)
 
 
-def test_b6_a_connection_that_breaks_during_a_change_leaves_it_in_doubt() -> None:
+def test_b6_connection_loss_leaves_a_change_in_doubt() -> None:
     async def program(disk: SlowDisk, store: EmbeddedStore) -> None:
         session = await store.connect(ignore)
         disk.idle.clear()
@@ -266,7 +266,7 @@ def test_b6_a_connection_that_breaks_during_a_change_leaves_it_in_doubt() -> Non
 # Failure.
 
 
-def test_a_disk_that_fails_ends_all_sessions() -> None:
+def test_disk_failure_ends_all_sessions() -> None:
     async def program() -> None:
         disk = SimulatedDisk()
         store = opened(disk)
@@ -291,7 +291,7 @@ def test_a_disk_that_fails_ends_all_sessions() -> None:
     asyncio.run(program())
 
 
-def test_a_closed_store_is_of_no_use() -> None:
+def test_closed_store_refuses_requests() -> None:
     store = opened(SimulatedDisk())
     session = finish(store.connect(ignore))
     finish(store.close())
@@ -304,7 +304,7 @@ def test_a_closed_store_is_of_no_use() -> None:
 # Time.
 
 
-def test_a_suspended_session_ends_at_its_timeout_and_not_before() -> None:
+def test_suspended_session_expires_exactly_at_its_timeout() -> None:
     async def program(clock: SimulatedClock) -> None:
         store = EmbeddedStore.open(SimulatedDisk(), PATH, clock, session_timeout_ms=6000)
         owner, other = await store.connect(ignore), await store.connect(ignore)
@@ -323,7 +323,7 @@ def test_a_suspended_session_ends_at_its_timeout_and_not_before() -> None:
         store.resume(owner.id)
         await clock.sleep(1)
         store.suspend(owner.id)
-        clock.jump_ms = 3_600_000  # people set the time of day; sessions do not care
+        clock.jump_ms = 3_600_000  # a change of the wall clock does not affect sessions
         await clock.sleep(5.9)
         assert ended_at == []
         await clock.sleep(1)
@@ -337,7 +337,7 @@ def test_a_suspended_session_ends_at_its_timeout_and_not_before() -> None:
     simulated(program)
 
 
-def test_each_suspended_session_ends_at_its_own_time() -> None:
+def test_each_suspended_session_expires_at_its_own_time() -> None:
     async def program(clock: SimulatedClock) -> None:
         store = EmbeddedStore.open(SimulatedDisk(), PATH, clock, session_timeout_ms=6000)
         first, second = await store.connect(ignore), await store.connect(ignore)
@@ -355,7 +355,7 @@ def test_each_suspended_session_ends_at_its_own_time() -> None:
     simulated(program)
 
 
-def test_checks_alone_and_failures_do_not_touch_the_disk() -> None:
+def test_checks_and_failures_do_not_write_to_disk() -> None:
     disk = SimulatedDisk()
     session: EmbeddedSession = finish(opened(disk).connect(ignore))
     before = len(disk.calls)

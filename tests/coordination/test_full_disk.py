@@ -1,4 +1,4 @@
-"""The embedded store on a full disk: it opens, refuses what it cannot keep, and goes on."""
+"""The embedded store on a full disk: it opens, refuses changes without space, and continues."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ def opened(disk: SimulatedDisk) -> EmbeddedStore:
     return EmbeddedStore.open(disk, PATH, StoppedClock())
 
 
-def test_what_has_no_room_is_taken_back_as_a_whole_and_the_store_goes_on() -> None:
+def test_full_disk_rolls_back_and_the_store_continues() -> None:
     owner = Owner(SimulatedDisk())
     owner.multi([Create("/a", b"1"), Create("/b")])
     fill_up(owner.disk)
@@ -45,7 +45,7 @@ def test_what_has_no_room_is_taken_back_as_a_whole_and_the_store_goes_on() -> No
     owner.check()
 
 
-def test_those_who_ask_together_are_refused_together() -> None:
+def test_requests_of_one_group_are_refused_together() -> None:
     async def program() -> None:
         disk = SimulatedDisk()
         session = await opened(disk).connect(ignore)
@@ -60,7 +60,7 @@ def test_those_who_ask_together_are_refused_together() -> None:
     asyncio.run(program())
 
 
-def test_a_watch_is_not_told_of_what_was_taken_back() -> None:
+def test_watch_does_not_fire_for_rolled_back_change() -> None:
     async def program() -> None:
         disk = SimulatedDisk()
         session = await opened(disk).connect(ignore)
@@ -80,14 +80,14 @@ def test_a_watch_is_not_told_of_what_was_taken_back() -> None:
     asyncio.run(program())
 
 
-def test_what_is_provisional_counts_at_once_and_is_written_with_what_comes_next() -> None:
+def test_provisional_change_is_written_with_the_next_one() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     session = finish(store.connect(ignore))
     finish(session.create("/epoch", b"1"))
     finish(session.create("/me", ephemeral=True))
     fill_up(disk)
-    disk = disk.after_kill()  # an ephemeral node is left in the file
+    disk = disk.after_kill()  # an ephemeral node remains in the file
     fill_up(disk)
     store = opened(disk)
     session = finish(store.connect(ignore))
@@ -110,7 +110,7 @@ def test_what_is_provisional_counts_at_once_and_is_written_with_what_comes_next(
     assert finish(again.children("/")) == ["epoch", "kept"]
 
 
-def test_a_session_ends_on_a_full_disk() -> None:
+def test_session_can_end_on_a_full_disk() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     session, other = finish(store.connect(ignore)), finish(store.connect(ignore))
@@ -124,7 +124,7 @@ def test_a_session_ends_on_a_full_disk() -> None:
     assert finish(again.children("/")) == []
 
 
-def test_a_file_that_has_no_room_to_be_written_anew_grows_on() -> None:
+def test_file_grows_while_there_is_no_space_to_rewrite_it() -> None:
     disk = SimulatedDisk()
     store = opened(disk)
     session = finish(store.connect(ignore))
@@ -148,7 +148,7 @@ def test_a_file_that_has_no_room_to_be_written_anew_grows_on() -> None:
 
 
 class FewOpenFiles(SimulatedDisk):
-    """Has no descriptor left for one of its calls; rewrites are counted."""
+    """A disk that runs out of descriptors at one call; rewrites are counted."""
 
     refused = ""
 
@@ -170,7 +170,7 @@ class FewOpenFiles(SimulatedDisk):
 
 
 @pytest.mark.parametrize("refused", ["create", "open", "sync"])
-def test_what_is_acknowledged_after_a_rewrite_without_a_descriptor_is_there_again(
+def test_rewrite_without_descriptors_loses_no_acknowledged_write(
     refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "REWRITE_BYTES_MIN", 1000)
@@ -186,7 +186,7 @@ def test_what_is_acknowledged_after_a_rewrite_without_a_descriptor_is_there_agai
         except StorageFailure:
             break
         acknowledged.append(f"{number}")
-    # Which file has the name is known as long as nothing was renamed: then all goes on.
+    # Before a rename it is known which file has the name, so the store continues.
     assert (store.failure is not None) is (disk.rewrites > 1) is (refused == "sync")
     finish(store.close())
     disk.refused = ""

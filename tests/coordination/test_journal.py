@@ -1,4 +1,4 @@
-"""The file of the embedded store, damaged in every way."""
+"""Damage to the file of the embedded store."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from ottla.testing.disk import SimulatedDisk
 
 
 def written() -> tuple[bytes, list[int]]:
-    """A file of four frames, and where each ends."""
+    """Return a file of four frames, and the end position of each."""
     owner = Owner(SimulatedDisk())
     ends = [len(read_whole(owner.disk, PATH))]
     for number in range(3):
@@ -30,7 +30,7 @@ def disk_with(data: bytes) -> SimulatedDisk:
     return disk
 
 
-def test_a_file_that_ends_early_holds_its_whole_frames() -> None:
+def test_truncated_file_keeps_its_whole_frames() -> None:
     data, ends = written()
     for size in range(ends[0], len(data) + 1):
         disk = disk_with(data[:size])
@@ -41,7 +41,7 @@ def test_a_file_that_ends_early_holds_its_whole_frames() -> None:
         assert read_whole(disk, PATH) == data[:whole]
 
 
-def test_a_file_without_its_beginning_is_refused() -> None:
+def test_file_without_header_is_refused() -> None:
     data, ends = written()
     for size in range(ends[0]):
         disk = disk_with(data[:size])
@@ -50,7 +50,7 @@ def test_a_file_without_its_beginning_is_refused() -> None:
         assert read_whole(disk, PATH) == data[:size]
 
 
-def test_a_flipped_bit_before_the_last_frame_is_refused_and_left_as_it_is() -> None:
+def test_bit_flip_before_the_last_frame_is_refused() -> None:
     data, ends = written()
     for position in range(ends[-2]):
         for bit in (1, 128):
@@ -62,7 +62,7 @@ def test_a_flipped_bit_before_the_last_frame_is_refused_and_left_as_it_is() -> N
             assert read_whole(disk, PATH) == damaged
 
 
-def test_a_flipped_bit_in_the_last_frame_is_an_unfinished_write() -> None:
+def test_bit_flip_in_the_last_frame_is_an_unfinished_write() -> None:
     data, ends = written()
     for position in range(ends[-2], ends[-1]):
         damaged = bytearray(data)
@@ -88,7 +88,7 @@ def test_a_flipped_bit_in_the_last_frame_is_an_unfinished_write() -> None:
     ],
     ids=repr,
 )
-def test_a_change_that_does_not_fit_is_refused(change: NodeChange) -> None:
+def test_change_that_does_not_fit_the_tree_is_refused(change: NodeChange) -> None:
     disk = disk_with(written()[0])
     opened, tree = Journal.open(disk, PATH)
     opened.append([Transaction(tree.zxid + 1, [change])])
@@ -96,7 +96,7 @@ def test_a_change_that_does_not_fit_is_refused(change: NodeChange) -> None:
         Journal.open(disk, PATH)
 
 
-def test_a_zxid_that_goes_back_is_refused() -> None:
+def test_decreasing_zxid_is_refused() -> None:
     disk = disk_with(written()[0])
     opened, tree = Journal.open(disk, PATH)
     opened.append([Transaction(tree.zxid - 1, [Made("/new", b"", 0)])])
@@ -104,7 +104,7 @@ def test_a_zxid_that_goes_back_is_refused() -> None:
         Journal.open(disk, PATH)
 
 
-def test_a_file_that_has_grown_is_rewritten_and_holds_the_same(
+def test_grown_file_is_rewritten_with_the_same_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(journal, "REWRITE_BYTES_MIN", 1000)
@@ -120,7 +120,7 @@ def test_a_file_that_has_grown_is_rewritten_and_holds_the_same(
     assert 2 < renames < 20
 
 
-def test_a_file_is_rewritten_though_no_run_adds_much_to_it(
+def test_file_is_rewritten_after_many_short_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(journal, "REWRITE_BYTES_MIN", 1000)
@@ -134,5 +134,5 @@ def test_a_file_is_rewritten_though_no_run_adds_much_to_it(
     assert largest < 1000 + journal.REWRITE_FACTOR * len(whole_file(tree))
 
 
-def test_an_empty_tree_is_a_small_file() -> None:
+def test_empty_tree_is_a_small_file() -> None:
     assert len(whole_file(Tree())) < 100

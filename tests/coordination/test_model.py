@@ -1,4 +1,4 @@
-"""The embedded store against a dict, through anything that can happen to it."""
+"""The embedded store against a dict, under random operations and crashes."""
 
 import os
 from collections.abc import Callable
@@ -28,7 +28,7 @@ OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
 
 
 class StoreModel(RuleBasedStateMachine):
-    """Three sessions; the power may go at any call of the disk."""
+    """Three sessions; the power can fail at any disk call."""
 
     def __init__(self) -> None:
         super().__init__()

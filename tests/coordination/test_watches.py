@@ -1,4 +1,4 @@
-"""What every implementation does with watches, and with the lives of sessions."""
+"""Conformance of watches and session states, for every implementation."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ CREATED, DATA, DELETED = Change.CREATED, Change.DATA, Change.DELETED
 CHILDREN, DISCONNECTED = Change.CHILDREN, Change.DISCONNECTED
 
 
-def test_b7_a_data_watch_fires_once(run: Runner) -> None:
+def test_b7_data_watch_fires_once(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         reader, writer = await backend.session(), await backend.session()
         await writer.create("/a", b"0")
@@ -30,7 +30,7 @@ def test_b7_a_data_watch_fires_once(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_deletion_is_told_to_every_kind_of_watch(run: Runner) -> None:
+def test_deletion_fires_every_kind_of_watch(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         reader, writer = await backend.session(), await backend.session()
         await writer.create("/a")
@@ -50,7 +50,7 @@ def test_a_deletion_is_told_to_every_kind_of_watch(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_watch_on_what_is_not_there_tells_that_it_came(run: Runner) -> None:
+def test_watch_on_missing_node_fires_on_creation(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         watched, refused = Watched(), Watched()
@@ -66,7 +66,7 @@ def test_a_watch_on_what_is_not_there_tells_that_it_came(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_child_watch_tells_of_children_alone(run: Runner) -> None:
+def test_child_watch_fires_only_for_children(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/a")
@@ -87,8 +87,8 @@ def test_a_child_watch_tells_of_children_alone(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_watch_fires_before_its_session_sees_the_change(run: Runner) -> None:
-    """Neither a read nor the writer's own answer is ahead of the news."""
+def test_watch_fires_before_its_session_sees_the_change(run: Runner) -> None:
+    """Neither a read nor the writer's own result is earlier than the watch event."""
 
     async def scenario(backend: Backend) -> None:
         reader, writer = await backend.session(), await backend.session()
@@ -101,7 +101,7 @@ def test_a_watch_fires_before_its_session_sees_the_change(run: Runner) -> None:
             setting = asyncio.ensure_future(writer.set("/a", b"%d" % number))
             while seen.stat.version < number:
                 assert len(watched.all) <= 1
-                await asyncio.sleep(0)  # the writer has its turn
+                await asyncio.sleep(0)  # let the writer run
                 seen = await reader.get("/a")
                 assert bool(watched.all) >= (seen.stat.version == number)
             own = Watched()
@@ -118,7 +118,7 @@ def test_a_watch_fires_before_its_session_sees_the_change(run: Runner) -> None:
     run(scenario)
 
 
-def test_news_comes_in_the_order_of_what_happened(run: Runner) -> None:
+def test_watch_events_arrive_in_order_of_the_changes(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         reader, writer = await backend.session(), await backend.session()
         paths = [f"/n{number}" for number in range(20)]
@@ -132,7 +132,7 @@ def test_news_comes_in_the_order_of_what_happened(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_multi_that_fails_fires_nothing(run: Runner) -> None:
+def test_failed_multi_fires_no_watch(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/a")
@@ -148,7 +148,7 @@ def test_a_multi_that_fails_fires_nothing(run: Runner) -> None:
     run(scenario)
 
 
-def test_each_watch_is_told_for_itself(run: Runner) -> None:
+def test_each_watch_fires_independently(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()
         await session.create("/a")
@@ -163,7 +163,7 @@ def test_each_watch_is_told_for_itself(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_watch_that_fails_harms_nobody_else(run: Runner) -> None:
+def test_failing_watch_does_not_affect_others(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         failures: list[object] = []
         loop = asyncio.get_running_loop()
@@ -184,10 +184,10 @@ def test_a_watch_that_fails_harms_nobody_else(run: Runner) -> None:
     run(scenario)
 
 
-# The lives of sessions.
+# Session states.
 
 
-def test_b8_a_session_that_is_cut_off_does_nothing_until_it_is_connected_again(run: Runner) -> None:
+def test_b8_suspended_session_does_nothing_until_reconnected(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         states, watched = States(), Watched()
         session, other = await backend.session(states), await backend.session()
@@ -216,7 +216,7 @@ def test_b8_a_session_that_is_cut_off_does_nothing_until_it_is_connected_again(r
     run(scenario)
 
 
-def test_b8_an_expired_session_is_over_and_its_ephemeral_nodes_go(run: Runner) -> None:
+def test_b8_expired_session_loses_its_ephemeral_nodes(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         states, told, watched = States(), Watched(), Watched()
         session, other = await backend.session(states), await backend.session()
@@ -242,7 +242,7 @@ def test_b8_an_expired_session_is_over_and_its_ephemeral_nodes_go(run: Runner) -
     run(scenario)
 
 
-def test_b8_a_session_that_stays_cut_off_is_lost(run: Runner) -> None:
+def test_b8_session_that_stays_disconnected_is_lost(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         states, watched = States(), Watched()
         session, other = await backend.session(states), await backend.session()
@@ -267,7 +267,7 @@ def test_b8_a_session_that_stays_cut_off_is_lost(run: Runner) -> None:
     run(scenario)
 
 
-def test_a_closed_session_hears_and_does_nothing_more(run: Runner) -> None:
+def test_closed_session_gets_no_events_and_does_nothing(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         states, watched = States(), Watched()
         session, other = await backend.session(states), await backend.session()
@@ -287,10 +287,10 @@ def test_a_closed_session_hears_and_does_nothing_more(run: Runner) -> None:
     run(scenario)
 
 
-# The recipes of the brokers.
+# The recipes that brokers use.
 
 
-def test_b1_the_broker_epoch_comes_out_of_the_registration(run: Runner) -> None:
+def test_b1_broker_epoch_comes_from_the_registration(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         first, second = await backend.session(), await backend.session()
         await first.create("/ids")
@@ -308,7 +308,7 @@ def test_b1_the_broker_epoch_comes_out_of_the_registration(run: Runner) -> None:
     run(scenario)
 
 
-def test_b2_one_of_two_becomes_controller_and_b3_a_zombie_writes_nothing(run: Runner) -> None:
+def test_b2_one_controller_and_b3_zombie_writes_nothing(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         first, second = await backend.session(), await backend.session()
         await first.create("/epoch", b"0")
@@ -321,7 +321,7 @@ def test_b2_one_of_two_becomes_controller_and_b3_a_zombie_writes_nothing(run: Ru
         with pytest.raises(NodeExists) as exists:
             await second.multi(election(0))
         assert exists.value.index == 0
-        await first.delete("/controller")  # as if its session had expired
+        await first.delete("/controller")  # as if the session had expired
         await second.sync()
         with pytest.raises(BadVersion) as stale:
             await second.multi(election(0))

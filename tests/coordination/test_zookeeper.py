@@ -1,4 +1,4 @@
-"""The traps of a real ensemble: lost answers, servers that go and come back, threads."""
+"""Real ensembles: lost responses, restarted servers, threads."""
 
 import asyncio
 import sys
@@ -44,7 +44,7 @@ def threads_of_kazoo() -> list[str]:
     return [one.name for one in threading.enumerate() if "zk_loop" in one.name]
 
 
-def test_b6_a_lost_answer_is_a_connection_loss_and_the_change_was_made(zookeeper_port: int) -> None:
+def test_b6_lost_response_is_a_connection_loss_of_a_done_change(zookeeper_port: int) -> None:
     async def program(backend: ZooKeeperBackend) -> None:
         states = States()
         session, other = await backend.session(states), await backend.session()
@@ -74,7 +74,7 @@ def test_b6_a_lost_answer_is_a_connection_loss_and_the_change_was_made(zookeeper
     in_place(zookeeper_port, "/b6", program)
 
 
-def test_a_session_that_is_connected_again_in_time_outlives_its_timeout(
+def test_session_reconnected_in_time_outlives_its_timeout(
     zookeeper_port: int,
 ) -> None:
     async def program(backend: ZooKeeperBackend) -> None:
@@ -93,7 +93,7 @@ def test_a_session_that_is_connected_again_in_time_outlives_its_timeout(
     in_place(zookeeper_port, "/outlives", program)
 
 
-def test_whoever_is_cancelled_leaves_the_session_in_order(zookeeper_port: int) -> None:
+def test_cancelled_call_leaves_the_session_usable(zookeeper_port: int) -> None:
     async def program(backend: ZooKeeperBackend) -> None:
         session = await backend.session()
         await session.create("/a", b"x")
@@ -111,7 +111,7 @@ def test_whoever_is_cancelled_leaves_the_session_in_order(zookeeper_port: int) -
     in_place(zookeeper_port, "/cancelled", program)
 
 
-def test_the_path_of_the_cluster_is_made_and_hidden(zookeeper_port: int) -> None:
+def test_root_path_is_created_and_hidden(zookeeper_port: int) -> None:
     async def program() -> None:
         inner = await ZooKeeper(f"127.0.0.1:{zookeeper_port}/deep/er/still/").connect(ignore)
         await inner.create("/a")
@@ -132,7 +132,7 @@ def test_the_path_of_the_cluster_is_made_and_hidden(zookeeper_port: int) -> None
         ZooKeeper("localhost:2181/a//b")
 
 
-def test_an_ensemble_that_does_not_answer_is_told_after_the_timeout() -> None:
+def test_unreachable_ensemble_fails_after_the_timeout() -> None:
     async def program() -> None:
         deaf = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
         port: int = deaf.sockets[0].getsockname()[1]
@@ -146,18 +146,20 @@ def test_an_ensemble_that_does_not_answer_is_told_after_the_timeout() -> None:
     assert threads_of_kazoo() == []
 
 
-def test_b10_a_server_that_is_killed_and_comes_back_has_kept_sessions_and_nodes(
+def test_b10_restarted_server_keeps_sessions_and_nodes(
     tmp_path: Path,
 ) -> None:
     with judge_needed():
         jars = class_path(ZOOKEEPER_POM)
-    patience_ms = 200_000  # a busy machine takes long to start a server; 20 ticks are the most
+    patience_ms = 200_000  # a busy machine starts a server slowly; 20 ticks are the maximum
     tick_ms = patience_ms // 20
     with LocalServer(tmp_path, jars, tick_ms=tick_ms) as server:
 
         async def program() -> None:
             states = States()
-            link = Proxy(server.port)  # who comes while a server starts may wait for minutes
+            link = Proxy(
+                server.port
+            )  # a client that connects during the start of a server may wait for minutes
             await link.start()
             where = f"127.0.0.1:{link.port}/b10"
             zookeeper = ZooKeeper(where, session_timeout_ms=patience_ms)
@@ -176,7 +178,7 @@ def test_b10_a_server_that_is_killed_and_comes_back_has_kept_sessions_and_nodes(
                 assert await session.get("/a") == before
                 assert (await session.get("/e")).stat.ephemeral_owner == session.id
             finally:
-                await session.close()  # else its thread goes on and looks for the server
+                await session.close()  # otherwise its thread continues to look for the server
                 await link.close()
                 await asyncio.to_thread(restarted.stop)
             assert not restarted.running
@@ -188,7 +190,7 @@ def test_b10_a_server_that_is_killed_and_comes_back_has_kept_sessions_and_nodes(
 # The server.
 
 
-def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
+def test_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
     with judge_needed():
         class_path(ZOOKEEPER_POM)
     server = LocalServer(tmp_path, str(tmp_path / "nothing"))
@@ -197,7 +199,7 @@ def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
     assert not server.running
 
 
-def test_without_java_it_is_said_what_to_install(
+def test_missing_java_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -206,7 +208,7 @@ def test_without_java_it_is_said_what_to_install(
     assert not (tmp_path / "folder").exists()
 
 
-def test_the_jars_are_those_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zookeeper_jars_come_from_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(name: str) -> object:
         return None
 
@@ -214,7 +216,7 @@ def test_the_jars_are_those_of_pyspark(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(EnsembleFailed, match=r"pip install 'ottla\[spark\]'"):
         pyspark_class_path()
     monkeypatch.undo()
-    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # which other tests may have used
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # other tests may have imported it
     package = tmp_path / "pyspark"
     (package / "jars").mkdir(parents=True)
     (package / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""A real ZooKeeper server for the conformance suite; each scenario has a path of its own in it."""
+"""A real ZooKeeper server for the conformance tests; each scenario has its own root path."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from coordination.proxy import Proxy
 from ottla.coordination.session import Session, SessionState
 from ottla.coordination.zookeeper import ZooKeeper, ZooKeeperSession
 
-SESSION_TIMEOUT_MS = 6000  # long enough for a machine that is busy with other things
+SESSION_TIMEOUT_MS = 6000  # long enough for a busy machine
 
 
 class ZooKeeperBackend:
-    """Sessions with a link each."""
+    """Sessions with a proxy each."""
 
     def __init__(self, port: int, root: str) -> None:
         self._port = port
@@ -39,7 +39,7 @@ class ZooKeeperBackend:
         return session
 
     def link(self, session: Session) -> Proxy:
-        """The link of a session."""
+        """Return the proxy of a session."""
         return next(
             proxy
             for one, proxy in zip(self._sessions, self._proxies, strict=True)
@@ -53,14 +53,14 @@ class ZooKeeperBackend:
         self.link(session).mend()
 
     async def expire(self, session: Session) -> None:
-        """Take the session over and close it; then let its owner find out."""
+        """Take the session over and close it, then let its owner notice."""
         link = self.link(session)
         link.cut()
         await asyncio.to_thread(_close, self._port, link.identity)
         link.mend()
 
     async def let_expire(self, session: Session) -> None:
-        """It is cut off, and time goes by by itself."""
+        """Stay disconnected; the timeout passes in real time."""
 
     async def close(self) -> None:
         await asyncio.gather(*(session.close() for session in self._sessions))

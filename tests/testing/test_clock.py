@@ -1,4 +1,4 @@
-"""Simulated time passes when everybody waits for it, and only then."""
+"""Simulated time advances only while all tasks wait."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from ottla.testing.clock import START_MS, SimulatedClock, Stuck, simulated
 
 
-def test_time_goes_to_the_next_moment_that_somebody_waits_for() -> None:
+def test_time_advances_to_the_next_timer() -> None:
     seen: list[tuple[float, int]] = []
 
     async def program(clock: SimulatedClock) -> None:
@@ -26,7 +26,7 @@ def test_time_goes_to_the_next_moment_that_somebody_waits_for() -> None:
     assert seen == [(0.5, 500), (1, 1000), (3600, 3_600_000)]
 
 
-def test_deadlines_of_the_loop_are_in_simulated_time() -> None:
+def test_loop_timeouts_use_simulated_time() -> None:
     async def program(clock: SimulatedClock) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(60):
@@ -36,7 +36,7 @@ def test_deadlines_of_the_loop_are_in_simulated_time() -> None:
     simulated(program)
 
 
-def test_waiting_for_what_cannot_come_is_an_error() -> None:
+def test_deadlock_raises_stuck() -> None:
     async def program(clock: SimulatedClock) -> None:
         await asyncio.get_running_loop().create_future()
 

@@ -1,4 +1,4 @@
-"""A cluster inside a test: clients that are not ours use it, and what happens to it happens."""
+"""In-process clusters with third-party clients: starts, stops and faults."""
 
 import asyncio
 import socket
@@ -32,11 +32,11 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run_there
 
 
-# Any below: the client's types are not complete.
+# Any below: the client's types are incomplete.
 
 
 async def produce(cluster: Cluster, *values: bytes) -> list[int]:
-    """The offsets that were acknowledged."""
+    """Produce records and return the acknowledged offsets."""
     producer: Any = aiokafka.AIOKafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, acks="all", request_timeout_ms=2000
     )
@@ -66,7 +66,7 @@ async def client(cluster: Cluster) -> Client:
     return Client(*await asyncio.open_connection("127.0.0.1", cluster.brokers[0].port))
 
 
-def test_clients_use_it_and_it_is_up_at_once(run: Run) -> None:
+def test_cluster_serves_clients_at_once(run: Run) -> None:
     async def scenario() -> None:
         took_s: list[float] = []
         for _ in range(3):
@@ -80,7 +80,7 @@ def test_clients_use_it_and_it_is_up_at_once(run: Run) -> None:
     run(scenario)
 
 
-def test_a_temporary_folder_goes_and_a_given_one_stays(run: Run, tmp_path: Path) -> None:
+def test_only_a_temporary_data_directory_is_deleted(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             folder = cluster.brokers[0].data
@@ -94,7 +94,7 @@ def test_a_temporary_folder_goes_and_a_given_one_stays(run: Run, tmp_path: Path)
     run(scenario)
 
 
-def test_a_killed_broker_has_what_it_acknowledged(run: Run) -> None:
+def test_killed_broker_keeps_acknowledged_records(run: Run) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             (broker,) = cluster.brokers
@@ -114,7 +114,7 @@ def test_a_killed_broker_has_what_it_acknowledged(run: Run) -> None:
     run(scenario)
 
 
-def test_a_killed_broker_stores_nothing_and_answers_nobody(run: Run) -> None:
+def test_killed_broker_stores_and_answers_nothing(run: Run) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             (broker,) = cluster.brokers
@@ -140,7 +140,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_stopped_broker_is_marked_clean(run: Run) -> None:
+def test_stopped_broker_leaves_a_clean_shutdown_mark(run: Run) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             (broker,) = cluster.brokers
@@ -153,7 +153,7 @@ def test_a_stopped_broker_is_marked_clean(run: Run) -> None:
     run(scenario)
 
 
-def test_a_paused_broker_reads_nothing_until_the_pause_ends(run: Run) -> None:
+def test_paused_broker_reads_nothing_until_resumed(run: Run) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             (broker,) = cluster.brokers
@@ -185,7 +185,7 @@ def test_a_paused_broker_reads_nothing_until_the_pause_ends(run: Run) -> None:
     run(scenario)
 
 
-def test_a_full_disk_refuses_records_until_there_is_room(run: Run) -> None:
+def test_full_disk_refuses_records_until_there_is_space(run: Run) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             (broker,) = cluster.brokers
@@ -193,7 +193,7 @@ def test_a_full_disk_refuses_records_until_there_is_room(run: Run) -> None:
             with broker.disk_full():
                 with pytest.raises(aiokafka.errors.KafkaError):  # pyright: ignore
                     await produce(cluster, b"lost")
-                # What is there is served.
+                # Stored records are served.
                 assert await consume_first(cluster) == b"a"
             assert await produce(cluster, b"b") == [1]
             assert await consume(cluster, 2) == [b"a", b"b"]
@@ -214,7 +214,7 @@ async def consume_first(cluster: Cluster) -> bytes:
         await consumer.stop()
 
 
-def test_the_settings_count(run: Run) -> None:
+def test_given_settings_are_used(run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(
             settings={"num.partitions": 3, "auto.create.topics.enable": True}
@@ -227,7 +227,7 @@ def test_the_settings_count(run: Run) -> None:
     run(scenario)
 
 
-def test_its_metrics_can_be_looked_at(run: Run) -> None:
+def test_metrics_are_exported(run: Run) -> None:
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -241,8 +241,8 @@ def test_its_metrics_can_be_looked_at(run: Run) -> None:
     run(scenario)
 
 
-def test_what_cannot_be_is_refused_with_a_reason() -> None:
-    with pytest.raises(ValueError, match="one broker as yet"):
+def test_invalid_use_is_refused_with_a_reason() -> None:
+    with pytest.raises(ValueError, match="not supported yet"):
         Cluster(brokers=3)
     with pytest.raises(ValueError, match="listeners"):
         Cluster(settings={"listeners": "PLAINTEXT://:9092"})
@@ -262,7 +262,7 @@ def test_what_cannot_be_is_refused_with_a_reason() -> None:
     asyncio.run(scenario())
 
 
-def test_a_setting_that_is_wrong_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+def test_invalid_setting_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         before = asyncio.all_tasks()
         cluster = Cluster(settings={"num.partitions": "many"}, data=tmp_path)

@@ -1,4 +1,4 @@
-"""A cluster beside a test that blocks, and the fixtures that pytest finds."""
+"""Clusters in a thread, and the pytest fixtures."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import pytest
 
 from ottla.testing import ClusterThread
 
-CLIENT: Any = kafka  # it has no types
+CLIENT: Any = kafka  # it has no type hints
 
 
 def produce(cluster: ClusterThread, *values: bytes) -> list[int]:
@@ -33,12 +33,12 @@ def consume(cluster: ClusterThread, count: int) -> list[bytes]:
         consumer.close()
 
 
-def test_a_test_that_blocks_has_a_cluster(ottla_cluster: ClusterThread) -> None:
+def test_blocking_test_can_use_a_cluster(ottla_cluster: ClusterThread) -> None:
     assert produce(ottla_cluster, b"a", b"b") == [0, 1]
     assert consume(ottla_cluster, 2) == [b"a", b"b"]
 
 
-def test_its_brokers_end_and_start_again(ottla_cluster: ClusterThread) -> None:
+def test_brokers_can_stop_and_restart(ottla_cluster: ClusterThread) -> None:
     (broker,) = ottla_cluster.brokers
     assert ottla_cluster.bootstrap_servers == broker.address == f"127.0.0.1:{broker.port}"
     produce(ottla_cluster, b"a")
@@ -52,7 +52,7 @@ def test_its_brokers_end_and_start_again(ottla_cluster: ClusterThread) -> None:
     assert consume(ottla_cluster, 2) == [b"a", b"b"]
 
 
-def test_a_pause_holds_up_whoever_asks(ottla_cluster: ClusterThread) -> None:
+def test_pause_delays_requests(ottla_cluster: ClusterThread) -> None:
     offsets: list[int] = []
     with ottla_cluster.brokers[0].pause():
         asking = threading.Thread(target=lambda: offsets.extend(produce(ottla_cluster, b"a")))
@@ -64,7 +64,7 @@ def test_a_pause_holds_up_whoever_asks(ottla_cluster: ClusterThread) -> None:
     assert offsets == [0]
 
 
-def test_a_full_disk_is_told_to_the_client(ottla_cluster: ClusterThread) -> None:
+def test_full_disk_is_reported_to_the_client(ottla_cluster: ClusterThread) -> None:
     produce(ottla_cluster, b"a")
     (broker,) = ottla_cluster.brokers
     producer = CLIENT.KafkaProducer(
@@ -76,7 +76,7 @@ def test_a_full_disk_is_told_to_the_client(ottla_cluster: ClusterThread) -> None
     assert consume(ottla_cluster, 1) == [b"a"]
 
 
-def test_nothing_runs_after_it() -> None:
+def test_no_thread_runs_after_the_cluster() -> None:
     before = threading.active_count()
     with ClusterThread() as cluster:
         folder = cluster.brokers[0].data
@@ -111,14 +111,14 @@ def test_needs_none():
 """
 
 
-def test_pytest_finds_the_fixtures(tmp_path: Path) -> None:
+def test_pytest_loads_the_fixtures(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(THEIR_TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert "3 passed" in done.stdout, done.stdout
 
 
-def test_a_run_without_a_cluster_loads_no_broker() -> None:
+def test_run_without_a_cluster_loads_no_broker() -> None:
     code = "import ottla.testing.pytest_plugin, sys; print('ottla.broker.node' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

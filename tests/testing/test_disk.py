@@ -1,4 +1,4 @@
-"""The simulated disk: what it keeps, what it loses, and how it fails."""
+"""The simulated disk: what survives a crash, and how it fails."""
 
 from random import Random
 
@@ -18,7 +18,7 @@ def fresh() -> SimulatedDisk:
 
 
 def outcomes(disk: SimulatedDisk, loss: Loss) -> set[bytes | None]:
-    """What a file may hold after a crash; None where it is missing."""
+    """Return the possible contents of a file after a crash; None if it is missing."""
     found: set[bytes | None] = set()
     for seed in range(300):
         after = disk.after_crash(loss, Random(seed))
@@ -26,7 +26,7 @@ def outcomes(disk: SimulatedDisk, loss: Loss) -> set[bytes | None]:
     return found
 
 
-def test_a_synced_file_stays() -> None:
+def test_synced_file_survives_a_crash() -> None:
     disk = fresh()
     file = disk.open(PATH, create=True)
     file.write([b"ab", b"c"], 0)
@@ -37,7 +37,7 @@ def test_a_synced_file_stays() -> None:
         assert outcomes(disk, loss) == {b"abc"}
 
 
-def test_what_was_not_synced_is_lost_torn_or_full_of_holes() -> None:
+def test_unsynced_writes_are_lost_torn_or_have_holes() -> None:
     disk = fresh()
     file = disk.open(PATH, create=True)
     file.write([b"ab"], 0)
@@ -53,7 +53,7 @@ def test_what_was_not_synced_is_lost_torn_or_full_of_holes() -> None:
     assert b"ab\0\0ef" in holes
 
 
-def test_a_cut_that_was_not_synced_may_not_have_been() -> None:
+def test_unsynced_truncation_may_be_lost() -> None:
     disk = fresh()
     file = disk.open(PATH, create=True)
     file.write([b"abcdef"], 0)
@@ -65,7 +65,7 @@ def test_a_cut_that_was_not_synced_may_not_have_been() -> None:
     assert outcomes(disk, Loss.TORN) == {b"abcdef", b"ab"}
 
 
-def test_names_reach_the_device_in_their_order() -> None:
+def test_renames_reach_the_device_in_order() -> None:
     disk = fresh()
     for name in ("a", "b", "c"):
         disk.open(f"/d/{name}", create=True)
@@ -74,7 +74,7 @@ def test_names_reach_the_device_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_a_rename_is_done_or_not(loss: Loss) -> None:
+def test_rename_is_atomic(loss: Loss) -> None:
     disk = fresh()
     write_atomically(disk, PATH, b"old")
     replace(disk, PATH, b"new")
@@ -83,7 +83,7 @@ def test_a_rename_is_done_or_not(loss: Loss) -> None:
     assert outcomes(disk, loss) == {b"new"}
 
 
-def test_no_call_is_done_from_the_crash_on() -> None:
+def test_no_call_takes_effect_after_the_crash() -> None:
     disk = fresh()
     file = disk.open(PATH, create=True)
     disk.crash_at = len(disk.calls) + 1
@@ -94,7 +94,7 @@ def test_no_call_is_done_from_the_crash_on() -> None:
     assert file.read(0, 9) == b"a"
 
 
-def test_a_full_disk_takes_nothing_and_stays_as_it_was() -> None:
+def test_write_to_a_full_disk_changes_nothing() -> None:
     disk = SimulatedDisk(capacity_bytes=4)
     disk.make_directory("/d")
     file = disk.open(PATH, create=True)
@@ -105,7 +105,7 @@ def test_a_full_disk_takes_nothing_and_stays_as_it_was() -> None:
     file.write([b"d"], 3)
 
 
-def test_a_file_that_failed_to_sync_is_broken() -> None:
+def test_file_is_unusable_after_a_failed_sync() -> None:
     disk = fresh()
     file = disk.open(PATH, create=True)
     disk.fails = lambda what, path: what == "sync"
@@ -116,7 +116,7 @@ def test_a_file_that_failed_to_sync_is_broken() -> None:
         file.write([b"a"], 0)
 
 
-def test_locks_and_folders() -> None:
+def test_locks_and_directories() -> None:
     disk = fresh()
     held = disk.lock("/d/.lock")
     assert held is not None
@@ -133,7 +133,7 @@ def test_locks_and_folders() -> None:
     assert not disk.exists("/e")
 
 
-def test_finish_refuses_what_really_waits() -> None:
+def test_finish_refuses_a_coroutine_that_really_waits() -> None:
     import asyncio
 
     async def waits() -> None:
@@ -143,7 +143,7 @@ def test_finish_refuses_what_really_waits() -> None:
         finish(waits())
 
 
-def test_what_a_killed_process_has_written_is_there_and_not_yet_on_the_device() -> None:
+def test_writes_of_a_killed_process_remain_unsynced() -> None:
     disk = SimulatedDisk()
     file = disk.open("/f", create=True)
     disk.sync_directory("/")

@@ -1,4 +1,4 @@
-"""The simulated network does what the event loop's own transports do, and what real ones suffer."""
+"""The simulated network behaves as the event loop's transports, including faults."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -22,7 +22,7 @@ PORT = 9092
 
 
 class Listener(asyncio.Protocol):
-    """Notes what it is told."""
+    """A protocol that records its calls."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -51,7 +51,7 @@ class Listener(asyncio.Protocol):
 
 
 class Place:
-    """A server and what connected to it."""
+    """A server and its connections."""
 
     def __init__(self, clock: SimulatedClock, weather: Weather, seed: int = 0) -> None:
         self.clock = clock
@@ -83,7 +83,7 @@ def at(place: Callable[[Place], Coroutine[Any, Any, None]], weather: Weather = C
     simulated(program)
 
 
-def test_bytes_arrive_in_their_order_however_uneven_the_way() -> None:
+def test_bytes_arrive_in_order_despite_uneven_delays() -> None:
     async def scenario(place: Place) -> None:
         transport, _, server = await place.connect()
         sent = b"".join(b"%d," % number for number in range(2000))
@@ -95,7 +95,7 @@ def test_bytes_arrive_in_their_order_however_uneven_the_way() -> None:
     at(scenario, Weather(slow_chance=0.5, stall_chance=0.1, cut_chance=0, split_chance=0.5))
 
 
-def test_connections_overtake_each_other() -> None:
+def test_connections_are_not_ordered() -> None:
     async def scenario(place: Place) -> None:
         heard: list[int] = []
         for number in range(20):
@@ -108,7 +108,7 @@ def test_connections_overtake_each_other() -> None:
     at(scenario, Weather(slow_chance=0.5, cut_chance=0))
 
 
-def test_a_writer_whose_peer_does_not_read_is_told_to_pause_and_to_go_on() -> None:
+def test_writer_is_paused_while_its_peer_does_not_read() -> None:
     async def scenario(place: Place) -> None:
         transport, client, server = await place.connect()
         assert server.transport is not None
@@ -128,7 +128,7 @@ def test_a_writer_whose_peer_does_not_read_is_told_to_pause_and_to_go_on() -> No
     at(scenario)
 
 
-def test_closing_sends_what_was_written_and_both_sides_hear_of_it() -> None:
+def test_close_flushes_and_notifies_both_ends() -> None:
     async def scenario(place: Place) -> None:
         transport, client, server = await place.connect()
         transport.write(b"all of this")
@@ -141,7 +141,7 @@ def test_closing_sends_what_was_written_and_both_sides_hear_of_it() -> None:
     at(scenario)
 
 
-def test_what_is_on_its_way_when_a_connection_breaks_is_lost() -> None:
+def test_bytes_in_flight_are_lost_when_a_connection_breaks() -> None:
     async def scenario(place: Place) -> None:
         transport, client, server = await place.connect()
         transport.write(b"lost")
@@ -159,7 +159,7 @@ def test_what_is_on_its_way_when_a_connection_breaks_is_lost() -> None:
     at(scenario)
 
 
-def test_nobody_hears_of_one_that_vanished() -> None:
+def test_vanished_end_notifies_nobody() -> None:
     async def scenario(place: Place) -> None:
         transport, client, server = await place.connect()
         transport.write(b"lost")
@@ -175,7 +175,7 @@ def test_nobody_hears_of_one_that_vanished() -> None:
     at(scenario)
 
 
-def test_connections_break_by_chance_and_frames_arrive_in_part() -> None:
+def test_connections_break_at_random_within_frames() -> None:
     async def scenario(place: Place) -> None:
         sizes: list[int] = []
         for _ in range(50):
@@ -192,7 +192,7 @@ def test_connections_break_by_chance_and_frames_arrive_in_part() -> None:
     at(scenario, Weather(cut_chance=0.05, split_chance=0.5))
 
 
-def test_an_address_is_taken_once() -> None:
+def test_address_can_be_bound_only_once() -> None:
     async def scenario(place: Place) -> None:
         with pytest.raises(OSError, match="in use"):
             await place.host.hold(Listener, None, PORT, 10)

@@ -1,4 +1,4 @@
-"""docs/testing.md shows files of tests, and they pass as they are shown."""
+"""The test files in docs/testing.md pass as shown."""
 
 import re
 import subprocess
@@ -9,13 +9,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
-def test_every_method_and_fixture_of_the_page_is_shown() -> None:
+def test_page_shows_every_method_and_fixture() -> None:
     shown = "\n".join(BLOCKS)
     for name in ("ottla_cluster", "ottla_settings", "kill()", "start()", "disk_full()"):
         assert name in shown
 
 
-def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+def test_examples_of_the_page_pass(tmp_path: Path) -> None:
     for number, block in enumerate(BLOCKS):
         (tmp_path / f"test_shown_{number}.py").write_text(block)
         assert "def test_" in block
