@@ -11,7 +11,7 @@ import pytest
 
 from client.scenario_runner import FAST, run
 from ottla.client.admin.administrator import Admin
-from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer import RECORD_OVERHEAD_BYTES, Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.settings.invalid_settings import InvalidSettings
 from ottla.testing import Cluster
@@ -88,6 +88,48 @@ def test_the_delivery_timeout_ends_what_cannot_be_written() -> None:
             ack = await ours.send("t", b"not there")
             with pytest.raises(RequestError, match=r"t-0: not written in 0\.4 s"):
                 await ack
+
+    run(scenario())
+
+
+def test_failed_records_that_nobody_awaits_are_reported_once() -> None:
+    async def scenario() -> None:
+        failed: list[tuple[ErrorCode, int]] = []
+        async with Cluster() as cluster:
+            ours = producer(cluster, linger_ms=50, delivery_timeout_ms=400, request_timeout_ms=300)
+            ours.on_failed = lambda error, count: failed.append((error.code, count))
+            async with ours:
+                await (await ours.send("t", b"there", partition=0))
+                await cluster.brokers[0].stop()
+                await ours.send_many("t", [b"lost"] * 3, partition=0)
+                await ours.flush()  # does not raise the reported error
+        assert failed == [(ErrorCode.REQUEST_TIMED_OUT, 3)]
+
+    run(scenario())
+
+
+def test_metadata_is_requested_from_a_broker_or_fails() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster) as ours:
+            view = await ours.refresh_metadata()
+            assert len(view.brokers) == 1
+            await cluster.brokers[0].stop()
+            with pytest.raises(RequestError):
+                await ours.refresh_metadata(timeout_s=0.2)
+
+    run(scenario())
+
+
+def test_size_check_refuses_what_send_refuses() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster, max_request_size=1000) as ours:
+            fits = 1000 - RECORD_OVERHEAD_BYTES
+            ours.check_size(fits)
+            await (await ours.send("t", bytes(fits)))
+            with pytest.raises(RequestError, match=r"max\.request\.size=1000"):
+                ours.check_size(fits + 1)
+            with pytest.raises(RequestError, match=r"max\.request\.size=1000"):
+                await ours.send("t", bytes(fits + 1))
 
     run(scenario())
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 PATIENCE: Final[Mapping[str, str]] = {"default.api.timeout.ms": "20000"}
 """Timeout for interactive use, instead of the client's default of one minute."""
 
+MEET_S: Final = 20.0
+"""Timeout of the first response of a broker to a producer."""
+
 
 async def reached(client: "Client", settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings for a client; raises OttlaError if no broker can be reached."""

@@ -87,7 +87,8 @@ async def produce(
     """
     from ottla.cli.perf.load import Sender, Sending, same
     from ottla.cli.progress import progress
-    from ottla.cli.records.sending import MetProducer, NotAllSent
+    from ottla.cli.records.sending import NotAllSent
+    from ottla.client.producer.producer import Producer
 
     if rate is not None and not isfinite(rate):
         raise Misused(f"--rate {rate}: must be a positive number")
@@ -101,7 +102,7 @@ async def produce(
     if acks is not Acks.ALL:
         settings["enable.idempotence"] = "false"
     await session.probe()
-    async with MetProducer(settings) as producer:
+    async with Producer[bytes, bytes](settings) as producer:
         producer.check_size(size)
         sending = Sending(topic=topic, count=records, payloads=same(size), rate=rate, report_s=0.2)
         await producer.partitions(topic)
@@ -194,8 +195,8 @@ async def latency(
     """
     from ottla.cli.offsets.positions import END
     from ottla.cli.perf.load import round_trips
-    from ottla.cli.records.sending import MetProducer
     from ottla.cli.records.stream import ColumnConsumer, begin_at
+    from ottla.client.producer.producer import Producer
 
     but = {**_NO_GROUP, **_NO_LINGER, **_NO_TRANSACTION}
     sent = session.target.settings_of("producer", "consumer", but=but)
@@ -203,7 +204,7 @@ async def latency(
     await session.probe()
     async with (
         ColumnConsumer({"allow.auto.create.topics": "false", **read}) as consumer,
-        MetProducer({**sent, "linger.ms": "0"}) as producer,
+        Producer[bytes, bytes]({**sent, "linger.ms": "0"}) as producer,
     ):
         producer.check_size(size)
         await begin_at(consumer, topic, (partition,), END, stops=False)

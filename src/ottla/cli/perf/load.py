@@ -3,7 +3,7 @@
 Invariant: the client is used like an application does, record by record unless columns are
 requested. Time counts from the first record to the last acknowledged or read one, without
 connecting. Refused records do not count. Latency is sampled, because timing a record costs more
-than sending it; of few records, as many are timed as percentiles need.
+than sending it. A short run times enough records for percentiles.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from itertools import islice, repeat
 from operator import itemgetter
 from typing import Final, TypeAlias, cast
 
-from ottla.cli.records.sending import MetProducer, NotAllSent
+from ottla.cli.records.sending import NotAllSent
 from ottla.cli.records.stream import ColumnConsumer
 from ottla.client.consumer.record import Record
 from ottla.client.producer.pending_batch import Ack
@@ -118,7 +118,7 @@ class Sender:
 
     def __init__(
         self,
-        producer: MetProducer,
+        producer: Producer[bytes, bytes],
         sending: Sending,
         refused: Callable[[RequestError], object] | None = None,
     ) -> None:
@@ -137,7 +137,7 @@ class Sender:
 
         Raises NotAllSent soon after a record was refused, unless it continues.
         """
-        self._producer.hear_failed = lambda error, count: self._refuse(error)
+        self._producer.on_failed = lambda error, count: self._refuse(error)
         sending, send, topic = self._sending, self._producer.send, self._sending.topic
         values = sending.payloads()
         sent = size = 0

@@ -13,15 +13,14 @@ from typing import Final, Protocol
 from ottla.cli.blocking_calls import BlockingCalls
 from ottla.cli.records.input import BadLine, Draft
 from ottla.cli.stop_request import StopRequest
-from ottla.client.producer.pending_batch import Ack, PendingBatch
-from ottla.client.producer.producer import RECORD_OVERHEAD_BYTES, Producer
+from ottla.client.producer.pending_batch import Ack
+from ottla.client.producer.producer import Producer
 from ottla.errors import ErrorCode, OttlaError, RequestError
 
 BLOCK_BYTES: Final = 1 << 18
 LINE_BYTES_MAX: Final = 64 << 20
 """Longer than any record that a broker accepts by default; input without lines is not text."""
 
-MEET_S: Final = 20.0
 _NO_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -67,29 +66,6 @@ class Sent:
 
     records: int = 0
     bytes: int = 0
-
-
-class MetProducer(Producer[bytes, bytes]):
-    """A producer that reports at its start whether a broker responds, and checks sizes."""
-
-    hear_failed: Callable[[RequestError, int], object] | None = None
-    """Called at once for records that failed, with their number; `flush` then does not raise."""
-
-    async def meet(self) -> None:
-        """Wait for the first response of a broker; raises RequestError."""
-        await self._started().metadata.refreshed(MEET_S)
-
-    def check_size(self, size: int) -> None:
-        """Raise RequestError for a value size that would be refused."""
-        whole = RECORD_OVERHEAD_BYTES + size
-        if whole > self._record_bytes_max:
-            raise self._too_large(whole)
-
-    def _note_failed(self, batch: PendingBatch) -> None:
-        if self.hear_failed is None:
-            super()._note_failed(batch)
-        elif batch.failure is not None and not batch.awaited:
-            self.hear_failed(batch.failure, batch.builder.count)
 
 
 async def send_lines(

@@ -19,6 +19,7 @@ from ottla.client.key_value import K, V
 from ottla.client.lifecycle.shutdown import end_all
 from ottla.client.loop_affinity import not_running, runs_already
 from ottla.client.metrics.producer_metrics import ProducerMetrics
+from ottla.client.network.cluster_view import ClusterView
 from ottla.client.network.config import connection_rules
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
@@ -61,6 +62,12 @@ class Producer(Generic[K, V]):
 
     So it does if the block raises, unless it was cancelled or interrupted: then it closes at once.
     Keys and values are bytes, or what `key_serializer` and `value_serializer` accept.
+    """
+
+    on_failed: Callable[[RequestError, int], object] | None = None
+    """Called when a batch fails whose results nobody awaits: its error and number of records.
+
+    `flush` and the end of the block then do not raise that error. Not called in transactions.
     """
 
     def __init__(
@@ -298,6 +305,17 @@ class Producer(Generic[K, V]):
         choices = await self._started().routes.choices(topic, self._block_s)
         return [*range(choices.count)]
 
+    async def refresh_metadata(self, *, timeout_s: float | None = None) -> ClusterView:
+        """Request metadata now; raises RequestError without a response, after max.block.ms."""
+        timeout_s = self._block_s if timeout_s is None else timeout_s
+        return await self._started().metadata.refreshed(timeout_s)
+
+    def check_size(self, value_bytes: int) -> None:
+        """Raise RequestError if `send` would refuse a value of this size: see max.request.size."""
+        size = RECORD_OVERHEAD_BYTES + value_bytes
+        if size > self._record_bytes_max:
+            raise self._too_large(size)
+
     def metrics(self) -> ProducerMetrics:
         """Return the metrics."""
         running = self._started()
@@ -377,5 +395,10 @@ class Producer(Generic[K, V]):
         running = self._running
         if running is not None and running.transactions is not None:
             return  # the end of the transaction reports it
-        if not batch.awaited and len(self._given_up) < UNHEARD_MAX:
-            self._given_up.append(batch)
+        if batch.awaited:
+            return
+        if self.on_failed is None:
+            if len(self._given_up) < UNHEARD_MAX:
+                self._given_up.append(batch)
+        elif batch.failure is not None:
+            self.on_failed(batch.failure, batch.builder.count)

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.kafka.client_flags import (
+    MEET_S,
     file_properties,
     integer,
     properties_of,
@@ -95,8 +96,9 @@ async def act(given: Given) -> int:
     topic = given.one("topic") or ""
     settings = _settings(given)
     from ottla.cli.kafka.console.line_reader import DEFAULT_READER, reader_of, split_as_java
-    from ottla.cli.records.sending import MetProducer, lines_of
+    from ottla.cli.records.sending import lines_of
     from ottla.cli.stop_request import StopRequest, end_by
+    from ottla.client.producer.producer import Producer
 
     if (name := given.one("line-reader") or DEFAULT_READER) != DEFAULT_READER:
         raise NotDone(f"kafka-console-producer: line reader {name} is not supported yet")
@@ -105,9 +107,10 @@ async def act(given: Given) -> int:
     reader = reader_of({**properties, **properties_of([*given.all(flag)])})
     prompts = sys.stdin.isatty() and sys.stdout.isatty()
     settings = await reached("producer", settings)
-    async with MetProducer(settings) as producer:
-        producer.hear_failed = lambda error, count: _complain(_failed(topic, error), count)
-        await producer.meet()
+    producer: Producer[bytes, bytes] = Producer(settings)
+    producer.on_failed = lambda error, count: _complain(_failed(topic, error), count)
+    async with producer:
+        await producer.refresh_metadata(timeout_s=MEET_S)
         if prompts:
             print(">", end="", flush=True)
         sender = _Sender(producer, topic, reader, is_sync="sync" in given, prompts=prompts)

@@ -18,6 +18,7 @@ from ottla.cli.kafka.argument_words import ArgumentUsage
 from ottla.cli.kafka.client_flags import (
     INT_BITS,
     LONG_BITS,
+    MEET_S,
     file_properties,
     reached,
     renamed,
@@ -88,7 +89,7 @@ async def act(given: Given) -> int:
     size = _positive(given, "record-size", bits=INT_BITS) if "record-size" in given else None
     payloads = _payloads(given) if size is None else None
     from ottla.cli.perf.load import Sender, Sending
-    from ottla.cli.records.sending import MetProducer
+    from ottla.client.producer.producer import Producer
 
     if warm_up > 0:
         print(
@@ -96,8 +97,8 @@ async def act(given: Given) -> int:
             "test summary."
         )
     settings = await reached("producer", settings)
-    async with MetProducer(settings) as producer:
-        await producer.meet()
+    async with Producer[bytes, bytes](settings) as producer:
+        await producer.refresh_metadata(timeout_s=MEET_S)
         if size is not None:
             producer.check_size(size)
         sending = Sending(

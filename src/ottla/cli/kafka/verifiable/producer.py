@@ -13,12 +13,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.kafka.argument_words import ArgumentUsage
-from ottla.cli.kafka.client_flags import LONG_BITS, file_properties, reached
+from ottla.cli.kafka.client_flags import LONG_BITS, MEET_S, file_properties, reached
 from ottla.cli.kafka.flags import Flag, Given
 from ottla.cli.kafka.tool import run_tool
 
 if TYPE_CHECKING:
-    from ottla.cli.records.sending import MetProducer
     from ottla.client.producer.pending_batch import Ack
     from ottla.client.producer.producer import Producer
 
@@ -73,7 +72,7 @@ async def act(given: Given) -> int:
     }
     for java in ("key.serializer", "value.serializer"):
         settings.pop(java, None)
-    from ottla.cli.records.sending import MetProducer
+    from ottla.client.producer.producer import Producer
 
     numbers = _Numbers(
         topic,
@@ -84,7 +83,7 @@ async def act(given: Given) -> int:
         USAGE.number_of(given, "message-create-time", -1, bits=LONG_BITS),
     )
     settings = await reached("producer", settings)
-    return await numbers.write(MetProducer(settings))
+    return await numbers.write(Producer(settings))
 
 
 class _Numbers:
@@ -109,7 +108,7 @@ class _Numbers:
         self._acked = 0
         self._pending: deque[tuple[str | None, str, Ack]] = deque()
 
-    async def write(self, producer: "MetProducer") -> int:
+    async def write(self, producer: "Producer[bytes, bytes]") -> int:
         """Write all numbers, or until a signal; returns the exit code."""
         from ottla.cli.stop_request import StopRequest
 
@@ -125,13 +124,13 @@ class _Numbers:
                     self._sum_up(begun_s)
         return 0 if stop.number is None else 128 + stop.number
 
-    async def _meet(self, producer: "MetProducer") -> None:
+    async def _meet(self, producer: "Producer[bytes, bytes]") -> None:
         from ottla.cli.kafka.verifiable.events import tell
 
-        await producer.meet()
+        await producer.refresh_metadata(timeout_s=MEET_S)
         tell("startup_complete")
 
-    async def _settle_all(self, producer: "MetProducer") -> None:
+    async def _settle_all(self, producer: "Producer[bytes, bytes]") -> None:
         """Flush, and wait for the results of all records that were sent."""
         from ottla.errors import RequestError
 
