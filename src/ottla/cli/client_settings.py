@@ -1,4 +1,4 @@
-"""What is known about the settings of a profile: which are secret and who accepts them."""
+"""Settings of the clients: which are secret, and which client accepts them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -26,13 +26,13 @@ _WORK: Final[Mapping[Client, str]] = {
 _SECRET_WORDS: Final = ("password", "secret", "token", "credential", "jaas", "private")
 _NEAR: Final = 0.75
 _PATIENCE: Final = DEFAULT_API_TIMEOUT_MS.name
-"""How long a call is tried: of a producer, which has it not, how long one may block."""
+"""A producer does not have this setting; it gets the value as max.block.ms."""
 
 
 def row(name: str) -> Row | None:
     """Return the setting of a client by name."""
     found = [one for table in _TABLES.values() if (one := table.find(name)) is not None]
-    # What one client accepts without effect or refuses may count for another.
+    # A setting that one client ignores or refuses may be in effect for another.
     return next((one for one in found if isinstance(one, Setting)), next(iter(found), None))
 
 
@@ -50,7 +50,7 @@ def masked(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def check(settings: Mapping[str, str]) -> list[str]:
-    """What to warn of; InvalidSettings for a value that no client takes. Empty ones are not set."""
+    """Return warnings; raises InvalidSettings for an invalid value. Empty values are skipped."""
     warnings: list[str] = []
     problems: list[Problem] = []
     for name, value in settings.items():
@@ -77,11 +77,11 @@ def taken(
     clients: Sequence[Client],
     but: Mapping[str, str],
 ) -> dict[str, str]:
-    """The settings that the first of a command's clients gets.
+    """Return the settings for the first of a command's clients.
 
-    What is for other clients is left out, for a profile is for all commands. InvalidSettings when
-    no client knows a name, and of those in `said` when none of the command's own does, or when the
-    command has said in `but` why it does not take it.
+    Settings of other clients are left out, because all commands use the same profile. Raises
+    InvalidSettings for a name that no client knows. A name in `said` must also be known to one of
+    the command's clients and not be in `but`, which has the reason why the command refuses it.
     """
     found: dict[str, str] = {}
     problems: list[Problem] = []
@@ -105,7 +105,7 @@ def taken(
 
 
 def known_to(client: Client, settings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The settings that a client has a use for, and the names of those that no client knows."""
+    """Return the settings that a client supports, and the names that no client knows."""
     found = {name: value for name, value in settings.items() if _TABLES[client].find(name)}
     return found, [name for name in settings if name not in found and row(name) is None]
 

@@ -16,7 +16,7 @@ from ottla.cli.output import wanted  # noqa: E402
 
 
 def run() -> None:
-    """The console script."""
+    """Run the console script."""
     arguments = sys.argv[1:]
     early_interrupt(wanted(arguments)).heed()
     gc_freeze.hold()

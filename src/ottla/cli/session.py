@@ -25,13 +25,13 @@ A = TypeVar("A", bound="Administration")
 
 
 class Session(NamedTuple):
-    """What a command knows besides its own arguments."""
+    """The target, output format and other common options of a command."""
 
     target: Target
     output: Output
 
     async def opened(self, kind: type[A]) -> A:
-        """Return an administrator with the calls that a command needs, if a broker responds."""
+        """Return an admin client with the calls that a command needs, if a broker responds."""
         admin = kind(self.target.settings_of("admin"))
         await self.probe()
         return admin

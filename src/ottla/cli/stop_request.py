@@ -62,9 +62,8 @@ class StopRequest:
         task = loop.create_task(work)
 
         def end() -> None:
-            loop.remove_reader(
-                self._woken
-            )  # nothing reads the byte: the reader would be called again
+            # Nothing reads the byte, so the loop would call this again.
+            loop.remove_reader(self._woken)
             task.cancel()
 
         loop.add_reader(self._woken, end)

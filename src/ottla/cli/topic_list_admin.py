@@ -1,4 +1,4 @@
-"""The administrator that only lists topics, for a fast start."""
+"""Admin client that only lists topics, for a fast start."""
 
 from ottla.client.admin.administration import Administration
 from ottla.client.admin.topic_list import TopicListCalls

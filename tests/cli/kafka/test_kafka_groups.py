@@ -22,10 +22,9 @@ from judges.ottla_broker import ottla_broker
 from judges.recording import Json, Mode, Recording, Scenario
 from kafka_java import kafka_broker
 from kafka_tools import KafkaTools, Said
-from ottla.cli.kafka import delete_records
+from ottla.cli.kafka import delete_records, log_dirs
 from ottla.cli.kafka.flags import Given, Usage
 from ottla.cli.kafka.groups import tool as consumer_groups
-from ottla.cli.kafka.log_dirs import tool as log_dirs
 from ottla.cli.kafka.offsets import tool as get_offsets
 from ottla.cli.kafka.tool import conducted
 from ottla.client.admin import Admin, NewTopic

@@ -1,4 +1,4 @@
-"""The administrator for commands about the cluster."""
+"""Admin client for the cluster."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The administrator for commands about settings."""
+"""Admin client for settings and quotas."""
 
 from ottla.client.admin.administration import Administration
 from ottla.client.admin.configs import ConfigCalls

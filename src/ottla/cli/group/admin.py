@@ -1,4 +1,4 @@
-"""The administrator for commands about groups."""
+"""Admin client for groups."""
 
 from collections.abc import Iterable
 

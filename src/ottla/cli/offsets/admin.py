@@ -1,4 +1,4 @@
-"""The administrator for commands about offsets."""
+"""Admin client for offsets."""
 
 from collections.abc import Sequence
 

@@ -1,16 +1,16 @@
-"""Positions in a partition, as they are said on a command line.
+"""Parses positions in a partition on a command line.
 
-Invariant: what is said means one position or none: text that means none is BadPosition. A time is
-never before 1970, where the wire would take it for something else.
+Invariant: text that is not a position raises BadPosition. A time is never before 1970, because
+negative timestamps have other meanings in ListOffsets.
 
-    start, end        the first record that there is, and behind the last
+    start, end        the first record, and the end after the last one
     42                the record with this offset
-    -10, +10          as many records before or behind: before or behind what, the command says
-    @2026-11-01T00:00 the first record that is as late; UTC, unless it ends with a zone as +01:00
+    -10, +10          this many records before or after a point that depends on the command
+    @2026-11-01T00:00 the first record at or after a time; UTC unless a zone such as +01:00 follows
     @2026-11-01       the same, at midnight
     @1793491200000    the same, in milliseconds since 1970
-    @-1h, @-1h30m     the first record since then; w, d, h, m, s and ms, counted from now
-    @now              behind all that were written up to now
+    @-1h, @-1h30m     the same, relative to now; units are w, d, h, m, s and ms
+    @now              the first record from now on
 """
 
 import re

@@ -1,12 +1,12 @@
-r"""How a record is printed: a format as `%t %p %o %k %v\n`, and what it makes of many records.
+r"""Formats records by a template such as `%t %p %o %k %v\n`.
 
-Invariant: of one stretch of records the bytes are joined once. A format that says something
-unknown is BadFormat, before anything is read.
+Invariant: the bytes of one stretch of records are joined once. An invalid template raises BadFormat
+before anything is read.
 
     %t topic   %p partition   %o offset   %T timestamp in ms   %d the same as a date in UTC
     %k key     %v value (or %s)   %h headers as a=1,b=2
     %K size of the key   %V size of the value (or %S)   -1 for null
-    %e leader's epoch    %% a percent sign    \n \t \r \0 \\ \x1f   characters
+    %e leader epoch      %% a percent sign    \n \t \r \0 \\ \x1f   characters
 """
 
 import re

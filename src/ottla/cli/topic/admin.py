@@ -1,7 +1,7 @@
-"""The administrator for commands about topics.
+"""Admin client for topics.
 
 It has only the calls that every command about topics needs, so that they start fast. Describing has
-its own administrator.
+its own admin client.
 """
 
 from ottla.client.admin.administration import Administration

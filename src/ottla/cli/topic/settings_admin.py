@@ -1,4 +1,4 @@
-"""The administrator for commands about topics and their settings."""
+"""Admin client for topics and their settings."""
 
 from ottla.cli.topic.admin import TopicAdmin
 from ottla.client.admin.configs import ConfigCalls, ConfigResource, ConfigSource

@@ -51,8 +51,13 @@ async def act(given: Given) -> int:
 
 async def _described(given: Given) -> None:
     from ottla.cli.kafka import java_errors
-    from ottla.cli.kafka.log_dirs.admin import LogDirAdmin
     from ottla.cli.probe import probe
+    from ottla.client.admin.administration import Administration
+    from ottla.client.admin.cluster import ClusterCalls
+    from ottla.client.admin.log_dirs import LogDirCalls
+
+    class LogDirAdmin(Administration, ClusterCalls, LogDirCalls):
+        """Describes log directories of brokers."""
 
     topics = {one for one in (given.one("topic-list") or "").split(",") if one}
     asked = _brokers(given.one("broker-list") or "")
