@@ -63,7 +63,7 @@ def listed(disk: SimulatedDisk, view: View | None = None) -> list[Entry | Findin
 # Listing.
 
 
-def test_every_file_is_listed_once_and_in_order() -> None:
+def test_every_file_is_listed_once_in_order() -> None:
     disk = data_directory()
     files = [entry.path for entry in listed(disk) if isinstance(entry, FileEntry)]
     assert sorted(files) == sorted(paths(disk))
@@ -80,7 +80,7 @@ def test_every_file_is_listed_once_and_in_order() -> None:
     ]
 
 
-def test_what_is_listed_is_what_is_in_the_files() -> None:
+def test_listing_has_the_content_of_the_files() -> None:
     found = listed(data_directory(), View(records=True))
     assert [entry for entry in found if isinstance(entry, Finding)] == []
     offsets = [entry.offset for entry in found if isinstance(entry, RecordEntry)]
@@ -104,7 +104,7 @@ def test_what_is_listed_is_what_is_in_the_files() -> None:
     assert sequences == [0, 1]
 
 
-def test_a_range_of_offsets_leaves_out_what_is_outside() -> None:
+def test_listing_selects_a_range_of_offsets() -> None:
     view = View(records=True, from_offset=6, to_offset=18)
     found = list(list_partition(data_directory(), FOLDER, view, unheard))
     assert [e.offset for e in found if isinstance(e, RecordEntry)] == list(range(6, 18))
@@ -116,7 +116,7 @@ def test_a_range_of_offsets_leaves_out_what_is_outside() -> None:
     assert not any(e.path.startswith(ACTIVE + ".log") for e in found if isinstance(e, FileEntry))
 
 
-def test_so_many_entries_of_each_file() -> None:
+def test_listing_limits_the_entries_of_each_file() -> None:
     counts: Counter[str] = Counter()
     path = ""
     for entry in listed(data_directory(), View(entries_max=2)):
@@ -129,7 +129,7 @@ def test_so_many_entries_of_each_file() -> None:
     assert [e.offset for e in records if isinstance(e, RecordEntry)][:4] == [0, 1, 2, 17]
 
 
-def test_damage_is_listed_in_its_place_and_the_rest_goes_on() -> None:
+def test_listing_continues_after_damage() -> None:
     disk = data_directory()
     data = bytearray(content(disk, f"{FIRST}.log"))
     data[100] ^= 1
@@ -153,12 +153,12 @@ def test_damage_is_listed_in_its_place_and_the_rest_goes_on() -> None:
         ("notes.txt", None),
     ],
 )
-def test_files_are_known_by_their_names(name: str, content: Content | None) -> None:
+def test_files_are_recognised_by_name(name: str, content: Content | None) -> None:
     identity = identify(name)
     assert (identity and identity.content) == content
 
 
-def test_nothing_is_changed_or_locked() -> None:
+def test_check_changes_and_locks_nothing() -> None:
     disk = data_directory()
     held = disk.lock(f"{DATA}/.lock")
     calls = list(disk.calls)
@@ -172,7 +172,7 @@ def test_nothing_is_changed_or_locked() -> None:
 # Checking directories as brokers, crashes and operators leave them.
 
 
-def test_a_log_that_is_being_written_is_right() -> None:
+def test_log_that_is_being_written_has_no_damage() -> None:
     """The index files of the active segment are written when it is closed."""
     disk = SimulatedDisk()
     disk.make_directory(DATA)
@@ -180,7 +180,7 @@ def test_a_log_that_is_being_written_is_right() -> None:
     assert damage(disk, FOLDER) == []
 
 
-def test_files_of_a_cleaning_and_unknown_ones_are_notes() -> None:
+def test_cleaner_files_and_unknown_files_are_notes() -> None:
     disk = data_directory()
     for name in (
         "00000000000000000017.log.deleted",
@@ -194,7 +194,7 @@ def test_files_of_a_cleaning_and_unknown_ones_are_notes() -> None:
     assert len(found) == 4
 
 
-def test_a_cleaned_segment_about_to_take_its_place_is_checked() -> None:
+def test_segment_in_the_swap_state_is_checked() -> None:
     disk = data_directory()
     for kind in ("log", "index", "timeindex"):
         put(disk, f"{SECOND}.{kind}.swap", content(disk, f"{SECOND}.{kind}"))
@@ -218,7 +218,7 @@ def test_missing_offsets_are_damage_unless_compacted() -> None:
     assert not [one for one in damage(disk) if one.path.endswith(".log")]
 
 
-def test_a_missing_segment_is_noticed() -> None:
+def test_missing_segment_is_detected() -> None:
     disk = data_directory()
     for kind in ("log", "index", "timeindex", "txnindex"):
         disk.remove(f"{SECOND}.{kind}")
@@ -226,7 +226,7 @@ def test_a_missing_segment_is_noticed() -> None:
     assert "ends at offset 17" in found.problem
 
 
-def test_batches_in_another_order_or_twice_are_noticed() -> None:
+def test_reordered_and_duplicated_batches_are_detected() -> None:
     disk = data_directory()
     data = content(disk, f"{FIRST}.log")
     for changed in (data[137:274] + data[:137] + data[274:], data[:137] + data):
@@ -234,7 +234,7 @@ def test_batches_in_another_order_or_twice_are_noticed() -> None:
         assert any("base offset" in one.problem for one in damage(disk))
 
 
-def test_what_a_checkpoint_says_is_held_against_the_log() -> None:
+def test_checkpoints_are_compared_with_the_log() -> None:
     disk = data_directory()
     write_offsets(disk, RECOVERY_POINTS, {PARTITIONS[0]: 32, PARTITIONS[1]: 2})
     write_offsets(disk, HIGH_WATERMARKS, {PARTITIONS[0]: 31, PARTITIONS[1]: 3})
@@ -245,7 +245,7 @@ def test_what_a_checkpoint_says_is_held_against_the_log() -> None:
     }
 
 
-def test_a_missing_end_is_damage_when_it_was_on_the_device() -> None:
+def test_missing_end_below_the_recovery_point_is_damage() -> None:
     disk = data_directory(clean=False)
     data = content(disk, f"{ACTIVE}.log")
     put(disk, f"{ACTIVE}.log", data[:-137])
@@ -255,7 +255,7 @@ def test_a_missing_end_is_damage_when_it_was_on_the_device() -> None:
     )
 
 
-def test_zeros_behind_the_records_are_incomplete_or_damage() -> None:
+def test_zeros_after_the_records_are_incomplete_or_damage() -> None:
     for clean, level in ((True, Level.DAMAGE), (False, Level.INCOMPLETE)):
         disk = data_directory(clean=clean)
         put(disk, f"{ACTIVE}.log", content(disk, f"{ACTIVE}.log") + bytes(3_000_000))
@@ -271,7 +271,7 @@ def test_zeros_before_other_bytes_are_damage() -> None:
     assert found.level is Level.DAMAGE
 
 
-def test_a_compacted_segment_too_ends_before_the_next_begins() -> None:
+def test_compacted_segment_ends_before_the_next() -> None:
     disk = data_directory()
     data = bytearray(content(disk, f"{FIRST}.log"))
     last = len(data) - 78
@@ -282,7 +282,7 @@ def test_a_compacted_segment_too_ends_before_the_next_begins() -> None:
     assert "last offset 40, but the next segment starts at 17" in problems
 
 
-def test_behind_bytes_that_are_no_batch_the_next_one_is_found() -> None:
+def test_next_batch_after_damage_is_found() -> None:
     disk = data_directory()
     data = content(disk, f"{FIRST}.log")
     for destroyed in (data[:137] + bytes(137) + data[274:], data[:145] + b"\x7f" + data[146:]):
@@ -298,7 +298,7 @@ def test_behind_bytes_that_are_no_batch_the_next_one_is_found() -> None:
     assert len([one for one in damage(disk) if one.path == f"{FIRST}.log"]) == 2
 
 
-def test_a_search_for_the_next_batch_ends() -> None:
+def test_search_for_the_next_batch_terminates() -> None:
     """Each position looks like a batch, but none is one."""
     disk = data_directory()
     fake = bytearray(made([b"?"])[:HEADER_SIZE])
@@ -312,7 +312,7 @@ def test_a_search_for_the_next_batch_ends() -> None:
     assert "bytes are skipped" in found.problem
 
 
-def test_a_topic_has_one_id() -> None:
+def test_topic_has_one_id() -> None:
     disk = data_directory()
     text = content(disk, f"{OTHER}/partition.metadata")
     put(disk, f"{OTHER}/partition.metadata", text.replace(b"AAEC", b"BBEC"))
@@ -320,14 +320,14 @@ def test_a_topic_has_one_id() -> None:
     assert found.path == OTHER
 
 
-def test_an_epoch_file_that_does_not_rise_is_named_with_its_line() -> None:
+def test_decreasing_epoch_is_reported_with_its_line() -> None:
     disk = data_directory()
     put(disk, f"{FOLDER}/leader-epoch-checkpoint", b"0\n2\n2 7\n0 2\n")
     found = [one for one in damage(disk) if one.line is not None]
     assert [(one.path, one.line) for one in found] == [(f"{FOLDER}/leader-epoch-checkpoint", 4)]
 
 
-def test_an_unreadable_file_is_damage_and_not_the_end() -> None:
+def test_check_continues_after_an_unreadable_file() -> None:
     disk = data_directory()
 
     class Unreadable(SimulatedDisk):
@@ -346,7 +346,7 @@ def test_an_unreadable_file_is_damage_and_not_the_end() -> None:
     assert (f"{SECOND}.log", "open: Input/output error") in {(o.path, o.problem) for o in found}
 
 
-def test_a_crowd_of_findings_is_cut_short() -> None:
+def test_number_of_findings_is_limited() -> None:
     crowd = (Finding(Level.DAMAGE, "f", str(n)) for n in range(1000))
     shown = list(capped(crowd))
     assert len(shown) == FINDINGS_PER_FILE_MAX + 1
@@ -355,7 +355,7 @@ def test_a_crowd_of_findings_is_cut_short() -> None:
 # A single file.
 
 
-def test_a_lone_file_is_checked_with_what_lies_beside_it() -> None:
+def test_single_file_is_checked_with_its_neighbours() -> None:
     disk = data_directory()
     for path in paths(disk):
         assert [one for one in checked(disk, path) if one.level is not Level.NOTE] == [], path
@@ -366,7 +366,7 @@ def test_a_lone_file_is_checked_with_what_lies_beside_it() -> None:
     assert not damage(disk, f"{FIRST}.log")
 
 
-def test_a_copy_outside_of_any_folder_is_checked() -> None:
+def test_copy_outside_of_a_directory_is_checked() -> None:
     disk = data_directory()
     disk.make_directory("/copies")
     put(disk, "/copies/saved.log", content(disk, f"{SECOND}.log"))
@@ -376,7 +376,7 @@ def test_a_copy_outside_of_any_folder_is_checked() -> None:
     assert [one.level for one in checked(disk, "/copies/saved.log")] == [Level.INCOMPLETE]
 
 
-def test_an_index_without_records_is_checked_by_itself() -> None:
+def test_index_without_records_is_checked() -> None:
     disk = data_directory()
     disk.remove(f"{FIRST}.log")
     assert [one.level for one in checked(disk, f"{FIRST}.index")] == [Level.NOTE]
@@ -397,7 +397,7 @@ def one_file(tmp_path: Path, data: bytes, name: str = "00000000000000000000.log"
         disk.close()
 
 
-def test_what_is_compressed_beyond_the_cap_is_not_unpacked(tmp_path: Path) -> None:
+def test_decompression_bomb_is_not_decompressed(tmp_path: Path) -> None:
     bomb = compress(Compression.ZSTD, bytes(200 * 1024 * 1024))
     assert len(bomb) < 100_000
     batch = bytearray(HEADER_SIZE) + bomb
@@ -449,7 +449,7 @@ print("grown", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 
 
 @pytest.mark.parametrize("size", [2**31 + 11, 2**31 - 1000])
-def test_a_batch_of_two_gigabytes_needs_little_memory(tmp_path: Path, size: int) -> None:
+def test_batch_of_2_gib_needs_little_memory(tmp_path: Path, size: int) -> None:
     """Real or only claimed: the file is sparse, so it uses no disk space."""
     path = tmp_path / "00000000000000000000.log"
     header = bytearray(made([b"value"])[:HEADER_SIZE])
@@ -469,7 +469,7 @@ def test_a_batch_of_two_gigabytes_needs_little_memory(tmp_path: Path, size: int)
     assert int(grown.split()[1]) < 64
 
 
-def test_a_file_for_reading_alone_needs_no_right_to_write(tmp_path: Path) -> None:
+def test_check_needs_no_write_permission(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(made([b"value"]))
     path.chmod(0o400)
@@ -484,7 +484,7 @@ def test_a_file_for_reading_alone_needs_no_right_to_write(tmp_path: Path) -> Non
     assert (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
 
 
-def test_a_text_larger_than_any_broker_writes_is_not_read(tmp_path: Path) -> None:
+def test_oversized_text_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.touch()
     os.truncate(path, 2**40)
@@ -496,7 +496,7 @@ def test_a_text_larger_than_any_broker_writes_is_not_read(tmp_path: Path) -> Non
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
 
 
-def test_progress_is_told_to_the_end() -> None:
+def test_progress_reaches_the_total() -> None:
     disk = SimulatedDisk()
     disk.make_directory(DATA)
     log = new_log(disk)
@@ -511,7 +511,7 @@ def test_progress_is_told_to_the_end() -> None:
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
 
 
-def test_what_was_looked_at_is_counted() -> None:
+def test_checked_files_are_counted() -> None:
     tally = Tally()
     assert list(each(data_directory(), tally=tally)) == []
     assert (tally.records, tally.files) == (33, len(paths(data_directory())))

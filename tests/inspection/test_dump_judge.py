@@ -114,7 +114,7 @@ def we_say(paths: list[Path]) -> list[str]:
     return [{0: "sound", 1: "damaged"}[code] for code in codes]
 
 
-def test_good_files_are_sound_to_both(good: Path) -> None:
+def test_both_accept_good_files(good: Path) -> None:
     kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     paths = sorted(path for path in good.iterdir() if path.suffix in kinds)
     assert len(paths) >= 15
@@ -122,19 +122,19 @@ def test_good_files_are_sound_to_both(good: Path) -> None:
     assert we_say(paths) == ["sound"] * len(paths)
 
 
-def test_damaged_files_are_damaged_to_both(good: Path, tmp_path: Path) -> None:
+def test_both_detect_damaged_files(good: Path, tmp_path: Path) -> None:
     paths = list(damaged_copies(good, tmp_path, DAMAGES))
     verdicts = zip((what for what, _, _ in DAMAGES), kafka_says(paths), we_say(paths), strict=True)
     assert [verdict for verdict in verdicts if verdict[1:] != ("damaged", "damaged")] == []
 
 
-def test_more_is_noticed_in_a_folder_than_kafkas_tool_looks_at(good: Path, tmp_path: Path) -> None:
+def test_check_detects_more_damage_than_kafkas_tool(good: Path, tmp_path: Path) -> None:
     paths = list(damaged_copies(good, tmp_path, UNSEEN_BY_KAFKA))
     assert kafka_says(paths) == ["sound"] * len(paths)
     assert we_say([path.parent for path in paths]) == ["damaged"] * len(paths)
 
 
-def test_a_log_that_kafka_wrote_is_right_while_it_is_open(tmp_path: Path) -> None:
+def test_open_log_of_kafka_has_no_damage(tmp_path: Path) -> None:
     """The directory has preallocated index files and a segment that was never closed."""
     folder = tmp_path / "events-3"
     folder.mkdir()

@@ -116,12 +116,12 @@ def is_listed(path: str, original: bytes, data: bytes) -> bool:
     return any(path.endswith(suffix) and damaged(original)(data) for suffix, damaged, _ in HARMLESS)
 
 
-def test_the_directory_is_right_before_anything_is_changed() -> None:
+def test_unchanged_directory_has_no_findings() -> None:
     assert checked(data_directory()) == []
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_every_changed_byte_is_noticed(mask: int) -> None:
+def test_every_changed_byte_is_detected(mask: int) -> None:
     disk = data_directory()
     missed = [
         (path, at)
@@ -140,7 +140,7 @@ def unnoticed(disk: SimulatedDisk, path: str, at: int, mask: int) -> bool:
     return missed
 
 
-def test_what_is_listed_as_harmless_is_needed() -> None:
+def test_every_listed_exception_is_needed() -> None:
     """A row that covers nothing would hide the next mistake."""
     disk = data_directory()
     used: set[str] = set()
@@ -174,7 +174,7 @@ HARMLESS_CUTS: list[tuple[str, Callable[[int], bool], str]] = [
 ]
 
 
-def test_every_cut_is_noticed() -> None:
+def test_every_truncation_is_detected() -> None:
     disk = data_directory()
     missed: list[tuple[str, int]] = []
     for path in paths(disk):
@@ -191,7 +191,7 @@ def test_every_cut_is_noticed() -> None:
     assert missed == []
 
 
-def test_every_missing_file_is_noticed() -> None:
+def test_every_missing_file_is_detected() -> None:
     disk = data_directory()
     # Without these files a start takes longer, rebuilds them, or knows less.
     not_needed = (
@@ -207,7 +207,7 @@ def test_every_missing_file_is_noticed() -> None:
 
 
 @each_case("size", [1, 8, 61, 200])
-def test_runs_of_zeros_are_noticed(size: int) -> None:
+def test_runs_of_zeros_are_detected(size: int) -> None:
     """As a device that lost a page returns them."""
     disk = data_directory()
     for path in paths(disk):
@@ -256,7 +256,7 @@ def test_above_the_recovery_point_a_tail_may_be_incomplete() -> None:
             assert levels == {Level.INCOMPLETE}
 
 
-def test_a_batch_is_not_unfinished_when_others_follow_it() -> None:
+def test_batch_followed_by_others_is_not_incomplete() -> None:
     disk = data_directory(clean=False)
     write_offsets(disk, RECOVERY_POINTS, {PARTITIONS[0]: 26})
     flip(disk, f"{ACTIVE}.log", 9, 1)  # the first batch claims to be longer than the file

@@ -60,7 +60,7 @@ def step(owner: Owner, random: Random) -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_a_log_is_right_at_every_step_of_its_life(part: int) -> None:
+def test_log_has_no_damage_at_any_step(part: int) -> None:
     for seed in range(int(40 * SCALE)):
         random = Random(f"{part} {seed}")
         owner = Owner(SimulatedDisk())
@@ -75,7 +75,7 @@ def test_a_log_is_right_at_every_step_of_its_life(part: int) -> None:
         assert [one for one in found if one.level is not Level.NOTE] == [], (part, seed)
 
 
-def test_a_brokers_directory_verifies_running_and_stopped() -> None:
+def test_brokers_directory_verifies_running_and_stopped() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, ("/data",))
@@ -93,7 +93,7 @@ def test_a_brokers_directory_verifies_running_and_stopped() -> None:
     simulated(program)
 
 
-def test_an_unfinished_write_is_incomplete_and_no_damage() -> None:
+def test_unfinished_write_is_incomplete_not_damaged() -> None:
     owner = Owner(SimulatedDisk())
     owner.append(2, 60)
     owner.flush()

@@ -38,7 +38,7 @@ def with_transactions(seed: int) -> PartitionLog:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_fetch_is_told_of_every_transaction_in_its_bytes(seed: int) -> None:
+def test_fetch_has_every_aborted_transaction_of_its_bytes(seed: int) -> None:
     log = with_transactions(seed)
     assert len(log.segments) > 2
     stable = log.last_stable_offset(log.log_end_offset)
@@ -63,7 +63,7 @@ def test_a_fetch_is_told_of_every_transaction_in_its_bytes(seed: int) -> None:
     assert fewer > stable
 
 
-def test_the_bound_lies_closely_behind_the_bytes() -> None:
+def test_upper_bound_is_close_to_the_fetched_bytes() -> None:
     log = with_transactions(9)
     stable = log.last_stable_offset(log.log_end_offset)
     for offset in range(0, stable, 7):
@@ -74,7 +74,7 @@ def test_the_bound_lies_closely_behind_the_bytes() -> None:
         assert found.upper_offset - last <= 10
 
 
-def test_nothing_to_read_has_no_transactions() -> None:
+def test_empty_fetch_has_no_aborted_transactions() -> None:
     log = with_transactions(3)
     found = finish(log.read(log.log_end_offset, log.log_end_offset, 1000))
     assert log.aborted_transactions(log.log_end_offset, found.upper_offset) == []

@@ -11,7 +11,7 @@ from ottla.records.validation import ValidationConfig, validate
 @each_case("timestamp_type", list(TimestampType))
 @each_case("wrong_maximum", [True, False])
 @each_case("compression", [Compression.NONE, Compression.LZ4])
-def test_the_header_is_replaced_without_copying_records(
+def test_header_is_replaced_without_copying_records(
     timestamp_type: TimestampType, wrong_maximum: bool, compression: Compression
 ) -> None:
     data = bytearray(made([b"a", b"bc" * 100], timestamp=100, compression=compression))

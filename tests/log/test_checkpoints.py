@@ -50,17 +50,17 @@ def problem_of(parse: Callable[[str], object], text: str) -> str:
     return str(raised.value)
 
 
-def test_offsets_are_read_and_written_as_kafka_does() -> None:
+def test_offset_checkpoint_has_the_format_of_kafka() -> None:
     assert parse_offsets(KAFKA_OFFSETS) == OFFSETS
     assert format_offsets(OFFSETS) == KAFKA_OFFSETS
 
 
-def test_a_checkpoint_that_was_only_created_holds_nothing() -> None:
+def test_empty_checkpoint_file_has_no_offsets() -> None:
     assert parse_offsets("") == {}
     assert parse_offsets(format_offsets({})) == {}
 
 
-def test_blanks_and_line_ends_may_be_those_of_another_system() -> None:
+def test_checkpoint_accepts_other_blanks_and_line_ends() -> None:
     assert parse_offsets(KAFKA_OFFSETS.replace("\n", "\r\n").replace(" ", "\t ")) == OFFSETS
 
 
@@ -84,7 +84,7 @@ def test_blanks_and_line_ends_may_be_those_of_another_system() -> None:
         ("0\n" + "9" * 5000 + "\n", "line 2: number of entries: expected a number"),
     ],
 )
-def test_damaged_offsets_are_refused_with_their_line(text: str, message: str) -> None:
+def test_damaged_checkpoint_error_has_the_line(text: str, message: str) -> None:
     assert problem_of(parse_offsets, text).startswith(message)
 
 
@@ -96,19 +96,19 @@ def test_damaged_offsets_are_refused_with_their_line(text: str, message: str) ->
         st.integers(0, 2**63 - 1).map(Offset),
     )
 )
-def test_offsets_are_read_back(offsets: dict[TopicPartition, Offset]) -> None:
+def test_offset_checkpoint_round_trips(offsets: dict[TopicPartition, Offset]) -> None:
     text = format_offsets(offsets)
     assert parse_offsets(text) == offsets
     assert format_offsets(parse_offsets(text)) == text
 
 
 @given(st.integers(0, len(KAFKA_OFFSETS) - 1))
-def test_offsets_cut_anywhere_are_refused(length: int) -> None:
+def test_truncated_checkpoint_is_rejected(length: int) -> None:
     if length:
         problem_of(parse_offsets, KAFKA_OFFSETS[:length])
 
 
-def test_the_topics_id_is_read_and_written_as_kafka_does() -> None:
+def test_partition_metadata_has_the_format_of_kafka() -> None:
     assert parse_partition_metadata(KAFKA_PARTITION_METADATA) == ID
     assert format_partition_metadata(ID) == KAFKA_PARTITION_METADATA
     assert parse_partition_metadata(KAFKA_PARTITION_METADATA + "\r\n") == ID
@@ -128,7 +128,7 @@ def test_the_topics_id_is_read_and_written_as_kafka_does() -> None:
         ("topic_id: Nk3ZqvzXQ0-7mDLiRUiB9g\nversion: 0", 'line 1: expected "version: …"'),
     ],
 )
-def test_damaged_partition_metadata_is_refused_with_its_line(text: str, message: str) -> None:
+def test_damaged_partition_metadata_error_has_the_line(text: str, message: str) -> None:
     assert problem_of(parse_partition_metadata, text).startswith(message)
 
 
@@ -146,7 +146,7 @@ def test_meta_properties_version_0_becomes_version_1() -> None:
     assert parse_meta_properties("") == MetaProperties(None, None, version=0)
 
 
-def test_meta_properties_keep_what_nobody_knows() -> None:
+def test_meta_properties_keep_unknown_keys() -> None:
     text = KAFKA_META_PROPERTIES + "colour=blue\nwith\\ space=a\\=b\n"
     meta = parse_meta_properties(text)
     assert meta.other == (("colour", "blue"), ("with space", "a=b"))
@@ -162,7 +162,7 @@ names = st.text(min_size=1, max_size=8).map(lambda name: "x" + name)
     st.none() | st.binary(min_size=16, max_size=16).filter(lambda raw: any(raw[:15])).map(Uuid),
     st.dictionaries(names, st.text(max_size=12), max_size=3),
 )
-def test_meta_properties_are_read_back(
+def test_meta_properties_round_trip(
     cluster_id: str, node_id: int, directory_id: Uuid | None, other: dict[str, str]
 ) -> None:
     meta = MetaProperties(cluster_id, BrokerId(node_id), directory_id, tuple(other.items()))
@@ -192,17 +192,17 @@ def test_meta_properties_are_read_back(
         ("version=1\ncluster.id=\\uzzzz\n", "line 2: "),
     ],
 )
-def test_damaged_meta_properties_are_refused_with_their_line(text: str, message: str) -> None:
+def test_damaged_meta_properties_error_has_the_line(text: str, message: str) -> None:
     assert problem_of(parse_meta_properties, text).startswith(message)
 
 
-def test_the_clean_shutdown_mark_has_kafkas_format() -> None:
+def test_clean_shutdown_file_has_the_format_of_kafka() -> None:
     assert parse_clean_shutdown(KAFKA_CLEAN_SHUTDOWN) == 9007199254740993
     assert format_clean_shutdown(BrokerEpoch(9007199254740993)) == KAFKA_CLEAN_SHUTDOWN
     assert parse_clean_shutdown(' {"brokerEpoch" : -1, "colour":"blue"}\n') == -1
 
 
-def test_the_mark_of_earlier_kafkas_is_empty() -> None:
+def test_clean_shutdown_file_of_older_kafka_is_empty() -> None:
     assert parse_clean_shutdown("") is None
 
 
@@ -227,12 +227,12 @@ def test_the_mark_of_earlier_kafkas_is_empty() -> None:
         "\0" * 40,
     ],
 )
-def test_a_damaged_mark_is_refused(text: str) -> None:
+def test_damaged_clean_shutdown_file_is_rejected(text: str) -> None:
     problem_of(parse_clean_shutdown, text)
 
 
 @given(st.text(max_size=60))
-def test_no_text_brings_anything_but_its_error(text: str) -> None:
+def test_any_text_raises_only_the_declared_error(text: str) -> None:
     parsers: list[Callable[[str], object]] = [
         parse_offsets,
         parse_partition_metadata,

@@ -42,7 +42,7 @@ class FewOpenFiles(OsDisk):
         super().sync_directory(path)
 
 
-def test_a_stop_needs_no_more_open_files_than_running_did(tmp_path: Path) -> None:
+def test_close_needs_no_more_open_files_than_running(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = FewOpenFiles(tmp_path)
         logs = await opened(disk, SystemClock(), (str(tmp_path),))
@@ -61,7 +61,7 @@ def test_a_stop_needs_no_more_open_files_than_running_did(tmp_path: Path) -> Non
     asyncio.run(scenario())
 
 
-def test_c2_who_closes_the_logs_is_told_what_is_not_clean() -> None:
+def test_c2_close_returns_the_unclean_directories() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, ("/offline", "/failing", "/unmarked", "/fine"))

@@ -146,7 +146,7 @@ def clean(request: pytest.FixtureRequest) -> bool:
     return request.param
 
 
-def test_c4_every_byte_flip(segment: str, clean: bool) -> None:
+def test_c4_every_byte_flip_is_handled(segment: str, clean: bool) -> None:
     damaged = Damaged(segment, clean=clean)
     scrubbed = clean or segment == "rolled"
     for number in (0, 2, len(damaged.places) - 1):
@@ -160,7 +160,7 @@ def test_c4_every_byte_flip(segment: str, clean: bool) -> None:
 
 
 @pytest.mark.parametrize("bits", [0x01, 0x02, 0x04, 0x08, 0x10, 0x80, 0xFF])
-def test_c4_every_field_of_the_framing(segment: str, clean: bool, bits: int) -> None:
+def test_c4_flipped_framing_fields_are_handled(segment: str, clean: bool, bits: int) -> None:
     """Base offset, length and magic: the bytes that locate the next batch."""
     damaged = Damaged(segment, clean=clean)
     scrubbed = clean or segment == "rolled"
@@ -183,7 +183,7 @@ def runs(damaged: Damaged) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("byte", [0x00, 0x02, 0xFF])
-def test_c4_runs_of_one_byte(segment: str, clean: bool, byte: int) -> None:
+def test_c4_runs_of_one_byte_are_handled(segment: str, clean: bool, byte: int) -> None:
     damaged = Damaged(segment, clean=clean)
     scrubbed = clean or segment == "rolled"
     for start, stop in runs(damaged):
@@ -202,7 +202,7 @@ def differs(before: bytes, after: bytes, place: Place) -> bool:
     return any(before[piece] != after[piece] for piece in pieces)
 
 
-def test_c4_every_length_of_a_file_that_was_cut(segment: str, clean: bool) -> None:
+def test_c4_every_truncated_length_is_handled(segment: str, clean: bool) -> None:
     damaged = Damaged(segment, clean=clean)
     scrubbed = clean or segment == "rolled"
     ends = [place.end for place in damaged.places]
@@ -213,14 +213,14 @@ def test_c4_every_length_of_a_file_that_was_cut(segment: str, clean: bool) -> No
         damaged.endure(damaged.file[:length], hit, scrubbed=scrubbed)
 
 
-def test_c4_a_file_cut_between_batches_is_known_by_its_index() -> None:
+def test_c4_index_reveals_a_truncation_between_batches() -> None:
     damaged = Damaged("rolled", clean=True)
     place = damaged.places[-3]
     hit = {p.header.base_offset for p in damaged.places if p.end > place.end}
     damaged.endure(damaged.file[: place.end], hit, scrubbed=False)
 
 
-def test_c4_an_index_that_is_lost_is_not_needed() -> None:
+def test_c4_damage_is_found_without_an_index() -> None:
     damaged = Damaged("rolled", clean=True)
     header, position = damaged.places[3]
     data = bytearray(damaged.file)
@@ -232,7 +232,7 @@ def test_c4_an_index_that_is_lost_is_not_needed() -> None:
 
 
 @pytest.mark.parametrize("how", ["garbage", "zeros", "cut"])
-def test_c4_an_index_that_is_wrong_misleads_nobody(how: str) -> None:
+def test_c4_wrong_index_does_not_mislead_readers(how: str) -> None:
     damaged = Damaged("rolled", clean=True)
     path = f"{FOLDER}/{damaged.name[:20]}.index"
     index = read_whole(damaged.disk, path)
@@ -247,7 +247,7 @@ def test_c4_an_index_that_is_wrong_misleads_nobody(how: str) -> None:
     damaged.endure(bytes(data), {header.base_offset}, scrubbed=True)
 
 
-def test_c4_several_batches_at_once(segment: str, clean: bool) -> None:
+def test_c4_several_damaged_batches_are_handled(segment: str, clean: bool) -> None:
     damaged = Damaged(segment, clean=clean)
     data = bytearray(damaged.file)
     hit: set[int] = set()
@@ -258,7 +258,7 @@ def test_c4_several_batches_at_once(segment: str, clean: bool) -> None:
     damaged.endure(bytes(data), hit, scrubbed=True)
 
 
-def test_c4_a_batch_within_a_damaged_batch_is_not_taken_for_one() -> None:
+def test_c4_batch_inside_a_damaged_batch_is_not_served() -> None:
     """Its framing agrees with its neighbours, but it is the value of a record."""
     disk = SimulatedDisk()
     log = new_log(disk)
@@ -277,7 +277,7 @@ def test_c4_a_batch_within_a_damaged_batch_is_not_taken_for_one() -> None:
     assert [(d.first_offset, d.end_offset) for d in log.damaged] == [(first, first + 3)]
 
 
-def test_c4_readers_find_what_is_broken_and_go_on() -> None:
+def test_c4_readers_find_damage_without_a_scrub() -> None:
     """Without a scrub: a reader that finds no batch makes the log scan the segment."""
     damaged = Damaged("rolled", clean=True)
     header, position = damaged.places[1]
@@ -293,7 +293,7 @@ def test_c4_readers_find_what_is_broken_and_go_on() -> None:
     damaged.check(log, {header.base_offset})
 
 
-def test_c4_times_are_found_around_damage() -> None:
+def test_c4_timestamp_lookup_works_around_damage() -> None:
     damaged = Damaged("rolled", clean=True)
     header, position = damaged.places[2]
     for at in (position + 10, position + 40, position + header.size - 1):
@@ -314,7 +314,7 @@ def test_c4_times_are_found_around_damage() -> None:
         assert latest.offset < END + 3
 
 
-def test_c4_a_torn_batch_above_the_recovery_point_is_still_cut() -> None:
+def test_c4_torn_batch_above_recovery_point_is_truncated() -> None:
     damaged = Damaged("active", clean=False)
     for number in range(1, len(damaged.places)):
         header, position = damaged.places[number]
@@ -370,7 +370,7 @@ def stored(disk: SimulatedDisk) -> str | None:
     return read_whole(disk, f"{FOLDER}/{DAMAGED_OFFSETS}").decode()
 
 
-def test_c4_damage_is_forgotten_when_it_is_cut_off() -> None:
+def test_c4_truncation_removes_damage() -> None:
     for back in (0, 1, -1):
         disk, log, damage = one_damage()
         finish(log.truncate_to(log.log_end_offset - 1))
@@ -387,7 +387,7 @@ def test_c4_damage_is_forgotten_when_it_is_cut_off() -> None:
         assert len(contents(log)) == log.log_end_offset
 
 
-def test_c4_damage_is_forgotten_when_it_is_deleted() -> None:
+def test_c4_retention_removes_damage() -> None:
     disk, log, damage = one_damage()
     following = next(s.base_offset for s in log.segments if s.base_offset > damage.first_offset)
     log.advance_log_start(Offset(following))
@@ -400,7 +400,7 @@ def test_c4_damage_is_forgotten_when_it_is_deleted() -> None:
     assert stored(disk) is None
 
 
-def test_c4_what_is_right_again_is_served_again() -> None:
+def test_c4_repaired_batches_are_served_again() -> None:
     disk, log, damage = one_damage()
     path = log.segments.from_offset(damage.first_offset)[0].file.path
     data = bytearray(read_whole(disk, path))
@@ -412,7 +412,7 @@ def test_c4_what_is_right_again_is_served_again() -> None:
     assert stored(disk) is None
 
 
-def test_c4_a_scrub_pauses_as_its_caller_wants() -> None:
+def test_c4_scrub_pauses_as_its_caller_requests() -> None:
     _, log, _ = one_damage()
     told: list[int] = []
 
@@ -423,7 +423,7 @@ def test_c4_a_scrub_pauses_as_its_caller_wants() -> None:
     assert sum(told) == log.segments.size
 
 
-def test_c4_a_log_that_is_cut_during_a_scrub_is_not_marked() -> None:
+def test_c4_truncation_during_a_scrub_marks_no_damage() -> None:
     _, log, damage = one_damage()
     segment = log.segments.from_offset(damage.first_offset)[0]
     segment.damaged = ()
@@ -440,7 +440,7 @@ def test_c4_a_log_that_is_cut_during_a_scrub_is_not_marked() -> None:
     assert log.log_end_offset == damage.first_offset
 
 
-def test_c4_producers_are_known_from_what_is_left() -> None:
+def test_c4_producers_are_rebuilt_from_undamaged_batches() -> None:
     damaged = Damaged("active", clean=False)
     odd = [place for place in damaged.places if place.header.producer_id >= 0]
     header, position = odd[1]
@@ -452,7 +452,7 @@ def test_c4_producers_are_known_from_what_is_left() -> None:
     assert log.producers.get(odd[2].header.producer_id) is not None
 
 
-def test_c4_a_damaged_marker_leaves_its_transaction_open() -> None:
+def test_c4_damaged_marker_leaves_its_transaction_open() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     append(log, b"t", producer_id=5, transactional=True)
@@ -479,7 +479,7 @@ class Marked(NamedTuple):
     damaged: tuple[Damage, ...]
 
 
-def test_what_is_stored_is_read_back() -> None:
+def test_damage_file_round_trips() -> None:
     damages = (Damage(Offset(3), Offset(3), 10, 20), Damage(Offset(5), Offset(9), 30, 0))
     segments = [Marked(Offset(0), damages), Marked(Offset(9), ()), Marked(Offset(20), damages[:1])]
     assert parse_damage(format_damage(segments)) == {0: damages, 20: damages[:1]}
@@ -498,13 +498,13 @@ def test_what_is_stored_is_read_back() -> None:
         "0 9 0 0 1\n0 10 2 1 2",
     ],
 )
-def test_a_file_that_is_wrong_is_refused(lines: str) -> None:
+def test_invalid_damage_file_is_rejected(lines: str) -> None:
     count = len(lines.splitlines())
     with pytest.raises(CorruptText):
         parse_damage(f"0\n{count}\n{lines}\n")
 
 
-def test_a_file_that_cannot_be_read_is_told_and_written_anew() -> None:
+def test_unreadable_damage_file_is_reported_and_rewritten() -> None:
     disk, log, damage = one_damage()
     finish(log.close())
     path = f"{FOLDER}/{DAMAGED_OFFSETS}"
@@ -516,7 +516,7 @@ def test_a_file_that_cannot_be_read_is_told_and_written_anew() -> None:
     assert finish(again.log.scrub(at_once)) == (damage,)
 
 
-def test_lines_of_bytes_that_are_not_there_do_not_count() -> None:
+def test_damage_outside_of_the_files_is_ignored() -> None:
     disk, log, damage = one_damage()
     finish(log.close())
     path = f"{FOLDER}/{DAMAGED_OFFSETS}"
@@ -531,7 +531,7 @@ def test_lines_of_bytes_that_are_not_there_do_not_count() -> None:
     assert stored(disk) == text
 
 
-def test_a_disk_that_fails_while_damage_is_stored_stops_the_log() -> None:
+def test_disk_failure_while_storing_damage_fails_the_log() -> None:
     disk, log = damage_not_found_yet()
     finish(log.begin_epoch(LeaderEpoch(1)))
     disk.fails = lambda what, path: what == "sync"

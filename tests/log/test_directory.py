@@ -25,7 +25,7 @@ def claim(disk: Disk, path: str = "/data", cluster: str = "c", node: int = 1) ->
     )
 
 
-def test_a_new_directory_says_whose_it_is() -> None:
+def test_new_directory_has_meta_properties() -> None:
     disk = SimulatedDisk()
     directory = claim(disk, "/a/b/data")
     assert directory.id == ID
@@ -40,7 +40,7 @@ def test_a_new_directory_says_whose_it_is() -> None:
     assert disk.calls[calls:] == []
 
 
-def test_c9_a_directory_is_held_by_one() -> None:
+def test_c9_directory_is_locked_once() -> None:
     disk = SimulatedDisk()
     first = claim(disk)
     with pytest.raises(DirectoryRefused, match="in use by another process"):
@@ -49,7 +49,7 @@ def test_c9_a_directory_is_held_by_one() -> None:
     claim(disk)
 
 
-def test_c9_a_second_process_is_refused(tmp_path: Path) -> None:
+def test_c9_second_process_is_rejected(tmp_path: Path) -> None:
     disk = OsDisk()
     first = claim(disk, str(tmp_path))
     program = (
@@ -71,7 +71,7 @@ def test_c9_a_second_process_is_refused(tmp_path: Path) -> None:
     disk.close()
 
 
-def test_c9_java_is_kept_out_too_even_after_a_second_claim_here(tmp_path: Path) -> None:
+def test_c9_lock_excludes_java_after_a_second_claim(tmp_path: Path) -> None:
     disk = OsDisk()
     first = claim(disk, str(tmp_path))
     with pytest.raises(DirectoryRefused):
@@ -93,7 +93,7 @@ def test_c9_java_is_kept_out_too_even_after_a_second_claim_here(tmp_path: Path) 
     ("cluster", "node", "told"),
     [("other", 1, "belongs to cluster c, this broker to other"), ("c", 2, "set node.id to 1")],
 )
-def test_somebody_elses_directory_is_refused_and_let_go(cluster: str, node: int, told: str) -> None:
+def test_directory_of_another_broker_is_rejected(cluster: str, node: int, told: str) -> None:
     disk = SimulatedDisk()
     claim(disk).release()
     with pytest.raises(DirectoryRefused, match=told):
@@ -101,7 +101,7 @@ def test_somebody_elses_directory_is_refused_and_let_go(cluster: str, node: int,
     claim(disk)
 
 
-def test_a_directory_of_the_zookeeper_era_is_taken_over() -> None:
+def test_directory_of_version_0_is_upgraded() -> None:
     disk = SimulatedDisk()
     disk.make_directory("/data")
     path = f"/data/{META_PROPERTIES}"
@@ -113,7 +113,7 @@ def test_a_directory_of_the_zookeeper_era_is_taken_over() -> None:
     assert meta.other == (("extra", "x"),)
 
 
-def test_a_damaged_identity_is_left_to_a_person() -> None:
+def test_damaged_meta_properties_are_rejected() -> None:
     disk = SimulatedDisk()
     disk.make_directory("/data")
     write_atomically(disk, f"/data/{META_PROPERTIES}", b"version=1\nnode.id=x\ncluster.id=c\n")
@@ -121,7 +121,7 @@ def test_a_damaged_identity_is_left_to_a_person() -> None:
         claim(disk)
 
 
-def test_a_damaged_checkpoint_is_read_as_empty() -> None:
+def test_damaged_checkpoint_is_read_as_empty() -> None:
     disk = SimulatedDisk()
     directory = claim(disk)
     assert directory.read_offsets(RECOVERY_POINTS) == {}
@@ -133,7 +133,7 @@ def test_a_damaged_checkpoint_is_read_as_empty() -> None:
     assert "expected 2 entries" in directory.notes[0]
 
 
-def test_c2_the_clean_mark_is_gone_before_anything_else() -> None:
+def test_c2_clean_shutdown_file_is_removed_first() -> None:
     disk = SimulatedDisk()
     directory = claim(disk)
     directory.begin()
@@ -152,7 +152,7 @@ def test_c2_the_clean_mark_is_gone_before_anything_else() -> None:
     assert not once_more.stopped_cleanly
 
 
-def test_a_mark_that_cannot_be_read_is_not_believed() -> None:
+def test_unreadable_clean_shutdown_file_means_unclean() -> None:
     disk = SimulatedDisk()
     directory = claim(disk)
     write_atomically(disk, f"/data/{CLEAN_SHUTDOWN}", b"{")
@@ -161,7 +161,7 @@ def test_a_mark_that_cannot_be_read_is_not_believed() -> None:
     assert "ignored" in directory.notes[0]
 
 
-def test_nothing_is_stored_in_a_directory_that_failed() -> None:
+def test_failed_directory_stores_nothing() -> None:
     disk = SimulatedDisk()
     directory = claim(disk)
     directory.failure = StorageFailure("it burns")
@@ -170,7 +170,7 @@ def test_nothing_is_stored_in_a_directory_that_failed() -> None:
     assert not disk.exists(f"/data/{RECOVERY_POINTS}")
 
 
-def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path) -> None:
+def test_failed_creation_is_a_storage_failure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     disk = OsDisk()
     with pytest.raises(StorageFailure, match="file/data: mkdir"):

@@ -112,7 +112,7 @@ def files(folder: Path, *suffixes: str) -> str:
     return ",".join(sorted(str(path) for path in folder.iterdir() if path.suffix in suffixes))
 
 
-def test_every_record_is_dumped_as_it_was_written(
+def test_every_record_is_dumped_as_written(
     java_tools: KafkaTools, log_folder: tuple[Path, list[Written]]
 ) -> None:
     folder, written = log_folder
@@ -133,7 +133,7 @@ def test_every_record_is_dumped_as_it_was_written(
     assert len(list(folder.glob("*.log"))) >= 3
 
 
-def test_the_indexes_pass_its_checks(
+def test_indexes_pass_the_checks_of_the_tool(
     java_tools: KafkaTools, log_folder: tuple[Path, list[Written]]
 ) -> None:
     folder, _ = log_folder
@@ -195,7 +195,7 @@ def _end(found: list[Batch]) -> int:
     return found[-1].header.next_offset if found else 0
 
 
-def test_a_compacted_log_is_dumped_as_we_read_it(java_tools: KafkaTools, tmp_path: Path) -> None:
+def test_compacted_log_is_dumped_as_ottla_reads_it(java_tools: KafkaTools, tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     folder.mkdir()
     asyncio.run(write_log(folder))

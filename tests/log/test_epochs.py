@@ -22,7 +22,7 @@ def history(*entries: tuple[int, int]) -> EpochHistory:
     return made
 
 
-def test_the_file_is_kafkas() -> None:
+def test_epoch_file_has_the_format_of_kafka() -> None:
     parsed = EpochHistory.parse(KAFKA)
     assert list(parsed) == [(0, 0), (3, 17), (2147483647, 9000000000)]
     assert parsed.format() == KAFKA
@@ -47,7 +47,7 @@ def test_the_file_is_kafkas() -> None:
         ("0\n1\n0 1234", "line 3: the file is truncated"),  # it may have been 12345
     ],
 )
-def test_a_damaged_file_is_refused_with_its_line(text: str, message: str) -> None:
+def test_damaged_epoch_file_error_has_the_line(text: str, message: str) -> None:
     with pytest.raises(CorruptText) as raised:
         EpochHistory.parse(text)
     assert str(raised.value) == message
@@ -57,7 +57,7 @@ def test_later_entries_replace_conflicting_ones_as_in_kafka() -> None:
     assert list(EpochHistory.parse("0\n3\n1 5\n2 6\n1 7\n")) == [(1, 7)]
 
 
-def test_a1_an_epoch_without_records_is_kept_until_replaced() -> None:
+def test_a1_epoch_without_records_is_kept_until_replaced() -> None:
     epochs = history((1, 0), (2, 10))
     assert epochs.assign(LeaderEpoch(3), Offset(10))  # nothing was written in epoch 2
     assert list(epochs) == [(1, 0), (3, 10)]
@@ -65,14 +65,14 @@ def test_a1_an_epoch_without_records_is_kept_until_replaced() -> None:
     assert epochs.end_offset(2, Offset(30)) == (1, 10)
 
 
-def test_a1_a_batch_of_the_latest_epoch_changes_nothing() -> None:
+def test_a1_batch_of_the_latest_epoch_changes_nothing() -> None:
     epochs = history((1, 0), (2, 10))
     assert not epochs.assign(LeaderEpoch(2), Offset(10))
     assert not epochs.assign(LeaderEpoch(2), Offset(11))
     assert list(epochs) == [(1, 0), (2, 10)]
 
 
-def test_the_log_is_right_and_entries_that_conflict_are_removed() -> None:
+def test_assign_removes_conflicting_entries() -> None:
     epochs = history((1, 5), (2, 6))
     assert epochs.assign(LeaderEpoch(1), Offset(7))
     assert list(epochs) == [(1, 7)]
@@ -94,13 +94,13 @@ def test_the_log_is_right_and_entries_that_conflict_are_removed() -> None:
         (7, None),  # unknown to this replica
     ],
 )
-def test_a2_an_epoch_ends_where_the_next_one_starts(
+def test_a2_epoch_ends_where_the_next_one_starts(
     asked: int, answer: tuple[int, int] | None
 ) -> None:
     assert history((2, 5), (4, 9), (6, 30)).end_offset(asked, Offset(50)) == answer
 
 
-def test_a2_without_entries_there_is_no_answer() -> None:
+def test_a2_empty_history_has_no_end_offset() -> None:
     assert EpochHistory().end_offset(0, Offset(0)) is None
 
 
@@ -124,7 +124,7 @@ def truncate_to_leader(
 
 
 @given(data=st.data())
-def test_a2_replicas_agree_after_the_follower_has_cut_its_log(data: st.DataObject) -> None:
+def test_a2_replicas_agree_after_the_follower_truncates(data: st.DataObject) -> None:
     """Logs that diverge several times; each batch is the epoch in which it was written."""
     logs: list[list[int]] = [[], [], []]
     epochs = [EpochHistory() for _ in logs]
@@ -147,7 +147,7 @@ def test_a2_replicas_agree_after_the_follower_has_cut_its_log(data: st.DataObjec
         assert [kept.epoch_of(offset) for offset in range(len(log))] == log
 
 
-def test_neighbours_of_an_epoch() -> None:
+def test_previous_and_next_epoch_are_found() -> None:
     epochs = history((2, 5), (4, 9))
     assert (epochs.earliest, epochs.latest) == ((2, 5), (4, 9))
     assert [epochs.previous(epoch) for epoch in (2, 3, 4, 5)] == [None, 2, 2, 4]
@@ -156,7 +156,7 @@ def test_neighbours_of_an_epoch() -> None:
     assert (EpochHistory().earliest, EpochHistory().latest) == (None, None)
 
 
-def test_a_log_that_ends_earlier_has_fewer_epochs() -> None:
+def test_truncation_of_the_end_removes_epochs() -> None:
     epochs = history((2, 5), (4, 9), (6, 30))
     assert not epochs.truncate_from_end(31)
     assert epochs.truncate_from_end(30)
@@ -165,7 +165,7 @@ def test_a_log_that_ends_earlier_has_fewer_epochs() -> None:
     assert list(epochs) == []
 
 
-def test_a_log_that_begins_later_keeps_the_epoch_it_begins_in() -> None:
+def test_later_log_start_keeps_its_epoch() -> None:
     epochs = history((2, 5), (4, 9), (6, 30))
     assert not epochs.truncate_from_start(Offset(3))
     assert not epochs.truncate_from_start(Offset(5))
@@ -177,7 +177,7 @@ def test_a_log_that_begins_later_keeps_the_epoch_it_begins_in() -> None:
     assert list(epochs) == [(6, 100)]
 
 
-def test_the_history_of_a_log_that_is_to_be_cut_is_another_one() -> None:
+def test_until_returns_a_copy() -> None:
     epochs = history((2, 5), (3, 9))
     shorter = epochs.until(9)
     assert list(shorter) == [(2, 5)]
@@ -187,7 +187,7 @@ def test_the_history_of_a_log_that_is_to_be_cut_is_another_one() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_size=30))
-def test_epochs_and_offsets_always_rise_and_survive_their_file(
+def test_epochs_and_offsets_increase_and_round_trip(
     entries: list[tuple[int, int]],
 ) -> None:
     epochs = history(*entries)

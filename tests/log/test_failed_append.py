@@ -42,7 +42,7 @@ def aborted() -> tuple[Index, Callable[[int], object]]:
 
 
 @pytest.mark.parametrize("kind", [offsets, times, aborted])
-def test_an_index_grows_at_any_step_of_a_thread_that_copies_it(
+def test_index_can_grow_while_a_thread_copies_it(
     kind: Callable[[], tuple[Index, Callable[[int], object]]],
 ) -> None:
     """A scrub copies the index in a thread while the event loop appends batches."""
@@ -84,7 +84,7 @@ def by_leader(log: PartitionLog) -> None:
 
 @each_case("appending", [by_client, by_coordinator, by_leader])
 @each_case("index", [OffsetIndex, TimeIndex])
-def test_c6_a_half_done_append_fails_the_log(
+def test_c6_partial_append_fails_the_log(
     appending: Callable[[PartitionLog], None],
     index: type[Index],
     monkeypatch: pytest.MonkeyPatch,
@@ -113,7 +113,7 @@ def test_c6_a_half_done_append_fails_the_log(
     assert [offset for offset, _ in contents(again)] == [*range(len(contents(again)))]
 
 
-def test_c6_a_write_that_failed_was_undone_and_the_log_goes_on() -> None:
+def test_c6_failed_write_is_undone() -> None:
     disk = SimulatedDisk()
     log = new_log(disk, RULES)
     append(log, b"a")

@@ -58,14 +58,14 @@ def test_buffers_are_written_at_a_position_and_read_back(disk: OsDisk, tmp_path:
     assert read_whole(disk, file.path) == b"abc"
 
 
-def test_more_buffers_than_the_system_takes_at_once(disk: OsDisk, tmp_path: Path) -> None:
+def test_more_buffers_than_iov_max_are_written(disk: OsDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "f"), create=True)
     buffers = [b"%d," % number for number in range(2 * IOV_MAX + 3)]
     assert file.write(buffers, 0) == len(b"".join(buffers))
     assert file.read(0, 10**6) == b"".join(buffers)
 
 
-def test_c6_a_write_that_does_not_fit_is_undone(disk: OsDisk, tmp_path: Path) -> None:
+def test_c6_write_that_does_not_fit_is_undone(disk: OsDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "f"), create=True)
     file.write([b"x" * 1000], 0)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -82,7 +82,7 @@ def test_c6_a_write_that_does_not_fit_is_undone(disk: OsDisk, tmp_path: Path) ->
     assert file.read(995, 100) == b"xxxxxafter"
 
 
-def test_a_file_is_closed_when_nothing_refers_to_it(disk: OsDisk, tmp_path: Path) -> None:
+def test_file_without_references_is_closed(disk: OsDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "f"), create=True)
     file.write([b"still there"], 0)
     descriptor = file.fileno()
@@ -94,7 +94,7 @@ def test_a_file_is_closed_when_nothing_refers_to_it(disk: OsDisk, tmp_path: Path
         os.fstat(descriptor)
 
 
-def test_closing_twice_is_no_error(disk: OsDisk, tmp_path: Path) -> None:
+def test_file_can_be_closed_twice(disk: OsDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "f"), create=True)
     file.close()
     file.close()
@@ -102,7 +102,7 @@ def test_closing_twice_is_no_error(disk: OsDisk, tmp_path: Path) -> None:
         file.write([b"x"], 0)
 
 
-def test_a_file_is_created_once_and_a_missing_one_is_missing(disk: OsDisk, tmp_path: Path) -> None:
+def test_existing_and_missing_files_raise(disk: OsDisk, tmp_path: Path) -> None:
     path = str(tmp_path / "f")
     with pytest.raises(FileNotFoundError):
         disk.open(path)
@@ -119,7 +119,7 @@ def test_a_file_is_created_once_and_a_missing_one_is_missing(disk: OsDisk, tmp_p
             change()
 
 
-def test_files_are_replaced_whole(disk: OsDisk, tmp_path: Path) -> None:
+def test_files_are_replaced_atomically(disk: OsDisk, tmp_path: Path) -> None:
     path = str(tmp_path / "f")
     write_atomically(disk, path, b"one")
     (tmp_path / "f.tmp").write_bytes(b"left by a crash")
@@ -130,7 +130,7 @@ def test_files_are_replaced_whole(disk: OsDisk, tmp_path: Path) -> None:
     assert read_whole(disk, path) == b""
 
 
-def test_folders(disk: OsDisk, tmp_path: Path) -> None:
+def test_directories_are_created_renamed_and_removed(disk: OsDisk, tmp_path: Path) -> None:
     folder = str(tmp_path / "a" / "b")
     disk.make_directory(folder)
     disk.make_directory(folder)
@@ -148,7 +148,7 @@ def test_folders(disk: OsDisk, tmp_path: Path) -> None:
     disk.sync_directory(str(tmp_path))
 
 
-def test_c9_a_second_process_is_kept_out(disk: OsDisk, tmp_path: Path) -> None:
+def test_c9_lock_excludes_a_second_process(disk: OsDisk, tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     held = disk.lock(path)
     assert held is not None
@@ -164,7 +164,7 @@ def test_c9_a_second_process_is_kept_out(disk: OsDisk, tmp_path: Path) -> None:
     again.release()
 
 
-def test_a_started_call_completes_before_a_cancellation(disk: OsDisk) -> None:
+def test_started_call_completes_before_a_cancellation(disk: OsDisk) -> None:
     begun, go_on = threading.Event(), threading.Event()
     done: list[str] = []
 
@@ -188,7 +188,7 @@ def test_a_started_call_completes_before_a_cancellation(disk: OsDisk) -> None:
     assert done == ["call", "cancelled"]
 
 
-def test_device_calls_do_not_wait_for_working_threads(disk: OsDisk) -> None:
+def test_device_calls_do_not_wait_for_cpu_threads(disk: OsDisk) -> None:
     go_on = threading.Event()
 
     async def scenario() -> None:
@@ -202,7 +202,7 @@ def test_device_calls_do_not_wait_for_working_threads(disk: OsDisk) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there a thread is more or less urgent")
-def test_what_keeps_cores_busy_is_less_urgent_than_the_loop(disk: OsDisk) -> None:
+def test_cpu_threads_have_a_lower_priority(disk: OsDisk) -> None:
     def niceness() -> int:
         return os.getpriority(os.PRIO_PROCESS, 0)
 
@@ -214,19 +214,19 @@ def test_what_keeps_cores_busy_is_less_urgent_than_the_loop(disk: OsDisk) -> Non
     assert niceness() == ours
 
 
-def test_failures_come_out_of_the_thread(disk: OsDisk, tmp_path: Path) -> None:
+def test_failure_in_a_thread_reaches_the_caller(disk: OsDisk, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         asyncio.run(disk.blocking(lambda: disk.names(str(tmp_path / "none"))))
 
 
-def test_the_room_of_a_disk_is_told(disk: OsDisk, tmp_path: Path) -> None:
+def test_free_space_is_returned(disk: OsDisk, tmp_path: Path) -> None:
     room = disk.room(str(tmp_path))
     assert 0 < room.usable_bytes <= room.total_bytes
     with pytest.raises(StorageFailure):
         disk.room(str(tmp_path / "missing"))
 
 
-def test_c5_a_file_whose_sync_failed_is_broken_for_good(tmp_path: Path) -> None:
+def test_c5_file_stays_failed_after_a_failed_sync(tmp_path: Path) -> None:
     reading, writing = os.pipe()  # a pipe cannot be synced
     file = OsFile(str(tmp_path / "f"), writing)
     with pytest.raises(StorageFailure, match="sync"):
@@ -238,7 +238,7 @@ def test_c5_a_file_whose_sync_failed_is_broken_for_good(tmp_path: Path) -> None:
     os.close(reading)
 
 
-def test_what_is_not_in_memory_is_not_waited_for(
+def test_cached_read_does_not_wait_for_the_device(
     disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = disk.open(str(tmp_path / "f"), create=True)
@@ -255,14 +255,14 @@ def test_what_is_not_in_memory_is_not_waited_for(
     assert asked == [os.RWF_NOWAIT]
 
 
-def test_too_many_open_files_are_no_failure_of_the_disk(tmp_path: Path) -> None:
+def test_too_many_open_files_is_not_a_disk_failure(tmp_path: Path) -> None:
     disk = OsDisk()
     with too_many_open(), pytest.raises(DiskFull, match="Too many open files"):
         disk.open(f"{tmp_path}/a", create=True)
     disk.open(f"{tmp_path}/a", create=True).close()
 
 
-def test_a_folder_is_synced_though_too_many_files_are_open(disk: OsDisk, tmp_path: Path) -> None:
+def test_directory_is_synced_without_free_descriptors(disk: OsDisk, tmp_path: Path) -> None:
     with too_many_open():
         for _ in range(2 * RESERVED):
             disk.sync_directory(str(tmp_path))
@@ -279,7 +279,7 @@ def test_threads_sync_directories_without_free_descriptors(disk: OsDisk, tmp_pat
         disk.sync_directory(str(tmp_path))
 
 
-def test_a_spare_that_somebody_else_gets_is_one_of_several(
+def test_reserve_survives_a_stolen_descriptor(
     disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close, taken = os.close, list[int]()
@@ -303,7 +303,7 @@ def test_a_spare_that_somebody_else_gets_is_one_of_several(
         disk.sync_directory(str(tmp_path))
 
 
-def test_retention_goes_on_though_too_many_files_are_open(disk: OsDisk, tmp_path: Path) -> None:
+def test_retention_continues_without_free_descriptors(disk: OsDisk, tmp_path: Path) -> None:
     async def program() -> None:
         log = opened(disk, folder=f"{tmp_path}/t-0").log
         await log.begin_epoch(LeaderEpoch(0))
@@ -320,7 +320,7 @@ def test_retention_goes_on_though_too_many_files_are_open(disk: OsDisk, tmp_path
     asyncio.run(program())
 
 
-def test_spares_are_let_go_with_their_disk() -> None:
+def test_reserved_descriptors_are_closed_with_the_disk() -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     disk = OsDisk()
@@ -334,7 +334,7 @@ def test_spares_are_let_go_with_their_disk() -> None:
     OsDisk(read_only=True).close()
 
 
-def test_what_a_failed_call_had_in_use_is_free_at_once(disk: OsDisk) -> None:
+def test_failed_call_frees_its_memory_at_once(disk: OsDisk) -> None:
     """Not only when garbage is collected: the memory may be a decompressed bomb."""
 
     class Large:

@@ -39,7 +39,7 @@ def stored_epochs(disk: SimulatedDisk) -> list[tuple[int, int]]:
 
 @each_case("left", [0, 1, 10, 30, 60, 100, 200, 400, 1000])
 @each_case("flushed", [False, True])
-def test_a_log_is_opened_and_read_on_a_full_disk(left: int, flushed: bool) -> None:
+def test_log_on_a_full_disk_opens_and_can_be_read(left: int, flushed: bool) -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 40)
@@ -85,7 +85,7 @@ def test_epochs_without_space_at_open_are_stored_later() -> None:
     assert stored_epochs(disk) == [(0, 0)]
 
 
-def test_a1_nothing_is_appended_in_an_epoch_that_is_not_stored() -> None:
+def test_a1_append_needs_a_stored_epoch() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 3)
@@ -125,7 +125,7 @@ def test_damage_without_space_is_stored_by_the_next_flush() -> None:
     assert not log.flush_retry_due
 
 
-def test_c6_a_full_directory_stays_online_and_recovers() -> None:
+def test_c6_full_directory_stays_online_and_recovers() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -173,7 +173,7 @@ class NoRoomForIndexes(SimulatedDisk):
             raise DiskFull(f"{path}: write: no space left on the disk")
 
 
-def test_c2_a_directory_full_at_shutdown_is_not_clean() -> None:
+def test_c2_directory_full_at_shutdown_is_not_clean() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = NoRoomForIndexes()
         logs = await opened(disk, clock)
@@ -189,7 +189,7 @@ def test_c2_a_directory_full_at_shutdown_is_not_clean() -> None:
     simulated(program)
 
 
-def test_only_what_changed_nothing_is_a_full_disk(
+def test_disk_full_means_that_nothing_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = OsDisk()
@@ -221,7 +221,7 @@ def test_only_what_changed_nothing_is_a_full_disk(
     disk.close()
 
 
-def test_c6_a_log_that_fills_its_disk_goes_on_where_it_was() -> None:
+def test_c6_log_continues_after_its_disk_was_full() -> None:
     disk = SimulatedDisk(capacity_bytes=3000)
     log = new_log(disk, SMALL)
     with pytest.raises(DiskFull):

@@ -167,7 +167,9 @@ def assert_goes_on(
     assert_agree(opened(disk, copy), answers)
 
 
-def test_kafka_serves_what_we_closed(kafka: KafkaBroker, disk: OsDisk, tmp_path: Path) -> None:
+def test_kafka_serves_a_log_after_a_clean_shutdown(
+    kafka: KafkaBroker, disk: OsDisk, tmp_path: Path
+) -> None:
     folder = tmp_path / str(CLEAN)
     asyncio.run(written(disk, folder).log.close())
     log = opened(disk, shutil.copytree(folder, tmp_path / "ours"))
@@ -179,9 +181,7 @@ def test_kafka_serves_what_we_closed(kafka: KafkaBroker, disk: OsDisk, tmp_path:
 
 
 @pytest.mark.judge
-def test_kafka_serves_what_we_left_in_a_crash(
-    kafka: KafkaBroker, disk: OsDisk, tmp_path: Path
-) -> None:
+def test_kafka_serves_a_log_after_a_crash(kafka: KafkaBroker, disk: OsDisk, tmp_path: Path) -> None:
     folder = tmp_path / str(CRASHED)
     writer = written(disk, folder)
     log = writer.log
@@ -197,7 +197,7 @@ def test_kafka_serves_what_we_left_in_a_crash(
 
 
 @pytest.mark.judge
-def test_kafka_goes_on_in_a_directory_that_our_broker_had(
+def test_kafka_takes_over_a_directory_of_ottla(
     kafka: KafkaBroker, disk: OsDisk, tmp_path: Path
 ) -> None:
     """The directory has checkpoints and a clean shutdown file, and both brokers accept them."""

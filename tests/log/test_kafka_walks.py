@@ -111,7 +111,7 @@ def walk_epochs(path: Path) -> None:
                 assert changed == (list(history) != before), where
 
 
-def test_producers_fare_as_in_kafka() -> None:
+def test_producer_state_equals_kafka() -> None:
     seen = walk_producers(HERE / "kafka-producers.txt")
     assert seen >= {
         "accepted",
@@ -125,11 +125,11 @@ def test_producers_fare_as_in_kafka() -> None:
     }
 
 
-def test_a2_epochs_are_kept_and_asked_for_as_in_kafka() -> None:
+def test_a2_epoch_history_equals_kafka() -> None:
     walk_epochs(HERE / "kafka-epochs.txt")
 
 
-def test_a_walk_of_kafkas_is_noticed_when_it_goes_elsewhere(tmp_path: Path) -> None:
+def test_changed_walk_fails(tmp_path: Path) -> None:
     """A check of the test itself: a changed outcome must fail."""
     text = (HERE / "kafka-producers.txt").read_text().replace("duplicate 0", "duplicate 1", 1)
     (tmp_path / "walk.txt").write_text(text)

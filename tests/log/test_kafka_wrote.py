@@ -119,7 +119,7 @@ def has_empty_segment(folder: Path) -> bool:
 
 @AFTER
 @OURS
-def test_our_log_has_what_kafka_says(
+def test_log_equals_the_answers_of_kafka(
     left: dict[str, Left], disk: OsDisk, end: str, partition: TopicPartition, tmp_path: Path
 ) -> None:
     directory = left[end]
@@ -135,7 +135,7 @@ def test_our_log_has_what_kafka_says(
 
 
 @AFTER
-def test_our_broker_takes_the_whole_directory(
+def test_log_manager_opens_the_directory_of_kafka(
     left: dict[str, Left], disk: OsDisk, end: str, tmp_path: Path
 ) -> None:
     """After a clean shutdown, the next broker finds the same without recovery."""
@@ -155,7 +155,7 @@ def test_our_broker_takes_the_whole_directory(
 
 
 @AFTER
-def test_the_small_files_are_read(left: dict[str, Left], end: str) -> None:
+def test_checkpoints_of_kafka_are_read(left: dict[str, Left], end: str) -> None:
     data, answers = left[end].data, left[end].answers
     meta = parse_meta_properties((data / META_PROPERTIES).read_text())
     assert (meta.node_id, meta.version, meta.other) == (1, 1, ())
@@ -186,7 +186,7 @@ def test_the_small_files_are_read(left: dict[str, Left], end: str) -> None:
     assert any((data / "transactions-0").glob("*.snapshot"))
 
 
-def test_kafka_wrote_all_that_there_is(left: dict[str, Left]) -> None:
+def test_kafka_wrote_every_kind_of_record(left: dict[str, Left]) -> None:
     """Without these, the other tests would check less than they claim."""
     answers = left["stopped"].answers
     by_name = {str(partition): one for partition, one in answers.items()}
@@ -213,7 +213,7 @@ def test_kafka_wrote_all_that_there_is(left: dict[str, Left]) -> None:
 
 
 @AFTER
-def test_the_check_finds_no_damage_in_it(left: dict[str, Left], end: str) -> None:
+def test_check_finds_no_damage_in_a_kafka_directory(left: dict[str, Left], end: str) -> None:
     """The directory has compacted and trimmed logs, open transactions, preallocated indexes."""
     tally = Tally()
     disk = OsDisk(read_only=True)

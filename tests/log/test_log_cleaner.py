@@ -60,7 +60,7 @@ async def for_a_while(work: LogCleaner, seconds: float) -> None:
             await work.run()
 
 
-def test_the_rules_are_those_of_the_settings() -> None:
+def test_cleaner_config_equals_the_settings() -> None:
     assert LogCleanerConfig.of(broker_config()) == LogCleanerConfig(
         limits=CleaningLimits.of(broker_config())
     )
@@ -80,7 +80,7 @@ def test_the_rules_are_those_of_the_settings() -> None:
     assert LogCleanerConfig.of(off).cleaners == 0
 
 
-def test_what_is_due_is_cleaned_and_stored_and_not_cleaned_again() -> None:
+def test_due_log_is_cleaned_once_and_checkpointed() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, rules=COMPACT)
@@ -104,7 +104,7 @@ def test_what_is_due_is_cleaned_and_stored_and_not_cleaned_again() -> None:
     simulated(program)
 
 
-def test_the_dirtiest_is_cleaned_first() -> None:
+def test_dirtiest_log_is_cleaned_first() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number, count in enumerate((30, 60)):
@@ -121,7 +121,7 @@ def test_the_dirtiest_is_cleaned_first() -> None:
     simulated(program)
 
 
-def test_without_cleaners_nothing_is_cleaned() -> None:
+def test_no_log_is_cleaned_without_cleaners() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         fill(await created(logs, 0, COMPACT), 40)
@@ -147,7 +147,7 @@ class Failing(LocalCleaner):
             yield news
 
 
-def test_a_log_that_cannot_be_cleaned_is_suspended(
+def test_log_that_cannot_be_cleaned_is_suspended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def program(clock: SimulatedClock) -> None:
@@ -182,7 +182,7 @@ def put_aside(caplog: pytest.LogCaptureFixture) -> str:
     return str(told[0]["reason"])
 
 
-def test_a_mistake_of_ours_holds_up_no_other_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_error_does_not_stop_other_cleanings(caplog: pytest.LogCaptureFixture) -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number in range(3):
@@ -214,7 +214,7 @@ class Slow(LocalCleaner):
             self.at_once -= 1
 
 
-def test_as_many_are_cleaned_at_a_time_as_there_are_cleaners() -> None:
+def test_concurrent_cleanings_are_limited_by_cleaners() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number in range(5):
@@ -228,7 +228,7 @@ def test_as_many_are_cleaned_at_a_time_as_there_are_cleaners() -> None:
     simulated(program)
 
 
-def test_a_log_that_is_cut_or_deleted_meanwhile_is_left_to_later() -> None:
+def test_truncation_or_deletion_aborts_a_waiting_cleaning() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number in range(2):
@@ -264,7 +264,7 @@ class Writing(LocalCleaner):
             self.ended = True
 
 
-def test_c7_a_cleaning_ends_with_its_partition() -> None:
+def test_c7_cleaning_ends_with_its_partition() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, rules=COMPACT)
@@ -288,7 +288,7 @@ def test_c7_a_cleaning_ends_with_its_partition() -> None:
     simulated(program)
 
 
-def test_a_directory_that_fails_under_a_cleaning_goes_offline() -> None:
+def test_failed_directory_in_a_cleaning_goes_offline() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, rules=COMPACT)
@@ -301,7 +301,7 @@ def test_a_directory_that_fails_under_a_cleaning_goes_offline() -> None:
     simulated(program)
 
 
-def test_a_log_that_cannot_even_be_looked_at_holds_up_no_other() -> None:
+def test_failing_cleanable_check_does_not_stop_others() -> None:
     async def program(clock: SimulatedClock) -> None:
         rules = replace(COMPACT, max_compaction_lag_ms=1000)
         logs = await opened(SimulatedDisk(), clock, rules=rules)
@@ -360,7 +360,7 @@ def _except_for(
     return chosen
 
 
-def test_a_log_is_suspended_if_the_disk_is_full() -> None:
+def test_log_is_suspended_if_the_disk_is_full() -> None:
     """The cleaner does not repeat it without a pause."""
 
     async def program(clock: SimulatedClock) -> None:

@@ -6,11 +6,11 @@ from ottla.settings.config_parser import topic_overrides
 from ottla.settings.topic import TOPIC
 
 
-def test_the_defaults_are_those_of_the_settings() -> None:
+def test_defaults_equal_the_settings() -> None:
     assert LogConfig.of(Config(TOPIC, {})) == LogConfig()
 
 
-def test_what_a_topic_sets_counts() -> None:
+def test_topic_settings_override_defaults() -> None:
     config = topic_overrides(
         {
             "cleanup.policy": "compact",
@@ -34,13 +34,13 @@ def test_what_a_topic_sets_counts() -> None:
     )
 
 
-def test_both_policies_may_hold() -> None:
+def test_cleanup_policy_can_have_both_values() -> None:
     rules = LogConfig.of(topic_overrides({"cleanup.policy": "compact,delete"}))
     assert rules.compact
     assert rules.delete
 
 
-def test_a_compacted_topic_rolls_in_time_for_max_compaction_lag() -> None:
+def test_compacted_topic_rolls_within_max_compaction_lag() -> None:
     """Only closed segments are compacted, so segments roll in time, as in Kafka."""
     sets = {"cleanup.policy": "compact", "segment.ms": "9000", "max.compaction.lag.ms": "700"}
     assert LogConfig.of(topic_overrides(sets)).segment_ms == 700

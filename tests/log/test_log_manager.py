@@ -77,7 +77,7 @@ def test_c2_logs_reopen_unchanged_after_a_clean_shutdown() -> None:
     simulated(program)
 
 
-def test_c2_a_crash_during_a_start_loses_nothing() -> None:
+def test_c2_crash_during_a_start_loses_nothing() -> None:
     """Nor is a start trusted that follows an incomplete one."""
 
     async def stopped(clock: SimulatedClock) -> tuple[SimulatedDisk, Contents]:
@@ -119,7 +119,7 @@ def test_c2_a_crash_during_a_start_loses_nothing() -> None:
     simulated(program)
 
 
-def test_c2_what_could_not_be_flushed_is_not_marked() -> None:
+def test_c2_unflushed_directory_is_not_marked_clean() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, TWO)
@@ -153,7 +153,7 @@ def test_c1_recovery_points_follow_flushes_and_truncations() -> None:
     simulated(program)
 
 
-def test_a_recreated_partition_starts_without_old_offsets() -> None:
+def test_recreated_partition_starts_without_old_offsets() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -206,7 +206,7 @@ def test_deleted_directories_are_removed_after_the_delay() -> None:
     simulated(program)
 
 
-def test_c5_a_failed_sync_takes_only_its_directory_offline() -> None:
+def test_c5_failed_sync_takes_only_its_directory_offline() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         told: list[tuple[str, list[object]]] = []
@@ -238,7 +238,7 @@ def test_c5_a_failed_sync_takes_only_its_directory_offline() -> None:
     simulated(program)
 
 
-def test_deleting_goes_on_behind_a_directory_that_fails() -> None:
+def test_deletion_continues_after_a_failed_directory() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, TWO)
@@ -253,7 +253,7 @@ def test_deleting_goes_on_behind_a_directory_that_fails() -> None:
     simulated(program)
 
 
-def test_a_new_partition_has_nothing_of_a_folder_that_was_there() -> None:
+def test_new_partition_ignores_an_existing_directory() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -266,7 +266,7 @@ def test_a_new_partition_has_nothing_of_a_folder_that_was_there() -> None:
     simulated(program)
 
 
-def test_a_file_with_the_name_of_a_partition_is_left_alone() -> None:
+def test_file_with_the_name_of_a_partition_is_kept() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         disk.make_directory("/data")
@@ -333,7 +333,7 @@ def test_creation_fails_if_the_directory_fails_meanwhile(remembered: bool) -> No
     simulated(program)
 
 
-def test_a_removed_directory_goes_offline_with_a_clear_error(
+def test_removed_directory_goes_offline_with_a_clear_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def program() -> None:
@@ -358,7 +358,7 @@ def test_a_removed_directory_goes_offline_with_a_clear_error(
     assert told["partitions"] == 1
 
 
-def test_an_unusable_directory_is_skipped_if_there_is_another() -> None:
+def test_unusable_directory_is_skipped_if_another_works() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, TWO)
@@ -377,7 +377,7 @@ def test_an_unusable_directory_is_skipped_if_there_is_another() -> None:
     simulated(program)
 
 
-def test_a_partition_in_two_directories_is_refused() -> None:
+def test_partition_in_two_directories_is_rejected() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, ["/one"])
@@ -393,7 +393,7 @@ def test_a_partition_in_two_directories_is_refused() -> None:
     simulated(program)
 
 
-def test_what_is_not_a_partition_is_left_alone() -> None:
+def test_unknown_files_are_kept() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         for folder in ("/data/lost+found", "/data/t-0.abc-future", "/data/__cluster_metadata-0"):
@@ -409,7 +409,7 @@ def test_what_is_not_a_partition_is_left_alone() -> None:
     simulated(program)
 
 
-def test_logs_are_opened_side_by_side_up_to_a_limit() -> None:
+def test_logs_are_opened_concurrently_up_to_a_limit() -> None:
     class Counting(SimulatedDisk):
         at_once = most = 0
 
@@ -436,7 +436,7 @@ def test_logs_are_opened_side_by_side_up_to_a_limit() -> None:
     simulated(program)
 
 
-def test_progress_is_told_in_percent_with_the_time_that_is_left() -> None:
+def test_progress_has_percent_and_remaining_time() -> None:
     loading = Loading("/data", 4, bytes_to_check=4 * 2**30)
     loading.add_checked(partition(0), 2**29)
     loading.add_checked(partition(0), 2**30)
@@ -454,7 +454,7 @@ def test_progress_is_told_in_percent_with_the_time_that_is_left() -> None:
     assert Loading("/data", 0).facts(0.0)["percent"] == 100
 
 
-def test_an_unclean_start_reports_while_it_checks(caplog: pytest.LogCaptureFixture) -> None:
+def test_unclean_start_logs_its_progress(caplog: pytest.LogCaptureFixture) -> None:
     class Slow(SimulatedDisk):
         clock: SimulatedClock | None = None
 
@@ -514,7 +514,7 @@ async def history(logs: LogManager, flushed: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_c1_a_crash_at_any_call_keeps_flushed_records(loss: Loss) -> None:
+def test_c1_crash_at_any_call_keeps_flushed_records(loss: Loss) -> None:
     async def program(clock: SimulatedClock) -> None:
         crash_at, ended = 0, False
         while not ended:

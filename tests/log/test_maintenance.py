@@ -50,7 +50,7 @@ def upkeep(logs: LogManager, rules: MaintenanceConfig = NEVER) -> Maintenance:
     return Maintenance(logs, lambda: rules, end)
 
 
-def test_the_intervals_are_those_of_the_settings() -> None:
+def test_intervals_equal_the_settings() -> None:
     assert MaintenanceConfig.of(broker_config()) == MaintenanceConfig()
     changed = broker_config(
         overrides=(
@@ -65,7 +65,7 @@ def test_the_intervals_are_those_of_the_settings() -> None:
     assert MaintenanceConfig.of(changed) == MaintenanceConfig(20, 30, 40, 50, 60, 70)
 
 
-def test_a_log_is_flushed_when_its_time_is_over() -> None:
+def test_log_is_flushed_after_flush_ms() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock)
         often = await created(logs, 0, replace(SMALL, flush_ms=3000))
@@ -88,7 +88,7 @@ def test_a_log_is_flushed_when_its_time_is_over() -> None:
     simulated(program)
 
 
-def test_a_snapshot_keeps_producers_without_records() -> None:
+def test_snapshot_keeps_producers_without_records() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -101,7 +101,7 @@ def test_a_snapshot_keeps_producers_without_records() -> None:
     simulated(program)
 
 
-def test_a_log_is_flushed_when_it_has_rolled() -> None:
+def test_log_is_flushed_after_a_roll() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock)
         hosted = await created(logs, 0)
@@ -117,7 +117,7 @@ def test_a_log_is_flushed_when_it_has_rolled() -> None:
     simulated(program)
 
 
-def test_old_segments_go_and_their_files_after_the_delay() -> None:
+def test_files_of_old_segments_are_removed_after_the_delay() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -159,7 +159,7 @@ def test_checkpoints_are_stored_at_their_intervals() -> None:
     simulated(program)
 
 
-def test_d4_producers_that_have_been_silent_are_forgotten() -> None:
+def test_d4_idle_producers_expire() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock)
         hosted = await created(logs, 0)
@@ -175,7 +175,7 @@ def test_d4_producers_that_have_been_silent_are_forgotten() -> None:
     simulated(program)
 
 
-def test_c4_damage_that_nobody_has_met_is_found_within_a_week(
+def test_c4_scrub_finds_unread_damage_within_a_week(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # There is nothing to purge; without this, 14 simulated days run that task 240,000 times.
@@ -204,7 +204,7 @@ def test_c4_damage_that_nobody_has_met_is_found_within_a_week(
     simulated(program)
 
 
-def test_folders_of_deleted_partitions_are_removed() -> None:
+def test_directories_of_deleted_partitions_are_removed() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
@@ -216,7 +216,7 @@ def test_folders_of_deleted_partitions_are_removed() -> None:
     simulated(program)
 
 
-def test_a_failed_directory_does_not_stop_a_task_for_others() -> None:
+def test_failed_directory_does_not_stop_a_task_for_others() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, ("/one", "/two"))
@@ -232,7 +232,7 @@ def test_a_failed_directory_does_not_stop_a_task_for_others() -> None:
     simulated(program)
 
 
-def test_a_log_deleted_meanwhile_does_not_fail_its_directory() -> None:
+def test_log_deleted_meanwhile_does_not_fail_its_directory() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock)
         for number in range(2):
@@ -246,7 +246,7 @@ def test_a_log_deleted_meanwhile_does_not_fail_its_directory() -> None:
     simulated(program)
 
 
-def test_a_log_deleted_during_a_task_is_skipped() -> None:
+def test_log_deleted_during_a_task_is_skipped() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = HeldDisk()
         logs = await opened(disk, clock)
@@ -274,7 +274,7 @@ def test_a_log_deleted_during_a_task_is_skipped() -> None:
     simulated(program)
 
 
-def test_a_directory_is_not_renamed_during_file_removal() -> None:
+def test_directory_is_not_renamed_during_file_removal() -> None:
     """Otherwise a file could disappear with its directory before it is removed."""
 
     async def program(clock: SimulatedClock) -> None:
@@ -306,7 +306,7 @@ def test_a_directory_is_not_renamed_during_file_removal() -> None:
     simulated(program)
 
 
-def test_a_flush_runs_between_two_file_removals() -> None:
+def test_flush_runs_between_two_file_removals() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = HeldDisk()
         logs = await opened(disk, clock)
@@ -335,7 +335,7 @@ def test_a_flush_runs_between_two_file_removals() -> None:
 
 
 @each_case("duty", ["flush", "purge", "expire_producers", "store_high_watermarks"])
-def test_others_have_their_turns_between_many_logs(
+def test_maintenance_of_many_logs_yields_to_the_loop(
     duty: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.log.maintenance.LOGS_PER_SLICE", 2)

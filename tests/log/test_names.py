@@ -32,7 +32,7 @@ def partition(topic: str, index: int) -> TopicPartition:
     return TopicPartition(topic, PartitionIndex(index))
 
 
-def test_names_are_kafkas() -> None:
+def test_names_equal_kafka() -> None:
     assert offset_file(0, Kind.RECORDS) == "00000000000000000000.log"
     assert (
         offset_file(170, Kind.TIME_INDEX, FileState.SWAP) == "00000000000000000170.timeindex.swap"
@@ -46,11 +46,11 @@ def test_names_are_kafkas() -> None:
 
 
 @given(st.integers(0, 2**63 - 1), st.sampled_from(Kind), st.sampled_from(FileState))
-def test_a_file_is_read_back(offset: int, kind: Kind, state: FileState) -> None:
+def test_file_name_round_trips(offset: int, kind: Kind, state: FileState) -> None:
     assert parse_offset_file(offset_file(offset, kind, state)) == (offset, kind, state)
 
 
-def test_what_a_file_is() -> None:
+def test_file_name_has_kind_and_state() -> None:
     assert parse_offset_file("00000000000000000007.index.deleted") == OffsetFile(
         Offset(7), Kind.OFFSET_INDEX, FileState.DELETED
     )
@@ -78,17 +78,17 @@ def test_what_a_file_is() -> None:
         "",
     ],
 )
-def test_other_files_are_left_alone(name: str) -> None:
+def test_other_file_names_are_not_parsed(name: str) -> None:
     assert parse_offset_file(name) is None
 
 
 @given(partitions)
-def test_a_folder_is_read_back(of: TopicPartition) -> None:
+def test_directory_name_round_trips(of: TopicPartition) -> None:
     assert parse_partition_directory(partition_directory(of)) == PartitionDirectory(of)
 
 
 @given(partitions, st.sampled_from([DirectoryState.DELETED, DirectoryState.STRAY]))
-def test_a_marked_directory_keeps_a_prefix_of_the_topic(
+def test_marked_directory_keeps_a_prefix_of_the_topic(
     of: TopicPartition, state: DirectoryState
 ) -> None:
     name = marked_directory(of, state, UNIQUE)
@@ -101,14 +101,14 @@ def test_a_marked_directory_keeps_a_prefix_of_the_topic(
             assert read.partition == of
 
 
-def test_a_long_topic_is_cut_when_its_folder_is_marked() -> None:
+def test_marking_truncates_a_long_topic_name() -> None:
     name = marked_directory(partition("t" * 249, 7), DirectoryState.STRAY, UNIQUE)
     assert len(name) == 255
     assert parse_partition_directory(name) == ((name[: name.index("-")], 7), DirectoryState.STRAY)
 
 
 @given(partitions)
-def test_a_future_folder_keeps_its_topic(of: TopicPartition) -> None:
+def test_future_directory_keeps_its_topic(of: TopicPartition) -> None:
     name = marked_directory(of, DirectoryState.FUTURE, UNIQUE)
     assert parse_partition_directory(name) == PartitionDirectory(of, DirectoryState.FUTURE)
 
@@ -143,7 +143,7 @@ def test_a_future_folder_keeps_its_topic(of: TopicPartition) -> None:
         ("", None, None),
     ],
 )
-def test_whose_folder_it_is(
+def test_directory_name_has_partition_and_state(
     name: str, of: tuple[str, int] | None, state: DirectoryState | None
 ) -> None:
     assert parse_partition_directory(name) == (None if of is None else (of, state))

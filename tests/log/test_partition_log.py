@@ -33,7 +33,7 @@ def names(log: PartitionLog) -> list[str]:
 # Appending.
 
 
-def test_batches_get_the_next_offsets_and_the_leaders_epoch() -> None:
+def test_batches_get_next_offsets_and_leader_epoch() -> None:
     log = new_log()
     finish(log.begin_epoch(LeaderEpoch(7)))
     assert append(log, b"a", b"b") == (0, 1, -1, False)
@@ -44,7 +44,7 @@ def test_batches_get_the_next_offsets_and_the_leaders_epoch() -> None:
 
 
 @each_case("compression", list(Compression))
-def test_append_time_is_written_into_the_header(compression: Compression) -> None:
+def test_log_append_time_is_written_into_the_header(compression: Compression) -> None:
     log = new_log()
     appended = append(
         log,
@@ -62,7 +62,7 @@ def test_append_time_is_written_into_the_header(compression: Compression) -> Non
     assert log.segments.active.latest == (1234, 1)
 
 
-def test_a_repeat_is_answered_with_its_first_offset() -> None:
+def test_duplicate_returns_its_first_offset() -> None:
     log = new_log()
     first = append(log, b"a", b"b", producer_id=9, timestamp=3)
     append(log, b"c", producer_id=9, sequence=2)
@@ -75,13 +75,13 @@ def test_a_repeat_is_answered_with_its_first_offset() -> None:
     assert log.log_end_offset == 3
 
 
-def test_a_batch_larger_than_a_segment_is_refused() -> None:
+def test_batch_larger_than_a_segment_is_rejected() -> None:
     with pytest.raises(RequestError) as refused:
         append(new_log(), bytes(2000))
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_a_follower_has_the_leaders_bytes_a16() -> None:
+def test_a16_follower_has_the_bytes_of_the_leader() -> None:
     leader, follower = new_log(), opened(SimulatedDisk()).log
     fill(leader, 30)
     finish(leader.begin_epoch(LeaderEpoch(3)))
@@ -100,7 +100,7 @@ def test_a_follower_has_the_leaders_bytes_a16() -> None:
     assert producer.transaction_first_offset is None
 
 
-def test_a_follower_takes_nothing_out_of_place_a16() -> None:
+def test_a16_follower_rejects_unexpected_batches() -> None:
     log = opened(SimulatedDisk()).log
     one = made([b"a"], base_offset=0)
     log.append_replicated(one, fetched_offset=0, now_ms=0)
@@ -119,7 +119,7 @@ def test_a_follower_takes_nothing_out_of_place_a16() -> None:
     assert contents(log) == [(0, b"a")]
 
 
-def test_a_follower_keeps_the_gaps_of_a_compacted_leader() -> None:
+def test_follower_keeps_the_gaps_of_a_compacted_leader() -> None:
     log = opened(SimulatedDisk()).log
     log.append_replicated(made([b"a"], base_offset=3), fetched_offset=0, now_ms=0)
     log.append_replicated(made([b"b"], base_offset=9), fetched_offset=4, now_ms=0)
@@ -147,7 +147,7 @@ def test_segments_roll_by_size() -> None:
     assert [offset for offset, _ in contents(log)] == list(range(30))
 
 
-def test_segments_roll_by_the_time_of_their_records() -> None:
+def test_segments_roll_by_the_timestamps_of_records() -> None:
     log = new_log(rules=LogConfig(segment_ms=100, segment_jitter_ms=20))
     append(log, b"a", timestamp=1000)
     append(log, b"b", timestamp=1090)
@@ -181,7 +181,7 @@ def test_segments_roll_when_an_index_is_full() -> None:
 # Reading.
 
 
-def test_a_fetch_is_whole_batches_within_the_limit() -> None:
+def test_fetch_returns_whole_batches_within_the_limit() -> None:
     log = new_log(rules=LogConfig(index_interval_bytes=200))
     fill(log, 20)
     size = len(raw(log)) // 20
@@ -197,7 +197,7 @@ def test_a_fetch_is_whole_batches_within_the_limit() -> None:
     assert log.read_cached(3, 20, 1).size == size  # a first batch has no limit
 
 
-def test_a_fetch_ends_below_the_upper_offset() -> None:
+def test_fetch_ends_below_the_upper_offset() -> None:
     log = new_log()
     for _ in range(12):
         append(log, b"a", b"b", b"c" * 50)
@@ -214,7 +214,7 @@ def test_a_fetch_ends_below_the_upper_offset() -> None:
         assert got == [last for last in range(2, 36, 3) if last < upper]
 
 
-def test_offsets_outside_of_the_log_are_out_of_range() -> None:
+def test_offsets_outside_the_log_are_out_of_range() -> None:
     log = new_log()
     assert log.read_cached(0, 0, 100).size == 0
     fill(log, 5)
@@ -226,7 +226,7 @@ def test_offsets_outside_of_the_log_are_out_of_range() -> None:
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_what_is_not_in_memory_is_read_in_a_thread() -> None:
+def test_uncached_bytes_are_read_in_a_thread() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 40)
@@ -241,7 +241,7 @@ def test_what_is_not_in_memory_is_read_in_a_thread() -> None:
     assert contents(log) == expected
 
 
-def test_a_slice_is_read_after_its_segment_is_gone() -> None:
+def test_slice_can_be_read_after_its_segment_is_deleted() -> None:
     log = new_log()
     fill(log, 30)
     first = log.read_cached(0, 30, 500)
@@ -252,7 +252,7 @@ def test_a_slice_is_read_after_its_segment_is_gone() -> None:
     assert first.cached() == expected
 
 
-def test_offsets_are_found_by_time() -> None:
+def test_offsets_are_found_by_timestamp() -> None:
     log = new_log()
     for number in range(30):
         append(log, b"x" * 40, b"y" * 40, timestamp=1000 + 10 * number)
@@ -267,7 +267,7 @@ def test_offsets_are_found_by_time() -> None:
     assert finish(log.find_timestamp(0)) == (21, 1101, 0)
 
 
-def test_the_first_record_with_the_largest_time_is_found() -> None:
+def test_first_record_with_the_max_timestamp_is_found() -> None:
     log = new_log()
     assert finish(log.find_max_timestamp()) is None
     for timestamp in (5, 90, 3, 90, 7):
@@ -277,7 +277,7 @@ def test_the_first_record_with_the_largest_time_is_found() -> None:
     assert finish(log.find_max_timestamp()) == (4, 7, 0)
 
 
-def test_transactions_hold_back_the_last_stable_offset() -> None:
+def test_open_transaction_holds_the_last_stable_offset() -> None:
     log = new_log()
     append(log, b"a")
     append(log, b"b", producer_id=1, transactional=True)
@@ -295,7 +295,7 @@ def test_transactions_hold_back_the_last_stable_offset() -> None:
 # Epochs and truncation.
 
 
-def test_an_epoch_is_stored_before_anything_is_written_in_it_a1() -> None:
+def test_a1_epoch_is_stored_before_the_first_append() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 3)
@@ -311,7 +311,7 @@ def test_an_epoch_is_stored_before_anything_is_written_in_it_a1() -> None:
 
 
 @each_case("cut", range(41))
-def test_a_log_is_cut_at_any_offset_a2(cut: int) -> None:
+def test_a2_log_is_truncated_at_any_offset(cut: int) -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     for number in range(20):
@@ -339,7 +339,7 @@ def test_a_log_is_cut_at_any_offset_a2(cut: int) -> None:
     assert contents(again.log) == contents(log)
 
 
-def test_a_log_starts_anew_at_an_offset_a17() -> None:
+def test_a17_log_restarts_at_an_offset() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 30)
@@ -355,7 +355,7 @@ def test_a_log_starts_anew_at_an_offset_a17() -> None:
     assert log.log_end_offset == 50
 
 
-def test_a_follower_begins_within_a_batch_a17() -> None:
+def test_a17_follower_starts_within_a_batch() -> None:
     """The leader deleted records up to the middle of a batch before the follower fetched any."""
     leader, follower = new_log(), opened(SimulatedDisk()).log
     append(leader, b"a", b"b", b"c")
@@ -375,7 +375,7 @@ def test_a_follower_begins_within_a_batch_a17() -> None:
 # Flushing.
 
 
-def test_c1_the_recovery_point_moves_after_the_sync() -> None:
+def test_c1_recovery_point_moves_after_the_sync() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 30)
@@ -407,7 +407,7 @@ def test_closed_segments_have_their_index_files_after_a_flush() -> None:
     assert [offset for offset, _ in contents(log)] == list(range(30))
 
 
-def test_c5_a_failed_sync_breaks_the_log() -> None:
+def test_c5_failed_sync_breaks_the_log() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 5)
@@ -424,7 +424,7 @@ def test_c5_a_failed_sync_breaks_the_log() -> None:
     assert len(contents(log)) == 10
 
 
-def test_c6_a_failed_write_changes_nothing() -> None:
+def test_c6_failed_write_changes_nothing() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 4)
@@ -445,7 +445,7 @@ def test_c6_a_failed_write_changes_nothing() -> None:
     assert append(log, b"q", producer_id=1, sequence=1, transactional=True).base_offset == 5
 
 
-def test_c6_a_full_disk_is_a_storage_failure() -> None:
+def test_c6_full_disk_is_a_storage_failure() -> None:
     disk = SimulatedDisk(capacity_bytes=2000)
     log = new_log(disk)
     with pytest.raises(StorageFailure, match="no space"):
@@ -518,7 +518,7 @@ def test_c5_flush_messages_delays_the_acknowledgement(messages: int, waits: list
 # Deleting.
 
 
-def test_retention_renames_first_and_removes_later() -> None:
+def test_retention_renames_files_and_removes_them_later() -> None:
     log = new_log(rules=LogConfig(segment_bytes=1000, retention_ms=10, file_delete_delay_ms=500))
     fill(log, 30)
     finish(log.flush())
@@ -533,7 +533,7 @@ def test_retention_renames_first_and_removes_later() -> None:
     assert [offset for offset, _ in contents(log)] == list(range(log.log_start_offset, 30))
 
 
-def test_an_active_segment_that_is_old_is_rolled_and_deleted() -> None:
+def test_expired_active_segment_is_rolled_and_deleted() -> None:
     log = new_log(rules=LogConfig(retention_ms=10))
     fill(log, 5)
     assert finish(log.delete_old_segments(high_watermark=4, now_ms=1000)) == 0

@@ -24,7 +24,7 @@ KAFKA = bytes.fromhex(
 KAFKA_EMPTY = bytes.fromhex("000148674bc700000000")
 
 
-def test_d3_kafkas_snapshot_round_trips_byte_for_byte() -> None:
+def test_d3_snapshot_of_kafka_round_trips() -> None:
     producers = read_snapshot(KAFKA)
     plain, open_one, ended = producers
     assert plain.batches == [(10, 14, 115, 119, 1700000000100)]
@@ -41,12 +41,12 @@ def test_d3_kafkas_snapshot_round_trips_byte_for_byte() -> None:
     assert write_snapshot(read_snapshot(memoryview(KAFKA))) == KAFKA
 
 
-def test_an_empty_snapshot_is_kafkas() -> None:
+def test_empty_snapshot_equals_kafka() -> None:
     assert write_snapshot(Producers()) == KAFKA_EMPTY
     assert read_snapshot(KAFKA_EMPTY).count == 0
 
 
-def test_d3_sequences_go_on_after_a_snapshot() -> None:
+def test_d3_sequences_continue_after_a_snapshot() -> None:
     leader = Leader(read_snapshot(KAFKA))
     leader.end = 130
     assert leader.produce(header(1, 0, 10, 5)) == (115, 119, 1700000000100)
@@ -63,7 +63,7 @@ def test_d3_sequences_go_on_after_a_snapshot() -> None:
     assert leader.end_transaction(2, 3, coordinator_epoch=12) == (2, 120, 132, False, 133)
 
 
-def test_d3_a_snapshot_keeps_the_last_batch_only() -> None:
+def test_d3_snapshot_keeps_the_last_batch_only() -> None:
     leader = Leader()
     for n in range(5):
         leader.produce(header(sequence=n))
@@ -90,7 +90,7 @@ def test_open_transactions_are_sorted_by_first_offset() -> None:
 
 
 @given(st.integers(0, len(KAFKA) - 1), st.integers(1, 255))
-def test_every_flipped_byte_is_noticed(at: int, flip: int) -> None:
+def test_every_flipped_byte_is_detected(at: int, flip: int) -> None:
     damaged = bytearray(KAFKA)
     damaged[at] ^= flip
     with pytest.raises(CorruptSnapshot):
@@ -98,7 +98,7 @@ def test_every_flipped_byte_is_noticed(at: int, flip: int) -> None:
 
 
 @given(st.integers(0, len(KAFKA) - 1))
-def test_every_cut_is_noticed(length: int) -> None:
+def test_every_truncation_is_detected(length: int) -> None:
     with pytest.raises(CorruptSnapshot):
         read_snapshot(KAFKA[:length])
 
@@ -118,7 +118,7 @@ def with_crc(data: bytes) -> bytes:
         pytest.param(b"\0\2" + KAFKA[2:], id="a later version"),
     ],
 )
-def test_a_wrong_content_is_noticed_though_its_checksum_is_right(data: bytes) -> None:
+def test_invalid_content_with_a_valid_crc_is_detected(data: bytes) -> None:
     with pytest.raises(CorruptSnapshot):
         read_snapshot(data)
 
@@ -129,7 +129,7 @@ def test_a_wrong_content_is_noticed_though_its_checksum_is_right(data: bytes) ->
         max_size=30,
     )
 )
-def test_d3_a_state_is_read_back_with_its_last_batches(
+def test_d3_state_round_trips_with_its_last_batches(
     drawn: list[tuple[int, int, int, bool]],
 ) -> None:
     leader = Leader()

@@ -54,7 +54,7 @@ def stable(leader: Leader, high_watermark: int | None = None) -> int:
 # D1, D2: sequences
 
 
-def test_d1_a_duplicate_of_the_last_five_batches_is_found() -> None:
+def test_d1_duplicate_of_the_last_five_batches_is_found() -> None:
     sent = [header(sequence=3 * n, count=3, timestamp=1000 + n) for n in range(5)]
     for lost_replies in permutations(range(5)):
         leader = Leader()
@@ -66,7 +66,7 @@ def test_d1_a_duplicate_of_the_last_five_batches_is_found() -> None:
         assert leader.end == 65
 
 
-def test_d1_the_sixth_batch_back_is_no_longer_known() -> None:
+def test_d1_sixth_batch_back_is_no_longer_known() -> None:
     leader = Leader()
     for n in range(6):
         leader.produce(header(sequence=n))
@@ -75,14 +75,14 @@ def test_d1_the_sixth_batch_back_is_no_longer_known() -> None:
 
 
 @each_case(("sequence", "count"), [(0, 2), (1, 2), (0, 1), (3, 3), (0, 6)])
-def test_d1_a_repeat_that_is_cut_differently_is_refused(sequence: int, count: int) -> None:
+def test_d1_duplicate_with_other_bounds_is_rejected(sequence: int, count: int) -> None:
     leader = Leader()
     leader.produce(header(sequence=0, count=3))
     leader.produce(header(sequence=3, count=2))
     assert refused(leader, sequence=sequence, count=count) is OUT_OF_ORDER
 
 
-def test_d1_a_follower_that_takes_over_knows_the_repeats() -> None:
+def test_d1_new_leader_detects_duplicates() -> None:
     leader, follower = Leader(), Leader()
     for n in range(5):
         batch = header(sequence=n, timestamp=n)
@@ -92,7 +92,7 @@ def test_d1_a_follower_that_takes_over_knows_the_repeats() -> None:
         assert follower.produce(header(sequence=n)) == leader.produce(header(sequence=n))
 
 
-def test_d2_the_next_sequence_is_one_more_and_a_gap_is_refused() -> None:
+def test_d2_sequence_gap_is_rejected() -> None:
     leader = Leader()
     leader.produce(header(sequence=0, count=10))
     assert refused(leader, sequence=11) is OUT_OF_ORDER
@@ -100,7 +100,7 @@ def test_d2_the_next_sequence_is_one_more_and_a_gap_is_refused() -> None:
     assert leader.produce(header(sequence=10)) is None
 
 
-def test_d2_after_the_largest_sequence_follows_zero() -> None:
+def test_d2_sequence_wraps_to_0() -> None:
     leader = Leader()
     leader.produce(header(sequence=SEQUENCE_MAX - 2, count=3))
     assert refused(leader, sequence=1) is OUT_OF_ORDER
@@ -113,7 +113,7 @@ def test_d2_after_the_largest_sequence_follows_zero() -> None:
     assert leader.produce(header(sequence=3)) is None
 
 
-def test_d2_a_new_epoch_starts_at_zero() -> None:
+def test_d2_new_epoch_starts_at_zero() -> None:
     leader = Leader()
     leader.produce(header(epoch=1, sequence=0, count=4))
     assert refused(leader, epoch=2, sequence=4) is OUT_OF_ORDER
@@ -121,7 +121,7 @@ def test_d2_a_new_epoch_starts_at_zero() -> None:
     assert leader.produce(header(epoch=2, sequence=0, count=4)) == (4, 7, 0)
 
 
-def test_d2_a_zombie_is_fenced_even_with_a_duplicate() -> None:
+def test_d2_zombie_is_fenced_even_with_a_duplicate() -> None:
     leader = Leader()
     leader.produce(header(epoch=1, sequence=0))
     leader.produce(header(epoch=2, sequence=0))
@@ -135,7 +135,7 @@ def test_d2_without_state_any_sequence_is_accepted() -> None:
     assert refused(leader, sequence=1234, count=2) is OUT_OF_ORDER
 
 
-def test_d2_a_follower_takes_what_its_leader_wrote() -> None:
+def test_d2_follower_accepts_the_batches_of_its_leader() -> None:
     follower = Leader()
     for batch in (header(sequence=5), header(sequence=90), header(epoch=3, sequence=7)):
         assert follower.produce(batch, from_client=False) is None
@@ -151,7 +151,7 @@ def test_batches_without_a_producer_leave_no_state() -> None:
     assert leader.producers.count == 0
 
 
-def test_a_refusal_says_what_was_expected() -> None:
+def test_error_has_the_expected_sequence() -> None:
     leader = Leader()
     leader.produce(header(producer_id=7, epoch=1, sequence=0, count=3))
     with pytest.raises(RequestError, match="producer 7 in epoch 1: sequence 9, expected 3"):
@@ -162,7 +162,7 @@ def test_a_refusal_says_what_was_expected() -> None:
         leader.produce(header(producer_id=7, epoch=0, sequence=3))
 
 
-def test_offsets_of_a_transaction_have_an_epoch_and_no_sequences() -> None:
+def test_transactional_offsets_have_no_sequence() -> None:
     leader = Leader()
     batch = header(epoch=1, sequence=NO_SEQUENCE, transactional=True)
     for _ in range(3):
@@ -207,7 +207,7 @@ def marker(producer_id: int, epoch: int, offset: int, *, commit: bool) -> bytes:
     )
 
 
-def test_d3_a_replayed_log_gives_the_state_that_its_leader_had() -> None:
+def test_d3_replay_restores_the_state_of_the_leader() -> None:
     leader = Leader()
     leader.produce(header(1, 0, 0, 2, timestamp=1001))
     leader.produce(header(2, 3, 7, 2, transactional=True, timestamp=1003))
@@ -249,7 +249,7 @@ def test_d3_batches_that_compaction_emptied_keep_the_sequences() -> None:
     assert producers.get(ProducerId(5)) is None
 
 
-def test_markers_do_not_come_as_records() -> None:
+def test_markers_are_rejected_as_records() -> None:
     with pytest.raises(AssertionError):
         Producers().append(Batch(marker(1, 0, 0, commit=True)).header, Offset(0), 0)
 
@@ -257,7 +257,7 @@ def test_markers_do_not_come_as_records() -> None:
 # D4: expiry
 
 
-def test_d4_an_idle_producer_is_forgotten_after_a_day() -> None:
+def test_d4_idle_producer_expires_after_a_day() -> None:
     leader = Leader()
     leader.produce(header(1, timestamp=1000))
     leader.produce(header(2, timestamp=2000))
@@ -266,7 +266,7 @@ def test_d4_an_idle_producer_is_forgotten_after_a_day() -> None:
     assert [producer.producer_id for producer in leader.producers] == [2]
 
 
-def test_d4_never_with_an_open_transaction() -> None:
+def test_d4_open_transaction_prevents_expiry() -> None:
     leader = Leader()
     leader.produce(header(1, transactional=True))
     assert leader.producers.expire(25 * DAY_MS, DAY_MS) == 0
@@ -289,7 +289,7 @@ def refused_marker(leader: Leader, epoch: int, version: int, coordinator: int = 
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_e4_a_marker_of_a_lower_producer_epoch_is_refused(version: int) -> None:
+def test_e4_marker_of_a_lower_producer_epoch_is_rejected(version: int) -> None:
     leader = Leader()
     leader.produce(header(epoch=5, transactional=True))
     assert refused_marker(leader, 4, version) is FENCED
@@ -298,7 +298,7 @@ def test_e4_a_marker_of_a_lower_producer_epoch_is_refused(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_e4_a_marker_of_an_earlier_coordinator_is_refused(version: int) -> None:
+def test_e4_marker_of_an_earlier_coordinator_is_rejected(version: int) -> None:
     leader = Leader()
     leader.end_transaction(1, 0, coordinator_epoch=8)
     leader.produce(header(epoch=0, transactional=True))
@@ -342,7 +342,7 @@ def test_e4_version_2_accepts_an_exhausted_epoch() -> None:
     assert leader.end_transaction(1, 32767, transaction_version=2)
 
 
-def test_e4_a_marker_fences_the_earlier_epoch() -> None:
+def test_e4_marker_fences_the_earlier_epoch() -> None:
     leader = Leader()
     leader.produce(header(epoch=5, sequence=0, transactional=True))
     leader.end_transaction(1, 6, commit=False, transaction_version=2)
@@ -351,7 +351,7 @@ def test_e4_a_marker_fences_the_earlier_epoch() -> None:
     assert leader.produce(header(epoch=6, sequence=0, transactional=True)) is None
 
 
-def test_e4_a_marker_fences_without_earlier_records() -> None:
+def test_e4_marker_fences_without_earlier_records() -> None:
     leader = Leader()
     assert leader.end_transaction(1, 3, coordinator_epoch=2) is None
     assert stable(leader) == leader.end == 1
@@ -359,7 +359,7 @@ def test_e4_a_marker_fences_without_earlier_records() -> None:
     assert refused_marker(leader, 3, 1, 1) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_a_follower_takes_a_marker_as_it_is() -> None:
+def test_follower_accepts_any_marker() -> None:
     follower = Leader()
     follower.produce(header(epoch=5, transactional=True), from_client=False)
     assert follower.end_transaction(1, 5, transaction_version=None) == (1, 0, 1, False, 2)
@@ -372,7 +372,7 @@ def test_a_follower_takes_a_marker_as_it_is() -> None:
 # E7: the last stable offset
 
 
-def test_records_outside_an_open_transaction_are_refused() -> None:
+def test_plain_record_in_an_open_transaction_is_rejected() -> None:
     leader = Leader()
     leader.produce(header(sequence=0, transactional=True))
     assert refused(leader, sequence=1) is ErrorCode.INVALID_TXN_STATE
@@ -380,7 +380,7 @@ def test_records_outside_an_open_transaction_are_refused() -> None:
     assert leader.produce(header(sequence=1)) is None
 
 
-def test_e7_an_open_transaction_holds_the_last_stable_offset() -> None:
+def test_e7_open_transaction_holds_the_last_stable_offset() -> None:
     leader = Leader()
     leader.produce(header(1, sequence=0, count=5))
     leader.produce(header(2, sequence=0, count=5, transactional=True))
@@ -393,7 +393,7 @@ def test_e7_an_open_transaction_holds_the_last_stable_offset() -> None:
     assert stable(leader) == 22
 
 
-def test_e7_a_marker_counts_when_it_is_below_the_high_watermark() -> None:
+def test_e7_marker_counts_below_the_high_watermark() -> None:
     leader = Leader()
     leader.produce(header(1, sequence=0, count=4, transactional=True))
     leader.end_transaction(1)  # at offset 4
@@ -404,7 +404,7 @@ def test_e7_a_marker_counts_when_it_is_below_the_high_watermark() -> None:
     assert stable(leader, 6) == 6
 
 
-def test_e7_a_long_transaction_holds_back_shorter_ones() -> None:
+def test_e7_long_transaction_holds_back_shorter_ones() -> None:
     leader = Leader()
     leader.produce(header(1, sequence=0, transactional=True))  # 0
     leader.produce(header(2, sequence=0, transactional=True))  # 1
@@ -413,7 +413,7 @@ def test_e7_a_long_transaction_holds_back_shorter_ones() -> None:
     assert [stable(leader, high_watermark) for high_watermark in range(5)] == [0, 0, 0, 0, 4]
 
 
-def test_e7_the_last_stable_offset_is_not_below_the_log_start() -> None:
+def test_e7_last_stable_offset_is_not_below_the_log_start() -> None:
     leader = Leader()
     leader.produce(header(1, count=10, transactional=True))
     assert leader.producers.last_stable_offset(Offset(10), Offset(6)) == 6
@@ -426,7 +426,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_e7_the_last_stable_offset_matches_a_model(
+def test_e7_last_stable_offset_matches_a_model(
     drawn: list[tuple[str, int, int, int]],
 ) -> None:
     leader = Leader()
@@ -461,7 +461,7 @@ def test_e7_the_last_stable_offset_matches_a_model(
     ),
     st.sampled_from([0, SEQUENCE_MAX - 5]),
 )
-def test_d1_and_d2_no_batch_is_written_twice_or_out_of_order(
+def test_d1_d2_batches_are_unique_and_in_order(
     drawn: list[tuple[int, int, bool]], start: int
 ) -> None:
     """A producer sends, repeats one of the last five batches, or skips: the log holds each batch

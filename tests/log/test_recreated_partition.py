@@ -52,7 +52,7 @@ async def check_after_crash(disk: SimulatedDisk, clock: SimulatedClock, loss: Lo
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_c1_a_crashed_deletion_spares_the_recreated_partition(
+def test_c1_crashed_deletion_keeps_the_recreated_partition(
     loss: Loss,
 ) -> None:
     async def program(clock: SimulatedClock) -> None:
@@ -79,7 +79,7 @@ def test_c1_a_crashed_deletion_spares_the_recreated_partition(
     simulated(program)
 
 
-def test_c1_a_deletion_on_a_full_disk_spares_the_next_one() -> None:
+def test_c1_full_disk_deletion_keeps_the_next_partition() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await with_checkpoints(disk, clock)
@@ -98,7 +98,7 @@ def test_c1_a_deletion_on_a_full_disk_spares_the_next_one() -> None:
     simulated(program)
 
 
-def test_a_checkpoint_that_is_replaced_tells_of_both_until_it_is() -> None:
+def test_failed_checkpoint_write_counts_old_and_new_offsets() -> None:
     """Otherwise a partition could be created while an older checkpoint is being written."""
 
     async def program(clock: SimulatedClock) -> None:
@@ -126,7 +126,7 @@ class NarrowDisk(SimulatedDisk):
         super().rename(old, new)
 
 
-def test_a_stray_directory_stays_if_a_full_disk_cannot_rename() -> None:
+def test_stray_directory_stays_if_a_full_disk_cannot_rename() -> None:
     """An operator must decide about it, not the creation of a partition with its name."""
 
     async def program(clock: SimulatedClock) -> None:
@@ -153,7 +153,7 @@ def test_a_stray_directory_stays_if_a_full_disk_cannot_rename() -> None:
     simulated(program)
 
 
-def test_a_failed_creation_on_a_full_disk_leaves_nothing() -> None:
+def test_failed_creation_on_a_full_disk_leaves_nothing() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)

@@ -38,7 +38,7 @@ async def given_up(work: "asyncio.Task[object]", after_s: float) -> None:
         await work
 
 
-def test_a_cancellation_waits_for_the_work_and_then_goes_on() -> None:
+def test_cancellation_waits_for_shielded_work() -> None:
     async def program(clock: SimulatedClock) -> None:
         done: list[float] = []
 
@@ -52,7 +52,7 @@ def test_a_cancellation_waits_for_the_work_and_then_goes_on() -> None:
     simulated(program)
 
 
-def test_starting_anew_is_whole_though_its_caller_gives_up() -> None:
+def test_cancelled_restart_at_an_offset_completes() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SlowDisk()
         logs = await opened(disk, clock)
@@ -73,7 +73,7 @@ def test_starting_anew_is_whole_though_its_caller_gives_up() -> None:
 
 
 @pytest.mark.parametrize("after_s", [0.5, 1.5, 2.5])
-def test_d3_a_cut_is_whole_though_its_caller_gives_up(after_s: float) -> None:
+def test_d3_cancelled_truncation_completes(after_s: float) -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SlowDisk()
         logs = await opened(disk, clock)
@@ -90,7 +90,7 @@ def test_d3_a_cut_is_whole_though_its_caller_gives_up(after_s: float) -> None:
     simulated(program)
 
 
-def test_c5_a_sync_that_fails_is_known_though_its_caller_gave_up() -> None:
+def test_c5_failed_sync_of_a_cancelled_caller_is_known() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SlowDisk()
         logs = await opened(disk, clock)
@@ -111,7 +111,7 @@ def test_c5_a_sync_that_fails_is_known_though_its_caller_gave_up() -> None:
     simulated(program)
 
 
-def test_retention_removes_its_files_though_its_caller_gave_up() -> None:
+def test_cancelled_retention_removes_its_files() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SlowDisk()
         logs = await opened(disk, clock)

@@ -102,7 +102,7 @@ def test_producers_survive_a_crash_during_deletion(
             return
 
 
-def test_what_no_producer_wrote_goes_without_a_snapshot() -> None:
+def test_segment_without_producers_needs_no_snapshot() -> None:
     disk = SimulatedDisk()
     log = new_log(disk, replace(RULES, retention_ms=10))
     append(log, b"v")
@@ -112,7 +112,7 @@ def test_what_no_producer_wrote_goes_without_a_snapshot() -> None:
     assert log.log_start_offset == 1
 
 
-def test_a_full_disk_deletes_only_segments_with_a_snapshot() -> None:
+def test_full_disk_deletes_only_segments_with_a_snapshot() -> None:
     disk = SimulatedDisk()
     log = new_log(disk, replace(RULES, segment_bytes=200, retention_ms=10))
     with_room = disk.check_room

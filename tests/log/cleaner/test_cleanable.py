@@ -46,7 +46,7 @@ def dirt_of(
     )
 
 
-def test_all_but_the_active_segment_may_be_cleaned() -> None:
+def test_active_segment_is_not_cleanable() -> None:
     dirt = dirt_of()
     assert dirt[:4] == (0, 40, 0, 400)
     assert dirt.ratio == 1.0
@@ -75,12 +75,12 @@ def test_c8_cleaning_stays_below_the_last_stable_offset(bounds: dict[str, int], 
 @each_case(
     ("lag_ms", "end"), [(0, 40), (6999, 40), (7000, 40), (7001, 30), (9001, 10), (10_001, 0)]
 )
-def test_a_segment_with_young_records_is_left_alone(lag_ms: int, end: int) -> None:
+def test_segment_within_min_compaction_lag_is_kept(lag_ms: int, end: int) -> None:
     dirt = dirt_of(rules=LogConfig(compact=True, min_compaction_lag_ms=lag_ms))
     assert dirt.end_offset == end
 
 
-def test_c4_nothing_behind_a_damaged_segment_is_cleaned() -> None:
+def test_c4_segments_after_damage_are_not_cleaned() -> None:
     """A tombstone after the damaged segment may delete one of its records."""
     segments = list(SEGMENTS)
     segments[1] = segments[1]._replace(damaged=True)
@@ -90,7 +90,7 @@ def test_c4_nothing_behind_a_damaged_segment_is_cleaned() -> None:
     assert not late.is_due
 
 
-def test_the_ratio_counts_what_may_be_cleaned() -> None:
+def test_dirty_ratio_counts_cleanable_bytes() -> None:
     dirt = dirt_of(first=20, last_stable=39)
     assert dirt[:4] == (20, 30, 200, 100)
     assert dirt.ratio == pytest.approx(1 / 3)
@@ -100,7 +100,7 @@ def test_the_ratio_counts_what_may_be_cleaned() -> None:
     assert dirt_of(first=19).is_due
 
 
-def test_a_partial_cleaning_continues_inside_a_segment() -> None:
+def test_partial_cleaning_continues_inside_a_segment() -> None:
     dirt = dirt_of(first=15)
     assert dirt[:4] == (15, 40, 200, 300)
     assert dirt.is_due
@@ -121,13 +121,13 @@ def test_max_compaction_lag_overrides_the_dirty_ratio() -> None:
 
 
 @pytest.mark.parametrize(("first", "log_start"), [(51, 0), (51, 7), (3, 7)])
-def test_a_checkpoint_that_cannot_be_right_makes_all_dirty(first: int, log_start: int) -> None:
+def test_invalid_cleaner_checkpoint_makes_the_log_dirty(first: int, log_start: int) -> None:
     dirt = dirt_of(first=first, log_start=log_start)
     assert dirt.reset
     assert dirt.first_dirty_offset == log_start
 
 
-def test_a_clean_or_empty_log_is_left_alone() -> None:
+def test_clean_or_empty_log_is_not_cleaned() -> None:
     assert not dirt_of(first=40).is_due
     assert dirt_of(first=40)[:4] == (40, 40, 400, 0)
     assert not dirt_of(first=50).is_due
@@ -142,7 +142,7 @@ def made(dirty: int, clean: int, *, overdue_ms: int = 0) -> Cleanable:
     return Cleanable(Offset(0), Offset(10), clean, dirty, overdue_ms, 0.5)
 
 
-def test_the_dirtiest_log_that_is_due_comes_next() -> None:
+def test_dirtiest_due_log_is_next() -> None:
     assert next_to_clean({}) is None
     assert next_to_clean({"a": made(5, 5), "b": made(0, 10)}) is None
     logs = {"a": made(60, 40), "b": made(90, 10), "c": made(70, 30)}
@@ -158,7 +158,7 @@ def bases(groups: list[list[SourceSegment]]) -> list[list[int]]:
     return [[one.base_offset for one in group] for group in groups]
 
 
-def test_neighbours_become_one_segment_while_they_fit() -> None:
+def test_adjacent_segments_are_grouped_by_size() -> None:
     sizes = [40, 60, 1, 100, 120, 0, 30, 70]
     segments = [source(10 * n, 10 * n + 10, size) for n, size in enumerate(sizes)]
     groups = grouped(segments, segment_bytes=100, index_bytes_max=1000)
@@ -166,13 +166,13 @@ def test_neighbours_become_one_segment_while_they_fit() -> None:
 
 
 @pytest.mark.parametrize("which", ["index_bytes", "time_index_bytes"])
-def test_their_indexes_have_to_fit_too(which: str) -> None:
+def test_groups_are_limited_by_index_size(which: str) -> None:
     segments = [source(n, n + 1, 1)._replace(**{which: 40}) for n in range(5)]
     groups = grouped(segments, segment_bytes=100, index_bytes_max=80)
     assert bases(groups) == [[0, 1], [2, 3], [4]]
 
 
-def test_their_offsets_have_to_fit_into_an_index() -> None:
+def test_groups_are_limited_by_relative_offsets() -> None:
     far = RELATIVE_MAX
     segments = [source(0, 10, 1), source(10, far + 1, 1), source(far + 1, far + 2, 1)]
     assert bases(grouped(segments, segment_bytes=100, index_bytes_max=80)) == [[0, 10], [far + 1]]

@@ -101,7 +101,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_a_child_cleans_as_this_process_does(tmp_path: Path) -> None:
+def test_child_process_cleans_like_this_process(tmp_path: Path) -> None:
     async def main() -> None:
         disk = OsDisk()
         ours, theirs = await filled(disk, tmp_path / "a-0"), await filled(disk, tmp_path / "b-0")
@@ -136,7 +136,7 @@ async def table(log: PartitionLog) -> dict[bytes | None, bytes | None]:
     return {r.key: r.value for b in batches(await content(log)) for r in b.records()}
 
 
-def test_a_killed_cleaner_process_leaves_a_readable_log(
+def test_killed_cleaner_process_leaves_a_readable_log(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
@@ -165,7 +165,7 @@ def test_a_killed_cleaner_process_leaves_a_readable_log(
     run(main())
 
 
-def test_a_cleaning_that_is_cancelled_ends_its_child(tmp_path: Path) -> None:
+def test_cancelled_cleaning_ends_its_child(tmp_path: Path) -> None:
     async def main() -> None:
         disk, processes = OsDisk(), WatchedProcesses()
         log = await filled(disk, tmp_path / "t-0")
@@ -183,7 +183,7 @@ def test_a_cleaning_that_is_cancelled_ends_its_child(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_partition_that_is_deleted_ends_its_child(tmp_path: Path) -> None:
+def test_deleted_partition_ends_its_child(tmp_path: Path) -> None:
     async def main() -> None:
         disk, processes = OsDisk(), WatchedProcesses()
         log = await filled(disk, tmp_path / "c-0")
@@ -201,7 +201,7 @@ def test_a_partition_that_is_deleted_ends_its_child(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_child_ends_when_its_broker_is_gone(tmp_path: Path) -> None:
+def test_child_ends_after_its_broker_is_killed(tmp_path: Path) -> None:
     """A killed broker sends no message to its child: the operating system closes the pipe."""
 
     async def main() -> None:
@@ -227,7 +227,7 @@ def test_a_child_ends_when_its_broker_is_gone(tmp_path: Path) -> None:
     run(main())
 
 
-def test_damage_that_a_child_finds_is_told(tmp_path: Path) -> None:
+def test_child_reports_damage(tmp_path: Path) -> None:
     async def main() -> None:
         disk = OsDisk()
         log = await filled(disk, tmp_path / "t-0")
@@ -279,7 +279,7 @@ class ScriptedProcesses:
         ([b'{"type":"done"}\n'], 0, "", "invalid event"),
     ],
 )
-def test_a_child_that_does_not_do_its_work_is_told(
+def test_failing_child_is_reported(
     tmp_path: Path, said: list[bytes], code: int, errors: str, reason: str
 ) -> None:
     async def main() -> None:

@@ -83,7 +83,7 @@ def check_after_crash(owner: CompactedLog, disk: SimulatedDisk) -> None:
 
 @pytest.mark.parametrize("loss", list(Loss))
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_c7_a_crash_at_any_call_of_a_cleaning_loses_nothing(loss: Loss, seed: int) -> None:
+def test_c7_crash_at_any_call_of_a_cleaning_loses_nothing(loss: Loss, seed: int) -> None:
     expected = history(seed)
     first = len(expected.disk.calls)
     assert expected.compact() is not None
@@ -107,7 +107,7 @@ def test_c7_a_crash_at_any_call_of_a_cleaning_loses_nothing(loss: Loss, seed: in
 
 
 @pytest.mark.parametrize("what", ["create", "write", "sync", "rename", "remove"])
-def test_a_disk_that_fails_in_a_cleaning_leaves_a_log_that_opens(what: str) -> None:
+def test_log_opens_after_a_disk_failure_in_a_cleaning(what: str) -> None:
     whole = history(3)
     first = len(whole.disk.calls)
     whole.compact()
@@ -130,7 +130,7 @@ def test_a_disk_that_fails_in_a_cleaning_leaves_a_log_that_opens(what: str) -> N
         owner.compact()
 
 
-def test_a_full_disk_fails_the_cleaning_and_not_the_log() -> None:
+def test_full_disk_fails_the_cleaning_but_not_the_log() -> None:
     owner = history(5)
     before = owner.facts()
     owner.disk.capacity_bytes = sum(
@@ -156,7 +156,7 @@ def log_that_splits() -> CompactedLog:
 
 
 @pytest.mark.parametrize("loss", [Loss.TORN, Loss.HOLES])
-def test_c7_a_crash_in_a_swap_of_two_segments_loses_nothing(loss: Loss) -> None:
+def test_c7_crash_in_a_swap_of_two_segments_loses_nothing(loss: Loss) -> None:
     """Either both new segments replace the old ones or neither does."""
     source = log_that_splits()
     whole = source.twin()
@@ -195,7 +195,7 @@ def half_swapped(source: CompactedLog) -> list[SimulatedDisk]:
     return list(found.values())
 
 
-def test_c7_a_crash_while_completing_a_swap_loses_nothing() -> None:
+def test_c7_crash_while_completing_a_swap_loses_nothing() -> None:
     source = log_that_splits()
     states = half_swapped(source)
     assert len(states) >= 3

@@ -39,7 +39,7 @@ SCALE = max(1, int(float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))))
 
 
 @each_case("seed", range(20 * SCALE))
-def test_c8_the_log_is_as_the_model_after_every_cleaning(seed: int) -> None:
+def test_c8_log_equals_the_model_after_every_cleaning(seed: int) -> None:
     random = Random(seed)
     owner = CompactedLog()
     cleanings = full = 0
@@ -89,7 +89,7 @@ class Meddling(LocalCleaner):
             yield one
 
 
-def test_nothing_to_clean_is_no_cleaning() -> None:
+def test_clean_log_is_not_cleaned() -> None:
     owner = CompactedLog()
     assert owner.compact() is None
     owner.append([(b"k", b"1"), (b"k", b"2")])
@@ -99,7 +99,7 @@ def test_nothing_to_clean_is_no_cleaning() -> None:
     owner.check()
 
 
-def test_a_second_cleaning_begins_where_the_first_one_ended() -> None:
+def test_second_cleaning_starts_where_the_first_ended() -> None:
     owner = CompactedLog()
     filled(owner)
     first = owner.compact()
@@ -113,7 +113,7 @@ def test_a_second_cleaning_begins_where_the_first_one_ended() -> None:
     owner.check()
 
 
-def test_small_segments_become_one() -> None:
+def test_small_segments_are_merged() -> None:
     owner = CompactedLog()
     filled(owner)
     assert len(owner.log.segments) > 4
@@ -128,7 +128,7 @@ def test_small_segments_become_one() -> None:
     owner.check()
 
 
-def test_old_files_are_removed_after_their_delay() -> None:
+def test_old_files_are_removed_after_the_delay() -> None:
     owner = CompactedLog()
     filled(owner)
     owner.compact()
@@ -141,7 +141,7 @@ def test_old_files_are_removed_after_their_delay() -> None:
     owner.check()
 
 
-def test_the_new_indexes_are_those_that_the_records_give() -> None:
+def test_cleaned_indexes_equal_rebuilt_indexes() -> None:
     owner = CompactedLog(replace(RULES, segment_bytes=3000))
     write_randomly(owner, Random(4), 120)
     owner.compact()
@@ -161,7 +161,7 @@ def test_the_new_indexes_are_those_that_the_records_give() -> None:
     assert finish(again.find_max_timestamp()) == latest
 
 
-def test_who_reads_an_old_segment_reads_on() -> None:
+def test_reader_of_an_old_segment_continues() -> None:
     owner = CompactedLog()
     filled(owner)
     held = finish(owner.log.read(0, owner.log.log_end_offset, 10_000))
@@ -172,7 +172,7 @@ def test_who_reads_an_old_segment_reads_on() -> None:
     assert finish(held.read()) == before
 
 
-def test_records_that_come_meanwhile_are_left_alone() -> None:
+def test_records_appended_during_a_cleaning_are_kept() -> None:
     owner = CompactedLog()
     filled(owner)
 
@@ -186,7 +186,7 @@ def test_records_that_come_meanwhile_are_left_alone() -> None:
     owner.check()
 
 
-def test_c7_a_cut_ends_the_cleaning() -> None:
+def test_c7_truncation_aborts_the_cleaning() -> None:
     for to, at in [(5, 0), (22, 0), (5, 1), (3, 2)]:
         owner = CompactedLog(replace(RULES, segment_bytes=500))
         filled(owner, 14)
@@ -208,7 +208,7 @@ def test_c7_a_cut_ends_the_cleaning() -> None:
         assert contents(found) == contents(log)
 
 
-def test_c7_a_log_that_begins_anew_ends_the_cleaning() -> None:
+def test_c7_restarting_at_an_offset_aborts_the_cleaning() -> None:
     owner = CompactedLog()
     filled(owner)
     anew = Meddling(lambda: finish(owner.log.truncate_fully_and_start_at(Offset(7))))
@@ -218,7 +218,7 @@ def test_c7_a_log_that_begins_anew_ends_the_cleaning() -> None:
     assert files(owner.disk, ".log") == ["00000000000000000007.log"]
 
 
-def test_segments_that_retention_deletes_end_the_cleaning() -> None:
+def test_retention_of_its_segments_aborts_the_cleaning() -> None:
     owner = CompactedLog(replace(RULES, delete=True, retention_ms=10, segment_bytes=500))
     filled(owner, 14)
     log = owner.log
@@ -251,7 +251,7 @@ def test_segments_that_retention_deletes_end_the_cleaning() -> None:
     assert len(offsets(log)) < log.log_end_offset - start
 
 
-def test_delete_and_compact_go_together() -> None:
+def test_delete_and_compact_can_be_combined() -> None:
     owner = CompactedLog(replace(RULES, delete=True, retention_ms=100, segment_bytes=500))
     owner.disk.now_ms = owner.now_ms
     filled(owner, 14)
@@ -282,7 +282,7 @@ def test_delete_and_compact_go_together() -> None:
     assert not dirt.reset
 
 
-def test_a_moved_log_start_does_not_disturb_a_cleaning() -> None:
+def test_cleaning_continues_if_the_log_start_moves() -> None:
     owner = CompactedLog()
     filled(owner)
     move = Meddling(lambda: owner.log.advance_log_start(Offset(9)))
@@ -292,7 +292,7 @@ def test_a_moved_log_start_does_not_disturb_a_cleaning() -> None:
     assert committed_table(owner.log) == owner.model.committed()
 
 
-def test_c4_a_segment_with_a_damaged_batch_is_not_cleaned() -> None:
+def test_c4_segment_with_a_damaged_batch_is_not_cleaned() -> None:
     owner = CompactedLog(replace(RULES, segment_bytes=500))
     filled(owner, 14)
     third = list(owner.log.segments)[2]
@@ -313,7 +313,7 @@ def test_c4_a_segment_with_a_damaged_batch_is_not_cleaned() -> None:
     assert third.file.read(0, third.size) == before
 
 
-def test_one_cleaning_at_a_time() -> None:
+def test_one_cleaning_runs_at_a_time() -> None:
     owner = CompactedLog()
     filled(owner)
     with pytest.raises(AssertionError, match="one cleaner at a time"):
@@ -322,7 +322,7 @@ def test_one_cleaning_at_a_time() -> None:
     owner.check()
 
 
-def test_no_segment_grows_past_its_limit() -> None:
+def test_cleaned_segment_stays_below_its_limit() -> None:
     """A delete horizon makes batches larger, because every timestamp is encoded relative to it."""
     rules = replace(RULES, segment_bytes=600, delete_retention_ms=10**12)
     owner = CompactedLog(rules)
@@ -342,7 +342,7 @@ def test_no_segment_grows_past_its_limit() -> None:
     owner.check()
 
 
-def test_indexes_that_are_full_begin_a_segment() -> None:
+def test_full_indexes_start_a_new_segment() -> None:
     owner = CompactedLog(replace(RULES, segment_bytes=4000, index_bytes_max=48))
     for number in range(60):
         owner.append([(b"%d" % number, bytes(200))])
@@ -369,7 +369,7 @@ class FakeTime:
         self.now += seconds
 
 
-def test_a_cleaning_keeps_to_its_bytes_a_second() -> None:
+def test_cleaning_is_throttled() -> None:
     owner = CompactedLog()
     filled(owner, 60)
     time = FakeTime()
@@ -384,7 +384,7 @@ def test_a_cleaning_keeps_to_its_bytes_a_second() -> None:
     owner.check()
 
 
-def test_a_throttle_does_not_save_up() -> None:
+def test_throttle_does_not_accumulate_credit() -> None:
     time = FakeTime()
     throttle = Throttle(100.0, time.clock, time.sleep)
     throttle.passed(50)
@@ -398,7 +398,7 @@ def test_a_throttle_does_not_save_up() -> None:
     assert time.slept == [0.5, 1.0, 1.0]
 
 
-def test_more_keys_than_the_map_holds_take_several_cleanings() -> None:
+def test_full_offset_map_needs_several_cleanings() -> None:
     owner = CompactedLog()
     for number in range(120):
         owner.append([(b"%d" % (number % 90), bytes(20)), (b"%d" % (number % 7), b"x")])
@@ -414,7 +414,7 @@ def test_more_keys_than_the_map_holds_take_several_cleanings() -> None:
     assert len({r.key for b in batches(raw(owner.log)) for r in b.records()}) == 90
 
 
-def test_a_map_with_room_for_one_key_still_gets_on() -> None:
+def test_offset_map_for_one_key_makes_progress() -> None:
     owner = CompactedLog()
     filled(owner, 8)
     limits = CleaningLimits(map_bytes=48, load_factor=0.9)
@@ -427,7 +427,7 @@ def test_a_map_with_room_for_one_key_still_gets_on() -> None:
     assert len(reached) > 8
 
 
-def test_a_cleaning_that_was_cancelled_in_a_swap_has_made_it() -> None:
+def test_cleaning_cancelled_in_a_swap_completes_it() -> None:
     """The disk completes the swap that it has begun, and the log must use the new segments."""
 
     class Cancelling(SimulatedDisk):
@@ -475,7 +475,7 @@ def test_max_compaction_lag_uses_the_first_batch_of_a_segment() -> None:
     assert not is_due(owner.now_ms + 400)
 
 
-def test_what_the_settings_give_to_each_cleaner() -> None:
+def test_limits_are_divided_by_the_number_of_cleaners() -> None:
     config = Config(BROKER, {})
     assert CleaningLimits.of(config) == CleaningLimits(io_bytes=262_144)
     shared = broker_config(

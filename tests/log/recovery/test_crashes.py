@@ -74,7 +74,7 @@ def played(crash_at: int | None, owner: Owner) -> bool:
     return True
 
 
-def test_the_history_is_right_without_a_crash() -> None:
+def test_history_is_correct_without_a_crash() -> None:
     owner = Owner(SimulatedDisk())
     for step in HISTORY:
         step(owner)
@@ -85,7 +85,7 @@ def test_the_history_is_right_without_a_crash() -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_c1_a_crash_at_any_call_loses_nothing_that_was_flushed(loss: Loss) -> None:
+def test_c1_crash_at_any_call_keeps_flushed_records(loss: Loss) -> None:
     first = len(Owner(SimulatedDisk()).disk.calls)
     whole = Owner(SimulatedDisk())
     assert played(None, whole)
@@ -104,7 +104,7 @@ def test_c1_a_crash_at_any_call_loses_nothing_that_was_flushed(loss: Loss) -> No
 
 
 @pytest.mark.parametrize("what", ["create", "write", "sync", "rename", "remove", "truncate"])
-def test_a_disk_that_fails_at_any_call_leaves_a_log_that_opens(what: str) -> None:
+def test_log_opens_after_a_disk_failure_at_any_call(what: str) -> None:
     """The call fails, the owner steps down, and the broker dies later."""
     whole = Owner(SimulatedDisk())
     before = len(whole.disk.calls)

@@ -74,7 +74,7 @@ def state(log: PartitionLog) -> tuple[object, ...]:
     )
 
 
-def test_a_clean_stop_is_trusted() -> None:
+def test_clean_shutdown_is_trusted() -> None:
     disk = SimulatedDisk()
     log = history(disk)
     expected = state(log)
@@ -97,7 +97,7 @@ def test_a_clean_stop_is_trusted() -> None:
 @each_case("clean", [True, False])
 @each_case("suffix", ["index", "timeindex", "txnindex", "snapshot", "checkpoint"])
 @each_case("how", ["removed", "cut", "garbage", "zeros"])
-def test_whatever_is_lost_is_made_anew(clean: bool, suffix: str, how: str) -> None:
+def test_missing_files_are_rebuilt(clean: bool, suffix: str, how: str) -> None:
     disk = SimulatedDisk()
     log = history(disk)
     expected = state(log)
@@ -127,7 +127,7 @@ def test_whatever_is_lost_is_made_anew(clean: bool, suffix: str, how: str) -> No
     assert state(third.log) == expected
 
 
-def test_d3_the_state_of_producers_comes_from_the_log_alone() -> None:
+def test_d3_producer_state_is_rebuilt_from_the_log() -> None:
     disk = SimulatedDisk()
     rng = Random(3)
     log = new_log(disk)
@@ -175,7 +175,7 @@ def damaged_tail_log() -> tuple[SimulatedDisk, list[tuple[int, bytes | None]], s
     return disk, contents(log), f"{0:020d}.log"
 
 
-def test_c3_every_truncation_length_is_cut_to_whole_batches() -> None:
+def test_c3_every_length_is_truncated_to_whole_batches() -> None:
     disk, expected, name = damaged_tail_log()
     data = content(disk, name)
     ends = [0]
@@ -191,7 +191,7 @@ def test_c3_every_truncation_length_is_cut_to_whole_batches() -> None:
         assert len(content(disk, name)) == ends[whole]
 
 
-def test_c3_every_byte_flip_is_found() -> None:
+def test_c3_every_byte_flip_is_detected() -> None:
     disk, expected, name = damaged_tail_log()
     data = content(disk, name)
     ends = [0]
@@ -266,7 +266,7 @@ def test_c3_any_byte_flip_in_the_last_64_kb() -> None:
             assert served(log) == content(disk, name) == data[: ends[hit]]
 
 
-def test_c3_segments_behind_damage_are_dropped() -> None:
+def test_c3_segments_after_damage_are_dropped() -> None:
     disk = SimulatedDisk()
     log = history(disk)
     whole = contents(log)
@@ -293,7 +293,7 @@ def test_c3_segments_behind_damage_are_dropped() -> None:
 
 @each_case("compact", [False, True])
 @each_case("loss", list(Loss))
-def test_c3_a_crash_while_the_end_is_dropped_leaves_no_gap(loss: Loss, compact: bool) -> None:
+def test_c3_crash_during_truncation_leaves_no_gap(loss: Loss, compact: bool) -> None:
     rules = replace(SMALL, compact=compact)
     disk = SimulatedDisk()
     log = new_log(disk, rules)
@@ -318,7 +318,7 @@ def test_c3_a_crash_while_the_end_is_dropped_leaves_no_gap(loss: Loss, compact: 
     assert crashes > 5
 
 
-def test_c3_a_segment_whose_forerunner_lost_its_end_is_dropped() -> None:
+def test_c3_segment_after_a_shortened_one_is_dropped() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 20)
@@ -344,7 +344,7 @@ def test_c4_damage_above_the_recovery_point_is_truncated() -> None:
     assert "the whole segment is scanned" in again.notes[0]
 
 
-def test_a_snapshot_that_cannot_be_read_is_written_again() -> None:
+def test_unreadable_snapshot_is_written_again() -> None:
     disk = SimulatedDisk()
     log = history(disk)
     finish(log.close())
@@ -355,7 +355,7 @@ def test_a_snapshot_that_cannot_be_read_is_written_again() -> None:
     assert content(disk, name) == good
 
 
-def test_progress_is_told() -> None:
+def test_recovery_reports_progress() -> None:
     disk, _, name = damaged_tail_log()
     told: list[tuple[int, int]] = []
     open_log(
@@ -372,7 +372,7 @@ def test_progress_is_told() -> None:
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
-def test_a_log_start_above_what_is_left_begins_anew() -> None:
+def test_log_start_above_the_records_empties_the_log() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 20)
@@ -386,7 +386,7 @@ def test_a_log_start_above_what_is_left_begins_anew() -> None:
 # Files that a crash left behind.
 
 
-def test_strange_files_are_left_alone_and_told() -> None:
+def test_unknown_files_are_kept_and_logged() -> None:
     disk = SimulatedDisk()
     finish(history(disk).close())
     put(disk, "notes.txt", b"mine")
@@ -458,7 +458,7 @@ STEPS = 6 + 6 + 9 + 6
 
 @each_case("step", range(STEPS + 1))
 @each_case("clean", [True, False])
-def test_c7_a_cleaning_is_finished_or_forgotten(step: int, clean: bool) -> None:
+def test_c7_interrupted_cleaning_is_completed_or_discarded(step: int, clean: bool) -> None:
     disk, old, new, counts = cleaning(step)
     rules = LogConfig(segment_bytes=1000, index_interval_bytes=150, compact=True)
     again = opened(disk, rules, clean=clean, recovery_point=40 if clean else 0)
@@ -476,7 +476,7 @@ def test_c7_a_cleaning_is_finished_or_forgotten(step: int, clean: bool) -> None:
 # A real disk.
 
 
-def test_a_log_on_the_machines_disk(tmp_path: Path) -> None:
+def test_log_on_a_real_disk_survives_restarts(tmp_path: Path) -> None:
     disk = OsDisk()
     folder = str(tmp_path / "t-0")
 
@@ -526,7 +526,7 @@ async def second(disk: OsDisk, folder: str) -> None:
     assert cut.log_end_offset == again.log.log_end_offset - 2
 
 
-def test_the_epochs_of_a_follower_are_flushed_with_its_records() -> None:
+def test_epochs_of_a_follower_are_flushed_with_records() -> None:
     leader = history(SimulatedDisk())
     disk = SimulatedDisk()
     log = new_log(disk)  # the log was led in epoch 0 and stored that epoch
@@ -540,7 +540,7 @@ def test_the_epochs_of_a_follower_are_flushed_with_its_records() -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_what_was_flushed_survives_the_loss_of_the_rest(loss: Loss) -> None:
+def test_flushed_records_survive_a_power_failure(loss: Loss) -> None:
     for seed in range(20):
         disk = SimulatedDisk()
         log = history(disk)
@@ -557,7 +557,7 @@ def test_what_was_flushed_survives_the_loss_of_the_rest(loss: Loss) -> None:
         assert list(again.log.epochs) == epochs
 
 
-def test_c3_what_was_cut_off_is_off_the_device() -> None:
+def test_c3_truncation_is_durable() -> None:
     disk = SimulatedDisk()
     log = history(disk)
     finish(log.flush())

@@ -45,7 +45,7 @@ def log_of_closed_segments(disk: SimulatedDisk) -> PartitionLog:
     return log
 
 
-def test_a_cold_index_is_read_in_a_thread() -> None:
+def test_cold_index_is_read_in_a_thread() -> None:
     disk = PatientDisk()
     log = log_of_closed_segments(disk)
     disk.is_cold = lambda path: path.endswith("index")
@@ -62,7 +62,7 @@ def test_a_cold_index_is_read_in_a_thread() -> None:
 
 @each_case("name", ["00000000000000000000.index", "00000000000000000000.timeindex"])
 @each_case("left", [0, 8, 100])
-def test_an_index_cut_under_a_running_log_is_made_anew(name: str, left: int) -> None:
+def test_index_truncated_at_runtime_is_rebuilt(name: str, left: int) -> None:
     disk = SimulatedDisk()
     log = log_of_closed_segments(disk)
     whole = read_whole(disk, f"{FOLDER}/{name}")
@@ -78,7 +78,7 @@ def test_an_index_cut_under_a_running_log_is_made_anew(name: str, left: int) -> 
     assert read_whole(disk, f"{FOLDER}/{name}") == whole
 
 
-def test_an_index_damaged_at_runtime_is_rebuilt() -> None:
+def test_index_damaged_at_runtime_is_rebuilt() -> None:
     disk = SimulatedDisk()
     log = log_of_closed_segments(disk)
     path = f"{FOLDER}/00000000000000000000.index"
@@ -92,7 +92,7 @@ def test_an_index_damaged_at_runtime_is_rebuilt() -> None:
     assert read_whole(disk, path) == whole
 
 
-def test_a_log_is_cut_in_a_segment_whose_index_was_cut() -> None:
+def test_log_with_a_truncated_index_can_be_truncated() -> None:
     disk = SimulatedDisk()
     log = log_of_closed_segments(disk)
     disk.open(f"{FOLDER}/00000000000000000000.index").truncate(9)
@@ -106,7 +106,7 @@ def test_a_log_is_cut_in_a_segment_whose_index_was_cut() -> None:
     assert contents(again.log) == contents(log)
 
 
-def test_an_index_cut_on_a_real_disk_does_not_end_the_process(tmp_path: Path) -> None:
+def test_truncated_index_file_does_not_end_the_process(tmp_path: Path) -> None:
     disk = OsDisk()
     rules = LogConfig(segment_bytes=20_000, index_interval_bytes=150)
     log = opened(disk, rules, folder=str(tmp_path / "t-0")).log
@@ -125,7 +125,7 @@ def test_an_index_cut_on_a_real_disk_does_not_end_the_process(tmp_path: Path) ->
 
 @each_case("byte", range(8))
 @each_case("bit", [0x01, 0x40])
-def test_c4_one_bit_of_an_offset_index_skips_no_record(byte: int, bit: int) -> None:
+def test_c4_flipped_offset_index_bit_skips_no_record(byte: int, bit: int) -> None:
     disk = SimulatedDisk()
     log = log_of_closed_segments(disk)
     path = f"{FOLDER}/00000000000000000000.index"
@@ -138,7 +138,7 @@ def test_c4_one_bit_of_an_offset_index_skips_no_record(byte: int, bit: int) -> N
         assert next(batches(finish(found.read()))).header.base_offset == asked
 
 
-def test_c4_a_cut_is_not_misled_by_an_index() -> None:
+def test_c4_wrong_index_does_not_mislead_truncation() -> None:
     disk = SimulatedDisk()
     log = log_of_closed_segments(disk)
     path = f"{FOLDER}/00000000000000000000.index"

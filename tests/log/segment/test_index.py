@@ -56,7 +56,7 @@ def time_index(entries: list[tuple[int, int]], base: int = BASE) -> TimeIndex:
     return index
 
 
-def test_indexes_have_kafkas_bytes() -> None:
+def test_index_bytes_equal_kafka() -> None:
     assert offset_index(OFFSETS).to_bytes() == KAFKA_INDEX
     assert time_index(TIMES).to_bytes() == KAFKA_TIME_INDEX
 
@@ -65,13 +65,13 @@ def test_indexes_have_kafkas_bytes() -> None:
     ("asked", "found"),
     [(99, (100, 0)), (104, (104, 4200)), (110, (104, 4200)), (111, (111, 8500))],
 )
-def test_an_offset_is_found_where_kafka_finds_it(asked: int, found: tuple[int, int]) -> None:
+def test_offset_lookup_equals_kafka(asked: int, found: tuple[int, int]) -> None:
     for index in (offset_index(OFFSETS), OffsetIndex(BASE, KAFKA_INDEX)):
         assert index.lookup(asked, read_blocking) == found
         assert index.lookup(99_999, read_blocking) == (4000, 70000)
 
 
-def test_a_time_is_found_where_kafka_finds_it() -> None:
+def test_timestamp_lookup_equals_kafka() -> None:
     for index in (time_index(TIMES), TimeIndex(BASE, KAFKA_TIME_INDEX)):
         assert index.lookup(0, read_blocking) == (-1, 100)
         assert index.lookup(1700000000000, read_blocking) == (1700000000000, 104)
@@ -80,7 +80,7 @@ def test_a_time_is_found_where_kafka_finds_it() -> None:
 
 
 @each_case(("offset", "left"), [(50, 0), (100, 0), (104, 0), (105, 1), (4000, 2), (5000, 3)])
-def test_truncation_leaves_what_kafka_leaves(offset: int, left: int) -> None:
+def test_truncation_equals_kafka(offset: int, left: int) -> None:
     for index in (
         offset_index(OFFSETS),
         OffsetIndex(BASE, KAFKA_INDEX),
@@ -93,7 +93,7 @@ def test_truncation_leaves_what_kafka_leaves(offset: int, left: int) -> None:
         assert index.to_bytes() == whole[: index.size]
 
 
-def test_the_last_entry_follows_appends_and_truncations() -> None:
+def test_last_entry_follows_appends_and_truncations() -> None:
     offsets, times = offset_index(OFFSETS), time_index(TIMES)
     assert offsets.last == OffsetPosition(Offset(4000), Position(70000))
     assert times.last == TimestampOffset(1700000009999, Offset(4000))
@@ -111,7 +111,7 @@ def test_the_last_entry_follows_appends_and_truncations() -> None:
     assert offsets.to_bytes() == times.to_bytes() == b""
 
 
-def test_the_last_entry_until_a_position_is_where_to_walk_from() -> None:
+def test_last_entry_at_or_before_a_position_is_found() -> None:
     index = OffsetIndex(BASE, KAFKA_INDEX)
     assert index.last_at_or_before(4199, read_blocking) == (100, 0)
     assert index.last_at_or_before(4200, read_blocking) == (104, 4200)
@@ -125,7 +125,7 @@ def in_a_file(data: bytes) -> SimulatedFile:
     return file
 
 
-def test_an_index_in_a_file_is_reopened_in_memory() -> None:
+def test_index_in_a_file_is_reopened_in_memory() -> None:
     index = OffsetIndex.in_file(BASE, in_a_file(KAFKA_INDEX))
     index.check(every_entry=True)
     assert (index.is_in_file, index.entries, index.last) == (True, 3, OFFSETS[2])
@@ -140,7 +140,7 @@ def test_an_index_in_a_file_is_reopened_in_memory() -> None:
 
 
 @each_case("entries", [0, 1, 2, 511, 512, 513, 1024, 1025, 5000])
-def test_a_look_up_in_a_file_finds_what_one_in_memory_finds(entries: int) -> None:
+def test_lookup_in_a_file_equals_lookup_in_memory(entries: int) -> None:
     offsets = offset_index([(100 + n * 7, n * 4096) for n in range(1, entries + 1)])
     times = time_index([(1000 + n * n, 100 + n * 7) for n in range(1, entries + 1)])
     far_offsets = OffsetIndex.in_file(BASE, in_a_file(offsets.to_bytes()))
@@ -161,7 +161,7 @@ def test_a_look_up_in_a_file_finds_what_one_in_memory_finds(entries: int) -> Non
             )
 
 
-def test_a_look_up_in_a_file_reads_few_small_blocks() -> None:
+def test_lookup_in_a_file_reads_few_small_blocks() -> None:
     entries = 262_144  # as in a segment of 1 GiB
     data = b"".join((n * 7).to_bytes(4, "big") + (n * 4000).to_bytes(4, "big")
                     for n in range(1, entries + 1))  # fmt: skip
@@ -190,7 +190,7 @@ def test_lookup_of_uneven_entries_uses_binary_search() -> None:
     assert len(sizes) <= GUESSES_MAX + 8  # of 196 blocks
 
 
-def test_a_look_up_in_a_cold_file_asks_for_patience() -> None:
+def test_lookup_in_an_uncached_file_raises_not_cached() -> None:
     disk = SimulatedDisk()
     file = disk.open("/x.index", create=True)
     file.write([KAFKA_INDEX], 0)
@@ -203,7 +203,7 @@ def test_a_look_up_in_a_cold_file_asks_for_patience() -> None:
 
 
 @each_case("left", [0, 1, 8, 23])
-def test_a_truncated_index_file_breaks_its_segment(left: int) -> None:
+def test_truncated_index_file_breaks_its_segment(left: int) -> None:
     file = in_a_file(KAFKA_INDEX)
     index = OffsetIndex.in_file(BASE, file)
     file.truncate(left)
@@ -213,7 +213,7 @@ def test_a_truncated_index_file_breaks_its_segment(left: int) -> None:
         assert broken.value.base_offset == BASE
 
 
-def test_a_closed_index_takes_no_entries() -> None:
+def test_closed_index_rejects_entries() -> None:
     with pytest.raises(AssertionError):
         OffsetIndex(BASE, KAFKA_INDEX).append(Offset(5000), Position(80000))
     with pytest.raises(AssertionError):
@@ -221,12 +221,12 @@ def test_a_closed_index_takes_no_entries() -> None:
 
 
 @each_case("entry", [(4000, 70001), (3999, 70001), (4001, 70000), (4001, 0)])
-def test_an_offset_entry_that_does_not_rise_is_our_bug(entry: tuple[int, int]) -> None:
+def test_offset_entry_that_does_not_increase_asserts(entry: tuple[int, int]) -> None:
     with pytest.raises(AssertionError):
         offset_index([*OFFSETS, entry])
 
 
-def test_a_repeated_time_is_skipped_a_smaller_one_asserts() -> None:
+def test_equal_time_is_skipped_and_a_smaller_one_asserts() -> None:
     index = time_index(TIMES)
     assert not index.append(1700000009999, Offset(4000))
     assert not index.append(1700000009999, Offset(4005))
@@ -243,7 +243,7 @@ def test_records_without_timestamps_leave_the_time_index_empty() -> None:
     assert index.entries == 0
 
 
-def test_an_offset_must_fit_31_bits_from_the_base() -> None:
+def test_relative_offset_must_fit_into_31_bits() -> None:
     index = OffsetIndex(BASE)
     index.append(Offset(100 + 2**31 - 1), Position(1))
     assert index.lookup(2**40, read_blocking) == (100 + 2**31 - 1, 1)
@@ -255,14 +255,14 @@ def test_an_offset_must_fit_31_bits_from_the_base() -> None:
             TimeIndex(BASE).append(1, beyond)
 
 
-def test_a_time_index_is_full_one_entry_before_its_size() -> None:
+def test_time_index_is_full_one_entry_before_its_size() -> None:
     # One entry is reserved for the last timestamp, which is indexed when the segment rolls.
     assert [offset_index(OFFSETS[:n]).is_full(31) for n in range(4)] == [False, False, False, True]
     assert [time_index(TIMES[:n]).is_full(47) for n in range(4)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("every_entry", [False, True])
-def test_sound_indexes_pass_the_check(every_entry: bool) -> None:
+def test_valid_indexes_pass_the_check(every_entry: bool) -> None:
     for index in (
         OffsetIndex(BASE),
         OffsetIndex(BASE, b""),
@@ -291,12 +291,12 @@ def test_sound_indexes_pass_the_check(every_entry: bool) -> None:
         pytest.param(OffsetIndex(BASE, KAFKA_INDEX[16:] + KAFKA_INDEX[:8]), id="swapped"),
     ],
 )
-def test_a_damaged_index_is_found(index: OffsetIndex | TimeIndex, every_entry: bool) -> None:
+def test_damaged_index_is_detected(index: OffsetIndex | TimeIndex, every_entry: bool) -> None:
     with pytest.raises(CorruptIndex):
         index.check(every_entry=every_entry)
 
 
-def test_damage_in_the_middle_is_found_by_reading_every_entry() -> None:
+def test_full_check_detects_damage_in_the_middle() -> None:
     hole = KAFKA_INDEX[:8] + bytes(8) + KAFKA_INDEX[16:]
     with pytest.raises(CorruptIndex):
         OffsetIndex(BASE, hole).check(every_entry=True)
@@ -310,7 +310,7 @@ def test_damage_in_the_middle_is_found_by_reading_every_entry() -> None:
     asked=st.integers(0, 3500),
     cut=st.integers(0, 3500),
 )
-def test_an_offset_index_is_a_sorted_list(
+def test_offset_index_equals_a_sorted_list(
     steps: list[tuple[int, int]], asked: int, cut: int
 ) -> None:
     entries: list[tuple[int, int]] = []
@@ -338,7 +338,9 @@ def test_an_offset_index_is_a_sorted_list(
     asked=st.integers(0, 200),
     cut=st.integers(90, 700),
 )
-def test_a_time_index_is_a_sorted_list(steps: list[tuple[int, int]], asked: int, cut: int) -> None:
+def test_time_index_equals_a_sorted_list(
+    steps: list[tuple[int, int]], asked: int, cut: int
+) -> None:
     growing = TimeIndex(BASE)
     entries: list[tuple[int, int]] = []
     timestamp, offset = 0, int(BASE)
@@ -356,7 +358,7 @@ def test_a_time_index_is_a_sorted_list(steps: list[tuple[int, int]], asked: int,
         assert index.to_bytes() == time_index(kept).to_bytes()
 
 
-def test_a_large_index_is_searched_right() -> None:
+def test_lookup_in_a_large_index() -> None:
     entries = [(100 + n * 7, n * 4096) for n in range(1, 5000)]
     index = OffsetIndex(BASE, offset_index(entries).to_bytes())
     drawn = random.Random(5)

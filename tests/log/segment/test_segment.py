@@ -70,7 +70,7 @@ SIZES = [1, 2, 10, RECENT_BATCHES_MAX, RECENT_BATCHES_MAX + 1, 200]
 
 
 @each_case("count", SIZES)
-def test_batches_are_walked_and_located(count: int) -> None:
+def test_batches_are_scanned_and_located(count: int) -> None:
     segment, heads = filled(count, seed=count)
     for one in (segment, reopened(segment)):
         assert list(one.located_headers(0, one.size, read_blocking)) == heads
@@ -80,7 +80,7 @@ def test_batches_are_walked_and_located(count: int) -> None:
 
 
 @each_case("count", SIZES)
-def test_an_extent_is_whole_batches(count: int) -> None:
+def test_extent_has_whole_batches(count: int) -> None:
     segment, heads = filled(count, seed=count)
     random = Random(count)
     for one in (segment, reopened(segment)):
@@ -119,7 +119,7 @@ def first_from(segment: Segment, timestamp: int) -> LocatedHeader | None:
 
 
 @each_case("count", SIZES)
-def test_batches_are_found_by_time(count: int) -> None:
+def test_batches_are_found_by_timestamp(count: int) -> None:
     segment, heads = filled(count, seed=count)
     for one in (segment, reopened(segment)):
         for timestamp in range(-1, 1010, 7):
@@ -128,7 +128,7 @@ def test_batches_are_found_by_time(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 10, 150])
-def test_a_segment_grows_again_as_it_was(count: int) -> None:
+def test_reactivated_segment_continues_its_indexes(count: int) -> None:
     segment, heads = filled(count, seed=count)
     again = reopened(segment)
     assert again.reactivate(300, read_blocking) == heads[-1]
@@ -143,7 +143,7 @@ def test_a_segment_grows_again_as_it_was(count: int) -> None:
     assert again.time_index.last == segment.time_index.last
 
 
-def test_reading_is_given_up_where_nothing_is_in_memory() -> None:
+def test_read_of_uncached_bytes_raises_not_cached() -> None:
     disk = SimulatedDisk()
     disk.make_directory(FOLDER)
     segment = Segment.create(disk, FOLDER, BASE, 0)
@@ -156,7 +156,7 @@ def test_reading_is_given_up_where_nothing_is_in_memory() -> None:
     assert (cold.value.file, cold.value.position) == (closed.file, 0)
 
 
-def test_what_is_no_batch_is_corrupt() -> None:
+def test_bytes_that_are_not_a_batch_are_corrupt() -> None:
     segment, heads = filled(3)
     for size in (heads[0].size - 1, heads[1].position + 20):
         with pytest.raises(CorruptRecords):
@@ -165,7 +165,7 @@ def test_what_is_no_batch_is_corrupt() -> None:
         list(segment.located_headers(7, segment.size, read_blocking))
 
 
-def test_a_segment_rolls_before_an_offset_does_not_fit() -> None:
+def test_segment_rolls_before_an_offset_does_not_fit() -> None:
     segment, heads = filled(1)
     end = heads[-1].last_offset
     assert not roll_due(segment, RULES, 100, end + 1, 0, 0)
@@ -173,7 +173,7 @@ def test_a_segment_rolls_before_an_offset_does_not_fit() -> None:
     assert roll_due(segment, RULES, 100, BASE + 2**31, 0, 0)
 
 
-def test_index_files_are_those_of_kafka() -> None:
+def test_index_files_equal_kafka() -> None:
     disk = SimulatedDisk()
     disk.make_directory(FOLDER)
     segment = Segment.create(disk, FOLDER, BASE, 0)

@@ -88,7 +88,7 @@ class CountedDisk(SimulatedDisk):
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None:
+def test_scan_skips_batches_below_the_log_start(closed: bool) -> None:
     disk = CountedDisk()
     disk.is_cold = disk.is_cold_here
     log = new_log(disk, LogConfig(index_interval_bytes=1))
@@ -120,7 +120,7 @@ def test_what_lies_below_the_logs_start_is_not_walked_over(closed: bool) -> None
 
 
 @each_case("seed", range(60))
-def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timestamp_lookup_equals_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     monkeypatch.setattr(timestamps, "INLINE_BATCHES_MAX", random.choice([0, 1, 5, 500]))
     monkeypatch.setattr(timestamps, "BATCHES_PER_STEP", random.choice([1, 3, 500]))
@@ -147,7 +147,7 @@ def test_times_are_found_as_in_a_list(seed: int, monkeypatch: pytest.MonkeyPatch
         assert (None if found is None else found[:2]) == first
 
 
-def test_a_batch_over_the_limit_is_a_partition_error() -> None:
+def test_batch_over_the_limit_is_a_partition_error() -> None:
     log = new_log(rules=LogConfig(decompressed_bytes_max=500))
     append_times(log, [1] * 10, Compression.GZIP)
     append_times(log, [2] * 100, Compression.GZIP)
@@ -161,7 +161,7 @@ def test_a_batch_over_the_limit_is_a_partition_error() -> None:
     assert finish(log.find_max_timestamp()) == (10, 2, 0)
 
 
-def test_an_undecodable_batch_is_a_partition_error() -> None:
+def test_undecodable_batch_is_a_partition_error() -> None:
     """Another broker may have written such a batch; its CRC is correct."""
     log = new_log()
     builder = BatchBuilder()
@@ -179,7 +179,7 @@ def test_an_undecodable_batch_is_a_partition_error() -> None:
     ("setting", "expected"),
     [(33_554_432, DECOMPRESSED_BYTES_MAX), (200_000_000, 200_000_000)],
 )
-def test_what_a_broker_takes_its_logs_can_read(setting: int, expected: int) -> None:
+def test_logs_read_every_batch_size_the_broker_accepts(setting: int, expected: int) -> None:
     config = broker_config(overrides=[f"max.decompressed.message.bytes={setting}"])
     assert readable_bytes_max(config) == expected
     assert CleaningLimits.of(config).decompressed_bytes_max == expected
@@ -229,7 +229,7 @@ def test_large_batches_are_decoded_in_a_thread(
 
 
 @pytest.mark.parametrize("cold", [False, True])
-def test_a_long_way_to_a_time_is_gone_beside_the_event_loop(cold: bool) -> None:
+def test_long_timestamp_scan_runs_in_a_thread(cold: bool) -> None:
     """The latest record has a future timestamp and is deleted; the index has no other entry."""
     disk = WatchedDisk()
     log = new_log(disk, LogConfig(index_interval_bytes=1))
@@ -245,7 +245,7 @@ def test_a_long_way_to_a_time_is_gone_beside_the_event_loop(cold: bool) -> None:
     assert finish(log.find_timestamp(501)) is None
 
 
-def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_restarts_after_a_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timestamps, "INLINE_BATCHES_MAX", 0)
     disk = WatchedDisk()
     log = new_log(disk, LogConfig())
@@ -268,7 +268,7 @@ def test_a_search_begins_anew_when_the_log_is_cut_under_it(monkeypatch: pytest.M
     assert finish(log.find_max_timestamp()) == (5, 400, 0)
 
 
-def test_a_long_walk_runs_in_steps_and_ignores_new_appends(
+def test_long_scan_runs_in_steps_and_ignores_new_appends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(timestamps, "INLINE_BATCHES_MAX", 0)

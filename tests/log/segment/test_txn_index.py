@@ -38,7 +38,7 @@ def index_of(transactions: list[AbortedTransaction], base: int = BASE) -> Transa
     return index
 
 
-def test_the_index_has_kafkas_bytes() -> None:
+def test_txn_index_bytes_equal_kafka() -> None:
     index = TransactionIndex(BASE, KAFKA)
     index.check()
     assert list(index) == TRANSACTIONS
@@ -61,7 +61,7 @@ def test_the_index_has_kafkas_bytes() -> None:
         (135, 152, [9_000_000_000], False),
     ],
 )
-def test_transactions_are_collected_as_in_kafka(
+def test_aborted_transactions_are_collected_as_in_kafka(
     fetch_offset: int, upper_bound: int, producers: list[int], complete: bool
 ) -> None:
     found = TransactionIndex(BASE, KAFKA).overlapping(fetch_offset, upper_bound)
@@ -77,14 +77,14 @@ def test_search_ends_at_the_last_stable_offset() -> None:
 
 
 @each_case(("offset", "left"), [(0, 0), (120, 0), (121, 1), (150, 2), (151, 3)])
-def test_truncation_removes_the_transactions_whose_marker_goes(offset: int, left: int) -> None:
+def test_truncation_removes_transactions_by_their_marker(offset: int, left: int) -> None:
     for index in (index_of(TRANSACTIONS), TransactionIndex(BASE, KAFKA)):
         index.truncate_to(offset)
         assert list(index) == TRANSACTIONS[:left]
         assert index.to_bytes() == KAFKA[: left * 34]
 
 
-def test_markers_come_in_the_order_of_the_log() -> None:
+def test_markers_must_be_in_log_order() -> None:
     for transaction in (aborted(1, 140, 150, 151), aborted(1, 160, 155, 156)):
         with pytest.raises(AssertionError):
             index_of([*TRANSACTIONS, transaction])
@@ -106,7 +106,7 @@ def test_markers_come_in_the_order_of_the_log() -> None:
         pytest.param(KAFKA[:10] + KAFKA[18:26] + KAFKA[10:18] + KAFKA[26:34], id="ends first"),
     ],
 )
-def test_a_damaged_index_is_found(data: bytes) -> None:
+def test_damaged_index_is_detected(data: bytes) -> None:
     with pytest.raises(CorruptIndex):
         TransactionIndex(BASE, data).check()
 
@@ -130,7 +130,7 @@ def collected(
     size=st.integers(1, 30),
     segment=st.integers(1, 20),
 )
-def test_e7_no_aborted_transaction_of_a_range_is_missed(
+def test_e7_every_aborted_transaction_of_a_range_is_found(
     steps: list[tuple[int, str]], fetch_offset: int, size: int, segment: int
 ) -> None:
     leader = Leader()

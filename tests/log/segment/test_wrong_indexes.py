@@ -63,7 +63,7 @@ def some_bits(disk: SimulatedDisk, path: str, entry: int) -> list[tuple[int, int
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_c4_no_bit_of_a_time_index_leads_to_another_record(restart: bool) -> None:
+def test_c4_flipped_time_index_bit_returns_the_same_record(restart: bool) -> None:
     whole = SimulatedDisk()
     log = written(whole)
     check_times(log)
@@ -76,7 +76,7 @@ def test_c4_no_bit_of_a_time_index_leads_to_another_record(restart: bool) -> Non
         check_times(restarted(disk, log) if restart else log)
 
 
-def test_a_time_index_that_lost_its_last_entries_hides_no_record() -> None:
+def test_truncated_time_index_hides_no_record() -> None:
     disk = SimulatedDisk()
     log = written(disk)
     finish(log.close())
@@ -88,7 +88,7 @@ def test_a_time_index_that_lost_its_last_entries_hides_no_record() -> None:
         finish(log.close())
 
 
-def test_a_wrong_time_index_does_not_delete_a_segment_early() -> None:
+def test_wrong_time_index_does_not_delete_a_segment_early() -> None:
     disk = SimulatedDisk()
     log = written(disk)
     finish(log.close())
@@ -159,7 +159,7 @@ def test_aborted_transactions_survive_a_wrong_index() -> None:
                         assert one in told, (position, bit, offset)
 
 
-def test_an_entry_that_by_chance_fits_another_batch_is_found_out() -> None:
+def test_index_entry_that_matches_another_batch_is_detected() -> None:
     """A later batch has the timestamp of the entry too, after a batch with a larger one."""
     stamps = [1020, 1010, 1030, 1050, 1015, 1015, 1055, 1015, 1050, 1070, 1030, 1070]
     path = f"{FIRST}.timeindex"
