@@ -1,7 +1,7 @@
-"""The first micro-batch of a stream: begun, broken off at each step, and repeated.
+"""The first micro-batch of a stream: started, interrupted at each step, and repeated.
 
-Spark writes down where it ends and not where it begins. Micro-batches here are run as Spark runs
-them, without it; test_spark_first_batch.py has Spark.
+Spark stores the end of a micro-batch but not its start. `micro_batches.py` runs the micro-batches
+here; test_spark_first_batch.py uses Spark.
 """
 
 import json
@@ -23,15 +23,15 @@ PARTITIONS = 3
 THE_TIME_MS = 1_700_000_000_000
 BEFORE_LOG = ("begun", "looked")
 BEHIND_LOG = ("logged", "begun again", "planned", "read")
-"""The steps of a first micro-batch, before and after its end is written down."""
+"""The steps of a first micro-batch, before and after its end is logged."""
 
 
 class Crash(Exception):
-    """Ends a life."""
+    """Ends a run of the query."""
 
 
 class Ground:
-    """A topic with nine records; records are numbers, and each is a second younger."""
+    """A topic with nine records; each value is a number, and each timestamp is a second later."""
 
     def __init__(self, servers: str, admin: Admin) -> None:
         self.servers = servers
@@ -54,7 +54,7 @@ class Ground:
         self.admin.delete_records({place: offset}).or_raise()
 
     def of(self, *offsets: int) -> str:
-        """Offsets, or times, of the partitions."""
+        """Offsets or timestamps for the partitions, as JSON."""
         return json.dumps({self.topic: {str(n): offset for n, offset in enumerate(offsets)}})
 
     def query(self, **options: str) -> MicroBatches:
@@ -83,7 +83,7 @@ def crash(
     *,
     lives_on: bool = False,
 ) -> None:
-    """A life that ends at a step of the first micro-batch; it was to go on, or to end by itself."""
+    """Run a query until a step of its first micro-batch, and call `meanwhile` there."""
     begun = 0
 
     def step_taken(one: str) -> None:
@@ -105,10 +105,8 @@ def crash(
 
 
 @pytest.mark.parametrize("way", ["available now", "a living reader"])
-def test_a_stream_from_the_end_begins_on_a_topic_that_is_being_written(
-    ground: Ground, way: str
-) -> None:
-    """Whatever comes between two steps: nothing from where it began on is left out."""
+def test_stream_from_the_end_starts_on_a_busy_topic(ground: Ground, way: str) -> None:
+    """Records that arrive between any two steps: all from the initial offset on are read."""
     query = ground.query()
     begun: list[int] = []
 
@@ -133,7 +131,7 @@ def test_a_stream_from_the_end_begins_on_a_topic_that_is_being_written(
 
 
 @pytest.mark.parametrize("step", BEHIND_LOG)
-def test_a_stream_from_the_end_goes_on_where_it_began(ground: Ground, step: str) -> None:
+def test_stream_from_the_end_resumes_where_it_started(ground: Ground, step: str) -> None:
     query = ground.query()
     crash(query, step, lambda one: ground.write(1) if one in ("looked", "planned") else None)
     ground.write(10)
@@ -143,7 +141,7 @@ def test_a_stream_from_the_end_goes_on_where_it_began(ground: Ground, step: str)
 
 
 @pytest.mark.parametrize("step", BEFORE_LOG)
-def test_a_stream_of_which_nothing_is_written_down_begins_anew(ground: Ground, step: str) -> None:
+def test_stream_without_a_logged_batch_starts_again(ground: Ground, step: str) -> None:
     query = ground.query()
     crash(query, step)
     ground.write(10)
@@ -154,7 +152,7 @@ def test_a_stream_of_which_nothing_is_written_down_begins_anew(ground: Ground, s
 
 @pytest.mark.parametrize("step", BEHIND_LOG)
 @pytest.mark.parametrize("times", [2, 5])
-def test_a_first_micro_batch_may_be_broken_off_often(ground: Ground, step: str, times: int) -> None:
+def test_first_micro_batch_can_be_interrupted_often(ground: Ground, step: str, times: int) -> None:
     query = ground.query(maxOffsetsPerTrigger="4")
     crash(query, step)
     for _ in range(times):
@@ -177,7 +175,7 @@ def joined(ground: Ground) -> None:
 
 
 def starts(ground: Ground) -> dict[str, dict[str, str]]:
-    """Ways to begin."""
+    """Options for the initial offset."""
     late = {"startingOffsetsByTimestampStrategy": "latest"}
     return {
         "latest": {},
@@ -202,12 +200,12 @@ EXPECTED = {
     "one partition has one": [8],
     "times": [2, 5, 6, 8],
 }
-"""What of the first nine records is read."""
+"""Which of the first nine records are read."""
 
 
 @pytest.mark.parametrize("change", [None, grown, joined])
 @pytest.mark.parametrize("start", EXPECTED)
-def test_a_first_micro_batch_is_repeated_the_same_whatever_came_since(
+def test_repeated_first_micro_batch_has_the_same_rows(
     ground: Ground, start: str, change: Callable[[Ground], None] | None
 ) -> None:
     query = ground.query(**starts(ground)[start])
@@ -223,7 +221,7 @@ def test_a_first_micro_batch_is_repeated_the_same_whatever_came_since(
 
 @pytest.mark.parametrize("change", [grown, joined])
 @pytest.mark.parametrize("start", EXPECTED)
-def test_partitions_that_come_when_a_stream_has_begun_are_read_from_their_first_record(
+def test_partitions_added_after_the_start_are_read_from_0(
     ground: Ground, start: str, change: Callable[[Ground], None]
 ) -> None:
     def meanwhile(step: str) -> None:
@@ -237,7 +235,7 @@ def test_partitions_that_come_when_a_stream_has_begun_are_read_from_their_first_
 
 
 @pytest.mark.parametrize("change", [grown, joined])
-def test_partitions_that_come_when_the_end_is_set_are_there_when_a_stream_begins(
+def test_partitions_added_after_the_end_is_set_are_read_next(
     ground: Ground, change: Callable[[Ground], None]
 ) -> None:
     query = ground.query(startingOffsets="earliest")
@@ -248,8 +246,8 @@ def test_partitions_that_come_when_the_end_is_set_are_there_when_a_stream_begins
     assert query.run() == [*range(9, ground.written)]
 
 
-def test_what_comes_when_a_first_micro_batch_is_repeated_is_in_the_next_one(ground: Ground) -> None:
-    """Which begins where the stream would begin now, and is the first one no more."""
+def test_records_during_a_repeated_batch_are_in_the_next(ground: Ground) -> None:
+    """That micro-batch starts where the stream would start now, and is not the first one."""
     query = ground.query()
     crash(query, "logged")
     query.step_taken = lambda step: (
@@ -260,7 +258,7 @@ def test_what_comes_when_a_first_micro_batch_is_repeated_is_in_the_next_one(grou
     reader.stop()
 
 
-def test_all_that_there_is_comes_in_one_run(ground: Ground) -> None:
+def test_available_now_reads_everything_in_one_run(ground: Ground) -> None:
     query = ground.query(startingOffsets="earliest")
     assert query.run() == [*range(9)]
     assert query.batches == [[*range(9)]]
@@ -272,12 +270,12 @@ AT_END = {
     "no record is so new": {0, 1, 2},
     "times": {1},
 }
-"""The partitions that begin at their ends, and do so behind what was written last."""
+"""The partitions that start at their end, after the record that was written last."""
 
 
 @pytest.mark.parametrize("start", EXPECTED)
-def test_what_there_is_now_may_end_before_the_stream_begins(ground: Ground, start: str) -> None:
-    """Its end is set before the beginning is asked for, and records come in between."""
+def test_available_now_may_end_before_the_initial_offset(ground: Ground, start: str) -> None:
+    """The end is set before the initial offset is looked up, and records arrive in between."""
     query = ground.query(**starts(ground)[start])
     query.step_taken = lambda step: ground.write(6) if step == "prepared" else None
     read = query.run()
@@ -288,11 +286,11 @@ def test_what_there_is_now_may_end_before_the_stream_begins(ground: Ground, star
     assert query.run() == [15, 16, 17]
 
 
-# What cannot be, and what is lost.
+# Invalid options and lost records.
 
 
-def test_an_offset_behind_the_end_is_told_before_anything_is_written_down(ground: Ground) -> None:
-    """So that the query begins when the option is mended, or the records have come."""
+def test_offset_above_the_end_fails_before_logging(ground: Ground) -> None:
+    """So the query can start after the option is corrected or the records have arrived."""
     query = ground.query(startingOffsets=ground.of(3, 4, 3))
     with pytest.raises(DataLost, match="ends at offset 3, before its starting offset 4"):
         query.run()
@@ -301,8 +299,8 @@ def test_an_offset_behind_the_end_is_told_before_anything_is_written_down(ground
     assert query.run() == [9, 11, 12, 13, 14]
 
 
-def test_a_topic_that_is_not_there_is_told_whatever_may_be_lost(ground: Ground) -> None:
-    """Nothing was lost: failOnDataLoss=false, which would not help, is not advised."""
+def test_missing_topic_fails_whatever_fail_on_data_loss_is(ground: Ground) -> None:
+    """Nothing was lost, so the error does not suggest failOnDataLoss=false."""
     for fails in ("true", "false"):
         query = ground.query(subscribe="not-there", failOnDataLoss=fails)
         with pytest.raises(RequestError, match="not-there") as told:
@@ -311,7 +309,7 @@ def test_a_topic_that_is_not_there_is_told_whatever_may_be_lost(ground: Ground) 
         assert query.logged is None
 
 
-def test_offsets_that_lack_a_partition_are_refused(ground: Ground) -> None:
+def test_offsets_without_a_partition_are_rejected(ground: Ground) -> None:
     query = ground.query(startingOffsets=ground.of(0, 0))
     with pytest.raises(BadOption, match=f"missing: {ground.topic}-2"):
         query.run()
@@ -319,9 +317,7 @@ def test_offsets_that_lack_a_partition_are_refused(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest"])
-def test_records_that_go_before_a_first_micro_batch_is_repeated_are_lost(
-    ground: Ground, start: str
-) -> None:
+def test_records_deleted_before_a_repeated_batch_are_lost(ground: Ground, start: str) -> None:
     query = ground.query(startingOffsets=start)
     crash(query, "planned")
     ground.write(9)
@@ -336,10 +332,10 @@ def test_records_that_go_before_a_first_micro_batch_is_repeated_are_lost(
 
 @pytest.mark.parametrize("start", EXPECTED)
 @pytest.mark.parametrize("first", [0, 2, 3])
-def test_a_first_micro_batch_that_is_repeated_tells_that_records_may_be_missing(
+def test_repeated_first_batch_warns_of_missing_records(
     ground: Ground, start: str, first: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Those that go between the tries are in neither, and where it began is not known any more."""
+    """Records deleted between the attempts are in neither, and the first start offset is lost."""
     query = ground.query(**starts(ground)[start])
     crash(query, "planned")
     for partition in range(PARTITIONS):
@@ -359,9 +355,7 @@ def test_a_first_micro_batch_that_is_repeated_tells_that_records_may_be_missing(
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest"])
-def test_a_topic_that_goes_before_a_first_micro_batch_is_repeated_is_lost(
-    ground: Ground, start: str
-) -> None:
+def test_topic_deleted_before_a_repeated_batch_is_lost(ground: Ground, start: str) -> None:
     query = ground.query(startingOffsets=start, subscribe=ground.topic)
     crash(query, "planned")
     ground.admin.delete_topics([ground.topic]).or_raise()

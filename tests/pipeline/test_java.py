@@ -1,4 +1,4 @@
-"""Whether there is a Java that Spark can run on."""
+"""The Java version that Spark needs."""
 
 from pathlib import Path
 
@@ -25,11 +25,11 @@ def a_java(folder: Path, says: str, code: int = 0) -> Path:
         ("command not found", None),
     ],
 )
-def test_versions_are_read(text: str, version: int | None) -> None:
+def test_java_version_is_parsed(text: str, version: int | None) -> None:
     assert version_of(text) == version
 
 
-def test_the_build_tells_javas_of_one_version_apart(tmp_path: Path) -> None:
+def test_build_distinguishes_javas_of_one_version(tmp_path: Path) -> None:
     said = """openjdk version "17.0.15" 2025-04-15
 OpenJDK Runtime Environment (build 17.0.15+6-Debian-1deb12u1)
 OpenJDK 64-Bit Server VM (build 17.0.15+6-Debian-1deb12u1, mixed mode, sharing)"""
@@ -41,7 +41,7 @@ OpenJDK 64-Bit Server VM (build 17.0.15+6-Debian-1deb12u1, mixed mode, sharing)"
     assert found_java({"JAVA_HOME": str(home)}) == Java(21, "21")
 
 
-def test_java_home_counts_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
     home = a_java(tmp_path / "home", 'openjdk version "21.0.1"')
     path = a_java(tmp_path / "path", 'openjdk version "17.0.1"')
     found = {"JAVA_HOME": str(home), "PATH": f"{path}/bin:/bin:/usr/bin"}
@@ -53,9 +53,7 @@ def test_java_home_counts_before_the_path(tmp_path: Path) -> None:
     ("says", "reason"),
     [('java version "11.0.2"', "is Java 11"), ("no idea", "prints no version")],
 )
-def test_one_that_will_not_do_is_refused_with_what_to_install(
-    tmp_path: Path, says: str, reason: str
-) -> None:
+def test_unsuitable_java_error_says_what_to_install(tmp_path: Path, says: str, reason: str) -> None:
     home = a_java(tmp_path / "home", says)
     with pytest.raises(NoJava, match=reason) as told:
         check_java({"JAVA_HOME": str(home), "PATH": "/bin:/usr/bin"})
@@ -63,7 +61,7 @@ def test_one_that_will_not_do_is_refused_with_what_to_install(
     assert "\n" not in str(told.value)
 
 
-def test_none_at_all_is_refused_with_what_to_install(tmp_path: Path) -> None:
+def test_missing_java_error_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(NoJava, match="there is none on the PATH: install"):
         check_java({"PATH": str(tmp_path)})
     with pytest.raises(NoJava, match="does not run"):

@@ -1,4 +1,4 @@
-"""The clients of tasks, without Spark around them: they are kept, and survive the broker."""
+"""The clients of tasks, without Spark: they are reused, and survive a restart of the broker."""
 
 import threading
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ from ottla.sync import Admin
 
 pa: Any = pyarrow_module()
 
-READER, PRODUCER = "ottla spark", "ottla producer"  # what their threads are called
+READER, PRODUCER = "ottla spark", "ottla producer"  # the names of their threads
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[OttlaBroker]:
-    """A broker of the test's own, which it may end."""
+    """A broker that only this test uses, and may kill."""
     settings = ("num.partitions=1", "auto.create.topics.enable=true")
     with OttlaBroker(tmp_path, *settings) as broker:
         broker.start()
@@ -49,7 +49,7 @@ def schema_of(**columns: str) -> Any:
 def write(
     broker: OttlaBroker, topic: str, *values: str, partition: int = 0, batch_size: str = ""
 ) -> int:
-    """A task of a sink, beside empty batches as Spark hands them over."""
+    """Run a task of a sink, with empty batches as Spark passes them."""
     given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}
     if batch_size:
         given["kafka.batch.size"] = batch_size
@@ -62,7 +62,7 @@ def write(
 def read(
     broker: OttlaBroker, topic: str, start: int, end: int, partition: int = 0, **options: str
 ) -> list[bytes]:
-    """A task of a source."""
+    """Run a task of a source."""
     task = Task(options_of(broker, topic, **options), schema_of(value="binary", offset="long"))
     wanted = OffsetRange(TopicPartition(topic, PartitionIndex(partition)), start, end)
     return [value for batch in task.read(wanted) for value in batch.column("value").to_pylist()]
@@ -72,8 +72,8 @@ def running(name: str) -> set[threading.Thread]:
     return {one for one in threading.enumerate() if one.name == name}
 
 
-def test_tasks_share_a_client_that_outlives_its_connections(own: OttlaBroker) -> None:
-    """A broker that was killed is the worst of what closes a connection that is not in use."""
+def test_tasks_share_a_client_across_reconnects(own: OttlaBroker) -> None:
+    """A killed broker closes idle connections in the harshest way."""
     before = {name: running(name) for name in (READER, PRODUCER)}
     write(own, "kept", "a", "b")
     assert read(own, "kept", 0, 2) == [b"a", b"b"]
@@ -87,14 +87,14 @@ def test_tasks_share_a_client_that_outlives_its_connections(own: OttlaBroker) ->
     assert {name: running(name) - before[name] for name in made} == made
 
 
-def test_a_task_without_rows_needs_no_broker() -> None:
+def test_task_without_rows_needs_no_broker() -> None:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
     task = row_writer(given, schema_of(value="string"), overwrite=False)
     nothing = pa.RecordBatch.from_pydict({"value": pa.array([], pa.utf8())})
     assert task.write(iter((nothing, nothing))).rows == 0
 
 
-def test_who_failed_to_write_is_not_asked_again(broker: OttlaBroker, topic: str) -> None:
+def test_producer_that_failed_is_not_reused(broker: OttlaBroker, topic: str) -> None:
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topic(topic, 1, config={"max.message.bytes": "1000"})
     write(broker, topic, "a")
@@ -106,9 +106,7 @@ def test_who_failed_to_write_is_not_asked_again(broker: OttlaBroker, topic: str)
     assert read(broker, topic, 0, 2) == [b"a", b"b"]
 
 
-def test_batches_are_large_unless_their_topic_or_a_setting_says_otherwise(
-    broker: OttlaBroker, topic: str
-) -> None:
+def test_batch_size_follows_topic_and_settings(broker: OttlaBroker, topic: str) -> None:
     values = [f"{n:05d}" * 200 for n in range(100)]  # 100 KB
     small = f"{topic}-small"
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
@@ -125,13 +123,13 @@ def test_batches_are_large_unless_their_topic_or_a_setting_says_otherwise(
 
 
 def batches_in(broker: OttlaBroker, topic: str) -> int:
-    """How many are in the file of a topic."""
+    """The number of batches in the log of a topic."""
     [file] = (broker.data / f"{topic}-0").glob("*.log")
     return sum(1 for _ in batches(file.read_bytes()))
 
 
-def test_a_read_that_is_given_up_is_not_gone_on_with(broker: OttlaBroker, topic: str) -> None:
-    """As by `limit`: Spark closes the iterator, and the next task reads from its own start."""
+def test_abandoned_read_is_not_continued(broker: OttlaBroker, topic: str) -> None:
+    """With `limit`, Spark closes the iterator; the next task reads from its own start."""
     write(broker, topic, "a", "b", "c")
     task = Task(options_of(broker, topic), schema_of(value="binary", offset="long"))
     found = task.read(OffsetRange(TopicPartition(topic, PartitionIndex(0)), 0, 3))
@@ -142,10 +140,8 @@ def test_a_read_that_is_given_up_is_not_gone_on_with(broker: OttlaBroker, topic:
     assert read(broker, topic, 1, 3) == [b"b", b"c"]
 
 
-def test_a_task_does_not_wait_for_records_that_nobody_wants(
-    broker: OttlaBroker, topic: str
-) -> None:
-    """At the end of a log a fetch may wait for long; the task after the one that got there not."""
+def test_task_does_not_wait_for_an_earlier_fetch(broker: OttlaBroker, topic: str) -> None:
+    """A fetch at the log end may wait for a long time; the next task must not wait for it."""
     write(broker, topic, "a", partition=0)
     write(broker, topic, "b", partition=1)
     patient = {"kafka.fetch.max.wait.ms": "900000", "kafkaConsumer.pollTimeoutMs": "60000"}
@@ -155,10 +151,8 @@ def test_a_task_does_not_wait_for_records_that_nobody_wants(
     assert read(broker, topic, 1, 2, partition=1, **patient) == [b"c"]
 
 
-def test_ranges_of_a_few_records_each_are_read_one_after_the_other(
-    broker: OttlaBroker, topic: str
-) -> None:
-    """With what is left of a fetch, and with what has to be fetched again."""
+def test_small_consecutive_ranges_are_read(broker: OttlaBroker, topic: str) -> None:
+    """Both with the rest of an earlier fetch and with new fetches."""
     values = [f"{n}" for n in range(300)]
     write(broker, topic, *values)
     found: list[bytes] = []

@@ -1,6 +1,7 @@
-"""Topics trimmed, deleted, made anew and enlarged under a stream, with failOnDataLoss both ways.
+"""Topics that are trimmed, deleted, recreated and enlarged under a stream, with both values of
+failOnDataLoss.
 
-Micro-batches here are run as Spark runs them, without it; test_spark_trouble_topics.py has Spark.
+`micro_batches.py` runs the micro-batches; test_spark_trouble_topics.py uses Spark.
 """
 
 import json
@@ -20,11 +21,11 @@ from ottla.sync import Admin, Producer
 from pipeline.micro_batches import MicroBatches
 
 _NUMBERS = count()
-FIRST = [*range(30)]  # what was read before the trouble, ten records of each partition
+FIRST = [*range(30)]  # the records before the loss, ten of each partition
 
 
 class Ground:
-    """A topic of three partitions, and what can be done to it."""
+    """A topic of three partitions, and the operations on it."""
 
     def __init__(self, broker: OttlaBroker, admin: Admin) -> None:
         self.servers = broker.bootstrap
@@ -70,7 +71,7 @@ def ground(own_broker: OttlaBroker) -> Generator[Ground]:
 
 
 Going = Callable[[MicroBatches, OttlaStreamReader], list[int]]
-"""How a query goes on after the trouble."""
+"""How a query continues after the loss."""
 
 
 def in_one_life(query: MicroBatches, reader: OttlaStreamReader) -> list[int]:
@@ -87,7 +88,7 @@ def going(request: pytest.FixtureRequest) -> Going:
 
 
 class Begun:
-    """Two queries that have read the same: one that fails on loss, and one that does not."""
+    """Two queries that have read the same records: one fails on data loss, one does not."""
 
     def __init__(self, ground: Ground, going: Going, **options: str) -> None:
         self._going = going
@@ -104,7 +105,7 @@ class Begun:
 
     @property
     def place(self) -> Any:
-        """Of the query that goes on."""
+        """The offsets of the query that continues."""
         return json.loads(self._queries["false"].place or "")
 
     def close(self) -> None:
@@ -126,7 +127,7 @@ def begun_by_pattern(ground: Ground, going: Going) -> Generator[Begun]:
     found.close()
 
 
-def test_a_topic_that_was_trimmed_ahead(ground: Ground, begun: Begun) -> None:
+def test_records_deleted_before_they_were_read(ground: Ground, begun: Begun) -> None:
     ground.write(range(30, 60))
     ground.trim(15)
     with pytest.raises(DataLost, match=r"from offset 10 are missing: the partition starts at 15"):
@@ -134,7 +135,7 @@ def test_a_topic_that_was_trimmed_ahead(ground: Ground, begun: Begun) -> None:
     assert begun.goes_on(fails=False) == [n for n in range(30, 60) if n % 3 or n >= 45]
 
 
-def test_a_topic_that_was_trimmed_to_its_end(ground: Ground, begun: Begun) -> None:
+def test_records_deleted_up_to_the_log_end(ground: Ground, begun: Begun) -> None:
     ground.write(range(30, 60))
     ground.trim(20)
     with pytest.raises(DataLost, match=r"from offset 10 are missing: the partition starts at 20"):
@@ -142,15 +143,15 @@ def test_a_topic_that_was_trimmed_to_its_end(ground: Ground, begun: Begun) -> No
     assert begun.goes_on(fails=False) == [n for n in range(30, 60) if n % 3]
 
 
-def test_what_was_read_may_be_trimmed(ground: Ground, begun: Begun) -> None:
+def test_deleting_records_after_reading_is_not_a_loss(ground: Ground, begun: Begun) -> None:
     ground.trim(10)
     ground.write(range(30, 60))
     assert begun.goes_on(fails=True) == [*range(30, 60)]
     assert begun.goes_on(fails=False) == [*range(30, 60)]
 
 
-def test_a_topic_that_was_deleted(ground: Ground, begun: Begun) -> None:
-    """Its place is forgotten: when it comes again, it is read from its first record."""
+def test_deleted_topic(ground: Ground, begun: Begun) -> None:
+    """Its offsets are forgotten: a topic that is created again is read from its first record."""
     ground.delete()
     with pytest.raises(DataLost, match=f"UNKNOWN_TOPIC.*{ground.topic}.*failOnDataLoss=false"):
         begun.goes_on(fails=True)
@@ -163,8 +164,8 @@ def test_a_topic_that_was_deleted(ground: Ground, begun: Begun) -> None:
         begun.goes_on(fails=True)
 
 
-def test_a_topic_that_was_made_anew_with_less(ground: Ground, begun: Begun) -> None:
-    """It goes on at the end of the new one, as Spark's connector does."""
+def test_recreated_topic_with_fewer_records(ground: Ground, begun: Begun) -> None:
+    """The query continues at the end of the new topic, like Spark's connector."""
     ground.delete()
     ground.make()
     ground.write(range(100, 115))
@@ -175,8 +176,8 @@ def test_a_topic_that_was_made_anew_with_less(ground: Ground, begun: Begun) -> N
     assert begun.goes_on(fails=False) == [*range(115, 130)]
 
 
-def test_a_topic_that_was_made_anew_with_more(ground: Ground, begun: Begun) -> None:
-    """Which offsets do not show: it goes on at its place in the new one, as the connector does."""
+def test_recreated_topic_with_more_records(ground: Ground, begun: Begun) -> None:
+    """The offsets do not show this: the query continues at its offset, like Spark's connector."""
     ground.delete()
     ground.make()
     ground.write(range(100, 160))
@@ -184,14 +185,16 @@ def test_a_topic_that_was_made_anew_with_more(ground: Ground, begun: Begun) -> N
     assert begun.goes_on(fails=False) == [*range(130, 160)]
 
 
-def test_partitions_that_are_added(ground: Ground, begun: Begun) -> None:
+def test_added_partitions_are_read(ground: Ground, begun: Begun) -> None:
     ground.admin.create_partitions({ground.topic: 5}).or_raise()
     ground.write(range(30, 60), partitions=5)
     assert begun.goes_on(fails=True) == [*range(30, 60)]
     assert begun.goes_on(fails=False) == [*range(30, 60)]
 
 
-def test_topics_that_come_and_go_under_a_pattern(ground: Ground, begun_by_pattern: Begun) -> None:
+def test_topics_of_a_pattern_are_created_and_deleted(
+    ground: Ground, begun_by_pattern: Begun
+) -> None:
     begun = begun_by_pattern
     ground.make(f"{ground.topic}-more")
     ground.write(range(30, 60), topic=f"{ground.topic}-more")
@@ -206,7 +209,7 @@ def test_topics_that_come_and_go_under_a_pattern(ground: Ground, begun_by_patter
     assert begun.goes_on(fails=False) == [*range(60, 90)]
 
 
-def test_one_of_two_topics_is_deleted_and_the_other_is_read_on(ground: Ground) -> None:
+def test_deleted_topic_does_not_stop_the_other_topic(ground: Ground) -> None:
     other = f"{ground.topic}-other"
     ground.make(other)
     query = ground.query(assign=json.dumps({ground.topic: [0, 1, 2], other: [0, 1, 2]}))
@@ -216,11 +219,11 @@ def test_one_of_two_topics_is_deleted_and_the_other_is_read_on(ground: Ground) -
     assert query.run(failOnDataLoss="false") == [*range(30, 60)]
 
 
-# A batch that is logged is read later, or again: what is in it may be gone by then.
+# A logged micro-batch is read later, or again: its records may be gone by then.
 
 
 def logged(ground: Ground, query: MicroBatches) -> tuple[Any, Any]:
-    """The start and the end of a batch that was begun and not finished."""
+    """The start and the end of a micro-batch that was started and not committed."""
     reader = query.reader()
     query.taken(reader)
     ground.write(range(30, 60))
@@ -236,8 +239,8 @@ def rows(reader: OttlaStreamReader, start: Any, end: Any) -> int:
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-def test_a_batch_whose_topic_is_deleted_before_it_is_read(ground: Ground, *, is_new: bool) -> None:
-    """Whether it was read before, or is new to the query."""
+def test_topic_deleted_between_planning_and_reading(ground: Ground, *, is_new: bool) -> None:
+    """Whether the micro-batch was read before or not."""
     start, end = logged(ground, ground.query())
     ground.delete()
     if is_new:
@@ -251,7 +254,7 @@ def test_a_batch_whose_topic_is_deleted_before_it_is_read(ground: Ground, *, is_
     reader.stop()
 
 
-def test_a_batch_whose_topic_is_made_anew_before_it_is_read(ground: Ground) -> None:
+def test_topic_recreated_between_planning_and_reading(ground: Ground) -> None:
     start, end = logged(ground, ground.query())
     ground.delete()
     ground.make()
@@ -266,7 +269,7 @@ def test_a_batch_whose_topic_is_made_anew_before_it_is_read(ground: Ground) -> N
 
 
 @pytest.mark.parametrize("start", [0, 15])
-def test_an_end_that_is_not_there_may_be_a_mistake(ground: Ground, start: int) -> None:
+def test_end_above_the_log_end_names_ending_offsets(ground: Ground, start: int) -> None:
     settings: dict[str, object] = {
         "bootstrap.servers": ground.servers,
         "auto.offset.reset": "none",
@@ -281,8 +284,8 @@ def test_an_end_that_is_not_there_may_be_a_mistake(ground: Ground, start: int) -
         reader.close()
 
 
-def test_the_next_partition_does_not_wait_behind_the_end_of_the_last_one(ground: Ground) -> None:
-    """The broker may keep a fetch for longer than a task waits, when nothing is there."""
+def test_next_partition_does_not_wait_for_a_long_fetch(ground: Ground) -> None:
+    """If there are no records, a broker may hold a fetch for longer than a task waits."""
     settings: dict[str, object] = {
         "bootstrap.servers": ground.servers,
         "fetch.max.wait.ms": 10 * 60 * 1000,

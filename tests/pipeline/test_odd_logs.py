@@ -1,4 +1,4 @@
-"""Logs that are not one record after the other: ranges of them are read whole, and nothing else."""
+"""Ranges of logs with gaps and large batches are read completely and exactly."""
 
 import time
 from collections.abc import Generator
@@ -41,7 +41,7 @@ def reader(own_broker: OttlaBroker) -> Generator[RangeReader]:
 
 
 def offsets(reader: RangeReader, topic: str, start: int, end: int) -> list[int]:
-    """Of the records of a range; what was fetched behind it is not counted."""
+    """The offsets of the records in a range, without those fetched after its end."""
     where = TopicPartition(topic, PartitionIndex(0))
     found: list[int] = []
     for columns in reader.read(OffsetRange(where, start, end), 60, skips_lost=False):
@@ -50,7 +50,7 @@ def offsets(reader: RangeReader, topic: str, start: int, end: int) -> list[int]:
     return found
 
 
-def test_a_compacted_log_has_holes(
+def test_compacted_log_with_gaps_is_read(
     own_broker: OttlaBroker, topic: str, reader: RangeReader, query: MicroBatches
 ) -> None:
     servers = {"bootstrap.servers": own_broker.bootstrap}
@@ -63,7 +63,7 @@ def test_a_compacted_log_has_holes(
     with Admin(servers) as admin:
         admin.create_topic(topic, 1, config=config)
     with Producer({**servers, "linger.ms": 0}) as producer:
-        for n in range(count):  # one by one, for segments are rolled between batches
+        for n in range(count):  # one by one, because segments roll between batches
             key = b"often %d" % (n % 7) if n % 10 else b"once %d" % n
             producer.send(topic, b"%d" % n, key=key, timestamp_ms=begun_ms + 1000 * n).result()
     deadline_s = time.monotonic() + PATIENCE_S
@@ -72,12 +72,12 @@ def test_a_compacted_log_has_holes(
         time.sleep(0.1)
     assert left[-1] == count - 1
     assert left == sorted(set(left))
-    assert {*range(0, count, 10)} <= {*left}  # keys that came once
-    # Ranges that begin in holes, end in them, or lie in them.
+    assert {*range(0, count, 10)} <= {*left}  # keys with one record
+    # Ranges that start, end or lie in gaps.
     for start in range(0, count - 30, 13):
         kept = [one for one in left if start <= one < start + 30]
         found = offsets(reader, topic, start, start + 30)
-        assert set(kept) >= set(found)  # what was compacted meanwhile is gone from both
+        assert set(kept) >= set(found)  # records compacted meanwhile are missing in both
         assert {one for one in found if one % 10 == 0} == {one for one in kept if one % 10 == 0}
     taken = query.run(maxOffsetsPerTrigger="30")
     assert {*range(0, count, 10), count - 1} <= {*taken}
@@ -85,7 +85,7 @@ def test_a_compacted_log_has_holes(
     assert len(taken) == len({*taken}) <= len(left)
 
 
-def test_ranges_begin_and_end_inside_of_batches(
+def test_ranges_can_start_and_end_inside_batches(
     own_broker: OttlaBroker, topic: str, reader: RangeReader
 ) -> None:
     servers = {"bootstrap.servers": own_broker.bootstrap}
@@ -99,7 +99,7 @@ def test_ranges_begin_and_end_inside_of_batches(
         assert offsets(reader, topic, start, end) == [*range(start, end)]
 
 
-def test_large_records_of_every_compression(
+def test_large_records_of_every_codec_are_read(
     own_broker: OttlaBroker, topic: str, reader: RangeReader
 ) -> None:
     size = 900 * 1024
@@ -117,12 +117,12 @@ def test_large_records_of_every_compression(
         batch: Any = to_arrow(columns)
         found += batch.column("value").to_pylist()
     expected = [b"%02d" % (10 * number + n) for number in range(5) for n in range(3)]
-    # What was fetched behind the end is cut off when rows are made of it.
+    # Records fetched after the end are dropped when rows are made.
     assert [value[:2] for value in found[:13]] == expected[1:14]
     assert {len(value) for value in found} == {size}
 
 
-def test_empty_topics_have_nothing_and_then_something(
+def test_empty_topic_is_read_before_and_after_a_write(
     own_broker: OttlaBroker, topic: str, query: MicroBatches
 ) -> None:
     servers = {"bootstrap.servers": own_broker.bootstrap}

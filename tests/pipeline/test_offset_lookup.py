@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("level", ["read_committed", " read_committed ", "read_uncommitted"])
-def test_a_plan_ends_where_the_tasks_end(
+def test_plan_and_tasks_use_the_same_isolation_level(
     broker: OttlaBroker, topic: str, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     """Both strip blanks from the setting."""
@@ -57,7 +57,7 @@ def test_a_plan_ends_where_the_tasks_end(
 
 
 @pytest.mark.parametrize("way", ["subscribe", "subscribePattern"])
-def test_a_thousand_partitions_are_planned_in_one_round_trip(
+def test_1000_partitions_are_planned_in_one_round_trip(
     broker: OttlaBroker, topic: str, asked: Counter[str], way: str
 ) -> None:
     servers = {"bootstrap.servers": broker.bootstrap}

@@ -1,4 +1,4 @@
-"""The plan of a read."""
+"""The division of a read into tasks."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ def place(number: int) -> TopicPartition:
     return TopicPartition("t", PartitionIndex(number))
 
 
-def test_a_batch_does_not_begin_behind_its_end() -> None:
+def test_batch_does_not_start_after_its_end() -> None:
     check_order({place(0): 5, place(1): 3}, {place(0): 5, place(1): 4})
     with pytest.raises(BadOption, match="t-1: the batch starts at offset 9, after its end 4"):
         check_order({place(0): 5, place(1): 9}, {place(0): 5, place(1): 4})
@@ -33,7 +33,7 @@ def offsets(parts: list[OffsetRange]) -> list[tuple[TopicPartition, int]]:
 
 
 @given(COUNTS, st.integers(1, 40) | st.none(), st.integers(1, 100) | st.none())
-def test_nothing_is_left_out_or_read_twice(
+def test_tasks_cover_every_record_once(
     sizes: list[tuple[int, int]], tasks_min: int | None, records_max: int | None
 ) -> None:
     before = whole(sizes)
@@ -44,23 +44,23 @@ def test_nothing_is_left_out_or_read_twice(
         assert all(one.size <= records_max for one in parts)
 
 
-def test_a_large_partition_is_cut_and_small_ones_are_not() -> None:
-    """As Spark's Kafka connector does it: 3 tasks for 1,000 records, one for each small one."""
+def test_only_large_partitions_are_split() -> None:
+    """Like Spark's Kafka connector: 3 tasks for 1,000 records, one for each small partition."""
     parts = divided(whole([(0, 10), (0, 1000), (5, 10)]), tasks_min=5, records_max=None)
     assert [(one.partition.partition, one.start, one.end) for one in parts] == [
         (0, 0, 10), (1, 0, 333), (1, 333, 666), (1, 666, 1000), (2, 5, 15),
     ]  # fmt: skip
 
 
-def test_no_task_has_nothing_to_read() -> None:
-    """When there are fewer records than tasks that were wanted."""
+def test_every_task_has_records() -> None:
+    """If there are fewer records than requested tasks."""
     before = whole([(0, 2), (7, 1)])
     for tasks_min in (4, 5, 50):
         parts = divided(before, tasks_min=tasks_min, records_max=None)
         assert [(one.start, one.end) for one in parts] == [(0, 1), (1, 2), (7, 8)]
 
 
-def test_there_are_as_many_tasks_as_partitions_unless_more_are_wanted() -> None:
+def test_default_is_one_task_per_partition() -> None:
     before = whole([(0, 10), (0, 1000)])
     assert divided(before, tasks_min=None, records_max=None) == before
     assert divided(before, tasks_min=2, records_max=None) == before
@@ -68,7 +68,7 @@ def test_there_are_as_many_tasks_as_partitions_unless_more_are_wanted() -> None:
 
 
 @given(COUNTS, st.integers(1, 600))
-def test_a_limit_is_kept_and_nobody_starves(sizes: list[tuple[int, int]], limit: int) -> None:
+def test_limit_is_kept_and_no_partition_starves(sizes: list[tuple[int, int]], limit: int) -> None:
     before = whole(sizes)
     start = {one.partition: one.start for one in before}
     end = {one.partition: one.end for one in before}
@@ -81,13 +81,13 @@ def test_a_limit_is_kept_and_nobody_starves(sizes: list[tuple[int, int]], limit:
         assert reached == end
 
 
-def test_a_limit_is_shared_by_what_waits() -> None:
+def test_limit_is_shared_by_waiting_records() -> None:
     start = {place(0): 0, place(1): 100}
     end = {place(0): 300, place(1): 200}
     assert limited(start, end, 40) == {place(0): 30, place(1): 110}
 
 
-def test_a_narrowed_range_has_all_that_is_wanted() -> None:
+def test_narrowed_range_has_every_matching_record() -> None:
     one = OffsetRange(place(1), 10, 20)
     every = Pushdown()
     assert every.narrowed(one, {}) == one
@@ -96,7 +96,7 @@ def test_a_narrowed_range_has_all_that_is_wanted() -> None:
     assert every.offsets_from(30).narrowed(one, {}).size == 0
     assert every.offsets_until(5).narrowed(one, {}).size == 0
     assert every.since(7).narrowed(one, {place(1): 12}) == OffsetRange(place(1), 12, 20)
-    assert every.since(-1) == every  # records without a time are so new
+    assert every.since(-1) == every  # records without a timestamp count as new
     assert every.since(7).since(-1).since(5) == every.since(7)
     assert every.among({1, 2}).among({1}).includes(place(1))
     assert not every.among({1, 2}).among({2}).includes(place(1))

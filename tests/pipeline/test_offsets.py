@@ -20,7 +20,7 @@ PARTITIONS = st.builds(
 
 
 @given(st.dictionaries(PARTITIONS, st.integers(-2, 2**63 - 1)))
-def test_json_is_read_back(offsets: dict[TopicPartition, int]) -> None:
+def test_offsets_round_trip_as_json(offsets: dict[TopicPartition, int]) -> None:
     assert from_json(to_json(offsets)) == offsets
 
 
@@ -40,18 +40,18 @@ def test_offsets_are_parsed() -> None:
     ["", "5", "[]", '{"a": 1}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}', '{"a": {"0": 1.5}}',
      '{"a": {"0": true}}', '{"a": {"-1": 1}}', '{"a": [0]}'],
 )  # fmt: skip
-def test_a_text_without_offsets_is_refused_with_the_form(text: str) -> None:
+def test_invalid_offsets_error_shows_the_format(text: str) -> None:
     with pytest.raises(BadOffsets, match=r'like \{"topic": \{"0": 23'):
         parse_offsets(text)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": {}}', '{"a": ["x"]}', '{"a": [-1]}', "[0]"])
-def test_a_text_without_partitions_is_refused_with_the_form(text: str) -> None:
+def test_invalid_partitions_error_shows_the_format(text: str) -> None:
     with pytest.raises(BadOffsets, match=r'like \{"topic": \[0, 1\]\}'):
         parse_partitions(text)
 
 
-def test_many_partitions_are_shortened() -> None:
+def test_long_lists_of_partitions_are_shortened() -> None:
     many = [TopicPartition("t", PartitionIndex(n)) for n in range(12)]
     assert format_partitions(many[:2]) == "t-0, t-1"
     assert format_partitions(many).endswith("t-9 and 2 more")

@@ -18,13 +18,13 @@ def stream(**options: str) -> SourceOptions:
     return source_options({**SERVERS, "subscribe": "t", **options}, Use.STREAM)
 
 
-def test_names_are_of_any_case_and_stand_in_the_table_once() -> None:
+def test_option_names_ignore_case_and_are_unique() -> None:
     told = checked({"KAFKA.bootstrap.SERVERS": "a:1", "SUBSCRIBE": "t"}, Use.BATCH)
     assert told == {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
     assert len({one.name.lower() for one in TABLE}) == len(TABLE)
 
 
-def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+def test_unknown_option_error_suggests_a_name() -> None:
     with pytest.raises(
         BadOption, match="unknown option startingOffset; did you mean startingOffsets"
     ):
@@ -33,7 +33,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
         batch(xyzzy="1")
 
 
-def test_settings_of_the_client_pass_without_their_first_word() -> None:
+def test_client_settings_lose_their_kafka_prefix() -> None:
     told = checked({**SERVERS, "kafka.fetch.max.bytes": "7", "kafka.group.id": "g"}, Use.STREAM)
     found = client_settings(told, Use.STREAM)
     assert found == {"bootstrap.servers": "127.0.0.1:9092", "fetch.max.bytes": "7"}
@@ -43,12 +43,12 @@ def test_settings_of_the_client_pass_without_their_first_word() -> None:
 @pytest.mark.parametrize(
     "name", ["auto.offset.reset", "key.deserializer", "enable.auto.commit", "interceptor.classes"]
 )
-def test_what_the_source_decides_cannot_be_set(name: str) -> None:
+def test_settings_of_the_source_cannot_be_overridden(name: str) -> None:
     with pytest.raises(BadOption, match=f"kafka.{name} cannot be set"):
         batch(**{f"kafka.{name}": "x"})
 
 
-def test_without_servers_it_is_said_how_to_give_them() -> None:
+def test_missing_servers_error_names_the_option() -> None:
     with pytest.raises(BadOption, match=r'\.option\("kafka\.bootstrap\.servers"'):
         source_options({"subscribe": "t"}, Use.BATCH)
 
@@ -57,7 +57,7 @@ def test_without_servers_it_is_said_how_to_give_them() -> None:
     ("name", "use"),
     [("maxOffsetsPerTrigger", Use.BATCH), ("topic", Use.BATCH), ("topic", Use.STREAM)],
 )
-def test_what_counts_for_other_uses_is_left_out_and_said(
+def test_options_of_other_uses_are_ignored_and_logged(
     name: str, use: Use, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = source_options({**SERVERS, "subscribe": "t", name: "1"}, use)
@@ -66,12 +66,12 @@ def test_what_counts_for_other_uses_is_left_out_and_said(
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
-def test_a_stream_has_no_end(name: str) -> None:
+def test_stream_rejects_ending_offsets(name: str) -> None:
     with pytest.raises(BadOption, match=f"{name} is only for reading a batch, not for reading"):
         source_options({**SERVERS, "subscribe": "t", name: "1"}, Use.STREAM)
 
 
-def test_settings_of_the_client_are_checked_before_anything_is_done() -> None:
+def test_client_settings_are_checked_first() -> None:
     for name, value in (("kafka.isolation.leve", "x"), ("kafka.fetch.min.bytes", "abc")):
         with pytest.raises(BadOption, match=name.removeprefix("kafka.")):
             source_options({**SERVERS, "subscribe": "t", name: value}, Use.BATCH)
@@ -79,11 +79,11 @@ def test_settings_of_the_client_are_checked_before_anything_is_done() -> None:
         sink_options({**SERVERS, "kafka.linger.ms": "abc"})
 
 
-def test_a_sink_takes_the_options_of_a_source() -> None:
+def test_sink_accepts_the_options_of_a_source() -> None:
     assert sink_options({**SERVERS, "subscribe": "t", "startingOffsets": "earliest"}).topic is None
 
 
-def test_topics_are_said_in_one_way() -> None:
+def test_topics_need_exactly_one_option() -> None:
     assert batch(subscribe=" a, b,a ").topics == Topics(names=("a", "b"))
     only = {**SERVERS, "subscribePattern": "a.*"}
     assert source_options(only, Use.BATCH).topics == Topics(pattern="a.*")
@@ -100,13 +100,13 @@ def test_topics_are_said_in_one_way() -> None:
             batch(subscribe=empty)
 
 
-def test_a_batch_begins_at_the_first_record_and_a_stream_at_the_end() -> None:
+def test_batch_defaults_to_earliest_and_stream_to_latest() -> None:
     assert batch().start == Everywhere(EARLIEST)
     assert batch().end == Everywhere(LATEST)
     assert stream().start == Everywhere(LATEST)
 
 
-def test_a_time_counts_before_times_and_those_before_offsets() -> None:
+def test_timestamp_options_override_offsets() -> None:
     offsets = {"startingOffsets": '{"t": {"0": 5}}'}
     times = {"startingOffsetsByTimestamp": '{"t": {"0": 1000}}'}
     assert batch(**offsets).start == Specific({("t", 0): 5})  # pyright: ignore[reportArgumentType]
@@ -139,17 +139,17 @@ def test_a_time_counts_before_times_and_those_before_offsets() -> None:
         ({"minPartitions": "many"}, "above 0"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, str], why: str) -> None:
+def test_invalid_values_are_rejected(options: dict[str, str], why: str) -> None:
     with pytest.raises(BadOption, match=why):
         batch(**options)
 
 
-def test_the_last_time_of_all_can_be_said() -> None:
+def test_largest_timestamp_is_accepted() -> None:
     last = 2**63 - 1
     assert batch(endingTimestamp=str(last)).end == AtTime(last, LATEST)
 
 
-def test_limits_of_a_micro_batch_fit_together() -> None:
+def test_micro_batch_limits_must_be_consistent() -> None:
     told = stream(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="9", maxTriggerDelay="30s")
     assert (told.batch_records_min, told.batch_records_max, told.batch_delay_s) == (5, 9, 30.0)
     with pytest.raises(BadOption, match="is above"):

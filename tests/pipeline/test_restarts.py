@@ -20,7 +20,7 @@ class Crash(Exception):
 
 
 def query(broker: OttlaBroker, topic: str, records: int) -> MicroBatches:
-    """A query on a topic with so many records."""
+    """A query on a topic with a number of records."""
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
         for n in range(records):
             producer.send(topic, b"%d" % n, partition=n % 3)
@@ -33,7 +33,7 @@ def query(broker: OttlaBroker, topic: str, records: int) -> MicroBatches:
 
 
 def crash(one: MicroBatches, step: str, time: int) -> None:
-    """Run the query until it has taken a step so many times."""
+    """Run the query until it has taken a step a number of times."""
     left = time
 
     def step_taken(taken: str) -> None:
@@ -57,7 +57,7 @@ def values(one: MicroBatches) -> list[int]:
     ("step", "time"),
     [(step, time + 1) for step, count in COUNTS.items() for time in range(count)],
 )
-def test_a_crash_at_any_step_loses_and_repeats_nothing(
+def test_crash_at_any_step_loses_and_repeats_nothing(
     broker: OttlaBroker, topic: str, step: str, time: int
 ) -> None:
     one = query(broker, f"{topic}-{step}-{time}", 4 * BATCH)
@@ -67,7 +67,7 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(
     assert [len(batch) for batch in one.batches] == [BATCH] * 4
 
 
-def test_crashes_at_one_step_after_the_other_lose_and_repeat_nothing(
+def test_crashes_at_successive_steps_lose_and_repeat_nothing(
     broker: OttlaBroker, topic: str
 ) -> None:
     one = query(broker, topic, 12 * BATCH)

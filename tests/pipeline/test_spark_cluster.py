@@ -115,7 +115,7 @@ def archived(folder: Path) -> str:
 
 
 @pytest.mark.skipif(not SOAK, reason="`make soak` submits the sensors job as its users do")
-def test_the_sensors_job_is_submitted_as_a_script(cluster: SparkCluster, tmp_path: Path) -> None:
+def test_sensors_job_can_be_submitted_as_a_script(cluster: SparkCluster, tmp_path: Path) -> None:
     with sensors() as (servers, expected):
         ran = cluster.submit(
             EXAMPLES / "sensors/job.py",
@@ -126,7 +126,7 @@ def test_the_sensors_job_is_submitted_as_a_script(cluster: SparkCluster, tmp_pat
     assert len(ran.workers()) == 2
 
 
-def test_the_output_of_a_failed_script_is_shown(cluster: SparkCluster, tmp_path: Path) -> None:
+def test_output_of_a_failed_script_is_shown(cluster: SparkCluster, tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text("raise SystemExit('no such luck')\n")
     with pytest.raises(SparkFailed, match="no such luck"):

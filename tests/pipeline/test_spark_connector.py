@@ -156,7 +156,7 @@ def live(cases: Iterable[str], *chosen: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", live(BATCHES, "headers", "offsets", "times", "more tasks"))
-def test_a_batch_is_what_the_connector_gives(spark: Any, broker: OttlaBroker, case: str) -> None:
+def test_batch_equals_the_connector(spark: Any, broker: OttlaBroker, case: str) -> None:
     theirs = frame(spark, broker, "kafka", BATCHES[case])
     ours = frame(spark, broker, "ottla", BATCHES[case])
     assert ours.schema == theirs.schema
@@ -187,7 +187,9 @@ REFUSED: Mapping[str, Options] = {
 
 
 @pytest.mark.parametrize("case", live(REFUSED, "no topics", "-2 as an end", "gone"))
-def test_what_the_connector_refuses_is_refused(spark: Any, broker: OttlaBroker, case: str) -> None:
+def test_connector_and_source_reject_the_same_options(
+    spark: Any, broker: OttlaBroker, case: str
+) -> None:
     for name in ("kafka", "ottla"):
         with pytest.raises(Exception):  # noqa: B017, PT011 - both have their own words
             frame(spark, broker, name, REFUSED[case]).collect()
@@ -207,7 +209,7 @@ STREAMS: Mapping[str, Options] = {
 
 
 @pytest.mark.parametrize("case", live(STREAMS, "limited"))
-def test_a_stream_has_the_batches_of_the_connector(
+def test_stream_has_the_micro_batches_of_the_connector(
     spark: Any, broker: OttlaBroker, tmp_path: Path, case: str
 ) -> None:
     """The same offsets end the same micro-batches, and the same rows come."""
@@ -246,7 +248,7 @@ def _offsets(progress: Any) -> Any:
     return json.loads(progress) if isinstance(progress, str) else progress
 
 
-def test_what_ours_writes_the_connector_reads_and_the_reverse(
+def test_source_and_connector_read_each_others_records(
     spark: Any, broker: OttlaBroker, topic: str
 ) -> None:
     query = (
@@ -273,7 +275,7 @@ def test_what_ours_writes_the_connector_reads_and_the_reverse(
     assert all(one == first for one in others)
 
 
-def test_a_checkpoint_of_the_connector_is_one_of_ours_and_the_reverse(
+def test_checkpoints_can_be_used_by_both_sources(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     """A job can move from one source to the other and back."""
@@ -383,7 +385,7 @@ class Ours:
 
 
 @pytest.mark.recorded
-def test_batches_are_those_recorded_of_the_connector(
+def test_batches_equal_the_recorded_connector(
     request: pytest.FixtureRequest, broker: OttlaBroker, recording: Recording
 ) -> None:
     cases = Cases()
@@ -421,7 +423,7 @@ def test_batches_are_those_recorded_of_the_connector(
 
 
 @pytest.mark.recorded
-def test_our_source_refuses_what_the_connector_is_recorded_to_refuse(
+def test_rejected_options_equal_the_recorded_connector(
     request: pytest.FixtureRequest, broker: OttlaBroker, recording: Recording
 ) -> None:
     cases = Cases()
@@ -459,7 +461,7 @@ class OurStream(MicroBatches):
 
 
 @pytest.mark.recorded
-def test_streams_have_the_micro_batches_recorded_of_the_connector(
+def test_micro_batches_equal_the_recorded_connector(
     request: pytest.FixtureRequest, broker: OttlaBroker, recording: Recording, tmp_path: Path
 ) -> None:
     cases = Cases()

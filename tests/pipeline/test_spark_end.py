@@ -43,7 +43,7 @@ async def committed(servers: str) -> int | None:
     return None if place is None else place.offset
 
 
-def test_its_group_is_told_how_far_it_came(tmp_path: Path) -> None:
+def test_group_has_the_last_offsets_at_exit(tmp_path: Path) -> None:
     with ottla_broker() as broker:
         asyncio.run(filled(broker.bootstrap, 100))
         checkpoint, options = str(tmp_path / "checkpoint"), fast_spark().java_options

@@ -57,7 +57,7 @@ def assert_whole(found: list[int], come: list[int]) -> None:
     assert found == [*range(found[0], len(come))]
 
 
-def test_a_stream_from_the_end_begins_on_a_topic_that_is_being_written(
+def test_stream_from_the_end_starts_on_a_busy_topic(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     frame = from_the_end(spark, broker, topic)
@@ -67,7 +67,7 @@ def test_a_stream_from_the_end_begins_on_a_topic_that_is_being_written(
     assert_whole(numbers(spark, tmp_path), come)
 
 
-def test_what_is_available_now_from_the_end_is_nothing_on_a_topic_that_is_being_written(
+def test_available_now_from_the_end_reads_nothing(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     frame = from_the_end(spark, broker, topic)
@@ -81,7 +81,7 @@ def test_what_is_available_now_from_the_end_is_nothing_on_a_topic_that_is_being_
 
 
 @pytest.mark.parametrize("trigger", [{}, {"availableNow": True}])
-def test_a_stream_from_the_end_whose_first_micro_batch_fails_begins_again(
+def test_stream_restarts_after_a_failed_first_micro_batch(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, trigger: dict[str, Any]
 ) -> None:
     batches: dict[int, list[int]] = {}
@@ -135,7 +135,7 @@ STARTS = ("latest", "earliest")
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_a_first_micro_batch_is_repeated_though_there_are_more_partitions(
+def test_first_micro_batch_is_repeated_with_more_partitions(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, start: str
 ) -> None:
     """A crash can leave a checkpoint with offsets and without a commit."""

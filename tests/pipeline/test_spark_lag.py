@@ -1,4 +1,4 @@
-"""Which groups hear of a query that has several sources, and uses one of them twice."""
+"""Group offsets of a query with several sources, one of which is used twice."""
 
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 
 
 def offsets(broker: OttlaBroker, group: str) -> dict[Any, int]:
-    """What a group was told; the listener is called a moment after the query."""
+    """The committed offsets of a group; the listener is called shortly after the query."""
     until_s = time.monotonic() + PATIENCE_S
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         while True:
@@ -27,10 +27,10 @@ def offsets(broker: OttlaBroker, group: str) -> dict[Any, int]:
 
 
 @pytest.mark.parametrize("twice", ["a topic", "files"])
-def test_each_group_hears_of_its_own_source(
+def test_each_group_has_the_offsets_of_its_own_source(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, twice: str
 ) -> None:
-    """Files are a source of Spark's older kind."""
+    """A file source is of Spark's older kind."""
     register(spark)
     other = f"{topic}-other"
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:

@@ -1,4 +1,4 @@
-"""The sink in a real Spark, and what groups are told of a stream."""
+"""The sink in a real Spark, and the group offsets of a stream."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Writing = Callable[..., None]
 
 @pytest.fixture
 def writing(spark: Any, broker: OttlaBroker) -> Writing:
-    """What writes rows, given as a query of SQL, with options."""
+    """A function that writes rows, given as an SQL query, with options."""
 
     def done(query: str, mode: str = "append", **options: object) -> None:
         writer = spark.sql(query).write.format("ottla").mode(mode)
@@ -44,7 +44,7 @@ def records(broker: OttlaBroker, *topics: str) -> list[Any]:
     return sorted(found, key=lambda one: (one.topic, one.partition, one.offset))
 
 
-def test_rows_are_written_with_all_that_they_say(
+def test_rows_are_written_with_all_columns(
     writing: Writing, broker: OttlaBroker, topic: str
 ) -> None:
     writing(
@@ -61,7 +61,9 @@ def test_rows_are_written_with_all_that_they_say(
         assert one.headers == (("h", b"x"),)
 
 
-def test_rows_go_where_their_column_says(writing: Writing, broker: OttlaBroker, topic: str) -> None:
+def test_topic_and_partition_columns_are_used(
+    writing: Writing, broker: OttlaBroker, topic: str
+) -> None:
     writing(
         f"select concat('{topic}-', id % 2) as topic, cast(id as string) as value, "
         "case when id < 10 then 1 else cast(null as int) end as partition from range(40)"
@@ -72,7 +74,7 @@ def test_rows_go_where_their_column_says(writing: Writing, broker: OttlaBroker, 
         assert all(one.partition == 1 for one in found if int(one.value) < 10)
 
 
-def test_null_keys_and_values_stay_so(writing: Writing, broker: OttlaBroker, topic: str) -> None:
+def test_null_keys_and_values_stay_null(writing: Writing, broker: OttlaBroker, topic: str) -> None:
     writing("select cast(null as binary) as key, cast(null as string) as value", topic=topic)
     [one] = records(broker, topic)
     assert (one.key, one.value) == (None, None)
@@ -87,7 +89,7 @@ def test_null_keys_and_values_stay_so(writing: Writing, broker: OttlaBroker, top
         ("select 't' as topic, 'v' as value, 1L as partition", "column partition is bigint"),
     ],
 )
-def test_a_schema_that_cannot_be_written_is_refused_before_anything_is_sent(
+def test_invalid_schema_is_rejected_before_sending(
     writing: Writing, broker: OttlaBroker, query: str, why: str
 ) -> None:
     with pytest.raises(Exception, match=why):
@@ -95,29 +97,25 @@ def test_a_schema_that_cannot_be_written_is_refused_before_anything_is_sent(
     assert records(broker, "t") == []
 
 
-def test_columns_that_have_no_place_in_a_record_are_left_out(
-    writing: Writing, broker: OttlaBroker, topic: str
-) -> None:
+def test_unknown_columns_are_ignored(writing: Writing, broker: OttlaBroker, topic: str) -> None:
     writing(f"select '{topic}' as topic, 'v' as value, 7L as offset, 1 as size")
     [one] = records(broker, topic)
     assert (one.key, one.value, one.headers) == (None, b"v", ())
 
 
-def test_rows_without_a_topic_are_refused(
+def test_rows_without_a_topic_are_rejected(
     writing: Writing, broker: OttlaBroker, topic: str
 ) -> None:
     with pytest.raises(Exception, match="a row has null in column topic"):
         writing("select cast(null as string) as topic, 'v' as value")
 
 
-def test_a_topic_is_not_overwritten(writing: Writing, topic: str) -> None:
+def test_overwrite_mode_is_rejected(writing: Writing, topic: str) -> None:
     with pytest.raises(Exception, match="cannot be overwritten"):
         writing("select 'v' as value", mode="overwrite", topic=topic)
 
 
-def test_what_the_broker_refuses_fails_the_write(
-    writing: Writing, broker: OttlaBroker, topic: str
-) -> None:
+def test_rejected_record_fails_the_write(writing: Writing, broker: OttlaBroker, topic: str) -> None:
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topic(topic, 3, config={"max.message.bytes": "1000"})
     with pytest.raises(Exception, match="TOO_LARGE"):
@@ -125,10 +123,12 @@ def test_what_the_broker_refuses_fails_the_write(
     assert records(broker, topic) == []
 
 
-def test_a_stream_is_copied_and_its_group_hears_of_it(
+def test_stream_is_copied_and_group_offsets_are_committed(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
-    """From a topic to another; the group is told when a micro-batch is done, and not one late."""
+    """From one topic to another; the offsets are committed after each micro-batch, the last
+    included.
+    """
     register(spark)
     register(spark)
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
@@ -159,7 +159,7 @@ def test_a_stream_is_copied_and_its_group_hears_of_it(
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         until_s = time.monotonic() + 60
         told: dict[Any, Any] = {}
-        while not told and time.monotonic() < until_s:  # the listener is called a moment later
+        while not told and time.monotonic() < until_s:  # the listener is called shortly after
             told = {**admin.list_group_offsets(group)[group]}
             time.sleep(0.1)
         assert {one[1]: kept.offset for one, kept in told.items()} == {0: 10, 1: 10, 2: 10}

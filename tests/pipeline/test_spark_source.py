@@ -21,7 +21,7 @@ Reading = Callable[..., Any]
 
 @pytest.fixture
 def reading(spark: Any, broker: OttlaBroker, topic: str) -> Reading:
-    """What reads the test's topic, with options; `stream=True` for a stream."""
+    """A function that reads the topic of the test with options; `stream=True` for a stream."""
 
     def begun(*, stream: bool = False, **options: object) -> Any:
         reader = (spark.readStream if stream else spark.read).format("ottla")
@@ -36,7 +36,7 @@ def reading(spark: Any, broker: OttlaBroker, topic: str) -> Reading:
 
 
 def write(broker: OttlaBroker, topic: str, values: range, **settings: object) -> None:
-    """Write numbers, to each partition in turn, each a second later than the one before."""
+    """Write numbers to the partitions in turn, each with a timestamp a second later."""
     with Producer({"bootstrap.servers": broker.bootstrap, **settings}) as producer:
         for n in values:
             producer.send(
@@ -53,8 +53,8 @@ def numbers(frame: Any) -> list[int]:
     return sorted(int(row.value) for row in frame.select("value").collect())
 
 
-def test_workers_import_what_is_installed(spark: Any) -> None:
-    """And not from an archive, in which nothing is compiled."""
+def test_workers_import_installed_packages(spark: Any) -> None:
+    """They are not imported from an archive, in which nothing is compiled."""
 
     def place(_: object) -> str:
         return str(__import__("pyspark").__file__)
@@ -63,7 +63,7 @@ def test_workers_import_what_is_installed(spark: Any) -> None:
     assert Path(file).is_file()
 
 
-def test_a_batch_has_the_columns_of_the_connector(
+def test_batch_has_the_columns_of_the_connector(
     reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:
     write(broker, topic, range(30))
@@ -89,21 +89,23 @@ def test_a_batch_has_the_columns_of_the_connector(
         )
 
 
-def test_the_time_of_the_broker_is_told(reading: Reading, broker: OttlaBroker, topic: str) -> None:
+def test_timestamp_type_is_log_append_time(
+    reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topic(topic, 3, config={"message.timestamp.type": "LogAppendTime"})
     write(broker, topic, range(6))
     assert {row.timestampType for row in reading().collect()} == {1}
 
 
-def test_every_compression_is_read(reading: Reading, broker: OttlaBroker, topic: str) -> None:
+def test_every_codec_is_read(reading: Reading, broker: OttlaBroker, topic: str) -> None:
     for number, compression in enumerate(COMPRESSIONS):
         values = range(60 * number, 60 * number + 60)
         write(broker, topic, values, **{"compression.type": compression})
     assert numbers(reading()) == [*range(60 * len(COMPRESSIONS))]
 
 
-def test_a_batch_begins_and_ends_where_it_is_told(
+def test_batch_starts_and_ends_at_the_given_offsets(
     reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:
     write(broker, topic, range(30))
@@ -118,7 +120,7 @@ def test_a_batch_begins_and_ends_where_it_is_told(
     assert numbers(reading(startingOffsetsByTimestamp=times)) == expected
 
 
-def test_partitions_are_chosen_by_name_pattern_and_number(
+def test_partitions_are_selected_by_topic_pattern_or_index(
     reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:
     write(broker, topic, range(9))
@@ -128,7 +130,7 @@ def test_partitions_are_chosen_by_name_pattern_and_number(
     assert numbers(reading(assign=f'{{"{topic}": [0, 2]}}')) == [0, 2, 3, 5, 6, 8]
 
 
-def test_a_batch_is_divided_into_tasks(reading: Reading, broker: OttlaBroker, topic: str) -> None:
+def test_batch_is_divided_into_tasks(reading: Reading, broker: OttlaBroker, topic: str) -> None:
     write(broker, topic, range(90))
     assert reading().rdd.getNumPartitions() == 3
     frame = reading(minPartitions=9)
@@ -139,22 +141,20 @@ def test_a_batch_is_divided_into_tasks(reading: Reading, broker: OttlaBroker, to
     assert numbers(frame) == [*range(90)]
 
 
-def test_a_schema_of_ones_own_is_refused(spark: Any, broker: OttlaBroker) -> None:
+def test_user_schema_is_rejected(spark: Any, broker: OttlaBroker) -> None:
     reader = spark.read.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap)
     frame = reader.option("subscribe", "t").schema("key string, value string").load()
     with pytest.raises(Exception, match=r"the schema of a topic is fixed.*: it is key binary"):
         frame.collect()
 
 
-def test_an_empty_topic_is_an_empty_batch(
-    reading: Reading, broker: OttlaBroker, topic: str
-) -> None:
+def test_empty_topic_is_an_empty_batch(reading: Reading, broker: OttlaBroker, topic: str) -> None:
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topic(topic, 3)
     assert numbers(reading()) == []
 
 
-def test_what_was_trimmed_is_not_asked_for_or_an_error(
+def test_deleted_records_are_skipped_or_an_error(
     reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:
     write(broker, topic, range(30))
@@ -180,7 +180,7 @@ def test_what_was_trimmed_is_not_asked_for_or_an_error(
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
     ],
 )
-def test_a_mistake_is_told(
+def test_invalid_option_is_reported(
     reading: Reading, broker: OttlaBroker, topic: str, options: dict[str, str], why: str
 ) -> None:
     write(broker, topic, range(3))
@@ -192,14 +192,14 @@ def test_a_mistake_is_told(
 
 
 def taken(frame: Any, folder: Path) -> list[Any]:
-    """Let a query take what there is into files; its progress."""
+    """Let a query write what is available now to files; its progress."""
     writer = frame.writeStream.format("parquet").option("checkpointLocation", f"{folder}/place")
     query = writer.trigger(availableNow=True).start(f"{folder}/rows")
     assert query.awaitTermination(300)
     return [one for one in query.recentProgress if one.numInputRows]
 
 
-def test_a_stream_takes_what_there_is_in_small_batches_and_goes_on_later(
+def test_stream_reads_small_batches_and_resumes(
     spark: Any, reading: Reading, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     write(broker, topic, range(60))
@@ -217,7 +217,7 @@ def test_a_stream_takes_what_there_is_in_small_batches_and_goes_on_later(
     assert taken(frame(), tmp_path) == []
 
 
-def test_new_partitions_and_topics_are_picked_up(
+def test_new_partitions_and_topics_are_discovered(
     spark: Any, reading: Reading, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     write(broker, topic, range(6))
@@ -235,10 +235,10 @@ def test_new_partitions_and_topics_are_picked_up(
     assert numbers(spark.read.parquet(f"{tmp_path}/rows")) == [*range(10)]
 
 
-def test_a_group_of_ones_own_hears_when_the_next_batch_begins(
+def test_group_offsets_are_committed_by_the_next_batch(
     reading: Reading, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
-    """In a session that was not registered: the last micro-batch is not told of."""
+    """The session is not registered, so the last micro-batch is not committed."""
     write(broker, topic, range(60))
     frame = reading(
         stream=True,
@@ -252,7 +252,7 @@ def test_a_group_of_ones_own_hears_when_the_next_batch_begins(
     assert {one[1]: kept.offset for one, kept in told.items() if kept} == {0: 10, 1: 10, 2: 10}
 
 
-def test_filters_are_pushed_for_who_asks(
+def test_filters_are_pushed_down_on_request(
     spark: Any, reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:
     write(broker, topic, range(30))
@@ -269,10 +269,10 @@ def test_filters_are_pushed_for_who_asks(
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_a_registered_session_reads_right_whatever_filters_come_first(
+def test_registered_session_reads_correctly_with_filters(
     spark: Any, reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:
-    """Which it does not with filters pushed down, and that is why they are not."""
+    """Pushed filters would break this, so a registered session does not push them."""
     write(broker, topic, range(30))
     register(spark)
     frame = reading()
@@ -282,9 +282,7 @@ def test_a_registered_session_reads_right_whatever_filters_come_first(
     assert numbers(frame) == [*range(30)]
 
 
-def test_only_committed_records_are_read_if_that_is_wanted(
-    reading: Reading, broker: OttlaBroker, topic: str
-) -> None:
-    """Against our broker, which refuses transactions yet, this shows that the setting passes."""
+def test_isolation_level_is_passed_on(reading: Reading, broker: OttlaBroker, topic: str) -> None:
+    """Our broker rejects transactions, so this shows only that the setting is passed on."""
     write(broker, topic, range(6))
     assert numbers(reading(**{"kafka.isolation.level": "read_committed"})) == [*range(6)]

@@ -56,9 +56,7 @@ def kafka() -> Generator[KafkaBroker]:
 @pytest.mark.parametrize(
     ("start", "end"), [(0, 24), (18, 24), (19, 22), (23, 24), (5, 6), (5, 12), (7, 9), (11, 14)]
 )
-def test_a_range_ends_though_nothing_in_it_may_be_seen(
-    kafka: KafkaBroker, start: int, end: int
-) -> None:
+def test_range_without_committed_records_ends(kafka: KafkaBroker, start: int, end: int) -> None:
     """Each transaction has five records in a partition, and a marker."""
     where = TopicPartition(TOPIC, PartitionIndex(0))
     settings: dict[str, object] = {
@@ -86,7 +84,7 @@ def rows(frame: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("level", "expected"), [("read_committed", COMMITTED), ("read_uncommitted", EVERYTHING)]
 )
-def test_transactions_are_read_as_the_connector_reads_them(
+def test_transactions_are_read_as_by_the_connector(
     spark: Any, kafka: KafkaBroker, tmp_path: Path, level: str, expected: list[int], streams: str
 ) -> None:
     """The last transaction that ended was aborted: only its markers are read."""
@@ -103,7 +101,7 @@ def test_transactions_are_read_as_the_connector_reads_them(
     assert taken(stream.select("value"), tmp_path) == []
 
 
-def test_a_topic_is_copied_and_its_group_hears_of_it(
+def test_topic_is_copied_and_group_offsets_are_committed(
     spark: Any, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {

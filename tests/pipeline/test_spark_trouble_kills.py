@@ -120,7 +120,7 @@ def test_files_have_each_record_once_after_kills(
         assert (row.partition, row.offset) == (int(row.value) % 3, int(row.value) // 3)
 
 
-def test_a_copied_topic_lacks_no_record_after_kills(
+def test_copied_topic_has_every_record_after_kills(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     copy = f"{topic}-copy"

@@ -22,7 +22,7 @@ def write(broker: OttlaBroker, topic: str, values: range, *, partitions: int) ->
 
 
 @pytest.mark.parametrize("lives", [1, pytest.param(2, marks=pytest.mark.judge)])
-def test_the_connector_copies_a_topic_in_real_time(
+def test_connector_copies_a_topic_in_real_time_mode(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, lives: int
 ) -> None:
     """A task of such a query does not end: it needs a core for each partition."""
@@ -72,7 +72,7 @@ def lag(broker: OttlaBroker, group: str) -> dict[int, tuple[int, int]]:
     return {int(words[2]): (int(words[3]), int(words[5])) for words in lines}
 
 
-def test_kafkas_tool_shows_how_far_a_query_is(
+def test_kafkas_tool_shows_the_lag_of_a_query(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     register(spark)

@@ -18,7 +18,7 @@ def write(broker: OttlaBroker, topic: str, values: range) -> None:
             producer.send(topic, b"%d" % n, partition=n % 3)
 
 
-def test_a_query_that_is_stopped_and_started_again_has_each_record_once(
+def test_restarted_query_has_each_record_once(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     frame = source(spark, broker.bootstrap, subscribe=topic, maxOffsetsPerTrigger=12)
@@ -43,7 +43,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", sample(STATES, 2))
-def test_a_query_resumes_from_any_state_of_its_checkpoint(
+def test_query_resumes_from_any_state_of_its_checkpoint(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, state: str
 ) -> None:
     """Files that no log names do not count."""
@@ -65,7 +65,7 @@ def own_broker() -> Generator[OttlaBroker]:
         yield broker
 
 
-def test_a_broker_is_killed_and_started_under_a_query(
+def test_query_survives_a_killed_broker(
     spark: Any, own_broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     write(own_broker, topic, range(240))

@@ -15,7 +15,7 @@ MANY = 1000
 LARGE = 900 * 1024
 
 
-def test_a_thousand_partitions_are_read_by_a_batch_and_by_a_stream(
+def test_batch_and_stream_read_1000_partitions(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     servers = {"bootstrap.servers": broker.bootstrap}
@@ -73,7 +73,7 @@ def seen(query: Any) -> int:
 
 
 @pytest.mark.usefixtures("telling")
-def test_micro_batches_wait_for_enough_records_but_not_for_ever(
+def test_micro_batches_wait_for_min_offsets_up_to_the_delay(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     """The first micro-batch does not wait. A second query waits for at most one second."""

@@ -84,7 +84,7 @@ def come_and_go(ground: Ground, topic: str) -> None:
     ids=["trimmed", "created again with less", "created again with more", "created and deleted"],
 )
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_is_lost_fails_a_query_or_is_passed_over_as_in_the_connector(
+def test_data_loss_fails_or_is_skipped_as_in_the_connector(
     spark: Any,
     ground: Ground,
     topic: str,

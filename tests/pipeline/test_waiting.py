@@ -1,6 +1,4 @@
-"""When a stream that waits for more records goes on, and how long a task waits, by a clock that
-the test moves.
-"""
+"""When a waiting stream continues and how long a task waits, by a clock that the test moves."""
 
 from typing import Any
 
@@ -22,8 +20,8 @@ DELAY_S = 30.0
 LEAST = 10
 
 
-class Hands(SystemClock):
-    """Goes on when it is told to."""
+class ManualClock(SystemClock):
+    """A clock that moves when the test says so."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -33,10 +31,10 @@ class Hands(SystemClock):
 
 
 class Stream:
-    """A stream as Spark drives it: a micro-batch when the end is not the start."""
+    """A stream as Spark drives it: it runs a micro-batch if the end differs from the start."""
 
     def __init__(self, broker: OttlaBroker, topic: str, start: str = "earliest") -> None:
-        self.clock = Hands()
+        self.clock = ManualClock()
         given = {
             "kafka.bootstrap.servers": broker.bootstrap,
             "subscribe": topic,
@@ -44,7 +42,7 @@ class Stream:
             "minOffsetsPerTrigger": str(LEAST),
             "maxTriggerDelay": f"{DELAY_S:g}s",
         }
-        schema: Any = None  # of the tasks, of which none runs here
+        schema: Any = None  # of the tasks, which do not run here
         self.reader = OttlaStreamReader(source_options(given, Use.STREAM), schema, clock=self.clock)
         self.place = self.reader.initialOffset()
         self._broker, self._topic = broker, topic
@@ -54,7 +52,7 @@ class Stream:
             producer.send_many(self._topic, [b"v"] * count, partition=0)
 
     def next(self, limit: ReadLimit | None = None) -> int:
-        """How many records the next micro-batch has; 0 when there is none."""
+        """The number of records in the next micro-batch; 0 if there is none."""
         end = self.reader.latestOffset(self.place, limit or ReadAllAvailable())
         if end == self.place:
             return 0
@@ -64,15 +62,15 @@ class Stream:
 
 
 def stream(broker: OttlaBroker, topic: str) -> Stream:
-    """One that has had its first micro-batch."""
+    """A stream after its first micro-batch."""
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
         producer.send(topic, b"first", partition=0).result()
     begun = Stream(broker, topic)
-    assert begun.next() == 1  # as the connector does: nobody waits before the first one
+    assert begun.next() == 1  # like the connector: the first one does not wait
     return begun
 
 
-def test_a_micro_batch_waits_for_the_least(broker: OttlaBroker, topic: str) -> None:
+def test_micro_batch_waits_for_min_offsets(broker: OttlaBroker, topic: str) -> None:
     going = stream(broker, topic)
     going.write(LEAST - 1)
     assert going.next() == 0
@@ -81,10 +79,8 @@ def test_a_micro_batch_waits_for_the_least(broker: OttlaBroker, topic: str) -> N
     going.reader.stop()
 
 
-def test_the_first_records_of_a_stream_from_the_end_wait_for_the_least(
-    broker: OttlaBroker, topic: str
-) -> None:
-    """As with the connector: the first look is the one that does not wait, and finds nothing."""
+def test_first_records_from_the_end_wait_for_min_offsets(broker: OttlaBroker, topic: str) -> None:
+    """Like the connector: the first lookup does not wait, and finds nothing."""
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topic(topic, 1)
     going = Stream(broker, topic, "latest")
@@ -96,14 +92,14 @@ def test_the_first_records_of_a_stream_from_the_end_wait_for_the_least(
     going.reader.stop()
 
 
-def test_a_micro_batch_waits_no_longer_than_the_delay(broker: OttlaBroker, topic: str) -> None:
+def test_micro_batch_waits_at_most_the_delay(broker: OttlaBroker, topic: str) -> None:
     going = stream(broker, topic)
     going.write(3)
     going.clock.seconds = DELAY_S - 0.001
     assert going.next() == 0
     going.clock.seconds = DELAY_S
     assert going.next() == 3
-    # The delay counts from then on; there is nothing to be hurried by it meanwhile.
+    # The delay counts from here on; there was nothing to wait for before.
     going.clock.seconds = 1.5 * DELAY_S
     going.write(2)
     assert going.next() == 0
@@ -112,7 +108,7 @@ def test_a_micro_batch_waits_no_longer_than_the_delay(broker: OttlaBroker, topic
     going.reader.stop()
 
 
-def test_the_most_counts_when_the_least_is_there(broker: OttlaBroker, topic: str) -> None:
+def test_max_offsets_apply_once_min_offsets_are_reached(broker: OttlaBroker, topic: str) -> None:
     going = stream(broker, topic)
     going.write(3)
     assert going.next(ReadMaxRows(20)) == 0
@@ -122,7 +118,7 @@ def test_the_most_counts_when_the_least_is_there(broker: OttlaBroker, topic: str
     going.reader.stop()
 
 
-def test_what_is_available_now_is_read_without_waiting(broker: OttlaBroker, topic: str) -> None:
+def test_available_now_does_not_wait(broker: OttlaBroker, topic: str) -> None:
     going = stream(broker, topic)
     going.write(3)
     going.reader.prepareForTriggerAvailableNow()
@@ -131,11 +127,11 @@ def test_what_is_available_now_is_read_without_waiting(broker: OttlaBroker, topi
 
 
 @pytest.mark.parametrize("records", [0, 2])
-def test_a_task_waits_as_long_as_it_says(broker: OttlaBroker, topic: str, records: int) -> None:
-    """For a broker that does not answer: to ask it where its log ends takes time, too."""
+def test_task_waits_for_its_timeout(broker: OttlaBroker, topic: str, records: int) -> None:
+    """If a broker does not answer, looking up its log end takes time too."""
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
         producer.send_many(topic, [b"v"] * 2, partition=0)
-    clock, timeout_s = Hands(), 8.0
+    clock, timeout_s = ManualClock(), 8.0
     reader = RangeReader({"bootstrap.servers": broker.bootstrap}, clock)
     consumer: Any = reader._consumer  # pyright: ignore[reportPrivateUsage]
     partitions: Any = reader._portal.call(lambda: consumer.partition_reader)  # pyright: ignore[reportPrivateUsage]
@@ -155,7 +151,7 @@ def test_a_task_waits_as_long_as_it_says(broker: OttlaBroker, topic: str, record
     try:
         if records:
             assert next(found).rows == records
-            clock.seconds += 100.0  # what Spark does with them takes as long as it takes
+            clock.seconds += 100.0  # Spark may take any time to process them
         begun_s = clock.seconds
         with pytest.raises(TimedOut, match=f"from offset {records} in 8 s"):
             next(found)

@@ -1,4 +1,4 @@
-"""The simulated devices do what the example is to show, and the same every time."""
+"""The simulated devices: their messages, their failures, and that a seed repeats them."""
 
 import json
 from collections import Counter
