@@ -48,35 +48,35 @@ A, B = Uuid(bytes(15) + b"a"), Uuid(bytes(15) + b"b")
 
 
 def test_a_heartbeat_is_due_after_its_interval() -> None:
-    pulse = HeartbeatTimer(interval_s=3, session_s=45, poll_interval_s=300, polled_s=100)
-    pulse.begin(100)
-    assert pulse.next_s() == 103
-    pulse.heard(104, asked_s=103)
-    assert pulse.next_s() == 107
-    pulse.failed(110, pause_s=0.1)
-    assert pulse.next_s() == 110.1
-    pulse.hurry()
-    assert pulse.next_s() == -inf
+    heartbeat_timer = HeartbeatTimer(interval_s=3, session_s=45, poll_interval_s=300, polled_s=100)
+    heartbeat_timer.begin(100)
+    assert heartbeat_timer.next_s() == 103
+    heartbeat_timer.heard(104, asked_s=103)
+    assert heartbeat_timer.next_s() == 107
+    heartbeat_timer.failed(110, pause_s=0.1)
+    assert heartbeat_timer.next_s() == 110.1
+    heartbeat_timer.hurry()
+    assert heartbeat_timer.next_s() == -inf
 
 
 def test_a_session_lasts_from_when_the_last_answered_heartbeat_was_sent() -> None:
     """The coordinator counts from when it came, which is not before: so the member is first."""
-    pulse = HeartbeatTimer(interval_s=3, session_s=45, poll_interval_s=300, polled_s=100)
-    pulse.begin(100)
-    pulse.heard(120, asked_s=103)
-    assert not pulse.is_lost(147)
-    assert pulse.is_lost(148)
-    assert pulse.end_s() == 148
+    heartbeat_timer = HeartbeatTimer(interval_s=3, session_s=45, poll_interval_s=300, polled_s=100)
+    heartbeat_timer.begin(100)
+    heartbeat_timer.heard(120, asked_s=103)
+    assert not heartbeat_timer.is_lost(147)
+    assert heartbeat_timer.is_lost(148)
+    assert heartbeat_timer.end_s() == 148
 
 
 def test_a_poll_is_late_after_its_interval_whatever_the_session() -> None:
-    pulse = HeartbeatTimer(interval_s=3, session_s=inf, poll_interval_s=300, polled_s=100)
-    pulse.begin(390)
-    assert pulse.end_s() == 400
-    assert not pulse.is_late(399)
-    assert pulse.is_late(400)
-    pulse.polled_s = 400
-    assert not pulse.is_late(500)
+    heartbeat_timer = HeartbeatTimer(interval_s=3, session_s=inf, poll_interval_s=300, polled_s=100)
+    heartbeat_timer.begin(390)
+    assert heartbeat_timer.end_s() == 400
+    assert not heartbeat_timer.is_late(399)
+    assert heartbeat_timer.is_late(400)
+    heartbeat_timer.polled_s = 400
+    assert not heartbeat_timer.is_late(500)
 
 
 # Reactions.

@@ -176,7 +176,7 @@ def test_what_a_failing_block_could_not_write_is_noted_by_its_exception() -> Non
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError])
-def test_an_interrupted_block_does_not_wait_for_the_outbox(kind: type[BaseException]) -> None:
+def test_an_interrupted_block_does_not_wait_for_the_buffer(kind: type[BaseException]) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             ours = producer(cluster, linger_ms=100_000)

@@ -11,8 +11,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from client.scenario_runner import run
-from ottla.client.producer.outbox import Ack
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.record_accumulator import Ack
 from ottla.errors import RequestError
 from ottla.testing import Cluster
 from ottla.transport.failures import Disconnected, TimedOut

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from ottla.client.admin.calls import AdminAsking, Calls
 from ottla.client.lifecycle.shutdown import end_all
 from ottla.client.loop_affinity import runs_already
-from ottla.client.network.config import connection_rules, metadata_rules, patience
+from ottla.client.network.config import connection_rules, metadata_rules, retry_policy
 from ottla.client.network.connections import Connections
 from ottla.client.network.coordinators import Coordinators
 from ottla.client.network.metadata import Metadata
@@ -82,7 +82,7 @@ class _Running:
         clock: Clock,
         random: Callable[[], float],
     ) -> None:
-        limits = patience(config, random)
+        limits = retry_policy(config, random)
         metadata = Metadata(connections, metadata_rules(config, random), clock, lambda: None)
         coordinators = Coordinators(
             metadata, connections, clock, limits.backoff, limits.request_timeout_s

@@ -41,9 +41,9 @@ class AdminAsking(Caller):
         connections: Connections,
         coordinators: Coordinators,
         clock: Clock,
-        patience: RetryPolicy,
+        retry_policy: RetryPolicy,
     ) -> None:
-        super().__init__(metadata, connections, clock, patience)
+        super().__init__(metadata, connections, clock, retry_policy)
         self.home: Final = LoopAffinity("administrator")
         self._coordinators = coordinators
 

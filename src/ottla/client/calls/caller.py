@@ -77,12 +77,12 @@ class Caller:
         metadata: Metadata,
         connections: Connections,
         clock: Clock,
-        patience: RetryPolicy,
+        retry_policy: RetryPolicy,
     ) -> None:
         self._metadata = metadata
         self._connections = connections
         self._clock = clock
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._life = CallScope("client")
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Caller:
 
     def deadline_s(self, timeout_s: float | None) -> float:
         """Return the deadline of a call that starts now."""
-        limit_s = self._patience.call_timeout_s if timeout_s is None else timeout_s
+        limit_s = self._retry_policy.call_timeout_s if timeout_s is None else timeout_s
         return self._clock.elapsed_s() + limit_s
 
     def left_s(self, deadline_s: float) -> float:
@@ -128,8 +128,8 @@ class Caller:
                 left = [key for key in left if _again(route, told[key], tries)]
                 for key in left:
                     route.wrong(key)
-                pause_s = self._patience.backoff.pause_s(tries)
-                if tries > self._patience.retries or pause_s >= self.left_s(deadline_s):
+                pause_s = self._retry_policy.backoff.pause_s(tries)
+                if tries > self._retry_policy.retries or pause_s >= self.left_s(deadline_s):
                     if left:
                         self._metadata.expire()  # so that the next call does not use stale metadata
                     break
@@ -185,7 +185,7 @@ class Caller:
                 answers = [
                     channel.send(
                         question.request(part, terms),
-                        self._patience.request_timeout_s,
+                        self._retry_policy.request_timeout_s,
                         version=terms.version,
                     )
                     for part in parts
@@ -222,7 +222,7 @@ class Caller:
                 f"{api.name} as it is asked for needs version {question.since} or later; "
                 f"the broker at {channel.address} has {channel.versions[api.key]}"
             )
-        timeout_s = min(self._patience.request_timeout_s, self.left_s(deadline_s))
+        timeout_s = min(self._retry_policy.request_timeout_s, self.left_s(deadline_s))
         return Terms(version, int(timeout_s * 1000))
 
 

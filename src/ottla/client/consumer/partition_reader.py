@@ -74,8 +74,8 @@ class PartitionReader(Generic[K, V]):
         """`learnt` is called when the metadata change."""
         self.connections: Final = connections
         self.metadata: Final = metadata(self._learnt)
-        patience = RetryPolicy(rules.request_timeout_s, ROUND_S, rules.backoff)
-        questions = Caller(self.metadata, connections, clock, patience)
+        retry_policy = RetryPolicy(rules.request_timeout_s, ROUND_S, rules.backoff)
+        questions = Caller(self.metadata, connections, clock, retry_policy)
         self._offsets = LeaderOffsets(self.metadata, questions, rules.isolation_level)
         self.reader: Final = RecordBuffer(decoder, self.poke)
         self._isolation_level = rules.isolation_level

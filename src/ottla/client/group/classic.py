@@ -74,13 +74,13 @@ class ClassicMembership(MemberTasks):
         assignors: Sequence[Assignor] = (),
     ) -> None:
         """`assignors` of the application replace those named in the config."""
-        pulse = HeartbeatTimer(
+        heartbeat_timer = HeartbeatTimer(
             rules.heartbeat_interval_s,
             rules.session_timeout_s,
             rules.poll_interval_s,
             clock.elapsed_s(),
         )
-        super().__init__(owner, coordinator, rules, clock, pulse)
+        super().__init__(owner, coordinator, rules, clock, heartbeat_timer)
         self._metadata = metadata
         chosen = assignors or [ASSIGNORS[name]() for name in rules.assignors]
         self._assignors = {each.name: each for each in chosen}
@@ -143,7 +143,7 @@ class ClassicMembership(MemberTasks):
             await self._until(lambda: self._why is not None)
             why, self._why = self._why or FIRST_TIME, None
             if self._is_late:
-                await self._holdings.lose(POLLED_LATE)
+                await self._owned_partitions.lose(POLLED_LATE)
                 await self._until(lambda: not self._is_late)
             failed = await self._rebalance(why)
             if failed is None:
@@ -176,8 +176,8 @@ class ClassicMembership(MemberTasks):
 
     async def _prepare(self, why: str) -> None:
         """Revoke what has to be revoked before joining."""
-        holdings = self._holdings
-        if self._identity.is_member and self._pulse.is_lost(self._clock.elapsed_s()):
+        holdings = self._owned_partitions
+        if self._identity.is_member and self._heartbeat_timer.is_lost(self._clock.elapsed_s()):
             self._session_lost()
         if not self._identity.is_member:
             await holdings.lose(why)
@@ -195,7 +195,7 @@ class ClassicMembership(MemberTasks):
         channel = await self._coordinator.patient_channel(rules.request_timeout_s)
         self._phase = Phase.JOINING
         self._why = None  # this join serves every reason so far
-        topics, owned = self._owner.topics(), self._holdings.owned
+        topics, owned = self._owner.topics(), self._owned_partitions.owned
         while True:
             assignors = self._assignors.values()
             request = join_request(rules, self._identity, assignors, topics, owned, why)
@@ -210,7 +210,7 @@ class ClassicMembership(MemberTasks):
             generation=answer.generation_id, member_id=answer.member_id
         )
         self._phase = Phase.SYNCING
-        self._pulse.begin(self._clock.elapsed_s())
+        self._heartbeat_timer.begin(self._clock.elapsed_s())
         self._look()
         return answer, topics
 
@@ -285,7 +285,7 @@ class ClassicMembership(MemberTasks):
         assigned = {one for one in partitions if one.topic in subscribed}
         if subscribed != topics:
             self.rejoin(SUBSCRIPTION_CHANGED)
-        holdings = self._holdings
+        holdings = self._owned_partitions
         gone = holdings.owned - assigned
         if gone:
             await holdings.revoke(gone, why)
@@ -301,7 +301,7 @@ class ClassicMembership(MemberTasks):
     async def _heartbeat(self, now_s: float) -> None:
         rules, member = self._rules, self._identity
         request = heartbeat_request(member)
-        left_s = min(rules.request_timeout_s, self._pulse.end_s() - now_s)
+        left_s = min(rules.request_timeout_s, self._heartbeat_timer.end_s() - now_s)
         try:
             channel = await self._coordinator.channel(left_s)
             answer = await ask(channel, request, HeartbeatResponse, left_s, rules.request_timeout_s)
@@ -312,9 +312,9 @@ class ClassicMembership(MemberTasks):
             return  # it has joined since
         told_s = self._clock.elapsed_s()
         if not error or error is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._pulse.heard(told_s, now_s)
+            self._heartbeat_timer.heard(told_s, now_s)
         else:
-            self._pulse.failed(told_s, rules.backoff.pause_s(1))
+            self._heartbeat_timer.failed(told_s, rules.backoff.pause_s(1))
         if error:
             self._told(error)
         if self._divided is not None and len(self._divided) < len(self._group_topics):

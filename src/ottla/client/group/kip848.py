@@ -51,8 +51,10 @@ class Kip848Membership(MemberTasks):
         random: Callable[[], float],
     ) -> None:
         # Only the coordinator knows the session timeout and reports its end.
-        pulse = HeartbeatTimer(_FIRST_INTERVAL_S, inf, rules.poll_interval_s, clock.elapsed_s())
-        super().__init__(owner, coordinator, rules, clock, pulse)
+        heartbeat_timer = HeartbeatTimer(
+            _FIRST_INTERVAL_S, inf, rules.poll_interval_s, clock.elapsed_s()
+        )
+        super().__init__(owner, coordinator, rules, clock, heartbeat_timer)
         self._names = TopicNames(metadata, clock, rules.backoff, rules.request_timeout_s)
         raw = bytes(int(random() * 256) for _ in range(16))
         self._member_id = str(Uuid(raw))
@@ -63,7 +65,7 @@ class Kip848Membership(MemberTasks):
         self._lost: str | None = None  # why everything is lost, until the owner knows
         self._why = REASSIGNED
         self._failures = 0
-        self._pulse.hurry()
+        self._heartbeat_timer.hurry()
 
     @property
     def is_member(self) -> bool:
@@ -82,13 +84,13 @@ class Kip848Membership(MemberTasks):
     def rejoin(self, why: str) -> None:
         """Report the changed subscription with a heartbeat at once."""
         self._why = why
-        self._pulse.hurry()
+        self._heartbeat_timer.hurry()
         self._look()
 
     def metadata_changed(self) -> None:
         """Check again whether topic ids have names; report new topics of a pattern."""
         if self._sent is not None and self._sent != self._statement():
-            self._pulse.hurry()
+            self._heartbeat_timer.hurry()
         self._look()
 
     def fenced(self, member: GroupMember, error: ErrorCode) -> None:
@@ -112,19 +114,19 @@ class Kip848Membership(MemberTasks):
         while True:
             await self._until(lambda: self._lost is not None or self._has_work())
             if self._lost is not None:
-                await self._holdings.lose(self._lost)
+                await self._owned_partitions.lose(self._lost)
                 self._owned, self._wanted, self._lost = {}, None, None
                 self._is_assigned = False
                 if self._is_late:
                     await self._until(lambda: not self._is_late)
-                self._pulse.hurry()
+                self._heartbeat_timer.hurry()
                 self._look()
             else:
                 await self._reconcile()
 
     async def _reconcile(self) -> None:
         """Reconcile with the target assignment, as far as topic ids have names."""
-        wanted, holdings, member_id = self._wanted, self._holdings, self._identity.member_id
+        wanted, holdings, member_id = self._wanted, self._owned_partitions, self._identity.member_id
         assert wanted is not None
         began_s = self._clock.elapsed_s()
         names = await self._names.of(wanted)
@@ -146,7 +148,7 @@ class Kip848Membership(MemberTasks):
             await holdings.assign(added, why)
             self._owned, self._is_assigned = target, True
             self._rebalanced(began_s)
-            self._pulse.hurry()
+            self._heartbeat_timer.hurry()
             self._look()
         if names.keys() < wanted.keys():
             await self._clock.sleep(self._rules.backoff.longest_s)
@@ -168,7 +170,7 @@ class Kip848Membership(MemberTasks):
     async def _heartbeat(self, now_s: float) -> None:
         rules, member = self._rules, self._identity
         statement = self._statement()
-        left_s = min(rules.request_timeout_s, self._pulse.end_s() - now_s)
+        left_s = min(rules.request_timeout_s, self._heartbeat_timer.end_s() - now_s)
         try:
             channel = await self._coordinator.channel(left_s)
             request = self._request(channel, statement)
@@ -184,8 +186,8 @@ class Kip848Membership(MemberTasks):
             return
         told_s = self._clock.elapsed_s()
         self._failures = 0
-        self._pulse.interval_s = answer.heartbeat_interval_ms / 1000
-        self._pulse.heard(told_s, now_s)
+        self._heartbeat_timer.interval_s = answer.heartbeat_interval_ms / 1000
+        self._heartbeat_timer.heard(told_s, now_s)
         if self._identity is not member or self._lost is not None:
             return  # a commit has reported the loss
         self._sent = statement
@@ -198,7 +200,7 @@ class Kip848Membership(MemberTasks):
                 for one in answer.assignment.topic_partitions
             }
         if self._statement() != statement:
-            self._pulse.hurry()
+            self._heartbeat_timer.hurry()
         self._look()
 
     def _request(
@@ -222,7 +224,7 @@ class Kip848Membership(MemberTasks):
             return
         self._failures += 1
         pause_s = self._rules.backoff.pause_s(self._failures)
-        self._pulse.failed(self._clock.elapsed_s(), pause_s)
+        self._heartbeat_timer.failed(self._clock.elapsed_s(), pause_s)
         done = error_action(error.code)
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             raise RequestError(error.code, f"{error.message or error.code.text}; {CLASSIC}")

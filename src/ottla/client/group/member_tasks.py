@@ -37,14 +37,14 @@ class MemberTasks(ABC):
         coordinator: GroupCoordinator,
         rules: GroupConfig,
         clock: Clock,
-        pulse: HeartbeatTimer,
+        heartbeat_timer: HeartbeatTimer,
     ) -> None:
-        self._holdings = OwnedPartitions(owner)
+        self._owned_partitions = OwnedPartitions(owner)
         self._owner = owner
         self._coordinator = coordinator
         self._rules = rules
         self._clock = clock
-        self._pulse = pulse
+        self._heartbeat_timer = heartbeat_timer
         self._identity = rules.nobody
         self._is_late = False  # the application has exceeded max.poll.interval.ms
         self._final: RequestError | None = None
@@ -59,11 +59,11 @@ class MemberTasks(ABC):
 
     def held(self, partition: TopicPartition) -> int | None:
         """Return the assignment since which a partition is owned; None if it is not."""
-        return self._holdings.held(partition)
+        return self._owned_partitions.held(partition)
 
     def polled(self) -> None:
         """Note that the application polls, or still waits in a poll."""
-        self._pulse.polled_s = self._clock.elapsed_s()
+        self._heartbeat_timer.polled_s = self._clock.elapsed_s()
         if self._is_late:
             self._is_late = False
             self._look()
@@ -80,7 +80,7 @@ class MemberTasks(ABC):
         for outcome in outcomes:
             if isinstance(outcome, RequestError):
                 self._identity = self._rules.nobody
-                await self._holdings.lose(str(outcome))
+                await self._owned_partitions.lose(str(outcome))
             if outcome is not None and not isinstance(outcome, asyncio.CancelledError):
                 raise outcome
 
@@ -151,17 +151,17 @@ class MemberTasks(ABC):
             now_s = self._clock.elapsed_s()
             if not self._is_beating():
                 await self._audible.wait()
-            elif self._pulse.is_late(now_s):
+            elif self._heartbeat_timer.is_late(now_s):
                 await self._leave_late()
-            elif self._pulse.is_lost(now_s):
+            elif self._heartbeat_timer.is_lost(now_s):
                 _LOG.warning(
                     "no heartbeat was answered for session.timeout.ms: the session is lost"
                 )
                 self._session_lost()
                 self._look()
-            elif self._pulse.next_s() > now_s:
+            elif self._heartbeat_timer.next_s() > now_s:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._pulse.next_s() - now_s):
+                    async with asyncio.timeout(self._heartbeat_timer.next_s() - now_s):
                         await self._audible.wait()
             else:
                 await self._heartbeat(now_s)
@@ -182,14 +182,14 @@ class MemberTasks(ABC):
         self._is_late = True
         self._given_up()
         self._look()
-        await self._lost_all(self._pulse.interval_s)
+        await self._lost_all(self._heartbeat_timer.interval_s)
         with suppress(RequestError):
             await self._say_goodbye(member, POLLED_LATE, self._rules.request_timeout_s)
 
     async def _lost_all(self, timeout_s: float) -> None:
         """Wait until the owner has dropped everything, but not if its callback is stuck."""
         deadline_s = self._clock.elapsed_s() + timeout_s
-        while self._holdings.owned and self._clock.elapsed_s() < deadline_s:
+        while self._owned_partitions.owned and self._clock.elapsed_s() < deadline_s:
             await self._clock.sleep(timeout_s / _LOOKS)
 
 

@@ -86,7 +86,7 @@ class ProducerCounts:
         self.latency_ms = Tally()
 
     def snapshot(self, *, memory: int, memory_left: int, waiting: int) -> ProducerMetrics:
-        """Return the metrics now, with the state of the outbox."""
+        """Return the metrics now, with the state of the record accumulator."""
         return ProducerMetrics(
             record_send_total=self.records,
             byte_total=int(self.batch_bytes.total),

@@ -122,7 +122,7 @@ def metadata_rules(config: Config, random: Callable[[], float]) -> MetadataConfi
     )
 
 
-def patience(config: Config, random: Callable[[], float]) -> RetryPolicy:
+def retry_policy(config: Config, random: Callable[[], float]) -> RetryPolicy:
     """Return the retry policy of calls."""
     return RetryPolicy(
         request_timeout_s=config[connection.REQUEST_TIMEOUT_MS] / 1000,

@@ -1,8 +1,8 @@
-"""Sends rows of Arrow columns through the outbox.
+"""Sends rows of Arrow columns through the record accumulator.
 
 Invariant: the rows of a partition join its batches in order, after everything sent before. Rows
 that fit no batch are detected before anything is sent. No Python object per row; rows that have to
-be sorted by partition are copied once, in pieces no larger than the outbox.
+be sorted by partition are copied once, in pieces no larger than the record accumulator.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class ArrowSend:
     record_bytes_max: int
 
     async def send(self, given: Any, named: RowColumns, partition: int | str | None) -> RowsAck:
-        """Add all rows to the outbox, waiting for room."""
+        """Add all rows to the record accumulator, waiting for room."""
         transactions = self.running.transactions
         number = None if transactions is None else transactions.check()
         now_ms = self.clock.now_ms()
@@ -69,7 +69,7 @@ class ArrowSend:
         choices = await self.running.routes.choices(self.topic, self.block_s, wanted)
         runs: list[Run] = []
         try:
-            for piece in pieces(table, self.running.outbox.rules.memory_bytes):
+            for piece in pieces(table, self.running.accumulator.rules.memory_bytes):
                 batch, stretches = self._routed(piece, partition, choices)
                 rows = Rows(from_arrow(batch, now_ms=now_ms))
                 await self._place(rows, stretches, runs, number)
@@ -151,31 +151,31 @@ class ArrowSend:
 
     async def _place_some(self, rows: Rows, stretch: _Stretch, number: int | None) -> Run:
         """Add rows to the open batch, or to a new one if none has room."""
-        outbox, transactions = self.running.outbox, self.running.transactions
+        accumulator, transactions = self.running.accumulator, self.running.transactions
         start, stop = stretch.start, stretch.stop
         deadline_s = self.clock.elapsed_s() + self.block_s
         while True:
             where = await self._where(stretch.partition, deadline_s)
             if transactions is not None:
                 transactions.check(number)
-            run = outbox.extend_rows(where, rows, start, stop)
+            run = accumulator.extend_rows(where, rows, start, stop)
             if run is not None:
                 return run
             # The first row of a batch is accepted whatever its size, and its memory is reserved.
-            larger = rows.find_oversized(start, start + 1, outbox.rules.batch_bytes)
+            larger = rows.find_oversized(start, start + 1, accumulator.rules.batch_bytes)
             # The open batch is closed now; rows for any partition go to another one.
             where = await self._where(stretch.partition, deadline_s)
-            memory = await outbox.reserve(
+            memory = await accumulator.reserve(
                 larger[1] if larger else 0, max(0.0, deadline_s - self.clock.elapsed_s())
             )
             try:
                 if transactions is not None:
                     transactions.check(number)
             except RequestError:
-                outbox.give_back(memory)
+                accumulator.give_back(memory)
                 raise
-            outbox.begin(where, memory)
-            run = outbox.extend_rows(where, rows, start, stop)
+            accumulator.begin(where, memory)
+            run = accumulator.extend_rows(where, rows, start, stop)
             if run is not None:
                 return run
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.client.network.config import retry_backoff
 from ottla.client.producer.delivery import SenderConfig
-from ottla.client.producer.outbox import OutboxConfig
+from ottla.client.producer.record_accumulator import AccumulatorConfig
 from ottla.client.producer.transactions import TransactionConfig
 from ottla.records import Compression
 from ottla.settings import compression, connection, producer
@@ -18,9 +18,9 @@ from ottla.settings.derived import delivery_timeout_ms, idempotence
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
 
 
-def outbox_rules(config: Config) -> OutboxConfig:
+def accumulator_config(config: Config) -> AccumulatorConfig:
     """Return how records are batched."""
-    return OutboxConfig(
+    return AccumulatorConfig(
         # A record too large for a request does not fit an open batch, and one that opens a batch is
         # measured. So no too large record passes.
         batch_bytes=min(

@@ -1,11 +1,12 @@
 """The producer: writes records in order, exactly once per partition, and reports every failure.
 
-Invariant: `send` returns when a record is in the outbox; its result has the offset or the error.
-Leaving the context waits until all records are settled. An error that nobody has seen is raised by
-the next `flush` or at the end.
+Invariant: `send` returns when a record is in the record accumulator; its result has the offset or
+the error. Leaving the context waits until all records are settled. An error that nobody has seen is
+raised by the next `flush` or at the end.
 
 A record is serialized (`serializers/`), assigned to a partition (`partitioners.py`,
-`partition_chooser.py`), added to a batch (`outbox.py`), and the batch is sent (`sender.py`).
+`partition_chooser.py`), added to a batch (`record_accumulator.py`), and the batch is sent
+(`sender.py`).
 """
 
 import asyncio
@@ -24,9 +25,9 @@ from ottla.client.network.config import connection_rules
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
 from ottla.client.producer.arrow_send import ArrowSend
-from ottla.client.producer.outbox import Headers
 from ottla.client.producer.pending_batch import Ack, PendingBatch
 from ottla.client.producer.producer_runtime import Environment, ProducerRuntime
+from ottla.client.producer.record_accumulator import Headers
 from ottla.client.producer.row_ack import RowsAck
 from ottla.client.producer.transaction import Transaction
 from ottla.client.serializers.serde import (
@@ -154,7 +155,7 @@ class Producer(Generic[K, V]):
         headers: Headers | None = (),
         timestamp_ms: int | None = None,
     ) -> Ack:
-        """Add a record to the outbox, waiting for room; await the result for its offset.
+        """Add a record to the buffer, waiting for room; await the result for its offset.
 
         Raises RequestError if the topic cannot be written to or the record is too large.
         """
@@ -187,10 +188,10 @@ class Producer(Generic[K, V]):
                     return Ack(batch, builder.count - 1)
         where = running.routes.find(topic, key_data, value_data, partition)
         if where is not None:
-            ack = running.outbox.add(where, timestamp_ms, key_data, value_data, headers)
+            ack = running.accumulator.add(where, timestamp_ms, key_data, value_data, headers)
             if ack is not None:
                 if keyless and running.routes.is_steady(None):
-                    running.usual[topic] = running.outbox.queues[where]
+                    running.usual[topic] = running.accumulator.queues[where]
                 return ack
         kept = running.routes.kept(where, partition)
         return await self._begin_with(
@@ -205,7 +206,7 @@ class Producer(Generic[K, V]):
         key: K | None = None,
         partition: int | None = None,
     ) -> list[Ack]:
-        """Add many records of one topic with one key to the outbox; faster than one by one.
+        """Add many records of one topic with one key to the buffer; faster than one by one.
 
         If a value cannot be serialized, nothing is sent.
         """
@@ -224,11 +225,11 @@ class Producer(Generic[K, V]):
             where = running.routes.find(topic, key_data, value, partition)
             if where is not None:
                 if running.routes.is_steady(partition):
-                    acks += running.outbox.extend(where, now_ms, key_data, data, len(acks))
+                    acks += running.accumulator.extend(where, now_ms, key_data, data, len(acks))
                     if len(acks) == len(data):
                         break
                     value = data[len(acks)]
-                ack = running.outbox.add(where, now_ms, key_data, value, ())
+                ack = running.accumulator.add(where, now_ms, key_data, value, ())
                 if ack is not None:
                     acks.append(ack)
                     continue
@@ -247,7 +248,7 @@ class Producer(Generic[K, V]):
         timestamp: str | None = None,
         partition: int | str | None = None,
     ) -> RowsAck:
-        """Add the rows of an Arrow record batch or table to the outbox, waiting for room.
+        """Add the rows of an Arrow record batch or table to the buffer, waiting for room.
 
         The result covers all rows: `WrittenRows(topic, partition, offset, rows)` per partition, or
         RowsNotWritten. `key`, `value`, `headers` and `timestamp` name columns; None means no keys,
@@ -319,11 +320,11 @@ class Producer(Generic[K, V]):
     def metrics(self) -> ProducerMetrics:
         """Return the metrics."""
         running = self._started()
-        outbox = running.outbox
+        accumulator = running.accumulator
         return running.sender.counts.snapshot(
-            memory=outbox.rules.memory_bytes,
-            memory_left=outbox.memory_left,
-            waiting=outbox.waiting_calls,
+            memory=accumulator.rules.memory_bytes,
+            memory_left=accumulator.memory_left,
+            waiting=accumulator.waiting_calls,
         )
 
     def _started(self) -> ProducerRuntime:
@@ -350,8 +351,8 @@ class Producer(Generic[K, V]):
         number = None if transactions is None else transactions.check()
         # A caller that sends without a pause yields here, so that the sender can send full batches
         # while the next ones are filled.
-        if running.outbox.has_filled:
-            running.outbox.has_filled = False
+        if running.accumulator.has_filled:
+            running.accumulator.has_filled = False
             await asyncio.sleep(0)
         while True:
             # It opens a batch, which may be in another partition than chosen before.
@@ -360,19 +361,19 @@ class Producer(Generic[K, V]):
             partition = running.routes.kept(where, partition)
             if transactions is not None:
                 transactions.check(number)
-            ack = running.outbox.add(where, timestamp_ms, key, value, headers)
+            ack = running.accumulator.add(where, timestamp_ms, key, value, headers)
             if ack is not None:
                 return ack
             left_s = max(0.0, deadline_s - self._clock.elapsed_s())
-            memory = await running.outbox.reserve(size, left_s)
+            memory = await running.accumulator.reserve(size, left_s)
             try:
                 if transactions is not None:
                     transactions.check(number)
             except RequestError:
-                running.outbox.give_back(memory)
+                running.accumulator.give_back(memory)
                 raise
-            running.outbox.begin(where, memory)
-            ack = running.outbox.add(where, timestamp_ms, key, value, headers)
+            running.accumulator.begin(where, memory)
+            ack = running.accumulator.add(where, timestamp_ms, key, value, headers)
             if ack is not None:
                 return ack
 

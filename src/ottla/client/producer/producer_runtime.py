@@ -1,4 +1,4 @@
-"""The parts of a running producer: outbox, sender, connections and metadata.
+"""The parts of a running producer: record accumulator, sender, connections and metadata.
 
 Invariant: after `close` there is no task and no connection, and every record is settled.
 """
@@ -14,14 +14,14 @@ from ottla.client.network.connections import ConnectionConfig, Connections
 from ottla.client.network.coordinators import Coordinators
 from ottla.client.network.metadata import Metadata
 from ottla.client.partitioners import Partitioner
-from ottla.client.producer.config import outbox_rules, sender_rules, transaction_rules
+from ottla.client.producer.config import accumulator_config, sender_rules, transaction_rules
 from ottla.client.producer.delivery import SenderConfig
 from ottla.client.producer.identity import IdempotentIdentity, NoProducerIdentity, ProducerIdentity
-from ottla.client.producer.outbox import Outbox, OutboxNews
 from ottla.client.producer.partition_chooser import PartitionChooser
 from ottla.client.producer.partition_load import PartitionLoad
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.pending_batch import PendingBatch
+from ottla.client.producer.record_accumulator import AccumulatorCallbacks, RecordAccumulator
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transactions import Transactions
 from ottla.clock import Clock
@@ -68,7 +68,9 @@ class ProducerRuntime:
             partitioner.batch_closed(*batch.partition, batch.builder.size)
 
         rules = sender_rules(config, random)
-        self.outbox = Outbox(outbox_rules(config), clock.elapsed_s, OutboxNews(self._poke, closed))
+        self.accumulator = RecordAccumulator(
+            accumulator_config(config), clock.elapsed_s, AccumulatorCallbacks(self._poke, closed)
+        )
         self.transactions: Transactions | None = None
         if (transactional := transaction_rules(config, random)) is not None:
             coordinators = Coordinators(
@@ -76,10 +78,10 @@ class ProducerRuntime:
             )
             self.transactions = Transactions(transactional, coordinators, clock, self._renumber)
         self.sender = Sender(
-            self.outbox,
+            self.accumulator,
             self.metadata,
             self.connections,
-            self.transactions or self._papers(rules, clock),
+            self.transactions or self._producer_identity(rules, clock),
             rules,
             clock,
             _load(config, partitioner),
@@ -91,10 +93,10 @@ class ProducerRuntime:
         self.sender.poke()
 
     def _renumber(self) -> None:
-        for queue in self.outbox.queues.values():
+        for queue in self.accumulator.queues.values():
             queue.forget_identity()
 
-    def _papers(self, rules: SenderConfig, clock: Clock) -> ProducerIdentity:
+    def _producer_identity(self, rules: SenderConfig, clock: Clock) -> ProducerIdentity:
         if rules.is_idempotent:
             return IdempotentIdentity(self.metadata, clock, rules.backoff, rules.request_timeout_s)
         return NoProducerIdentity()

@@ -21,10 +21,10 @@ from ottla.client.network.metadata import Metadata
 from ottla.client.producer.batch_outcomes import BatchOutcome, batch_outcome
 from ottla.client.producer.delivery import SenderConfig, produce_request
 from ottla.client.producer.identity import ProducerIdentity
-from ottla.client.producer.outbox import Outbox
 from ottla.client.producer.partition_load import PartitionLoad
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.pending_batch import NO_OFFSET, PendingBatch
+from ottla.client.producer.record_accumulator import RecordAccumulator
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, BrokerId, PartitionIndex, TopicPartition, Uuid
@@ -41,24 +41,24 @@ Taken: TypeAlias = list[tuple[PartitionQueue, PendingBatch]]
 
 
 class Sender:
-    """Sends the batches of an outbox."""
+    """Sends the batches of a record accumulator."""
 
     def __init__(
         self,
-        outbox: Outbox,
+        accumulator: RecordAccumulator,
         metadata: Metadata,
         connections: Connections,
-        papers: ProducerIdentity,
+        producer_identity: ProducerIdentity,
         rules: SenderConfig,
         clock: Clock,
         load: PartitionLoad | None,
         failed: Callable[[PendingBatch], None],
     ) -> None:
         self.counts = ProducerCounts()
-        self._outbox = outbox
+        self._accumulator = accumulator
         self._metadata = metadata
         self._connections = connections
-        self._papers = papers
+        self._producer_identity = producer_identity
         self._rules = rules
         self._clock = clock
         self._load = load  # None if no partitioner listens
@@ -71,35 +71,35 @@ class Sender:
     # Calls of the producer.
 
     async def flush(self) -> None:
-        """Wait until everything in the outbox now is settled."""
+        """Wait until everything in the record accumulator now is settled."""
         self._hurried += 1
         self.poke()
         try:
-            for batch in self._outbox.unsettled():
+            for batch in self._accumulator.unsettled():
                 await batch.settled()
         finally:
             self._hurried -= 1
 
     async def close(self, reason: RequestError) -> None:
         """Fail what is not settled and stop sending."""
-        self._outbox.close(reason)
+        self._accumulator.close(reason)
         await self._lookout.close()
-        for queue in self._outbox.queues.values():
+        for queue in self._accumulator.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
                 self._give_up(queue, batch, reason)
 
     # Scheduling.
 
     def _look(self) -> float:
-        if self._papers.failure is not None:
-            self._give_up_waiting(self._papers.failure)
+        if self._producer_identity.failure is not None:
+            self._give_up_waiting(self._producer_identity.failure)
         now_s = self._clock.elapsed_s()
         linger_s = self._linger_s()
         next_s, lacking = inf, False
         ready: dict[BrokerId, list[PartitionQueue]] = {}
-        for queue in self._outbox.queues.values():
+        for queue in self._accumulator.queues.values():
             self._expire(queue, now_s)
-            if not queue.waiting or self._papers.failure is not None:
+            if not queue.waiting or self._producer_identity.failure is not None:
                 continue
             next_s = min(next_s, queue.waiting[0].began_s + self._rules.delivery_timeout_s)
             due_s = queue.due_s(linger_s)
@@ -113,23 +113,23 @@ class Sender:
                 continue
             queues = ready.setdefault(leader.leader, [])
             if queue.may_send(self._rules):
-                if self._papers.admit(queue.partition, queue.spent):
+                if self._producer_identity.admit(queue.partition, queue.spent):
                     queues.append(queue)
                 else:
                     lacking = True
         if lacking:
-            self._lookout.start("papers", self._obtain)
+            self._lookout.start("producer id", self._obtain)
         for broker, queues in ready.items():
             takes = self._send_to(self._metadata.view.brokers[broker], queues)
             if self._load is not None:
                 self._load.asked(broker, now_s, takes=takes)
         if self._load is not None:
-            self._load.look(self._outbox.queues, self._metadata.view)
+            self._load.look(self._accumulator.queues, self._metadata.view)
         return next_s
 
     def _linger_s(self) -> float:
         """The linger time; 0 when a caller waits for a batch."""
-        return -inf if self._hurried or self._outbox.waiting_calls else self._rules.linger_s
+        return -inf if self._hurried or self._accumulator.waiting_calls else self._rules.linger_s
 
     def _expire(self, queue: PartitionQueue, now_s: float) -> None:
         limit_s = self._rules.delivery_timeout_s
@@ -171,7 +171,7 @@ class Sender:
             batch = queue.waiting[0]
             if taken and size + batch.builder.size > self._rules.request_bytes_max:
                 continue
-            queue.take_first(self._papers.identity)
+            queue.take_first(self._producer_identity.identity)
             taken.append((queue, batch))
             size += batch.builder.size
             if batch.tries == 1:
@@ -184,11 +184,14 @@ class Sender:
         self.counts.in_flight += 1
         self.counts.request_records.add(sum(batch.builder.count for _, batch in taken))
         try:
-            version = min(channel.version(PRODUCE), self._papers.produce_version_max)
+            version = min(channel.version(PRODUCE), self._producer_identity.produce_version_max)
             if version >= _BY_ID and ZERO_UUID in ids.values():
                 version = _BY_ID - 1
             request = produce_request(
-                (batch for _, batch in taken), ids, self._rules, self._papers.transactional_id
+                (batch for _, batch in taken),
+                ids,
+                self._rules,
+                self._producer_identity.transactional_id,
             )
             if self._rules.acks:
                 names = {topic_id: topic for topic, topic_id in ids.items()}
@@ -305,7 +308,7 @@ class Sender:
         queue.remove(batch)
         queue.is_known = True
         batch.settle(base_offset, time_ms)
-        self._outbox.give_back(batch.memory)
+        self._accumulator.give_back(batch.memory)
         self.counts.records += batch.builder.count
         self.counts.batch_bytes.add(batch.builder.size)
 
@@ -314,13 +317,13 @@ class Sender:
         if batch.sequence >= 0:
             queue.has_gap = True
         batch.fail(error)
-        self._outbox.give_back(batch.memory)
+        self._accumulator.give_back(batch.memory)
         self.counts.errors += batch.builder.count
-        self._papers.lost(error, numbered=batch.sequence >= 0)
+        self._producer_identity.lost(error, numbered=batch.sequence >= 0)
         self._failed(batch)
 
     def _give_up_waiting(self, error: RequestError) -> None:
-        for queue in self._outbox.queues.values():
+        for queue in self._accumulator.queues.values():
             for batch in [*queue.waiting]:
                 self._give_up(queue, batch, error)
 
@@ -334,6 +337,6 @@ class Sender:
 
     async def _obtain(self) -> None:
         try:
-            await self._papers.obtain()
+            await self._producer_identity.obtain()
         except RequestError as error:
             self._give_up_waiting(error)

@@ -15,10 +15,10 @@ from typing import Any, Final, Generic, Self
 from ottla.client.key_value import K, V
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, Partitioner
-from ottla.client.producer.outbox import Headers
 from ottla.client.producer.pending_batch import Ack as AsyncAck
 from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.producer.producer import flushes_after
+from ottla.client.producer.record_accumulator import Headers
 from ottla.client.producer.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.client.sync.row_ack import RowsAck
@@ -60,7 +60,7 @@ class _Behind(AsyncProducer[bytes, bytes]):
         where = running.routes.find(topic, key, value, partition)
         if where is None:
             return None
-        ack = running.outbox.add(where, timestamp_ms, key, value, headers)
+        ack = running.accumulator.add(where, timestamp_ms, key, value, headers)
         if ack is None:
             self._kept = (content, running.routes.kept(where, partition))
         return ack

@@ -17,9 +17,9 @@ from collections import deque
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from ottla.client.producer.outbox import Headers
 from ottla.client.producer.pending_batch import Ack as AsyncAck
 from ottla.client.producer.pending_batch import Written
+from ottla.client.producer.record_accumulator import Headers
 from ottla.client.sync.portal import CLOSED, FORKED, LOOK_S, Portal
 from ottla.clock import Clock
 from ottla.transport.failures import Disconnected, NotRunning, TimedOut

@@ -1,4 +1,4 @@
-"""The outbox: memory that is taken and given back, and batches that are split."""
+"""The record accumulator: memory that is taken and given back, and batches that are split."""
 
 import asyncio
 from random import Random
@@ -7,9 +7,13 @@ import pytest
 
 from ottla.client.producer.config import sender_rules
 from ottla.client.producer.identity import Identity
-from ottla.client.producer.outbox import Outbox, OutboxConfig, OutboxNews
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.pending_batch import SEQUENCE_MASK, Ack, PendingBatch
+from ottla.client.producer.record_accumulator import (
+    AccumulatorCallbacks,
+    AccumulatorConfig,
+    RecordAccumulator,
+)
 from ottla.client.producer.row_ack import RowsAck, Run, WrittenRows
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
@@ -21,14 +25,16 @@ from ottla.transport.channel import TimedOut
 PLACE = TopicPartition("t", PartitionIndex(0))
 
 
-def outbox(memory: int) -> Outbox:
-    rules = OutboxConfig(batch_bytes=1000, memory_bytes=memory, compression=Compression.NONE)
-    return Outbox(rules, lambda: 0.0, OutboxNews(lambda: None, lambda batch: None))
+def accumulator(memory: int) -> RecordAccumulator:
+    rules = AccumulatorConfig(batch_bytes=1000, memory_bytes=memory, compression=Compression.NONE)
+    return RecordAccumulator(
+        rules, lambda: 0.0, AccumulatorCallbacks(lambda: None, lambda batch: None)
+    )
 
 
 def test_who_gives_up_in_the_moment_in_which_room_comes_has_taken_none() -> None:
     async def scenario() -> None:
-        box = outbox(1000)
+        box = accumulator(1000)
         taken = await box.reserve(10, 1)
         waiting = asyncio.create_task(box.reserve(10, 5))
         await asyncio.sleep(0)
@@ -44,7 +50,7 @@ def test_who_gives_up_in_the_moment_in_which_room_comes_has_taken_none() -> None
 
 def test_who_gives_up_waiting_lets_the_next_go_on() -> None:
     async def scenario() -> None:
-        box = outbox(2500)
+        box = accumulator(2500)
         taken = await box.reserve(2000, 1)
         large = asyncio.create_task(box.reserve(2500, 5))
         small = asyncio.create_task(box.reserve(1, 5))
@@ -63,7 +69,7 @@ def test_who_gives_up_waiting_lets_the_next_go_on() -> None:
 
 def test_memory_for_a_batch_that_somebody_else_opened_is_given_back() -> None:
     async def scenario() -> None:
-        box = outbox(3000)
+        box = accumulator(3000)
         first, second = await box.reserve(10, 1), await box.reserve(10, 1)
         box.begin(PLACE, first)
         box.begin(PLACE, second)

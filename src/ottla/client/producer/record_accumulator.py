@@ -1,8 +1,8 @@
-"""The outbox of a producer: batches per partition until the broker has acknowledged them.
+"""The record accumulator of a producer: batches per partition until the broker acknowledges them.
 
 Invariant: memory (buffer.memory) is reserved when a batch is opened and released when it is
-settled. Callers wait for memory in order; a cancelled caller has reserved none. A closed outbox
-takes no records, so that no batch waits for a sender that has stopped.
+settled. Callers wait for memory in order; a cancelled caller has reserved none. A closed
+accumulator takes no records, so that no batch waits for a sender that has stopped.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxConfig:
+class AccumulatorConfig:
     """How records are batched."""
 
     batch_bytes: int
@@ -33,8 +33,8 @@ class OutboxConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxNews:
-    """Callbacks of an outbox."""
+class AccumulatorCallbacks:
+    """Callbacks of a record accumulator."""
 
     filled: Callable[[], None]
     """A batch is ready to be sent, or will be soon."""
@@ -44,12 +44,12 @@ class OutboxNews:
 
 
 @dataclass(slots=True)
-class Outbox:
+class RecordAccumulator:
     """The queues of a producer and their shared memory."""
 
-    rules: OutboxConfig
+    rules: AccumulatorConfig
     elapsed_s: Callable[[], float]
-    news: OutboxNews
+    news: AccumulatorCallbacks
     queues: dict[TopicPartition, PartitionQueue] = field(
         default_factory=dict[TopicPartition, PartitionQueue]
     )
