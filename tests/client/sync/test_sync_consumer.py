@@ -9,6 +9,7 @@ import pytest
 
 from client import consumer_scenarios, rebalance_scenarios
 from client.consumer_scenarios import ANYWHERE, FROM_START, Scenario, new_topic
+from client.leaks import client_threads
 from client.rebalance_scenarios import SOON, TOGETHER
 from client.scenario_runner import FAST, run
 from client.sync.async_facade import DrivenConsumer
@@ -38,8 +39,9 @@ def test_what_holds_for_the_asynchronous_one_holds_here(
             async with Cluster(settings={"num.partitions": 3}) as cluster:
                 await scenario(cluster.bootstrap_servers, new_topic("t"))
 
+    before = client_threads()
     run(with_a_broker())
-    assert not [one for one in threading.enumerate() if one.name.startswith("ottla")]
+    assert client_threads() <= before
 
 
 @pytest.fixture(scope="module")
