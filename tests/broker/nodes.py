@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from ottla.broker.dispatch import BrokerParts
 from ottla.broker.node import Environment, Node
-from ottla.broker.state import BrokerState
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.ids import BrokerId, Uuid
@@ -21,6 +21,7 @@ from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Message
 from ottla.settings.config_parser import broker_config
 from ottla.transport.listener import Listener
+from ottla.transport.memory import MemoryPools
 from ottla.transport.network import TcpNetwork
 
 M = TypeVar("M", bound=Message)
@@ -76,23 +77,27 @@ class Client:
 
 
 class OpenNode(Node):
-    """A broker whose state a test can read and change."""
+    """A broker whose parts a test can read and change."""
 
-    state: BrokerState
+    parts: BrokerParts
 
     @property
     def listeners(self) -> list[Listener]:
         return self._listeners
 
-    async def _serve(self, state: BrokerState) -> None:
-        self.state = state
-        await super()._serve(state)
+    @property
+    def memory(self) -> MemoryPools:
+        return self._memory
+
+    async def _serve(self, parts: BrokerParts) -> None:
+        self.parts = parts
+        await super()._serve(parts)
 
 
 class RunningBroker:
     def __init__(self, node: OpenNode) -> None:
         self.node = node
-        self.state = node.state
+        self.parts = node.parts
         self.port = node.addresses["PLAINTEXT"].port
         self._clients: list[Client] = []
 

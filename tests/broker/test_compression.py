@@ -299,7 +299,9 @@ def test_compressed_batches_are_appended_in_order(
                 await client.close()
             other = await running.client()
             async with asyncio.timeout(20):
-                while running.state.leader_partition("t", 0).high_watermark < len(sizes):
+                while running.parts.replica_manager.leader_partition("t", 0).high_watermark < len(
+                    sizes
+                ):
                     await asyncio.sleep(0.01)
             assert disk.calls == before + 3  # the large batches
             found = await other.ask(fetch_request(topic_id, 0), FetchResponse)

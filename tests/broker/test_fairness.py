@@ -90,10 +90,10 @@ def test_proven_client_is_not_delayed_by_stalled_ones(
             await read_all(client)
             assert BATCHES * BATCH_BYTES > PROVEN_BYTES
             async with clients_that_never_read(running.port, 30):
-                await wait_until(lambda: running.state.memory.unproven_responses.has_waiters)
+                await wait_until(lambda: running.node.memory.unproven_responses.has_waiters)
                 async with asyncio.timeout(SOON_SECONDS):
                     await read_all(client)
-                assert running.state.memory.responses_held <= LIMIT_BYTES + 2 * MB
+                assert running.node.memory.responses_held <= LIMIT_BYTES + 2 * MB
 
     if broken:
         with pytest.raises(TimeoutError):
@@ -106,7 +106,7 @@ def test_new_client_is_served_before_most_stalled_ones(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
             await fill_topic(running)
-            memory = running.state.memory
+            memory = running.node.memory
             async with clients_that_never_read(running.port, 60):
                 await wait_until(lambda: memory.unproven_responses.has_waiters)
                 newcomer = await running.client()
@@ -129,7 +129,7 @@ def test_small_fetch_does_not_wait_for_memory(tmp_path: Path) -> None:
             for _ in range(20):
                 await produce(client, "small", batch(bytes(5000)))
             async with clients_that_never_read(running.port, 30):
-                await wait_until(lambda: running.state.memory.unproven_responses.has_waiters)
+                await wait_until(lambda: running.node.memory.unproven_responses.has_waiters)
                 newcomer = await running.client()
                 asked = request(0)
                 asked.topics[0].topic = "small"
@@ -160,7 +160,7 @@ def test_large_responses_wait_for_unread_ones(
         async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:
             client = await running.client()
             await create(client, "t")
-            memory = running.state.memory
+            memory = running.node.memory
             most = 0
 
             async def watch() -> None:

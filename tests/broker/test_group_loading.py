@@ -71,14 +71,14 @@ def test_failed_group_load_fails_only_its_directory(
             client = await running.client()
             assert await find(client, 0, "g") == [("g", ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)]
             assert await listed(client) == (0, [])
-            assert [where.path for where in running.state.logs.online] == [str(one)]
-            assert [key.topic for key in running.state.partitions] == ["t"]
+            assert [where.path for where in running.parts.replica_manager.logs.online] == [str(one)]
+            assert [key.topic for key in running.parts.replica_manager.partitions] == ["t"]
             assert await produce(client, "t", batch(b"x")) == (0, 0)
-            (before,) = running.state.image.topics[OFFSETS_TOPIC].partitions
+            (before,) = running.parts.metadata_cache.image.topics[OFFSETS_TOPIC].partitions
             looked.clear()
             while looked.count(OFFSETS_TOPIC) < 3:
-                await running.state.clock.sleep(0.005)
-            (after,) = running.state.image.topics[OFFSETS_TOPIC].partitions
+                await running.parts.clock.sleep(0.005)
+            (after,) = running.parts.metadata_cache.image.topics[OFFSETS_TOPIC].partitions
             assert after == before, "nobody is elected in a directory that is offline"
         monkeypatch.setattr(PartitionCoordinator, "load", LOAD)
         async with broker(tmp_path, *settings) as running:
@@ -106,7 +106,7 @@ def test_failed_group_load_is_retried(tmp_path: Path, monkeypatch: pytest.Monkey
         async with broker(tmp_path, *SETTINGS) as running:
             client = await running.client()
             while await find(client, 0, "g") != [("g", 0, 1)]:
-                await running.state.clock.sleep(0.005)
+                await running.parts.clock.sleep(0.005)
             assert not failures
             assert await listed(client) == (0, ["g"])
             assert await committed(client) == 5
@@ -128,7 +128,7 @@ def test_unreadable_record_does_not_stop_the_broker(
             await create(client, "t")
             await find_coordinator(client)
             assert await commit(client, 5) == 0
-            (coordinator,) = running.state.groups
+            (coordinator,) = running.parts.groups
             builder = BatchBuilder()
             for one in (other, key, b"k"):
                 assert builder.append(0, one, later)

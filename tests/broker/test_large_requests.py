@@ -14,7 +14,6 @@ from ottla.broker.handlers import fetch as fetch_handler
 from ottla.broker.handlers import offset_commit, offset_delete, offset_fetch
 from ottla.broker.handlers import produce as produce_handler
 from ottla.broker.large_requests import LargeRequests
-from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID
 from ottla.protocol.conversation import ClientConversation, Request, Response, ServerConversation
@@ -276,7 +275,7 @@ def test_topic_deleted_during_a_large_produce_is_unknown(tmp_path: Path) -> None
             await create(client, "t", 3)
             waiting = asyncio.create_task(client.ask(produce_request(3000), ProduceResponse, 9))
             await asyncio.sleep(0.05)
-            await running.state.topics.delete("t")
+            await running.parts.topics.delete("t")
             codes = [one.error_code for one in (await waiting).responses[0].partition_responses]
             appended = codes.index(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             assert 0 < appended < 3000
@@ -294,7 +293,7 @@ def test_acks_0_is_appended_after_the_client_disconnects(tmp_path: Path) -> None
             await create(other, "t", 3)
             await client.send(produce_request(3000, acks=0), 9)
             await client.close()
-            logs = [one.log for one in running.state.partitions.values()]
+            logs = [one.log for one in running.parts.replica_manager.partitions.values()]
             await wait_until(lambda: sum(log.log_end_offset for log in logs) == 3000)
 
     run(scenario)
@@ -341,10 +340,14 @@ def test_large_requests_are_handled_one_at_a_time(tmp_path: Path) -> None:
                 going.remove(request)
                 return [b"answer"]
 
-            def handle(state: BrokerState, request: Request, by: Connection) -> DeferredResponse:
+            def handle(request: Request, by: Connection) -> DeferredResponse:
                 return DeferredResponse(slow(request))
 
-            wide = LargeRequests(running.state, lambda request, answer: ())
+            wide = LargeRequests(
+                disk=running.parts.replica_manager.logs.disk,
+                request_metrics=running.parts.request_metrics,
+                errors=lambda request, answer: (),
+            )
             server = ServerConversation(objects_at_once=lambda api: 0)
             frame = b"".join(ClientConversation("test").send(metadata_request(2), 8)[1])
             wanted = [one for one in server.receive(frame * 5) if isinstance(one, Wide)]

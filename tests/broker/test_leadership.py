@@ -70,7 +70,8 @@ def test_many_partitions_become_leader_in_batches(
             assert lots == [4, 4, 2]
             assert await leaders(client, "wide") == [1] * 10
             epochs = [
-                running.state.partitions[key].leader_epoch for key in running.state.partitions
+                running.parts.replica_manager.partitions[key].leader_epoch
+                for key in running.parts.replica_manager.partitions
             ]
             assert epochs == [0] * 10
 
@@ -120,7 +121,7 @@ def test_first_epoch_is_stored_before_the_partition_metadata(tmp_path: Path) -> 
             await create(client, "t")
             assert writes.count("leader-epoch-checkpoint") == 1
             assert writes.index("leader-epoch-checkpoint") < writes.index(PARTITION_METADATA)
-            (partition,) = running.state.partitions.values()
+            (partition,) = running.parts.replica_manager.partitions.values()
             latest = partition.log.epochs.latest
             assert latest is not None
             assert latest.epoch == LeaderEpoch(0)
@@ -188,7 +189,7 @@ def test_interrupted_deletion_finishes_at_the_next_start(tmp_path: Path, renamed
             assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert len([one for one in folders(tmp_path / "data") if one[:2] == "t-"]) == 3
         async with broker(tmp_path) as running:
-            assert [str(one.partition) for one in running.state.logs] == ["other-0"]
+            assert [str(one.partition) for one in running.parts.replica_manager.logs] == ["other-0"]
             left = {one for one in folders(tmp_path / "data") if one[:2] == "t-"}
             assert all(one.endswith("-delete") for one in left)
             client = await running.client()
@@ -196,7 +197,7 @@ def test_interrupted_deletion_finishes_at_the_next_start(tmp_path: Path, renamed
             assert await produce(client, "t", batch(b"new")) == (0, 0)
         assert not folders(tmp_path / "data", "-stray")
         async with broker(tmp_path) as running:  # the deletion is no longer recorded
-            assert len(running.state.partitions) == 4
+            assert len(running.parts.replica_manager.partitions) == 4
 
     run(scenario)
 
@@ -209,14 +210,14 @@ def test_interrupted_deletion_removes_committed_offsets(
 
     async def cut_short(self: Leadership, keys: Sequence[TopicPartition]) -> None:
         if not has_files:
-            await running.state.logs.delete(keys)
+            await running.parts.replica_manager.logs.delete(keys)
         raise StorageFailure("the broker ends here")
 
     def ends_here(self: GroupCoordinators, names: Collection[str]) -> None:
         raise EOFError("and here the next one")
 
     def offsets() -> dict[TopicPartition, int]:
-        found = running.state.coordinator("g").groups.ledger.offsets.of("g")
+        found = running.parts.groups.of("g").groups.ledger.offsets.of("g")
         return {key: one.offset for key, one in found.items()}
 
     async def scenario() -> None:
@@ -237,7 +238,9 @@ def test_interrupted_deletion_removes_committed_offsets(
         for _ in range(2):
             async with broker(tmp_path, *settings) as running:
                 assert offsets() == {}
-                assert "t" not in [one.partition.topic for one in running.state.logs]
+                assert "t" not in [
+                    one.partition.topic for one in running.parts.replica_manager.logs
+                ]
 
     running: RunningBroker
     run(scenario)

@@ -216,7 +216,7 @@ def test_failed_directory_makes_the_broker_unhealthy(tmp_path: Path) -> None:
             client = await running.client()
             await create(client, "t", 3)
             assert await get(running, "/healthz") == "ok\n"
-            logs = running.state.logs
+            logs = running.parts.replica_manager.logs
             logs.fail(logs.directories[0], StorageFailure("the disk is gone"))
             told = await get(running, "/healthz", "503 Service Unavailable")
             assert told == "all data directories are offline\n"
@@ -224,7 +224,7 @@ def test_failed_directory_makes_the_broker_unhealthy(tmp_path: Path) -> None:
             assert page["ottla_data_directories", ("online",)] == 0
             assert page["ottla_data_directories", ("offline",)] == 1
             assert page["ottla_offline_partitions", ()] == 3
-            image = running.state.image
+            image = running.parts.metadata_cache.image
             two = replace(
                 image.topics["t"],
                 partitions=tuple(
@@ -232,7 +232,7 @@ def test_failed_directory_makes_the_broker_unhealthy(tmp_path: Path) -> None:
                     for one in image.topics["t"].partitions
                 ),
             )
-            running.state.image = image.with_topics([two])
+            running.parts.metadata_cache.image = image.with_topics([two])
             page = await scrape(running)
             assert page["ottla_under_replicated_partitions", ()] == 3
             assert page["ottla_under_min_isr_partitions", ()] == 0

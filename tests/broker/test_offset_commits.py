@@ -117,7 +117,7 @@ def test_slow_commit_does_not_restore_a_deleted_group(
             await create(first, "t")
             await find_coordinator(first)
             assert await commit(first, 3) == 0
-            (coordinator,) = running.state.groups
+            (coordinator,) = running.parts.groups
             must_flush = True
             late = asyncio.create_task(commit(first, 5))
             await asked.wait()

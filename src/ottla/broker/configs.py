@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
-from ottla.broker.state import BrokerState, ConfigChange
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.topics import ConfigChange, Topics
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import topic_name_problem
+from ottla.ids import BrokerId, topic_name_problem
 from ottla.settings.broker import BROKER
 from ottla.settings.config_def import ConfigDef, Setting
 from ottla.settings.config_types import LIST
@@ -38,37 +39,65 @@ Changes = list[tuple[str, int, str | None]]
 """Names, operations and values."""
 
 
-async def alter(
-    state: BrokerState,
-    resource_type: int,
-    name: str,
-    values: Mapping[str, str] | Changes,
-    *,
-    validate_only: bool,
-) -> None:
-    """Replace the configs of a resource, or change some of them; raises RequestError."""
-    if resource_type == TOPIC_RESOURCE:
-        if not name:
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
+class ConfigAdminManager:
+    """Alters the configs of topics and brokers for AlterConfigs and IncrementalAlterConfigs."""
+
+    def __init__(self, *, node_id: BrokerId, metadata_cache: MetadataCache, topics: Topics) -> None:
+        self._node_id = node_id
+        self._metadata_cache = metadata_cache
+        self._topics = topics
+
+    async def outcome(
+        self,
+        resource_type: int,
+        name: str,
+        values: Mapping[str, str] | Changes,
+        *,
+        validate_only: bool,
+    ) -> tuple[ErrorCode, str | None]:
+        """Alter the configs of a resource and return the error code and message of the response."""
+        try:
+            await self.alter(resource_type, name, values, validate_only=validate_only)
+        except RequestError as error:
+            return error.code, error.message or error.code.text
+        return ErrorCode.NONE, None
+
+    async def alter(
+        self,
+        resource_type: int,
+        name: str,
+        values: Mapping[str, str] | Changes,
+        *,
+        validate_only: bool,
+    ) -> None:
+        """Replace the configs of a resource, or change some of them; raises RequestError."""
+        if resource_type == TOPIC_RESOURCE:
+            if not name:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
+                )
+            if problem := topic_name_problem(name):
+                raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+            if name not in self._metadata_cache.image.topics:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            await self._topics.set_config(name, _change(values, TOPIC), validate_only=validate_only)
+        elif resource_type == BROKER_RESOURCE:
+            check_broker_name(name, self._node_id)
+            _check_harmless(values)
+            await self._topics.set_broker_config(
+                _change(values, BROKER), own=name != "", validate_only=validate_only
             )
-        if problem := topic_name_problem(name):
-            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if name not in state.image.topics:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        await state.topics.set_config(name, _change(values, TOPIC), validate_only=validate_only)
-    elif resource_type == BROKER_RESOURCE:
-        if name not in ("", str(state.id)):
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {state.id} or empty string, but received {name}",
-            )
-        _check_harmless(values)
-        await state.topics.set_broker_config(
-            _change(values, BROKER), own=name != "", validate_only=validate_only
+        else:
+            raise without_settings(resource_type)
+
+
+def check_broker_name(name: str, node_id: BrokerId) -> None:
+    """Raise RequestError unless a resource name is this broker, or empty for the defaults."""
+    if name not in ("", str(node_id)):
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
         )
-    else:
-        raise without_settings(resource_type)
 
 
 def _change(values: Mapping[str, str] | Changes, table: ConfigDef) -> ConfigChange:
@@ -97,22 +126,6 @@ def _check_harmless(values: Mapping[str, str] | Changes) -> None:
                 ErrorCode.INVALID_REQUEST,
                 f"{name} can only be set in the properties file: it names a file or class",
             )
-
-
-async def outcome(
-    state: BrokerState,
-    resource_type: int,
-    name: str,
-    values: Mapping[str, str] | Changes,
-    *,
-    validate_only: bool,
-) -> tuple[ErrorCode, str | None]:
-    """Alter the configs of a resource and return the error code and message for the response."""
-    try:
-        await alter(state, resource_type, name, values, validate_only=validate_only)
-    except RequestError as error:
-        return error.code, error.message or error.code.text
-    return ErrorCode.NONE, None
 
 
 def given_twice(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:

@@ -6,30 +6,46 @@ state. A stopping broker does not yield: handlers finish before the listeners cl
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Final, TypeVar
 
-from ottla.broker.state import BrokerState
+from ottla.broker.shutdown import Shutdown
+from ottla.clock import Clock
 
 T = TypeVar("T")
 
 TURN_SECONDS: Final = 0.004
 
 
+class CooperativeScheduler:
+    """Starts the cooperative loops of a broker."""
+
+    __slots__ = ("_elapsed_s", "_shutdown")
+
+    def __init__(self, clock: Clock, shutdown: Shutdown) -> None:
+        self._elapsed_s = clock.elapsed_s
+        self._shutdown = shutdown
+
+    def new_loop(self) -> "CooperativeLoop":
+        """Return the loop of a request, whose first time slice starts now."""
+        return CooperativeLoop(self._elapsed_s, self._shutdown)
+
+
 class CooperativeLoop:
     """The time slices of one request."""
 
-    __slots__ = ("_state", "_until_s")
+    __slots__ = ("_elapsed_s", "_shutdown", "_until_s")
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self._until_s = state.clock.elapsed_s() + TURN_SECONDS
+    def __init__(self, elapsed_s: Callable[[], float], shutdown: Shutdown) -> None:
+        self._elapsed_s = elapsed_s
+        self._shutdown = shutdown
+        self._until_s = elapsed_s() + TURN_SECONDS
 
     async def over(self, elements: Iterable[T]) -> AsyncGenerator[T]:
         """Yield the elements, with pauses in between; nobody else may change the iterable."""
-        state, elapsed_s = self._state, self._state.clock.elapsed_s
+        elapsed_s, shutdown = self._elapsed_s, self._shutdown
         for element in elements:
             yield element
-            if elapsed_s() > self._until_s and not state.stopping:
+            if elapsed_s() > self._until_s and not shutdown.begun:
                 await asyncio.sleep(0)
                 self._until_s = elapsed_s() + TURN_SECONDS

@@ -4,9 +4,15 @@ Invariant: ApiVersions advertises exactly the APIs that have a handler.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from ottla.broker.configs import ConfigAdminManager
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.handlers import (
     alter_configs,
     api_versions,
@@ -15,14 +21,10 @@ from ottla.broker.handlers import (
     create_topics,
     delete_groups,
     delete_records,
-    delete_topics,
     describe_cluster,
-    describe_configs,
     describe_groups,
     describe_log_dirs,
     describe_topic_partitions,
-    fetch,
-    find_coordinator,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -30,18 +32,29 @@ from ottla.broker.handlers import (
     leave_group,
     list_groups,
     list_offsets,
-    metadata,
     offset_commit,
     offset_delete,
-    offset_fetch,
     offset_for_leader_epoch,
-    produce,
     sync_group,
 )
-from ottla.broker.large_requests import LargeRequests
+from ottla.broker.handlers.delete_topics import DeleteTopicsHandler
+from ottla.broker.handlers.describe_configs import DescribeConfigsHandler
+from ottla.broker.handlers.fetch import FetchHandler
+from ottla.broker.handlers.find_coordinator import FindCoordinatorHandler
+from ottla.broker.handlers.metadata import MetadataHandler
+from ottla.broker.handlers.offset_fetch import OffsetFetchHandler
+from ottla.broker.handlers.produce import ProduceHandler
+from ottla.broker.large_requests import Handler, LargeRequests
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.request_metrics import RequestMetrics
 from ottla.broker.response_backpressure import may_need_backpressure, response_with_backpressure
 from ottla.broker.response_errors import ResponseErrors
-from ottla.broker.state import BrokerState
+from ottla.broker.shutdown import Shutdown
+from ottla.broker.topics import Topics
+from ottla.clock import Clock
+from ottla.controller.producer_ids import ProducerIds
+from ottla.ids import BrokerId, Uuid
 from ottla.metrics import ApiCounts
 from ottla.protocol import apis
 from ottla.protocol.conversation import LargeRequest, Request, Response
@@ -49,39 +62,159 @@ from ottla.protocol.message import Api, Message
 from ottla.protocol.schema import Versions
 from ottla.transport.connection import Connection, DeferredResponse, Dispatch
 
-Handler = Callable[[BrokerState, Request, Connection], Response | DeferredResponse | None]
 
-HANDLERS: Final[Mapping[Api, Handler]] = {
-    apis.ALTER_CONFIGS: alter_configs.handle,
-    apis.API_VERSIONS: api_versions.handle,
-    apis.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.handle,
-    apis.CREATE_PARTITIONS: create_partitions.handle,
-    apis.CREATE_TOPICS: create_topics.handle,
-    apis.DELETE_GROUPS: delete_groups.handle,
-    apis.DELETE_RECORDS: delete_records.handle,
-    apis.DELETE_TOPICS: delete_topics.handle,
-    apis.DESCRIBE_CLUSTER: describe_cluster.handle,
-    apis.DESCRIBE_CONFIGS: describe_configs.handle,
-    apis.DESCRIBE_GROUPS: describe_groups.handle,
-    apis.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
-    apis.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
-    apis.FETCH: fetch.handle,
-    apis.FIND_COORDINATOR: find_coordinator.handle,
-    apis.HEARTBEAT: heartbeat.handle,
-    apis.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
-    apis.INIT_PRODUCER_ID: init_producer_id.handle,
-    apis.JOIN_GROUP: join_group.handle,
-    apis.LEAVE_GROUP: leave_group.handle,
-    apis.LIST_GROUPS: list_groups.handle,
-    apis.LIST_OFFSETS: list_offsets.handle,
-    apis.METADATA: metadata.handle,
-    apis.OFFSET_COMMIT: offset_commit.handle,
-    apis.OFFSET_DELETE: offset_delete.handle,
-    apis.OFFSET_FETCH: offset_fetch.handle,
-    apis.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
-    apis.PRODUCE: produce.handle,
-    apis.SYNC_GROUP: sync_group.handle,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParts:
+    """The parts of a broker, from which each handler gets the ones that it names.
+
+    Only the table of handlers and the node that made the parts see all of them.
+    """
+
+    node_id: BrokerId
+    clock: Clock
+    new_id: Callable[[], Uuid]
+    settings: EffectiveConfig
+    metadata_cache: MetadataCache
+    replica_manager: ReplicaManager
+    groups: GroupCoordinators
+    topics: Topics
+    config_admin: ConfigAdminManager
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    request_metrics: RequestMetrics
+    scheduler: CooperativeScheduler
+    shutdown: Shutdown
+
+
+HANDLERS: Final[Mapping[Api, Callable[[BrokerParts], Handler]]] = {
+    apis.ALTER_CONFIGS: lambda parts: partial(
+        alter_configs.handle, config_admin=parts.config_admin, scheduler=parts.scheduler
+    ),
+    apis.API_VERSIONS: lambda _: partial(api_versions.handle, served=served()),
+    apis.CONSUMER_GROUP_HEARTBEAT: lambda _: consumer_group_heartbeat.handle,
+    apis.CREATE_PARTITIONS: lambda parts: partial(
+        create_partitions.handle,
+        metadata_cache=parts.metadata_cache,
+        topics=parts.topics,
+        scheduler=parts.scheduler,
+    ),
+    apis.CREATE_TOPICS: lambda parts: partial(
+        create_topics.handle,
+        settings=parts.settings,
+        topics=parts.topics,
+        scheduler=parts.scheduler,
+    ),
+    apis.DELETE_GROUPS: lambda parts: partial(
+        delete_groups.handle, groups=parts.groups, scheduler=parts.scheduler
+    ),
+    apis.DELETE_RECORDS: lambda parts: partial(
+        delete_records.handle, replica_manager=parts.replica_manager, scheduler=parts.scheduler
+    ),
+    apis.DELETE_TOPICS: lambda parts: (
+        DeleteTopicsHandler(
+            settings=parts.settings,
+            metadata_cache=parts.metadata_cache,
+            topics=parts.topics,
+            scheduler=parts.scheduler,
+        ).handle
+    ),
+    apis.DESCRIBE_CLUSTER: lambda parts: partial(
+        describe_cluster.handle, metadata_cache=parts.metadata_cache
+    ),
+    apis.DESCRIBE_CONFIGS: lambda parts: (
+        DescribeConfigsHandler(
+            node_id=parts.node_id,
+            settings=parts.settings,
+            metadata_cache=parts.metadata_cache,
+            scheduler=parts.scheduler,
+        ).handle
+    ),
+    apis.DESCRIBE_GROUPS: lambda parts: partial(
+        describe_groups.handle, groups=parts.groups, scheduler=parts.scheduler
+    ),
+    apis.DESCRIBE_LOG_DIRS: lambda parts: partial(
+        describe_log_dirs.handle, settings=parts.settings, replica_manager=parts.replica_manager
+    ),
+    apis.DESCRIBE_TOPIC_PARTITIONS: lambda parts: partial(
+        describe_topic_partitions.handle,
+        settings=parts.settings,
+        metadata_cache=parts.metadata_cache,
+        scheduler=parts.scheduler,
+    ),
+    apis.FETCH: lambda parts: (
+        FetchHandler(
+            clock=parts.clock,
+            settings=parts.settings,
+            metadata_cache=parts.metadata_cache,
+            replica_manager=parts.replica_manager,
+            fetch_sessions=parts.fetch_sessions,
+            scheduler=parts.scheduler,
+            shutdown=parts.shutdown,
+            counts=parts.request_metrics.of(apis.FETCH),
+        ).handle
+    ),
+    apis.FIND_COORDINATOR: lambda parts: (
+        FindCoordinatorHandler(
+            metadata_cache=parts.metadata_cache, topics=parts.topics, scheduler=parts.scheduler
+        ).handle
+    ),
+    apis.HEARTBEAT: lambda parts: partial(heartbeat.handle, groups=parts.groups),
+    apis.INCREMENTAL_ALTER_CONFIGS: lambda parts: partial(
+        incremental_alter_configs.handle, config_admin=parts.config_admin, scheduler=parts.scheduler
+    ),
+    apis.INIT_PRODUCER_ID: lambda parts: partial(
+        init_producer_id.handle, producer_ids=parts.producer_ids
+    ),
+    apis.JOIN_GROUP: lambda parts: partial(
+        join_group.handle, groups=parts.groups, new_id=parts.new_id
+    ),
+    apis.LEAVE_GROUP: lambda parts: partial(leave_group.handle, groups=parts.groups),
+    apis.LIST_GROUPS: lambda parts: partial(list_groups.handle, groups=parts.groups),
+    apis.LIST_OFFSETS: lambda parts: partial(
+        list_offsets.handle, replica_manager=parts.replica_manager, scheduler=parts.scheduler
+    ),
+    apis.METADATA: lambda parts: (
+        MetadataHandler(
+            settings=parts.settings,
+            metadata_cache=parts.metadata_cache,
+            topics=parts.topics,
+            scheduler=parts.scheduler,
+        ).handle
+    ),
+    apis.OFFSET_COMMIT: lambda parts: partial(
+        offset_commit.handle,
+        metadata_cache=parts.metadata_cache,
+        groups=parts.groups,
+        scheduler=parts.scheduler,
+    ),
+    apis.OFFSET_DELETE: lambda parts: partial(
+        offset_delete.handle,
+        metadata_cache=parts.metadata_cache,
+        groups=parts.groups,
+        scheduler=parts.scheduler,
+    ),
+    apis.OFFSET_FETCH: lambda parts: (
+        OffsetFetchHandler(
+            metadata_cache=parts.metadata_cache, groups=parts.groups, scheduler=parts.scheduler
+        ).handle
+    ),
+    apis.OFFSET_FOR_LEADER_EPOCH: lambda parts: partial(
+        offset_for_leader_epoch.handle,
+        replica_manager=parts.replica_manager,
+        scheduler=parts.scheduler,
+    ),
+    apis.PRODUCE: lambda parts: (
+        ProduceHandler(
+            clock=parts.clock,
+            metadata_cache=parts.metadata_cache,
+            replica_manager=parts.replica_manager,
+            scheduler=parts.scheduler,
+            counts=parts.request_metrics.of(apis.PRODUCE),
+        ).handle
+    ),
+    apis.SYNC_GROUP: lambda parts: partial(sync_group.handle, groups=parts.groups),
 }
+"""Makes the handler of each API from the parts that it needs, once, when the broker starts."""
 
 
 def served() -> dict[int, Versions]:
@@ -96,16 +229,22 @@ _COUNT_THEIR_ERRORS: Final = frozenset((apis.PRODUCE.key, apis.FETCH.key))
 """Frequent requests with many partitions; their handlers count errors as they set them."""
 
 
-def dispatcher(state: BrokerState) -> Dispatch:
+def dispatcher(parts: BrokerParts) -> Dispatch:
     """Return a function that dispatches requests to their handlers and counts them."""
-    handlers = {api.key: (handler, state.requests[api.key]) for api, handler in HANDLERS.items()}
-    elapsed_s = state.clock.elapsed_s
+    clock, shutdown, request_metrics = parts.clock, parts.shutdown, parts.request_metrics
+    handlers = {
+        api.key: (make_handler(parts), request_metrics.of(api))
+        for api, make_handler in HANDLERS.items()
+    }
+    elapsed_s = clock.elapsed_s
     errors = ResponseErrors()
 
     def codes(request: Request, answer: Message) -> Iterable[int]:
         return () if request.api.key in _COUNT_THEIR_ERRORS else errors.of(answer)
 
-    wide = LargeRequests(state, codes)
+    wide = LargeRequests(
+        disk=parts.replica_manager.logs.disk, request_metrics=request_metrics, errors=codes
+    )
 
     def note(key: int, counts: ApiCounts, began_s: float, answer: Response | None) -> None:
         counts.note(elapsed_s() - began_s)
@@ -118,7 +257,7 @@ def dispatcher(state: BrokerState) -> Dispatch:
     ) -> Response | DeferredResponse | None:
         if isinstance(request, LargeRequest):
             return DeferredResponse(wide.answer(request, connection, handler))
-        return handler(state, request, connection)
+        return handler(request, connection)
 
     def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
         key = request.api.key
@@ -126,13 +265,17 @@ def dispatcher(state: BrokerState) -> Dispatch:
         began_s = elapsed_s()
         if key in _COUNT_THEIR_ERRORS and type(request) is Request:
             # The fast path of Produce and Fetch.
-            answer = handler(state, request, connection)
+            answer = handler(request, connection)
             if type(answer) is not DeferredResponse:
                 counts.note(elapsed_s() - began_s)
                 return answer
         elif may_need_backpressure(request, connection):
             make = partial(made, handler, request, connection)
-            answer = DeferredResponse(response_with_backpressure(state, request, connection, make))
+            answer = DeferredResponse(
+                response_with_backpressure(
+                    request, connection, make, clock=clock, shutdown=shutdown
+                )
+            )
         else:
             answer = made(handler, request, connection)
         if isinstance(answer, DeferredResponse):

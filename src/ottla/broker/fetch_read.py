@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ottla.broker.fetch_sessions import FetchPartition
-from ottla.broker.state import BrokerState
+from ottla.broker.replica_manager import ReplicaManager
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.log.epochs import EpochEnd
 from ottla.log.reading import NotCached, RecordSlice
 from ottla.log.segment.txn_index import AbortedTransaction
-from ottla.protocol.apis import FETCH
+from ottla.metrics import ApiCounts
 from ottla.protocol.primitives import Buffer
 from ottla.records import count_records
 from ottla.replication.partition import Partition
@@ -51,7 +51,8 @@ class Limits(NamedTuple):
 class FetchRead:
     """The partitions of one Fetch and what they return together."""
 
-    state: BrokerState
+    replica_manager: ReplicaManager
+    counts: ApiCounts  # of Fetch
     limits: Limits
     found: list[PartitionRead] = field(default_factory=list[PartitionRead])
     size: int = 0
@@ -68,7 +69,7 @@ class FetchRead:
         try:
             if topic is None:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-            partition = one.partition = self.state.leader_partition(topic, wanted.key[1])
+            partition = one.partition = self.replica_manager.leader_partition(topic, wanted.key[1])
             partition.check_epoch(wanted.current_leader_epoch)
             if self._is_diverging(one, partition):
                 return
@@ -141,7 +142,7 @@ class FetchRead:
     def count(self, one: PartitionRead) -> None:
         """Count the records that are sent, or the error; called once per partition."""
         if one.error is not ErrorCode.NONE:
-            self.state.requests[FETCH.key].note_error(one.error)
+            self.counts.note_error(one.error)
         elif one.records and one.partition is not None:
             traffic = one.partition.traffic
             traffic.bytes_out += len(one.records)

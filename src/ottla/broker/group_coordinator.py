@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count
 from typing import Final, NamedTuple, TypeVar
 
+from ottla.broker.metadata_cache import MetadataCache
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.groups.config import GroupConfig
@@ -300,9 +301,12 @@ def _added(builder: BatchBuilder, record: TopicRecord, now_ms: int) -> bool:
 class GroupCoordinators:
     """The coordinators of the partitions of __consumer_offsets that this broker leads."""
 
-    def __init__(self, rules: Callable[[], GroupConfig], clock: Clock) -> None:
+    def __init__(
+        self, rules: Callable[[], GroupConfig], clock: Clock, metadata_cache: MetadataCache
+    ) -> None:
         self._rules = rules
         self._clock = clock
+        self._metadata_cache = metadata_cache
         self._led: dict[PartitionIndex, PartitionCoordinator] = {}
 
     async def lead(self, partition: Partition) -> None:
@@ -325,9 +329,10 @@ class GroupCoordinators:
         if (before := self._led.pop(index, None)) is not None:
             before.resign()
 
-    def of(self, group_id: str, partition_count: int) -> PartitionCoordinator:
+    def of(self, group_id: str) -> PartitionCoordinator:
         """Return the coordinator of a group; raises NOT_COORDINATOR."""
-        found = partition_count and self._led.get(partition_for(group_id, partition_count))
+        count = self._metadata_cache.partition_count(OFFSETS_TOPIC)
+        found = count and self._led.get(partition_for(group_id, count))
         if not found:
             raise RequestError(ErrorCode.NOT_COORDINATOR)
         return found

@@ -13,13 +13,17 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Final
 
-from ottla.broker.state import BrokerState
+from ottla.broker.request_metrics import RequestMetrics
+from ottla.log.disk import Disk
 from ottla.log.shield import shielded
 from ottla.protocol import apis
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
 from ottla.transport.connection import Connection, DeferredResponse
+
+Handler = Callable[[Request, Connection], Response | DeferredResponse | None]
+"""Handles the requests of one API."""
 
 _PROMPT: Final = frozenset(
     (
@@ -39,9 +43,14 @@ class LargeRequests:
     """Handles the large requests of a broker."""
 
     def __init__(
-        self, state: BrokerState, errors: Callable[[Request, Message], Iterable[int]]
+        self,
+        *,
+        disk: Disk,
+        request_metrics: RequestMetrics,
+        errors: Callable[[Request, Message], Iterable[int]],
     ) -> None:
-        self._state = state
+        self._disk = disk
+        self._request_metrics = request_metrics
         self._errors = errors  # returns the error codes in a response that are counted
         self._turn = asyncio.Lock()
 
@@ -49,7 +58,7 @@ class LargeRequests:
         self,
         request: LargeRequest,
         connection: Connection,
-        handle: Callable[[BrokerState, Request, Connection], Response | DeferredResponse | None],
+        handle: Handler,
     ) -> Response | None:
         """Parse the request, handle it and encode the response; raises ProtocolViolation."""
         work = self._answer(request, connection, handle)
@@ -59,22 +68,22 @@ class LargeRequests:
         self,
         request: LargeRequest,
         connection: Connection,
-        handle: Callable[[BrokerState, Request, Connection], Response | DeferredResponse | None],
+        handle: Handler,
     ) -> Response | None:
-        blocking = self._state.logs.disk.blocking
+        blocking = self._disk.blocking
         async with AsyncExitStack() as place:
             await place.enter_async_context(self._turn)
             await blocking(request.read)
             if request.api not in _PROMPT:
                 await place.aclose()
-            answer = handle(self._state, request, connection)
+            answer = handle(request, connection)
             if isinstance(answer, DeferredResponse):
                 answer = await answer.response
             if not isinstance(answer, Message):
                 return answer
             written = answer
             codes, buffers = await blocking(lambda: self._written(request, written))
-        counts = self._state.requests[request.api.key]
+        counts = self._request_metrics.of(request.api)
         for code, count in codes.items():
             counts.note_error(code, count)
         return buffers

@@ -1,6 +1,6 @@
 """Takes and gives up the leadership of partitions, some at a time.
 
-Invariant: a partition is in the broker's state exactly while this broker leads it, in an epoch that
+Invariant: the replica manager has a partition exactly while this broker leads it, in an epoch that
 was stored before. Between two lots of partitions other requests are served. The image is updated at
 the end, also if the end came early because of an error.
 """
@@ -12,13 +12,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.group_coordinator import OFFSETS_TOPIC
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replica_manager import ReplicaManager
 from ottla.cluster.image import PartitionState, Topic
 from ottla.controller.store import ClusterStore, Elected, led_by
 from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
-from ottla.ids import NO_BROKER, LeaderEpoch, PartitionIndex, TopicPartition
+from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
 from ottla.log.loading import HostedLog
 from ottla.log.names import DirectoryState
 from ottla.metrics import TopicCounts
@@ -48,20 +50,37 @@ class PartlyLed(RequestError):
 class Leadership:
     """The partitions that this broker leads."""
 
-    def __init__(self, state: BrokerState, store: ClusterStore) -> None:
-        self._state = state
+    def __init__(
+        self,
+        *,
+        node_id: BrokerId,
+        settings: EffectiveConfig,
+        metadata_cache: MetadataCache,
+        replica_manager: ReplicaManager,
+        groups: GroupCoordinators,
+        scheduler: CooperativeScheduler,
+        store: ClusterStore,
+    ) -> None:
+        self._node_id = node_id
+        self._settings = settings
+        self._metadata_cache = metadata_cache
+        self._replica_manager = replica_manager
+        self._logs = replica_manager.logs
+        self._groups = groups
+        self._scheduler = scheduler
         self._store = store
 
     # Becoming leader.
 
     def unled(self, name: str) -> list[int]:
         """Return the partitions of a topic that this broker could lead and does not."""
-        state, found = self._state, self._state.image.topics.get(name)
+        found = self._metadata_cache.image.topics.get(name)
+        led = self._replica_manager.partitions
         return [
             index
             for index, one in enumerate(found.partitions if found else ())
-            if state.id in one.replicas
-            and (key := TopicPartition(name, PartitionIndex(index))) not in state.partitions
+            if self._node_id in one.replicas
+            and (key := TopicPartition(name, PartitionIndex(index))) not in led
             and not self._is_out_of_reach(key, one)
         ]
 
@@ -70,10 +89,9 @@ class Leadership:
 
         It must not be created again in another directory.
         """
-        logs = self._state.logs
-        if (hosted := logs.get(key)) is not None:
+        if (hosted := self._logs.get(key)) is not None:
             return hosted.directory.failure is not None
-        return one.leader_epoch >= 0 and bool(logs.missing)
+        return one.leader_epoch >= 0 and bool(self._logs.missing)
 
     async def lead(
         self, name: str, indexes: Iterable[int] | None = None, *, at_start: bool = False
@@ -82,11 +100,10 @@ class Leadership:
 
         Partitions that cannot be led have no leader; PartlyLed is raised at the end.
         """
-        state = self._state
-        found = state.image.topics[name]
+        found = self._metadata_cache.image.topics[name]
         partitions = list(found.partitions)
         wanted = range(len(partitions)) if indexes is None else sorted({*indexes})
-        mine = [index for index in wanted if state.id in partitions[index].replicas]
+        mine = [index for index in wanted if self._node_id in partitions[index].replicas]
         failures: list[BaseException] = []
         places = asyncio.Semaphore(MADE_AT_ONCE)
 
@@ -111,7 +128,8 @@ class Leadership:
         except StorageFailure as failure:
             failures.append(failure)
         finally:
-            state.image = state.image.with_topics([Topic(name, found.id, tuple(partitions))])
+            after = Topic(name, found.id, tuple(partitions))
+            self._metadata_cache.image = self._metadata_cache.image.with_topics([after])
         for failure in failures:
             if not isinstance(failure, StorageFailure | RequestError):
                 raise failure
@@ -124,18 +142,18 @@ class Leadership:
 
         The epoch before may have started while there was no disk space to store the leader.
         """
-        hosted = self._state.logs.get(TopicPartition(name, PartitionIndex(index)))
+        hosted = self._logs.get(TopicPartition(name, PartitionIndex(index)))
         latest = None if hosted is None else hosted.log.epochs.latest
         if latest is not None and latest.epoch > one.leader_epoch:
             one = replace(one, leader_epoch=LeaderEpoch(latest.epoch))
-        return led_by(self._state.id, name, index, one)
+        return led_by(self._node_id, name, index, one)
 
     async def _host(
         self, found: Topic, index: PartitionIndex, led: PartitionState, *, at_start: bool
     ) -> None:
-        state, key = self._state, TopicPartition(found.name, index)
-        settings, before = state.settings, found.partitions[index]
-        hosted: HostedLog | None = state.logs.get(key)
+        key, before = TopicPartition(found.name, index), found.partitions[index]
+        logs, settings = self._logs, self._settings
+        hosted: HostedLog | None = logs.get(key)
         if hosted is not None and hosted.topic_id != found.id:
             # A log without a topic id belongs to this topic if the topic existed before, also
             # adopted.
@@ -146,15 +164,15 @@ class Leadership:
                 _LOG.warning(
                     "directory of a deleted topic renamed", {"directory": hosted.log.directory}
                 )
-                await state.logs.delete([key], DirectoryState.STRAY)
+                await logs.delete([key], DirectoryState.STRAY)
                 hosted = None
             else:
                 with suppress(DiskFull):  # it belongs to this topic all the same
-                    await state.logs.identify(hosted, found.id)
+                    await logs.identify(hosted, found.id)
         if hosted is None:
             if self._is_out_of_reach(key, before):
-                raise StorageFailure(f"{key} may be in {', '.join(state.logs.missing)}")
-            hosted = await state.logs.create(
+                raise StorageFailure(f"{key} may be in {', '.join(logs.missing)}")
+            hosted = await logs.create(
                 key,
                 found.id,
                 settings.log_config(found.name),
@@ -166,45 +184,44 @@ class Leadership:
                 _LOG.warning("partition directory missing, created empty", folder)
         await hosted.log.begin_epoch(led.leader_epoch)
         partition = Partition(
-            state.logs,
+            logs,
             hosted,
             found.id,
             led.leader_epoch,
             settings.topic_rules(found.name),
             self.in_sync_min(found.name, index),
-            state.traffic.setdefault(found.name, TopicCounts()),
+            self._replica_manager.traffic.setdefault(found.name, TopicCounts()),
         )
         if found.name == OFFSETS_TOPIC:
             try:
-                await state.groups.lead(partition)
+                await self._groups.lead(partition)
             except StorageFailure as failure:
                 raise partition.storage_error(failure) from failure
-        state.partitions[key] = partition
+        self._replica_manager.partitions[key] = partition
 
     # While leading.
 
     def cordoned(self) -> Collection[str]:
         """The data directories that get no new partitions."""
-        paths = self._state.settings.broker[broker.CORDONED_LOG_DIRS]
-        return [one.path for one in self._state.logs.online] if "*" in paths else paths
+        paths = self._settings.broker[broker.CORDONED_LOG_DIRS]
+        return [one.path for one in self._logs.online] if "*" in paths else paths
 
     def in_sync_min(self, name: str, index: int) -> int:
         """Return min.insync.replicas, capped by the number of replicas."""
-        replicas = self._state.image.topics[name].partitions[index].replicas
-        return min(self._state.settings.in_sync_min(name), len(replicas))
+        replicas = self._metadata_cache.image.topics[name].partitions[index].replicas
+        return min(self._settings.in_sync_min(name), len(replicas))
 
     # Giving up leadership.
 
     async def drop(self, keys: Sequence[TopicPartition]) -> None:
         """Drop partitions with all their records."""
-        state = self._state
         # All at once: no append to one partition of a topic while another is already gone.
-        dropped = [state.partitions.pop(key, None) for key in keys]
+        dropped = [self._replica_manager.partitions.pop(key, None) for key in keys]
         for key in keys:
             if key.topic == OFFSETS_TOPIC:
-                state.groups.resign(PartitionIndex(key.partition))
-        async for partition in CooperativeLoop(state).over(dropped):
+                self._groups.resign(PartitionIndex(key.partition))
+        async for partition in self._scheduler.new_loop().over(dropped):
             if partition is not None:
                 partition.wake_all()
-        state.groups.forget(keys)
-        await state.logs.delete([key for key in keys if state.logs.get(key)])
+        self._groups.forget(keys)
+        await self._logs.delete([key for key in keys if self._logs.get(key)])

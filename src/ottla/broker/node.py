@@ -12,12 +12,18 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ottla.broker.dispatch import dispatcher, served
+from ottla.broker.configs import ConfigAdminManager
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.dispatch import BrokerParts, dispatcher, served
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
-from ottla.broker.metrics_page import pages
-from ottla.broker.state import BrokerState
+from ottla.broker.leadership import Leadership
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.metrics_page import MetricsPage
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.request_metrics import RequestMetrics
+from ottla.broker.shutdown import Shutdown
 from ottla.broker.topics import Topics
 from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker, ClusterImage
@@ -29,7 +35,7 @@ from ottla.coordination.errors import NodeExists
 from ottla.coordination.session import Coordination, Session, SessionState
 from ottla.errors import OttlaError
 from ottla.groups.config import GroupConfig
-from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
+from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.log.cleaner.cleaner_runners import Cleaner
 from ottla.log.disk import Disk
 from ottla.log.log_cleaner import LogCleaner, LogCleanerConfig
@@ -144,25 +150,55 @@ class Node:
         self._exit.push_async_callback(self._close_logs, logs, epoch)
         me = Broker(self.id, epoch, self.addresses, config[broker.BROKER_RACK])
         image = ClusterImage(cluster_id).with_topics([one.topic for one in stored])
-        state = BrokerState(
-            id=self.id,
+        metadata_cache = MetadataCache(image.with_brokers([me], self.id))
+        replica_manager = ReplicaManager(logs, metadata_cache)
+        groups = GroupCoordinators(
+            lambda: GroupConfig.of(settings.broker), environment.clock, metadata_cache
+        )
+        shutdown = Shutdown()
+        scheduler = CooperativeScheduler(environment.clock, shutdown)
+        topics = Topics(
+            node_id=self.id,
             clock=environment.clock,
             settings=settings,
-            image=image.with_brokers([me], self.id),
-            logs=logs,
-            sessions=self._sessions(settings),
-            producer_ids=ProducerIds(session, self.id),
-            groups=GroupCoordinators(lambda: GroupConfig.of(settings.broker), environment.clock),
+            metadata_cache=metadata_cache,
+            replica_manager=replica_manager,
+            groups=groups,
+            leadership=Leadership(
+                node_id=self.id,
+                settings=settings,
+                metadata_cache=metadata_cache,
+                replica_manager=replica_manager,
+                groups=groups,
+                scheduler=scheduler,
+                store=store,
+            ),
+            store=store,
             new_id=environment.new_id,
-            served=self._served,
-            memory=self._memory,
+            random=environment.random,
         )
-        topics = Topics(state, store, new_id=environment.new_id, random=environment.random)
-        state.topics = topics
+        parts = BrokerParts(
+            node_id=self.id,
+            clock=environment.clock,
+            new_id=environment.new_id,
+            settings=settings,
+            metadata_cache=metadata_cache,
+            replica_manager=replica_manager,
+            groups=groups,
+            topics=topics,
+            config_admin=ConfigAdminManager(
+                node_id=self.id, metadata_cache=metadata_cache, topics=topics
+            ),
+            fetch_sessions=self._fetch_sessions(settings),
+            producer_ids=ProducerIds(session, self.id),
+            request_metrics=RequestMetrics(self._served),
+            scheduler=scheduler,
+            shutdown=shutdown,
+        )
         self._exit.push_async_callback(topics.turn.acquire)  # no topic changes after this
         with session.provisional():
             await topics.lead_all()
-        await self._serve(state)
+        await self._serve(parts)
         self._run(topics.keep_leading())
         _LOG.info(
             "broker started",
@@ -170,7 +206,7 @@ class Node:
                 "node": self.id,
                 "cluster": cluster_id,
                 "topics": len(stored),
-                "partitions": len(state.partitions),
+                "partitions": len(replica_manager.partitions),
                 "seconds": round(environment.clock.elapsed_s() - began_s, 3),
             },
         )
@@ -197,7 +233,7 @@ class Node:
                 f"dynamic settings conflict with the properties file: {error}"
             ) from error
 
-    def _sessions(self, settings: EffectiveConfig) -> FetchSessions:
+    def _fetch_sessions(self, settings: EffectiveConfig) -> FetchSessions:
         return FetchSessions(
             lambda: settings.broker[broker.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
             lambda: 1 + int(self._environment.random() * (2**31 - 2)),
@@ -260,25 +296,23 @@ class Node:
         assert self._dispatch is not None, "listeners start after the dispatcher exists"
         return self._dispatch(request, connection)
 
-    async def _serve(self, state: BrokerState) -> None:
-        def high_watermark(partition: TopicPartition) -> Offset:
-            led = state.partitions.get(partition)
-            return led.high_watermark if led else state.logs[partition].high_watermark
-
-        settings = state.settings
+    async def _serve(self, parts: BrokerParts) -> None:
+        settings, replica_manager = parts.settings, parts.replica_manager
         maintenance = Maintenance(
-            state.logs, lambda: MaintenanceConfig.of(settings.broker), high_watermark
+            replica_manager.logs,
+            lambda: MaintenanceConfig.of(settings.broker),
+            replica_manager.high_watermark,
         )
         self._run(maintenance.run())
         log_cleaner = LogCleaner(
-            state.logs,
+            replica_manager.logs,
             self._environment.cleaner,
             lambda: LogCleanerConfig.of(settings.broker),
-            high_watermark,
+            replica_manager.high_watermark,
             self._environment.new_id(),
         )
         self._run(log_cleaner.run())
-        self._dispatch = dispatcher(state)
+        self._dispatch = dispatcher(parts)
         for listener in self._listeners:
             self._run(listener.run())
             await listener.start()
@@ -295,15 +329,26 @@ class Node:
             )
             # Listeners are closed before anything else.
             self._exit.push_async_callback(listener.close)
-        self._exit.callback(_wake_waiting_requests, state)
-        await self._open_metrics_page(state)
+        self._exit.callback(self._wake_waiting_requests, parts)
+        await self._open_metrics_page(parts)
 
-    async def _open_metrics_page(self, state: BrokerState) -> None:
+    async def _open_metrics_page(self, parts: BrokerParts) -> None:
         """Open the metrics page; a failure is only logged."""
         host, _, port = self._config[broker.OTTLA_METRICS_LISTENER].rpartition(":")
         if not port:
             return
-        server = PageServer(pages(state, self._listeners))
+        page = MetricsPage(
+            node_id=self.id,
+            started_ms=parts.clock.now_ms(),
+            listeners=self._listeners,
+            memory=self._memory,
+            metadata_cache=parts.metadata_cache,
+            replica_manager=parts.replica_manager,
+            groups=parts.groups,
+            fetch_sessions=parts.fetch_sessions,
+            request_metrics=parts.request_metrics,
+        )
+        server = PageServer(page.pages())
         host = host.strip("[]")
         try:
             opened = await server.open(self._environment.network, host or None, int(port))
@@ -318,6 +363,14 @@ class Node:
         self._exit.callback(server.close)
         self.metrics = Address(host or "localhost", opened)
         _LOG.info("metrics page started", {"url": f"http://{self.metrics}/metrics"})
+
+    def _wake_waiting_requests(self, parts: BrokerParts) -> None:
+        """Answer requests that wait for a group or for records: they must not delay the stop."""
+        parts.shutdown.begun = True
+        parts.groups.close()
+        self._memory.responses.wake_all()
+        self._memory.unproven_responses.wake_all()
+        parts.replica_manager.wake_all()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task until the broker stops."""
@@ -355,16 +408,6 @@ def _refuse_unsupported_security(config: Config) -> None:
         raise OttlaError(
             f"{name}: ACLs are not supported yet; remove the setting and use a trusted network"
         )
-
-
-def _wake_waiting_requests(state: BrokerState) -> None:
-    """Answer requests that wait for a group or for records, so that they do not delay the stop."""
-    state.stopping = True
-    state.groups.close()
-    state.memory.responses.wake_all()
-    state.memory.unproven_responses.wake_all()
-    for partition in state.partitions.values():
-        partition.wake_all()
 
 
 def _log_failed_task(task: asyncio.Task[None]) -> None:

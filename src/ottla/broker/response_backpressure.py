@@ -9,7 +9,8 @@ executed twice.
 from collections.abc import Callable
 from typing import Final
 
-from ottla.broker.state import BrokerState
+from ottla.broker.shutdown import Shutdown
+from ottla.clock import Clock
 from ottla.protocol import apis
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Message
@@ -45,13 +46,15 @@ def may_need_backpressure(request: Request, connection: Connection) -> bool:
 
 
 async def response_with_backpressure(
-    state: BrokerState,
     request: Request,
     connection: Connection,
     make: Callable[[], Response | DeferredResponse | None],
+    *,
+    clock: Clock,
+    shutdown: Shutdown,
 ) -> Response | None:
     """Return the response once it is small or there is memory for it; makes it at most twice."""
-    waiter = MemoryWaiter(connection.memory, state.clock)
+    waiter = MemoryWaiter(connection.memory, clock)
     answer = await _made(make)
     if answer is None or waiter.has_memory:
         return answer
@@ -59,9 +62,9 @@ async def response_with_backpressure(
     if size <= WRITE_BUFFER_BYTES:
         return answer
     answer = None
-    deadline = state.clock.elapsed_s() + PATIENCE_SECONDS
-    while not (waiter.has_memory or state.stopping):
-        if not await waiter.wait(deadline - state.clock.elapsed_s()):
+    deadline = clock.elapsed_s() + PATIENCE_SECONDS
+    while not (waiter.has_memory or shutdown.begun):
+        if not await waiter.wait(deadline - clock.elapsed_s()):
             connection.close()
             return None
     # Reserve its memory first, so that not all waiting requests make their responses at once.

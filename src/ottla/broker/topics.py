@@ -2,7 +2,7 @@
 
 Invariant: one change at a time, and a change is finished even if its client disconnects. A decision
 is stored before it is carried out, and clients see it when it is complete; a broker that dies in
-between completes it at its next start. A partition is in the broker's state exactly while this
+between completes it at its next start. The replica manager has a partition exactly while this
 broker leads it.
 """
 
@@ -14,10 +14,12 @@ from functools import wraps
 from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from ottla.broker.effective_config import described_changes
-from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.effective_config import EffectiveConfig, described_changes
+from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators
 from ottla.broker.leadership import Leadership
-from ottla.broker.state import BrokerState, ConfigChange
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.clock import Clock
 from ottla.cluster.image import INTERNAL_TOPICS, PartitionState, Topic
 from ottla.cluster.naming import check_policy
 from ottla.cluster.topic_creation import (
@@ -41,6 +43,9 @@ _LOG = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Maps the present configs to the new ones; raises RequestError."""
 
 SEGMENT_BYTES_MIN: Final = 1_048_576  # of a topic; the offsets topic may have less
 REPORT_SECONDS: Final = 5.0  # between two progress lines of a long start
@@ -81,19 +86,33 @@ def _tried_again_at_the_next_start(name: str) -> Generator[None]:
 
 
 class Topics:
-    """The topics of the cluster, on the controller."""
+    """The topics of the cluster, on the controller.
+
+    Methods that change topics raise RequestError if the change is refused.
+    """
 
     def __init__(
         self,
-        state: BrokerState,
-        store: ClusterStore,
         *,
+        node_id: BrokerId,
+        clock: Clock,
+        settings: EffectiveConfig,
+        metadata_cache: MetadataCache,
+        replica_manager: ReplicaManager,
+        groups: GroupCoordinators,
+        leadership: Leadership,
+        store: ClusterStore,
         new_id: Callable[[], Uuid],
         random: Callable[[], float],
     ) -> None:
-        self._state = state
+        self._node_id = node_id
+        self._clock = clock
+        self._settings = settings
+        self._metadata_cache = metadata_cache
+        self._replica_manager = replica_manager
+        self._groups = groups
+        self._leadership = leadership
         self._store = store
-        self._leadership = Leadership(state, store)
         self._new_id = new_id
         self._random = random
         self.turn = asyncio.Lock()  # held by the change in progress
@@ -102,8 +121,8 @@ class Topics:
 
     async def lead_all(self) -> None:
         """Become leader of every partition of this broker, in a new epoch."""
-        topics = list(self._state.image.topics)
-        clock = self._state.clock
+        topics = list(self._metadata_cache.image.topics)
+        clock = self._clock
         reported_s = clock.elapsed_s()
         deleted = await self._store.deletions()
         removed: list[str] = []
@@ -122,7 +141,7 @@ class Topics:
                     "partitions left without leader", {"topic": name, "reason": str(failure)}
                 )
         if deleted:  # after coordinators exist, and before the deletion is complete
-            self._state.groups.forget_topics(deleted)
+            self._groups.forget_topics(deleted)
         for name in removed:
             with _tried_again_at_the_next_start(name):
                 await self._end_deletion(name)
@@ -131,10 +150,10 @@ class Topics:
     def _tell_unknown(self) -> None:
         known = {
             TopicPartition(name, PartitionIndex(index))
-            for name, one in self._state.image.topics.items()
+            for name, one in self._metadata_cache.image.topics.items()
             for index in range(len(one.partitions))
         }
-        for hosted in self._state.logs:
+        for hosted in self._replica_manager.logs:
             if hosted.partition not in known:
                 _LOG.warning(
                     "unknown partition directory ignored",
@@ -144,8 +163,8 @@ class Topics:
     async def keep_leading(self) -> None:
         """Become leader of partitions that lacked disk space, until cancelled."""
         while True:
-            await self._state.clock.sleep(RETRY_SECONDS)
-            for name in [*self._state.image.topics]:
+            await self._clock.sleep(RETRY_SECONDS)
+            for name in [*self._metadata_cache.image.topics]:
                 if self._leadership.unled(name):
                     with suppress(RequestError):  # logged when it began
                         await self._lead_rest(name)
@@ -163,17 +182,17 @@ class Topics:
         self, asked: AskedTopic, values: Mapping[str, str], *, validate_only: bool = False
     ) -> Topic:
         """Create a topic, or with validate_only return what would be created."""
-        image = self._state.image
+        image = self._metadata_cache.image
         check_name(asked.name, image.topics)
         assignment = assignment_of(asked, self._defaults(), self._with_room(), self._start())
-        self._state.settings.checked_overrides(values)
-        check_policy(asked.name, self._state.settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
+        self._settings.checked_overrides(values)
+        check_policy(asked.name, self._settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
         made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
         if validate_only:
             return made
         await self._store.create_topic(made.name, TopicNode(made.id, assignment), values)
-        self._state.settings.know([(made.name, values)])
-        self._state.image = image.with_topics([made])
+        self._settings.know([(made.name, values)])
+        self._metadata_cache.image = image.with_topics([made])
         await self._leadership.lead(made.name)
         _LOG.info(
             "topic created",
@@ -184,7 +203,7 @@ class Topics:
                 "settings": described_changes({}, values, TOPIC),
             },
         )
-        return self._state.image.topics[made.name]
+        return self._metadata_cache.image.topics[made.name]
 
     async def create_missing(self, name: str) -> None:
         """Create a topic with default configs, or __consumer_offsets with its own.
@@ -200,8 +219,8 @@ class Topics:
 
     async def create_offsets_topic(self) -> None:
         """Create __consumer_offsets when the first group asks for it."""
-        config = self._state.settings.broker
-        alive = len(self._state.image.brokers)
+        config = self._settings.broker
+        alive = len(self._metadata_cache.image.brokers)
         asked = AskedTopic(
             OFFSETS_TOPIC,
             config[broker.OFFSETS_TOPIC_NUM_PARTITIONS],
@@ -226,15 +245,15 @@ class Topics:
     @_change
     async def delete(self, name: str, topic_id: Uuid | None = None) -> None:
         """Delete a topic with all its records; with an id, only the topic of that id."""
-        found = self._state.image.topics.get(name)
+        found = self._metadata_cache.image.topics.get(name)
         if topic_id is not None and (found is None or found.id != topic_id):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         await self._store.begin_deletion(name)
-        self._state.image = self._state.image.without_topics([name])
-        self._state.settings.forget(name)
-        self._state.traffic.pop(name, None)
+        self._metadata_cache.image = self._metadata_cache.image.without_topics([name])
+        self._settings.forget(name)
+        self._replica_manager.traffic.pop(name, None)
         try:
             await self._remove(name, len(found.partitions))
             await self._store.delete_topic(name)
@@ -258,7 +277,7 @@ class Topics:
         validate_only: bool = False,
     ) -> None:
         """Add partitions to a topic."""
-        image = self._state.image
+        image = self._metadata_cache.image
         found = image.topics.get(name)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -275,23 +294,23 @@ class Topics:
         node = TopicNode(found.id, (*present, *added))
         await self._store.grow_topic(name, node)
         grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
-        self._state.image = image.with_topics([grown])
+        self._metadata_cache.image = image.with_topics([grown])
         await self._leadership.lead(name, range(len(present), count))
         _LOG.info("partitions added", {"topic": name, "from": len(present), "to": count})
 
     @_change
     async def set_config(self, name: str, change: ConfigChange, *, validate_only: bool) -> None:
         """Change a topic's own configs; they take effect at once."""
-        if name not in self._state.image.topics:
+        if name not in self._metadata_cache.image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        before = self._state.settings.topic_values(name)
+        before = self._settings.topic_values(name)
         values = change(before)
-        self._state.settings.checked_overrides(values)
+        self._settings.checked_overrides(values)
         if validate_only:
             return
         await self._store.set_topic_config(name, values)
         changes = described_changes(before, values, TOPIC)
-        self._state.settings.know([(name, values)])
+        self._settings.know([(name, values)])
         self.apply_config(name)
         _LOG.info("settings changed", {"topic": name, "settings": changes})
 
@@ -300,24 +319,26 @@ class Topics:
         self, change: ConfigChange, *, own: bool, validate_only: bool
     ) -> None:
         """Change the dynamic configs of this broker or the cluster-wide defaults, at once."""
-        before = self._state.settings.broker_values(own=own)
+        before = self._settings.broker_values(own=own)
         values = change(before)
-        self._state.settings.check_broker(values, own=own)
+        self._settings.check_broker(values, own=own)
         if validate_only:
             return
-        await self._store.set_broker_config(self._state.id if own else None, values)
+        await self._store.set_broker_config(self._node_id if own else None, values)
         changes = described_changes(before, values, BROKER)
-        self._state.settings.set_broker(values, own=own)
-        for name in self._state.image.topics:
+        self._settings.set_broker(values, own=own)
+        for name in self._metadata_cache.image.topics:
             self.apply_config(name)
-        whose = str(self._state.id) if own else "all"
+        whose = str(self._node_id) if own else "all"
         _LOG.info("settings changed", {"broker": whose, "settings": changes})
 
     def apply_config(self, name: str) -> None:
         """Apply a topic's current configs to its partitions."""
-        settings = self._state.settings
-        for index in range(len(self._state.image.topics[name].partitions)):
-            partition = self._state.partitions.get(TopicPartition(name, PartitionIndex(index)))
+        settings = self._settings
+        for index in range(len(self._metadata_cache.image.topics[name].partitions)):
+            partition = self._replica_manager.partitions.get(
+                TopicPartition(name, PartitionIndex(index))
+            )
             if partition is not None:
                 partition.log.config = settings.log_config(name)
                 partition.rules = settings.topic_rules(name)
@@ -328,7 +349,7 @@ class Topics:
     async def _remove(self, name: str, count: int = 0) -> None:
         """Drop a topic's partitions; `count` is how many it had, as some logs may be offline."""
         had = [TopicPartition(name, PartitionIndex(index)) for index in range(count)]
-        found = [one.partition for one in self._state.logs if one.partition.topic == name]
+        found = [one.partition for one in self._replica_manager.logs if one.partition.topic == name]
         await self._leadership.drop([*dict.fromkeys([*had, *found])])
 
     async def _end_deletion(self, name: str) -> None:
@@ -336,7 +357,7 @@ class Topics:
             await self._store.end_deletion(name)
 
     def _defaults(self) -> TopicDefaults:
-        config = self._state.settings.broker
+        config = self._settings.broker
         return TopicDefaults(
             config[broker.NUM_PARTITIONS], config[broker.DEFAULT_REPLICATION_FACTOR]
         )
@@ -344,9 +365,11 @@ class Topics:
     def _with_room(self) -> list[BrokerId]:
         """Return the brokers with a directory that is not cordoned."""
         full = self._leadership.cordoned()
-        has_space = any(one.path not in full for one in self._state.logs.online)
+        has_space = any(one.path not in full for one in self._replica_manager.logs.online)
         return [
-            one for one in sorted(self._state.image.brokers) if one != self._state.id or has_space
+            one
+            for one in sorted(self._metadata_cache.image.brokers)
+            if one != self._node_id or has_space
         ]
 
     def _start(self) -> int:

@@ -80,7 +80,7 @@ def test_created_topic_is_described_in_every_version(tmp_path: Path) -> None:
                     assert (own.read_only, own.is_sensitive) == (False, False)
                     assert configs["segment.ms"].config_source == 5
                 if version >= 7:
-                    assert made.topic_id == running.state.image.topics[name].id
+                    assert made.topic_id == running.parts.metadata_cache.image.topics[name].id
                     assert made.topic_id != ZERO_UUID
                 assert await produce(client, name, batch(b"x"), index=2) == (0, 0)
 

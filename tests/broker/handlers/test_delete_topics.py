@@ -105,7 +105,7 @@ def test_old_topic_id_does_not_delete_a_recreated_topic(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             old = await create(client, "t")
-            topics = running.state.topics
+            topics = running.parts.topics
             # The calls run one after the other, and the last one looked the topic up by its old id.
             _, made, refused = await asyncio.gather(
                 topics.delete("t"),
@@ -116,7 +116,7 @@ def test_old_topic_id_does_not_delete_a_recreated_topic(tmp_path: Path) -> None:
             assert isinstance(made, Topic)
             assert isinstance(refused, RequestError)
             assert refused.code is ErrorCode.UNKNOWN_TOPIC_ID
-            assert running.state.image.topics["t"].id == made.id != old
+            assert running.parts.metadata_cache.image.topics["t"].id == made.id != old
             assert await delete(client, (None, made.id), (None, old)) == [
                 0,
                 ErrorCode.UNKNOWN_TOPIC_ID,
@@ -148,8 +148,8 @@ def test_deletion_holds_although_the_disk_is_full(
                 assert await create(client, "t") != old
                 assert await produce(client, "t", batch(b"new")) == (0, 0)
         async with broker(tmp_path) as running:
-            assert [*running.state.image.topics] == (["t"] if is_made_again else [])
+            assert [*running.parts.metadata_cache.image.topics] == (["t"] if is_made_again else [])
             if is_made_again:
-                assert running.state.leader_partition("t", 0).high_watermark == 1
+                assert running.parts.replica_manager.leader_partition("t", 0).high_watermark == 1
 
     run(scenario)

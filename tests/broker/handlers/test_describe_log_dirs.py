@@ -74,7 +74,7 @@ def test_size_includes_all_segments(tmp_path: Path) -> None:
             for _ in range(3):
                 assert (await produce(client, "t", batch(bytes(600_000))))[0] == 0
             key = TopicPartition("t", PartitionIndex(0))
-            assert len(running.state.logs[key].log.segments) == 3
+            assert len(running.parts.replica_manager.logs[key].log.segments) == 3
             found = (await describe(client, ("t", [0])))["data"]
             assert sizes(found)["t"][0] == 3 * len(batch(bytes(600_000)))
 
@@ -92,13 +92,13 @@ def test_offset_lag_is_reported(tmp_path: Path) -> None:
                 (topic,) = (await describe(client, ("t", [0])))["data"].topics
                 return topic.partitions[0].offset_lag
 
-            partition = running.state.leader_partition("t", 0)
+            partition = running.parts.replica_manager.leader_partition("t", 0)
             assert await lag() == 0
             partition.high_watermark = Offset(5)
             assert await lag() == 3
             partition.high_watermark = Offset(1)
             assert await lag() == 0
-            running.state.partitions.clear()
+            running.parts.replica_manager.partitions.clear()
             assert await lag() == 0
 
     run(scenario)
@@ -130,7 +130,7 @@ def test_failed_directory_is_reported_with_the_others(tmp_path: Path) -> None:
         async with broker(tmp_path, settings) as running:
             client = await running.client()
             await create(client, "t", 2)
-            logs = running.state.logs
+            logs = running.parts.replica_manager.logs
             failed = next(each for each in logs.directories if each.path == str(one))
             logs.fail(failed, StorageFailure("the disk is gone"))
             for version in VERSIONS:

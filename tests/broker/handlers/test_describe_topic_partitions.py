@@ -70,7 +70,7 @@ def test_partition_without_a_leader_is_reported(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t")
-            image = running.state.image
+            image = running.parts.metadata_cache.image
             (partition,) = image.topics["t"].partitions
             other = replace(partition, replicas=(BrokerId(1), BrokerId(9)))
             for state, offline in (
@@ -78,12 +78,12 @@ def test_partition_without_a_leader_is_reported(tmp_path: Path) -> None:
                 (replace(other, leader=BrokerId(-1)), (9,)),
             ):
                 changed = replace(image.topics["t"], partitions=(state,))
-                running.state.image = image.with_topics([changed])
+                running.parts.metadata_cache.image = image.with_topics([changed])
                 answer = await client.ask(request("t"), DescribeTopicPartitionsResponse)
                 (one,) = answer.topics[0].partitions
                 assert (one.error_code, one.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
                 assert one.offline_replicas == offline
-            running.state.image = without_brokers(image)
+            running.parts.metadata_cache.image = without_brokers(image)
             answer = await client.ask(request("t"), DescribeTopicPartitionsResponse)
             (one,) = answer.topics[0].partitions
             assert (one.error_code, one.offline_replicas) == (ErrorCode.LEADER_NOT_AVAILABLE, (1,))

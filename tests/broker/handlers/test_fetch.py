@@ -108,7 +108,7 @@ def values(data: PartitionData) -> list[bytes | None]:
 
 def errors(running: RunningBroker) -> dict[str, int]:
     """Return the counted errors by name."""
-    counts = running.state.requests[FETCH.key]
+    counts = running.parts.request_metrics.of(FETCH)
     return {ErrorCode(code).name: count for code, count in counts.errors.items()}
 
 
@@ -119,7 +119,7 @@ def test_records_are_returned_in_every_version(tmp_path: Path) -> None:
             known = await create(client, "t", 2)
             for value in (b"a", b"b", b"c"):
                 await produce(client, "t", batch(value), index=1)
-            await running.state.leader_partition("t", 1).delete_records(1)
+            await running.parts.replica_manager.leader_partition("t", 1).delete_records(1)
             for version in VERSIONS:
                 topic = known if version >= 13 else "t"
                 asked = request(FetchSpec(topic, 1, 1), FetchSpec(topic, 0))
@@ -137,7 +137,7 @@ def test_records_are_returned_in_every_version(tmp_path: Path) -> None:
                 assert full.preferred_read_replica == -1
                 assert (empty.partition_index, empty.error_code, size(empty)) == (0, 0, 0)
                 assert empty.high_watermark == 0
-            assert running.state.traffic["t"].records_out == 2 * len(VERSIONS)
+            assert running.parts.replica_manager.traffic["t"].records_out == 2 * len(VERSIONS)
 
     run(scenario)
 
@@ -214,12 +214,12 @@ def test_fetch_returns_available_records_at_max_wait(tmp_path: Path) -> None:
             await create(client, "t")
             await produce(client, "t", batch(b"x"))
             for wait_ms in (0, 30):
-                began_s = running.state.clock.elapsed_s()
+                began_s = running.parts.clock.elapsed_s()
                 (found,) = await fetch_partitions(
                     client, request(FetchSpec("t"), wait_ms=wait_ms, bytes_min=LARGE)
                 )
                 assert values(found) == [b"x"]
-                assert running.state.clock.elapsed_s() - began_s >= wait_ms / 1000
+                assert running.parts.clock.elapsed_s() - began_s >= wait_ms / 1000
 
     run(scenario)
 
@@ -239,7 +239,7 @@ def test_error_is_returned_without_waiting(tmp_path: Path) -> None:
                 assert len(await fetch_partitions(client, asked)) == 2
             assert await fetch_partitions(client, request(wait_ms=50_000)) == []
             # A broker that stops does not delay fetches.
-            running.state.stopping = True
+            running.parts.shutdown.begun = True
             asked = request(FetchSpec("t"), wait_ms=50_000, bytes_min=LARGE)
             assert len(await fetch_partitions(client, asked)) == 1
 
@@ -414,7 +414,7 @@ def test_current_leader_is_returned_with_epoch_errors(tmp_path: Path) -> None:
                         assert hint is None
 
             await expect(ErrorCode.FENCED_LEADER_EPOCH)
-            del running.state.partitions[TopicPartition("t", PartitionIndex(0))]
+            del running.parts.replica_manager.partitions[TopicPartition("t", PartitionIndex(0))]
             await expect(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     run(scenario)
@@ -547,7 +547,9 @@ def test_failed_device_is_reported_and_others_are_read(tmp_path: Path, cold: boo
             assert (bad.error_code, size(bad)) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
             assert (good.error_code, good.high_watermark) == (0, 1)
             disk.cold, disk.broken = False, frozenset()
-            offline = [each.path for each in running.state.logs.directories if each.failure]
+            offline = [
+                each.path for each in running.parts.replica_manager.logs.directories if each.failure
+            ]
             assert len(offline) == 1, "its directory, and no other"
             assert errors(running) == {"KAFKA_STORAGE_ERROR": 1}
 
@@ -633,7 +635,7 @@ def test_invalid_session_is_refused(tmp_path: Path) -> None:
                 request(FetchSpec("t"), session=(session, -1)), FetchResponse, 12
             )
             assert (ended.error_code, ended.session_id, len(ended.responses)) == (0, 0, 1)
-            assert len(running.state.sessions) == 0
+            assert len(running.parts.fetch_sessions) == 0
 
     run(scenario)
 

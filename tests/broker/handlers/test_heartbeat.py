@@ -101,7 +101,7 @@ def test_expired_member_is_logged_when_removed(
 
     async def scenario() -> None:
         async with group_broker(tmp_path, "group.min.session.timeout.ms=1") as running:
-            (coordinator,) = running.state.groups
+            (coordinator,) = running.parts.groups
             one, two, three = [await running.client() for _ in range(3)]
             member = await single_member(one)
             newcomer = join_request()

@@ -195,7 +195,7 @@ def test_shutdown_answers_members_that_are_joining(tmp_path: Path) -> None:
             waiting = asyncio.create_task(joined(two))
             await asyncio.sleep(0.05)
             assert not waiting.done(), "the first has not come again"
-            running.state.groups.close()
+            running.parts.groups.close()
             assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
 
     run(scenario)

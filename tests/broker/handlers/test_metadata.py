@@ -86,7 +86,7 @@ def test_brokers_and_topics_are_described_in_every_version(tmp_path: Path) -> No
                     if version >= 1:
                         assert (node.rack, answer.controller_id) == ("r1", 1)
                     if version >= 2:
-                        assert answer.cluster_id == running.state.image.cluster_id
+                        assert answer.cluster_id == running.parts.metadata_cache.image.cluster_id
                     if version >= 10:
                         assert topic.topic_id == topic_id
                 if version >= 1:
@@ -168,7 +168,7 @@ def test_auto_created_offsets_topic_has_its_own_settings(tmp_path: Path) -> None
             client = await running.client()
             told = await codes(client, OFFSETS_TOPIC, make=True)
             assert told == {OFFSETS_TOPIC: (0, 50)}
-            rules = running.state.settings.log_config(OFFSETS_TOPIC)
+            rules = running.parts.settings.log_config(OFFSETS_TOPIC)
             assert (rules.compact, rules.delete) == (True, False)
             # The transactions topic has no settings of its own yet, so it is not created.
             name = "__transaction_state"
@@ -229,7 +229,7 @@ def test_topic_is_found_by_id(tmp_path: Path) -> None:
                     assert (missing.name, missing.topic_id) == (None, STRANGER)
                 neither = await by_id(version, *named(None))
                 assert neither.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-            assert set(running.state.image.topics) == {"t"}
+            assert set(running.parts.metadata_cache.image.topics) == {"t"}
 
     run(scenario)
 
@@ -255,18 +255,18 @@ def test_partition_without_a_leader_is_reported(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t")
-            image = running.state.image
+            image = running.parts.metadata_cache.image
             (partition,) = image.topics["t"].partitions
             other = replace(partition, replicas=(BrokerId(1), BrokerId(9)))
             for leader in (BrokerId(9), BrokerId(-1)):
                 state = replace(other, leader=leader)
                 changed = replace(image.topics["t"], partitions=(state,))
-                running.state.image = image.with_topics([changed])
+                running.parts.metadata_cache.image = image.with_topics([changed])
                 for topics in (None, named("t")):
                     (one,) = (await ask(client, topics)).topics[0].partitions
                     assert one.error_code == ErrorCode.LEADER_NOT_AVAILABLE
                     assert (one.leader_id, one.offline_replicas) == (-1, (9,))
-            running.state.image = without_brokers(image)
+            running.parts.metadata_cache.image = without_brokers(image)
             answer = await ask(client, named("t"))
             assert (list(answer.brokers), answer.controller_id) == ([], -1)
             (one,) = answer.topics[0].partitions

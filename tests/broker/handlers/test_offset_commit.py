@@ -96,17 +96,17 @@ def test_retention_time_of_old_clients_is_used(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with group_broker(tmp_path) as running:
             client = await running.client()
-            offsets = running.state.coordinator("g").groups.ledger.offsets
+            offsets = running.parts.groups.of("g").groups.ledger.offsets
             for version in VERSIONS[:-1]:
                 for retention_ms in (5000, -1):
-                    before_ms = running.state.clock.now_ms()
+                    before_ms = running.parts.clock.now_ms()
                     told = await commit(client, version, [("t", 0)], retention_ms=retention_ms)
                     assert told == [0]
                     (known,) = offsets.of("g").values()
                     if version > 4 or retention_ms < 0:
                         assert known.expires_ms is None, "as long as the broker keeps it"
                     else:
-                        after_ms = running.state.clock.now_ms()
+                        after_ms = running.parts.clock.now_ms()
                         assert known.expires_ms is not None
                         assert before_ms <= known.expires_ms - retention_ms <= after_ms
 

@@ -206,12 +206,12 @@ def test_unstable_offset_is_refused_with_require_stable(
     async def scenario() -> None:
         async with group_broker(tmp_path) as running:
             client = await running.client()
-            known = running.state.image.topics["t"].id
+            known = running.parts.metadata_cache.image.topics["t"].id
             await commit(client, "t", 0, 5)
             pending = offset_record(
                 "g", TopicPartition("t", PartitionIndex(0)), CommittedOffset(9, 3, "", 0)
             )
-            ledger = running.state.coordinator("g").groups.ledger
+            ledger = running.parts.groups.of("g").groups.ledger
             ledger.replay(LogOffset(7), pending.key, pending.value, ProducerId(4))
             for version in (7, 8, 9, 10):
                 t: str | Uuid = known if version >= 10 else "t"

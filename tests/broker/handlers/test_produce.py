@@ -59,7 +59,8 @@ async def send(
 def errors(running: RunningBroker) -> dict[str, int]:
     """Return the counted errors by name."""
     return {
-        ErrorCode(code).name: n for code, n in running.state.requests[PRODUCE.key].errors.items()
+        ErrorCode(code).name: n
+        for code, n in running.parts.request_metrics.of(PRODUCE).errors.items()
     }
 
 
@@ -87,11 +88,11 @@ def test_log_start_and_append_time_are_returned(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t", message_timestamp_type="LogAppendTime")
-            before_ms = running.state.clock.now_ms()
+            before_ms = running.parts.clock.now_ms()
             for version in VERSIONS[:-1]:
                 one = await send(client, "t", batch(b"a"), version)
-                assert before_ms <= one.log_append_time_ms <= running.state.clock.now_ms()
-            await running.state.leader_partition("t", 0).delete_records(4)
+                assert before_ms <= one.log_append_time_ms <= running.parts.clock.now_ms()
+            await running.parts.replica_manager.leader_partition("t", 0).delete_records(4)
             assert (await send(client, "t", batch(b"a"), 12)).log_start_offset == 4
             first = await send(client, "t", batch(b"a", producer_id=5, sequence=7), 12)
             assert first.error_code == 0, "nothing is known of the producer, so all is well"
@@ -229,7 +230,7 @@ def test_current_leader_is_returned_from_version_10(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             known = await create(client, "t")
-            del running.state.partitions[TopicPartition("t", PartitionIndex(0))]
+            del running.parts.replica_manager.partitions[TopicPartition("t", PartitionIndex(0))]
             for version in VERSIONS:
                 topic = known if version >= 13 else "t"
                 one = await send(client, topic, batch(b"x"), version)
@@ -313,7 +314,7 @@ def test_not_enough_replicas_fails_acks_all(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t")
-            running.state.leader_partition("t", 0).in_sync_min = 2
+            running.parts.replica_manager.leader_partition("t", 0).in_sync_min = 2
             for version in VERSIONS[:-1]:
                 one = await send(client, "t", batch(b"x"), version)
                 assert one.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -339,7 +340,7 @@ def test_acknowledgement_waits_for_a_required_sync(tmp_path: Path) -> None:
                 assert not waiting.done()
                 disk.free.set()
                 assert (await waiting).error_code == 0
-            assert running.state.leader_partition("t", 0).log.recovery_point == 2
+            assert running.parts.replica_manager.leader_partition("t", 0).log.recovery_point == 2
             assert await fetch(client, known) == [b"x", b"x"]
 
     run(scenario)

@@ -1,9 +1,9 @@
 """ApiVersions: the APIs and versions that this broker serves."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import API_OF_KEY, API_VERSIONS
 from ottla.protocol.conversation import Request, Response
@@ -12,12 +12,13 @@ from ottla.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
+from ottla.protocol.schema import Versions
 from ottla.transport.connection import Connection
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # KIP-511
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
+def handle(request: Request, connection: Connection, *, served: Mapping[int, Versions]) -> Response:
     """Return the versions; a request in a newer version gets the range of ApiVersions only."""
     if request.refused is not ErrorCode.NONE:
         ours = API_VERSIONS.advertised
@@ -38,6 +39,6 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Resp
                 min_version=API_OF_KEY[key].advertised.low,
                 max_version=min(versions.high, API_OF_KEY[key].advertised.high),
             )
-            for key, versions in sorted(state.served.items())
+            for key, versions in sorted(served.items())
         ],
     )

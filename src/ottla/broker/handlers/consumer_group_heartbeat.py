@@ -7,7 +7,6 @@ disabled.
 
 from typing import Final
 
-from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -16,7 +15,7 @@ from ottla.transport.connection import Connection
 CLASSIC_ALONE: Final = "this broker has classic groups alone: set group.protocol=classic"
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
+def handle(request: Request, connection: Connection) -> Response:
     """Refuse the request and name the alternative."""
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,

@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.topics import Topics
 from ottla.cluster.topic_creation import check_added
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
@@ -17,21 +18,31 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    metadata_cache: MetadataCache,
+    topics: Topics,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Add partitions to each topic independently."""
     message = request.message
     assert isinstance(message, CreatePartitionsRequest)
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(message, metadata_cache, topics, scheduler))
 
 
-async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Response:
-    topics = state.image.topics
+async def _answer(
+    message: CreatePartitionsRequest,
+    metadata_cache: MetadataCache,
+    topics: Topics,
+    scheduler: CooperativeScheduler,
+) -> Response:
+    existing = metadata_cache.image.topics
     try:
         check_added(
-            (len(topics[one.name].partitions), one.count)
+            (len(existing[one.name].partitions), one.count)
             for one in message.topics
-            if one.name in topics
+            if one.name in existing
         )
     except RequestError as error:
         refused = [_result(one.name, error.code, error.message) for one in message.topics]
@@ -42,11 +53,11 @@ async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Respo
         for name, count in names.items()
         if count > 1
     ]
-    async for topic in CooperativeLoop(state).over(message.topics):
+    async for topic in scheduler.new_loop().over(message.topics):
         if names[topic.name] > 1:
             continue
         try:
-            await _grow(state, topic, validate_only=message.validate_only)
+            await _grow(topics, topic, validate_only=message.validate_only)
         except RequestError as error:
             text = error.message or error.code.text
             results.append(_result(topic.name, error.code, text))
@@ -55,9 +66,9 @@ async def _answer(state: BrokerState, message: CreatePartitionsRequest) -> Respo
     return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
 
-async def _grow(state: BrokerState, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
+async def _grow(topics: Topics, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
     rows = topic.assignments
-    await state.topics.grow(
+    await topics.grow(
         topic.name,
         topic.count,
         None if rows is None else [tuple(row.broker_ids) for row in rows],

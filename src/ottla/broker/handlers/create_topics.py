@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.topics import Topics
 from ottla.cluster.image import Topic
 from ottla.cluster.topic_creation import UNSET, AskedTopic, check_made
 from ottla.errors import ErrorCode, RequestError
@@ -20,41 +21,57 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    settings: EffectiveConfig,
+    topics: Topics,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Create topics, or with validate_only return what would be created."""
     message = request.message
     assert isinstance(message, CreateTopicsRequest)
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(message, settings, topics, scheduler))
 
 
-async def _answer(state: BrokerState, message: CreateTopicsRequest) -> Response:
-    default = state.settings.broker[broker.NUM_PARTITIONS]
+async def _answer(
+    message: CreateTopicsRequest,
+    settings: EffectiveConfig,
+    topics: Topics,
+    scheduler: CooperativeScheduler,
+) -> Response:
+    default = settings.broker[broker.NUM_PARTITIONS]
     names = Counter(topic.name for topic in message.topics)
     results = [
         _failed(name, RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         for name, count in names.items()
         if count > 1
     ]
-    topics = [one for one in message.topics if names[one.name] == 1]
+    once = [one for one in message.topics if names[one.name] == 1]
     try:
         check_made(
             len(one.assignments) or (default if one.num_partitions == UNSET else one.num_partitions)
-            for one in topics
+            for one in once
         )
     except RequestError as error:
-        results += [_failed(one.name, error) for one in topics]
+        results += [_failed(one.name, error) for one in once]
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)
-    async for topic in CooperativeLoop(state).over(topics):
+    async for topic in scheduler.new_loop().over(once):
         try:
-            results.append(await _create(state, topic, validate_only=message.validate_only))
+            results.append(
+                await _create(settings, topics, topic, validate_only=message.validate_only)
+            )
         except RequestError as error:
             results.append(_failed(topic.name, error))
     return CreateTopicsResponse(throttle_time_ms=0, topics=results)
 
 
 async def _create(
-    state: BrokerState, topic: CreatableTopic, *, validate_only: bool
+    settings: EffectiveConfig,
+    topics: Topics,
+    topic: CreatableTopic,
+    *,
+    validate_only: bool,
 ) -> CreatableTopicResult:
     asked = AskedTopic(
         topic.name,
@@ -69,8 +86,8 @@ async def _create(
         raise RequestError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {missing}"
         )
-    made = await state.topics.create(asked, given, validate_only=validate_only)
-    return _made(state, made, given)
+    made = await topics.create(asked, given, validate_only=validate_only)
+    return _made(settings, made, given)
 
 
 def _assignment(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
@@ -82,8 +99,7 @@ def _assignment(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
     return rows
 
 
-def _made(state: BrokerState, made: Topic, given: dict[str, str]) -> CreatableTopicResult:
-    settings = state.settings
+def _made(settings: EffectiveConfig, made: Topic, given: dict[str, str]) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=made.name,
         topic_id=made.id,

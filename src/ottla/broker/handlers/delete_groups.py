@@ -1,7 +1,7 @@
 """DeleteGroups: delete groups without members, with their committed offsets."""
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.events import DeleteGroups
 from ottla.groups.responses import GroupErrors
@@ -15,27 +15,35 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    groups: GroupCoordinators,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Delete each group independently."""
     message = request.message
     assert isinstance(message, DeleteGroupsRequest)
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(message, groups, scheduler))
 
 
-async def _answer(state: BrokerState, message: DeleteGroupsRequest) -> Response:
+async def _answer(
+    message: DeleteGroupsRequest,
+    groups: GroupCoordinators,
+    scheduler: CooperativeScheduler,
+) -> Response:
     return DeleteGroupsResponse(
         throttle_time_ms=0,
         results=[
-            DeletableGroupResult(group_id=name, error_code=int(await _delete(state, name)))
-            async for name in CooperativeLoop(state).over(dict.fromkeys(message.groups_names))
+            DeletableGroupResult(group_id=name, error_code=int(await _delete(groups, name)))
+            async for name in scheduler.new_loop().over(dict.fromkeys(message.groups_names))
         ],
     )
 
 
-async def _delete(state: BrokerState, name: str) -> ErrorCode:
+async def _delete(groups: GroupCoordinators, name: str) -> ErrorCode:
     try:
-        answer = await state.coordinator(name).ask(lambda token: DeleteGroups(token, (name,)))
+        answer = await groups.of(name).ask(lambda token: DeleteGroups(token, (name,)))
     except RequestError as error:
         return error.code
     assert isinstance(answer, GroupErrors)

@@ -1,7 +1,7 @@
 """DeleteRecords: move the log start offset; segments below it are deleted later."""
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.replica_manager import ReplicaManager
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.delete_records import (
@@ -15,23 +15,31 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    replica_manager: ReplicaManager,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Move the log start offsets; they are stored before the response."""
     message = request.message
     assert isinstance(message, DeleteRecordsRequest)
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(message, replica_manager, scheduler))
 
 
-async def _answer(state: BrokerState, message: DeleteRecordsRequest) -> Response:
-    turns = CooperativeLoop(state)
+async def _answer(
+    message: DeleteRecordsRequest,
+    replica_manager: ReplicaManager,
+    scheduler: CooperativeScheduler,
+) -> Response:
+    turns = scheduler.new_loop()
     return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    await _delete(state, topic.name, one)
+                    await _delete(replica_manager, topic.name, one)
                     async for one in turns.over(topic.partitions)
                 ],
             )
@@ -41,12 +49,11 @@ async def _answer(state: BrokerState, message: DeleteRecordsRequest) -> Response
 
 
 async def _delete(
-    state: BrokerState, topic: str, asked: DeleteRecordsPartition
+    replica_manager: ReplicaManager, topic: str, asked: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     try:
-        start = await state.leader_partition(topic, asked.partition_index).delete_records(
-            asked.offset
-        )
+        partition = replica_manager.leader_partition(topic, asked.partition_index)
+        start = await partition.delete_records(asked.offset)
     except RequestError as error:
         return _result(asked, -1, error.code)
     return _result(asked, start, ErrorCode.NONE)

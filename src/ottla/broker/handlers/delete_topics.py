@@ -1,7 +1,9 @@
 """DeleteTopics: by name or by topic id."""
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.topics import Topics
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.conversation import Request, Response
@@ -15,39 +17,73 @@ from ottla.settings.broker import DELETE_TOPIC_ENABLE
 from ottla.transport.connection import Connection, DeferredResponse
 
 
-def handle(
-    state: BrokerState, request: Request, connection: Connection
-) -> Response | DeferredResponse:
-    """Delete topics with all their records."""
-    message = request.message
-    assert isinstance(message, DeleteTopicsRequest)
-    asked = [
-        *message.topics,
-        *(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in message.topic_names),
-    ]
-    return DeferredResponse(_answer(state, asked))
+class DeleteTopicsHandler:
+    """Deletes topics."""
 
+    def __init__(
+        self,
+        *,
+        settings: EffectiveConfig,
+        metadata_cache: MetadataCache,
+        topics: Topics,
+        scheduler: CooperativeScheduler,
+    ) -> None:
+        self._settings = settings
+        self._metadata_cache = metadata_cache
+        self._topics = topics
+        self._scheduler = scheduler
 
-async def _answer(state: BrokerState, asked: list[DeleteTopicState]) -> Response:
-    by_topic: dict[str | Uuid, list[DeleteTopicState]] = {}
-    turns = CooperativeLoop(state)
-    async for one in turns.over(asked):
-        by_topic.setdefault(_identity(state, one), []).append(one)
-    return DeleteTopicsResponse(
-        throttle_time_ms=0,
-        responses=[
-            await _delete(state, same[0]) if len(same) == 1 else _twice(same)
-            async for same in turns.over(by_topic.values())
-        ],
-    )
+    def handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
+        """Delete topics with all their records."""
+        message = request.message
+        assert isinstance(message, DeleteTopicsRequest)
+        asked = [
+            *message.topics,
+            *(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in message.topic_names),
+        ]
+        return DeferredResponse(self._answer(asked))
 
+    async def _answer(self, asked: list[DeleteTopicState]) -> Response:
+        by_topic: dict[str | Uuid, list[DeleteTopicState]] = {}
+        turns = self._scheduler.new_loop()
+        async for one in turns.over(asked):
+            by_topic.setdefault(self._identity(one), []).append(one)
+        return DeleteTopicsResponse(
+            throttle_time_ms=0,
+            responses=[
+                await self._delete(same[0]) if len(same) == 1 else _twice(same)
+                async for same in turns.over(by_topic.values())
+            ],
+        )
 
-def _identity(state: BrokerState, asked: DeleteTopicState) -> str | Uuid:
-    """Return the same key for both ways to name a topic."""
-    if asked.name is not None:
-        return asked.name
-    found = state.image.topic_of_id(asked.topic_id)
-    return asked.topic_id if found is None else found.name
+    def _identity(self, asked: DeleteTopicState) -> str | Uuid:
+        """Return the same key for both ways to name a topic."""
+        if asked.name is not None:
+            return asked.name
+        found = self._metadata_cache.image.topic_of_id(asked.topic_id)
+        return asked.topic_id if found is None else found.name
+
+    async def _delete(self, asked: DeleteTopicState) -> DeletableTopicResult:
+        name, topic_id = asked.name, asked.topic_id
+        try:
+            if not self._settings.broker[DELETE_TOPIC_ENABLE]:
+                raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED)
+            if (name is None) == (topic_id == ZERO_UUID):
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, "Give either the topic's name or its id."
+                )
+            wanted = None if name is not None else topic_id
+            found = self._metadata_cache.topic(name or "", wanted)
+            name, topic_id = found.name, found.id
+            await self._topics.delete(found.name, wanted)
+        except RequestError as error:
+            return DeletableTopicResult(
+                name=name,
+                topic_id=topic_id,
+                error_code=int(error.code),
+                error_message=error.message or error.code.text,
+            )
+        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=0)
 
 
 def _twice(same: list[DeleteTopicState]) -> DeletableTopicResult:
@@ -57,24 +93,3 @@ def _twice(same: list[DeleteTopicState]) -> DeletableTopicResult:
         error_code=int(ErrorCode.INVALID_REQUEST),
         error_message="The topic is given more than once.",
     )
-
-
-async def _delete(state: BrokerState, asked: DeleteTopicState) -> DeletableTopicResult:
-    name, topic_id = asked.name, asked.topic_id
-    try:
-        if not state.settings.broker[DELETE_TOPIC_ENABLE]:
-            raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED)
-        if (name is None) == (topic_id == ZERO_UUID):
-            raise RequestError(ErrorCode.INVALID_REQUEST, "Give either the topic's name or its id.")
-        wanted = None if name is not None else topic_id
-        found = state.topic(name or "", wanted)
-        name, topic_id = found.name, found.id
-        await state.topics.delete(found.name, wanted)
-    except RequestError as error:
-        return DeletableTopicResult(
-            name=name,
-            topic_id=topic_id,
-            error_code=int(error.code),
-            error_message=error.message or error.code.text,
-        )
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=0)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
-from ottla.broker.state import BrokerState
+from ottla.broker.metadata_cache import MetadataCache
 from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.describe_cluster import (
@@ -17,11 +17,11 @@ _BROKERS: Final = 1  # the endpoint types
 _CONTROLLERS: Final = 2
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
+def handle(request: Request, connection: Connection, *, metadata_cache: MetadataCache) -> Response:
     """Describe the cluster with the addresses of the listener that received the request."""
     message = request.message
     assert isinstance(message, DescribeClusterRequest)
-    image, listener = state.image, connection.listener
+    image, listener = metadata_cache.image, connection.listener
     if message.endpoint_type != _BROKERS:
         return DescribeClusterResponse(
             throttle_time_ms=0,

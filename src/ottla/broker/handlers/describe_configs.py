@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from itertools import dropwhile
 from typing import Final
 
-from ottla.broker.configs import without_settings
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.configs import check_broker_name, without_settings
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.metadata_cache import MetadataCache
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import topic_name_problem
+from ottla.ids import BrokerId, topic_name_problem
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -25,68 +26,74 @@ TOPIC: Final = 2
 BROKER: Final = 4
 
 
-def handle(
-    state: BrokerState, request: Request, connection: Connection
-) -> Response | DeferredResponse:
-    """Describe each resource."""
-    message = request.message
-    assert isinstance(message, DescribeConfigsRequest)
-    return DeferredResponse(_answer(state, message))
+class DescribeConfigsHandler:
+    """Describes the configs of topics and brokers."""
 
+    def __init__(
+        self,
+        *,
+        node_id: BrokerId,
+        settings: EffectiveConfig,
+        metadata_cache: MetadataCache,
+        scheduler: CooperativeScheduler,
+    ) -> None:
+        self._node_id = node_id
+        self._settings = settings
+        self._metadata_cache = metadata_cache
+        self._scheduler = scheduler
 
-async def _answer(state: BrokerState, message: DescribeConfigsRequest) -> Response:
-    return DescribeConfigsResponse(
-        throttle_time_ms=0,
-        results=[
-            _resource(state, message, one)
-            async for one in CooperativeLoop(state).over(message.resources)
-        ],
-    )
+    def handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
+        """Describe each resource."""
+        message = request.message
+        assert isinstance(message, DescribeConfigsRequest)
+        return DeferredResponse(self._answer(message))
 
-
-def _resource(
-    state: BrokerState, message: DescribeConfigsRequest, asked: DescribeConfigsResource
-) -> DescribeConfigsResult:
-    code, text, configs = ErrorCode.NONE, None, list[DescribeConfigsResourceResult]()
-    try:
-        keys = asked.configuration_keys
-        configs = [
-            _setting(message, one)
-            for one in described(state, asked.resource_type, asked.resource_name)
-            if not keys or one.name in keys
-        ]
-    except RequestError as error:
-        code, text = error.code, error.message
-    return DescribeConfigsResult(
-        error_code=int(code),
-        error_message=text,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
-        configs=configs,
-    )
-
-
-def described(state: BrokerState, resource_type: int, name: str) -> Iterable[ConfigEntry]:
-    """Return the configs of a resource; raises RequestError if it does not exist."""
-    settings = state.settings
-    if resource_type == TOPIC:
-        if problem := topic_name_problem(name):
-            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if name not in state.image.topics:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return map(
-            _led_by_its_name, settings.dynamic_config.describe_topic(settings.overrides(name))
+    async def _answer(self, message: DescribeConfigsRequest) -> Response:
+        return DescribeConfigsResponse(
+            throttle_time_ms=0,
+            results=[
+                self._resource(message, one)
+                async for one in self._scheduler.new_loop().over(message.resources)
+            ],
         )
-    if resource_type == BROKER:
-        if name == "":
-            return _defaults_of_all(settings.dynamic_config.describe_broker())
-        if name != str(state.id):
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {state.id} or empty string, but received {name}",
+
+    def _resource(
+        self, message: DescribeConfigsRequest, asked: DescribeConfigsResource
+    ) -> DescribeConfigsResult:
+        code, text, configs = ErrorCode.NONE, None, list[DescribeConfigsResourceResult]()
+        try:
+            keys = asked.configuration_keys
+            configs = [
+                _setting(message, one)
+                for one in self._described(asked.resource_type, asked.resource_name)
+                if not keys or one.name in keys
+            ]
+        except RequestError as error:
+            code, text = error.code, error.message
+        return DescribeConfigsResult(
+            error_code=int(code),
+            error_message=text,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            configs=configs,
+        )
+
+    def _described(self, resource_type: int, name: str) -> Iterable[ConfigEntry]:
+        """Return the configs of a resource; raises RequestError if it does not exist."""
+        settings = self._settings
+        if resource_type == TOPIC:
+            if problem := topic_name_problem(name):
+                raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+            if name not in self._metadata_cache.image.topics:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return map(
+                _led_by_its_name, settings.dynamic_config.describe_topic(settings.overrides(name))
             )
-        return settings.dynamic_config.describe_broker()
-    raise without_settings(resource_type)
+        if resource_type == BROKER:
+            check_broker_name(name, self._node_id)
+            own = settings.dynamic_config.describe_broker()
+            return own if name else _defaults_of_all(own)
+        raise without_settings(resource_type)
 
 
 def _led_by_its_name(one: ConfigEntry) -> ConfigEntry:

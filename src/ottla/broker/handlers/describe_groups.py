@@ -1,8 +1,8 @@
 """DescribeGroups: groups and their members."""
 
-from ottla.broker.cooperative import CooperativeLoop
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.handlers.metadata import NOT_ASKED
-from ottla.broker.state import BrokerState
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.responses import GroupDescription
 from ottla.protocol.conversation import Request, Response
@@ -20,27 +20,36 @@ _OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    groups: GroupCoordinators,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Describe each group."""
     message = request.message
     assert isinstance(message, DescribeGroupsRequest)
-    return DeferredResponse(_answer(state, message, request.version))
+    return DeferredResponse(_answer(message, request.version, groups, scheduler))
 
 
-async def _answer(state: BrokerState, message: DescribeGroupsRequest, version: int) -> Response:
+async def _answer(
+    message: DescribeGroupsRequest,
+    version: int,
+    groups: GroupCoordinators,
+    scheduler: CooperativeScheduler,
+) -> Response:
     operations = _OPERATIONS if message.include_authorized_operations else NOT_ASKED
     return DescribeGroupsResponse(
         groups=[
-            _group(_describe(state, name), version, operations)
-            async for name in CooperativeLoop(state).over(message.groups)
+            _group(_describe(groups, name), version, operations)
+            async for name in scheduler.new_loop().over(message.groups)
         ]
     )
 
 
-def _describe(state: BrokerState, name: str) -> GroupDescription:
+def _describe(groups: GroupCoordinators, name: str) -> GroupDescription:
     try:
-        return state.coordinator(name).groups.describe(name)
+        return groups.of(name).groups.describe(name)
     except RequestError as error:
         return GroupDescription(name, error.code)
 

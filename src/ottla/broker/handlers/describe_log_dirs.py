@@ -1,6 +1,7 @@
 """DescribeLogDirs: the data directories and the sizes of their partitions."""
 
-from ottla.broker.state import BrokerState
+from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.replica_manager import ReplicaManager
 from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.log.directory import DataDirectory
@@ -18,7 +19,11 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    settings: EffectiveConfig,
+    replica_manager: ReplicaManager,
 ) -> Response | DeferredResponse:
     """Describe every directory with the requested partitions, or with all."""
     message = request.message
@@ -32,29 +37,38 @@ def handle(
             for index in topic.partitions
         }
     )
-    return DeferredResponse(_answer(state, wanted))
+    return DeferredResponse(_answer(wanted, settings, replica_manager))
 
 
-async def _answer(state: BrokerState, wanted: set[TopicPartition] | None) -> Response:
-    results = [await _directory(state, one, wanted) for one in state.logs.directories]
-    results += [_failed(path) for path in state.logs.missing]
+async def _answer(
+    wanted: set[TopicPartition] | None, settings: EffectiveConfig, replica_manager: ReplicaManager
+) -> Response:
+    logs = replica_manager.logs
+    results = [await _directory(one, wanted, settings, replica_manager) for one in logs.directories]
+    results += [_failed(path) for path in logs.missing]
     return DescribeLogDirsResponse(throttle_time_ms=0, results=results)
 
 
 async def _directory(
-    state: BrokerState, directory: DataDirectory, wanted: set[TopicPartition] | None
+    directory: DataDirectory,
+    wanted: set[TopicPartition] | None,
+    settings: EffectiveConfig,
+    replica_manager: ReplicaManager,
 ) -> DescribeLogDirsResult:
+    logs = replica_manager.logs
     if directory.failure is not None:
         return _failed(directory.path)
     try:
-        room = await state.logs.disk.blocking(lambda: state.logs.disk.room(directory.path))
+        room = await logs.disk.blocking(lambda: logs.disk.room(directory.path))
     except StorageFailure:
         return _failed(directory.path)
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for hosted in state.logs:
+    for hosted in logs:
         if hosted.directory is directory and (wanted is None or hosted.partition in wanted):
-            by_topic.setdefault(hosted.partition.topic, []).append(_partition(state, hosted))
-    cordoned = state.settings.broker[CORDONED_LOG_DIRS]
+            by_topic.setdefault(hosted.partition.topic, []).append(
+                _partition(replica_manager, hosted)
+            )
+    cordoned = settings.broker[CORDONED_LOG_DIRS]
     return DescribeLogDirsResult(
         error_code=0,
         log_dir=directory.path,
@@ -74,8 +88,8 @@ def _failed(path: str) -> DescribeLogDirsResult:
     )
 
 
-def _partition(state: BrokerState, hosted: HostedLog) -> DescribeLogDirsPartition:
-    led = state.partitions.get(hosted.partition)
+def _partition(replica_manager: ReplicaManager, hosted: HostedLog) -> DescribeLogDirsPartition:
+    led = replica_manager.partitions.get(hosted.partition)
     lag = 0 if led is None else max(led.high_watermark - hosted.log.log_end_offset, 0)
     return DescribeLogDirsPartition(
         partition_index=hosted.partition.partition,

@@ -1,14 +1,15 @@
 """DescribeTopicPartitions: topics in name order, in pages."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
-from ottla.broker.cooperative import CooperativeLoop
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
-from ottla.broker.state import BrokerState
+from ottla.broker.metadata_cache import MetadataCache
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode
-from ottla.ids import NO_BROKER, ZERO_UUID, topic_name_problem
+from ottla.ids import NO_BROKER, ZERO_UUID, BrokerId, topic_name_problem
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -24,16 +25,26 @@ _FIRST: Final = 0
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    settings: EffectiveConfig,
+    metadata_cache: MetadataCache,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Describe topics in name order, from the cursor on."""
     message = request.message
     assert isinstance(message, DescribeTopicPartitionsRequest)
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(message, settings, metadata_cache, scheduler))
 
 
-async def _answer(state: BrokerState, message: DescribeTopicPartitionsRequest) -> Response:
-    image, cursor = state.image, message.cursor
+async def _answer(
+    message: DescribeTopicPartitionsRequest,
+    settings: EffectiveConfig,
+    metadata_cache: MetadataCache,
+    scheduler: CooperativeScheduler,
+) -> Response:
+    image, cursor = metadata_cache.image, message.cursor
     names = sorted({one.name for one in message.topics} or set(image.topics))
     begin = _FIRST
     if cursor is not None:
@@ -47,11 +58,11 @@ async def _answer(state: BrokerState, message: DescribeTopicPartitionsRequest) -
             begin = cursor.partition_index
     left = min(
         max(message.response_partition_limit, 1),
-        state.settings.broker[MAX_REQUEST_PARTITION_SIZE_LIMIT],
+        settings.broker[MAX_REQUEST_PARTITION_SIZE_LIMIT],
     )
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     following: Cursor | None = None
-    async for name in CooperativeLoop(state).over(names):
+    async for name in scheduler.new_loop().over(names):
         topic = image.topics.get(name)
         if topic is None:
             topics.append(_unknown(name))
@@ -60,7 +71,7 @@ async def _answer(state: BrokerState, message: DescribeTopicPartitionsRequest) -
             following = Cursor(topic_name=name, partition_index=_FIRST)
             break
         end = min(begin + left, len(topic.partitions))
-        topics.append(_topic(state, topic, begin, end))
+        topics.append(_topic(metadata_cache.image.brokers, topic, begin, end))
         left -= end - begin
         if end < len(topic.partitions):
             following = Cursor(topic_name=name, partition_index=end)
@@ -99,7 +110,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    state: BrokerState, topic: Topic, begin: int, end: int
+    alive: Container[BrokerId], topic: Topic, begin: int, end: int
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=0,
@@ -107,16 +118,16 @@ def _topic(
         topic_id=topic.id,
         is_internal=topic.internal,
         partitions=[
-            _partition(state, index, topic.partitions[index]) for index in range(begin, end)
+            _partition(alive, index, topic.partitions[index]) for index in range(begin, end)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    state: BrokerState, index: int, partition: PartitionState
+    alive: Container[BrokerId], index: int, partition: PartitionState
 ) -> DescribeTopicPartitionsResponsePartition:
-    offline = [one for one in partition.replicas if one not in state.image.brokers]
+    offline = [one for one in partition.replicas if one not in alive]
     missing = partition.leader == NO_BROKER or partition.leader in offline
     return DescribeTopicPartitionsResponsePartition(
         error_code=int(ErrorCode.LEADER_NOT_AVAILABLE if missing else ErrorCode.NONE),

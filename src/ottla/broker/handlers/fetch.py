@@ -1,15 +1,27 @@
 """Fetch: records of many partitions, or a wait until there are some."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from ottla.broker.cooperative import CooperativeLoop
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.fetch_read import READ_COMMITTED, FetchRead, Limits, PartitionRead
-from ottla.broker.fetch_sessions import NO_SESSION, FetchPartition, FetchSession, SessionKey, Told
-from ottla.broker.state import BrokerState
+from ottla.broker.fetch_sessions import (
+    NO_SESSION,
+    FetchPartition,
+    FetchSession,
+    FetchSessions,
+    SessionKey,
+    Told,
+)
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.shutdown import Shutdown
+from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
-from ottla.protocol.apis import FETCH
+from ottla.metrics import ApiCounts
 from ottla.protocol.conversation import OBJECTS_AT_ONCE, LargeRequest, Request, Response
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
@@ -38,56 +50,64 @@ _WITH_EPOCHS: Final = 12  # the first version with diverging epochs
 _BY_ID: Final = 13  # the first version with topic ids
 
 
-def handle(
-    state: BrokerState, request: Request, connection: Connection
-) -> Response | DeferredResponse:
-    """Respond with the available records, or wait for them."""
-    message = request.message
-    assert isinstance(message, FetchRequest)
-    by_id = request.version >= _BY_ID
-    if isinstance(request, LargeRequest):
-        return DeferredResponse(
-            _handle_wide(state, request, connection.memory, _asked(message, by_id))
-        )
-    return _begun(state, request, connection.memory, [*_asked(message, by_id)])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchHandler:
+    """Reads records for consumers."""
 
+    clock: Clock
+    settings: EffectiveConfig
+    metadata_cache: MetadataCache
+    replica_manager: ReplicaManager
+    fetch_sessions: FetchSessions
+    scheduler: CooperativeScheduler
+    shutdown: Shutdown
+    counts: ApiCounts  # of Fetch
 
-async def _handle_wide(
-    state: BrokerState, request: Request, client: ConnectionMemory, asked: Iterable[FetchPartition]
-) -> Response | None:
-    begun = _begun(
-        state, request, client, [one async for one in CooperativeLoop(state).over(asked)]
-    )
-    return await begun.response if isinstance(begun, DeferredResponse) else begun
+    def handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
+        """Respond with the available records, or wait for them."""
+        message = request.message
+        assert isinstance(message, FetchRequest)
+        by_id = request.version >= _BY_ID
+        if isinstance(request, LargeRequest):
+            return DeferredResponse(
+                self._handle_wide(request, connection.memory, _asked(message, by_id))
+            )
+        return self._begun(request, connection.memory, [*_asked(message, by_id)])
 
+    async def _handle_wide(
+        self, request: Request, client: ConnectionMemory, asked: Iterable[FetchPartition]
+    ) -> Response | None:
+        turns = self.scheduler.new_loop()
+        begun = self._begun(request, client, [one async for one in turns.over(asked)])
+        return await begun.response if isinstance(begun, DeferredResponse) else begun
 
-def _begun(
-    state: BrokerState, request: Request, client: ConnectionMemory, asked: Sequence[FetchPartition]
-) -> FetchResponse | DeferredResponse:
-    message = request.message
-    assert isinstance(message, FetchRequest)
-    by_id = request.version >= _BY_ID
-    try:
-        session = state.sessions.begin(
-            message.session_id,
-            message.session_epoch,
-            asked,
-            _forgotten(message, by_id),
-            by_id=by_id,
-            now_s=state.clock.elapsed_s(),
-        )
-    except RequestError as error:
-        state.requests[FETCH.key].note_error(error.code)
-        return FetchResponse(
-            throttle_time_ms=0, error_code=int(error.code), session_id=0, responses=[]
-        )
-    fetch = _Fetch(state, request, message, session, asked, client)
-    if fetch.is_wide:
-        return DeferredResponse(fetch.wait(None))
-    gathering = fetch.gather()
-    if gathering.is_cold or not fetch.is_enough(gathering) or not fetch.has_memory(gathering):
-        return DeferredResponse(fetch.wait(gathering))
-    return fetch.answer(gathering)
+    def _begun(
+        self, request: Request, client: ConnectionMemory, asked: Sequence[FetchPartition]
+    ) -> FetchResponse | DeferredResponse:
+        message = request.message
+        assert isinstance(message, FetchRequest)
+        by_id = request.version >= _BY_ID
+        try:
+            session = self.fetch_sessions.begin(
+                message.session_id,
+                message.session_epoch,
+                asked,
+                _forgotten(message, by_id),
+                by_id=by_id,
+                now_s=self.clock.elapsed_s(),
+            )
+        except RequestError as error:
+            self.counts.note_error(error.code)
+            return FetchResponse(
+                throttle_time_ms=0, error_code=int(error.code), session_id=0, responses=[]
+            )
+        fetch = _Fetch(self, request, message, session, asked, client)
+        if fetch.is_wide:
+            return DeferredResponse(fetch.wait(None))
+        gathering = fetch.gather()
+        if gathering.is_cold or not fetch.is_enough(gathering) or not fetch.has_memory(gathering):
+            return DeferredResponse(fetch.wait(gathering))
+        return fetch.answer(gathering)
 
 
 class _Fetch:
@@ -95,29 +115,29 @@ class _Fetch:
 
     def __init__(
         self,
-        state: BrokerState,
+        handler: FetchHandler,
         request: Request,
         message: FetchRequest,
         session: FetchSession | None,
         asked: Sequence[FetchPartition],
         client: ConnectionMemory,
     ) -> None:
-        self.state = state
+        self.handler = handler
         self.version = request.version
         self.message = message
         self.session = session
         self.full = message.session_epoch <= 0  # a full fetch: every partition is in the response
         self.wanted = asked if session is None else [*session.wanted.values()]
         self.is_wide = len(self.wanted) > OBJECTS_AT_ONCE
-        self.bytes_max = min(message.max_bytes, state.settings.broker[FETCH_MAX_BYTES])
+        self.bytes_max = min(message.max_bytes, handler.settings.broker[FETCH_MAX_BYTES])
         self.bytes_min = message.min_bytes
-        self.waiter = MemoryWaiter(client, state.clock)
+        self.waiter = MemoryWaiter(client, handler.clock)
         self.pool = client.responses
         self.held = 0
 
     def gather(self) -> FetchRead:
         gathering = self._gathering()
-        names: Mapping[Uuid, str] = self.state.image.names
+        names: Mapping[Uuid, str] = self.handler.metadata_cache.image.names
         for wanted in self.wanted:
             topic = wanted.key[0]
             gathering.take(wanted, names.get(topic) if isinstance(topic, Uuid) else topic)
@@ -126,10 +146,11 @@ class _Fetch:
     async def _gather_in_turns(self) -> FetchRead:
         """Read cooperatively; what was read is reserved, as others take memory meanwhile."""
         gathering = self._gathering()
-        async for wanted in CooperativeLoop(self.state).over(self.wanted):
+        metadata_cache = self.handler.metadata_cache
+        async for wanted in self.handler.scheduler.new_loop().over(self.wanted):
             topic = wanted.key[0]
             if isinstance(topic, Uuid):
-                gathering.take(wanted, self.state.image.names.get(topic))
+                gathering.take(wanted, metadata_cache.image.names.get(topic))
             else:
                 gathering.take(wanted, topic)
             if gathering.size > self.held:
@@ -144,7 +165,7 @@ class _Fetch:
         share = self._share()
         self.bytes_min = min(self.message.min_bytes, max(share // 2, 1))
         limits = Limits(min(self.bytes_max, share), self.message.isolation_level == READ_COMMITTED)
-        return FetchRead(self.state, limits)
+        return FetchRead(self.handler.replica_manager, self.handler.counts, limits)
 
     def is_enough(self, gathering: FetchRead) -> bool:
         return (
@@ -152,7 +173,7 @@ class _Fetch:
             or gathering.failed
             or self.message.max_wait_ms <= 0
             or not self.wanted
-            or self.state.stopping
+            or self.handler.shutdown.begun
         )
 
     def _lacking(self, gathering: FetchRead) -> int:
@@ -176,11 +197,11 @@ class _Fetch:
             self._hold(0)
 
     async def _wait(self, gathering: FetchRead | None) -> FetchRead:
-        clock = self.state.clock
+        clock = self.handler.clock
         began_s = clock.elapsed_s()
         deadline = began_s + self.message.max_wait_ms / 1000
         while True:
-            if not self.has_memory(gathering) and not self.state.stopping:
+            if not self.has_memory(gathering) and not self.handler.shutdown.begun:
                 if gathering is not None:
                     gathering.drop()
                 if await self.waiter.wait(began_s + ROOM_SECONDS - clock.elapsed_s()):
@@ -237,12 +258,13 @@ class _Fetch:
 
     async def _answer_in_turns(self, gathering: FetchRead) -> Response:
         by_topic: _ByTopic = {}
-        async for one in CooperativeLoop(self.state).over(gathering.found):
+        async for one in self.handler.scheduler.new_loop().over(gathering.found):
             gathering.count(one)
             if self._is_told(one):
                 by_topic.setdefault(one.wanted.key[0], []).append(self._partition(one))
         response = self._response(by_topic)
-        return await self.state.logs.disk.blocking(lambda: response.buffers(self.version))
+        disk = self.handler.replica_manager.logs.disk
+        return await disk.blocking(lambda: response.buffers(self.version))
 
     def _is_told(self, one: PartitionRead) -> bool:
         session = self.session
@@ -291,7 +313,7 @@ class _Fetch:
                     epoch=one.diverging.epoch, end_offset=one.diverging.end_offset
                 )
             if one.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-                hint = self.state.leader_hint(one.topic, one.wanted.key[1])
+                hint = self.handler.metadata_cache.leader_hint(one.topic, one.wanted.key[1])
                 if hint is not None:
                     data.current_leader = LeaderIdAndEpoch(
                         leader_id=hint.leader, leader_epoch=hint.leader_epoch

@@ -1,9 +1,10 @@
 """FindCoordinator: the broker that coordinates a group."""
 
-from ottla.broker.cooperative import CooperativeLoop
+from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.leadership import PartlyLed
-from ottla.broker.state import BrokerState
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.topics import Topics
 from ottla.cluster.image import Address
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.coordinator import partition_for
@@ -22,62 +23,71 @@ _TRANSACTION = 1
 _BATCHED = 4  # the first version with several keys
 
 
-def handle(
-    state: BrokerState, request: Request, connection: Connection
-) -> Response | DeferredResponse:
-    """Return the coordinator; the first request creates __consumer_offsets."""
-    message = request.message
-    assert isinstance(message, FindCoordinatorRequest)
-    return DeferredResponse(_answer(state, message, request.version, connection.listener))
+class FindCoordinatorHandler:
+    """Finds the coordinators of groups."""
 
+    def __init__(
+        self,
+        *,
+        metadata_cache: MetadataCache,
+        topics: Topics,
+        scheduler: CooperativeScheduler,
+    ) -> None:
+        self._metadata_cache = metadata_cache
+        self._topics = topics
+        self._scheduler = scheduler
 
-async def _answer(
-    state: BrokerState, message: FindCoordinatorRequest, version: int, listener: str
-) -> Response:
-    keys = message.coordinator_keys if version >= _BATCHED else (message.key,)
-    found = [
-        await _find(state, message.key_type, key, listener)
-        async for key in CooperativeLoop(state).over(keys)
-    ]
-    if version >= _BATCHED:
-        return FindCoordinatorResponse(coordinators=found)
-    (one,) = found
-    return FindCoordinatorResponse(
-        error_code=one.error_code,
-        error_message=one.error_message or ErrorCode.NONE.name,  # as in Kafka, also on success
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
-    )
+    def handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
+        """Return the coordinator; the first request creates __consumer_offsets."""
+        message = request.message
+        assert isinstance(message, FindCoordinatorRequest)
+        return DeferredResponse(self._answer(message, request.version, connection.listener))
 
+    async def _answer(
+        self, message: FindCoordinatorRequest, version: int, listener: str
+    ) -> Response:
+        keys = message.coordinator_keys if version >= _BATCHED else (message.key,)
+        found = [
+            await self._find(message.key_type, key, listener)
+            async for key in self._scheduler.new_loop().over(keys)
+        ]
+        if version >= _BATCHED:
+            return FindCoordinatorResponse(coordinators=found)
+        (one,) = found
+        return FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message or ErrorCode.NONE.name,  # as in Kafka, also on success
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
 
-async def _find(state: BrokerState, key_type: int, key: str, listener: str) -> Coordinator:
-    try:
-        if key_type == _TRANSACTION:
-            raise RequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-        if key_type != _GROUP:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "share groups are not supported")
-        if OFFSETS_TOPIC not in state.image.topics:
-            await _make_offsets_topic(state)
-        topic = state.image.topics[OFFSETS_TOPIC]
-        leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
-        broker = state.image.brokers.get(leader)
-        if broker is None or listener not in broker.addresses:
-            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    except RequestError as error:
-        return _coordinator(key, NO_BROKER, Address("", -1), error)
-    return _coordinator(key, broker.id, broker.addresses[listener], None)
+    async def _find(self, key_type: int, key: str, listener: str) -> Coordinator:
+        try:
+            if key_type == _TRANSACTION:
+                raise RequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+            if key_type != _GROUP:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "share groups are not supported")
+            if OFFSETS_TOPIC not in self._metadata_cache.image.topics:
+                await self._make_offsets_topic()
+            topic = self._metadata_cache.image.topics[OFFSETS_TOPIC]
+            leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
+            broker = self._metadata_cache.image.brokers.get(leader)
+            if broker is None or listener not in broker.addresses:
+                raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        except RequestError as error:
+            return _coordinator(key, NO_BROKER, Address("", -1), error)
+        return _coordinator(key, broker.id, broker.addresses[listener], None)
 
-
-async def _make_offsets_topic(state: BrokerState) -> None:
-    """Create __consumer_offsets; if that fails, the client asks again, as with Kafka."""
-    try:
-        await state.topics.create_offsets_topic()
-    except PartlyLed:
-        pass  # this group's partition may have a leader
-    except RequestError as error:
-        why = error.message or error.code.text
-        raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
+    async def _make_offsets_topic(self) -> None:
+        """Create __consumer_offsets; if that fails, the client asks again, as with Kafka."""
+        try:
+            await self._topics.create_offsets_topic()
+        except PartlyLed:
+            pass  # this group's partition may have a leader
+        except RequestError as error:
+            why = error.message or error.code.text
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
 
 
 def _coordinator(

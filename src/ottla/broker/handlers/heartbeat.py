@@ -1,6 +1,6 @@
 """Heartbeat: keeps a member of a classic group alive."""
 
-from ottla.broker.state import BrokerState
+from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.errors import RequestError
 from ottla.groups.events import Heartbeat
 from ottla.groups.responses import HeartbeatResult
@@ -10,17 +10,20 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    groups: GroupCoordinators,
 ) -> Response | DeferredResponse:
     """Return the state of the member's group."""
     message = request.message
     assert isinstance(message, HeartbeatRequest)
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(groups, message))
 
 
-async def _answer(state: BrokerState, message: HeartbeatRequest) -> Response:
+async def _answer(groups: GroupCoordinators, message: HeartbeatRequest) -> Response:
     try:
-        answer = await state.coordinator(message.group_id).ask(
+        answer = await groups.of(message.group_id).ask(
             lambda token: Heartbeat(
                 token,
                 message.group_id,

@@ -1,8 +1,7 @@
 """IncrementalAlterConfigs: set, delete, append to or subtract from single configs."""
 
-from ottla.broker.configs import TWICE, given_twice, outcome
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.configs import TWICE, ConfigAdminManager, given_twice
+from ottla.broker.cooperative import CooperativeScheduler
 from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -15,33 +14,41 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    config_admin: ConfigAdminManager,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Change each resource independently."""
     message = request.message
     assert isinstance(message, IncrementalAlterConfigsRequest)
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(message, config_admin, scheduler))
 
 
-async def _answer(state: BrokerState, message: IncrementalAlterConfigsRequest) -> Response:
+async def _answer(
+    message: IncrementalAlterConfigsRequest,
+    config_admin: ConfigAdminManager,
+    scheduler: CooperativeScheduler,
+) -> Response:
     twice = given_twice((one.resource_type, one.resource_name) for one in message.resources)
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=0,
         responses=[
             _response(one, *TWICE)
             if (one.resource_type, one.resource_name) in twice
-            else await _alter(state, one, validate_only=message.validate_only)
-            async for one in CooperativeLoop(state).over(message.resources)
+            else await _alter(config_admin, one, validate_only=message.validate_only)
+            async for one in scheduler.new_loop().over(message.resources)
         ],
     )
 
 
 async def _alter(
-    state: BrokerState, asked: AlterConfigsResource, *, validate_only: bool
+    config_admin: ConfigAdminManager, asked: AlterConfigsResource, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     changes = [(one.name, one.config_operation, one.value) for one in asked.configs]
-    code, text = await outcome(
-        state, asked.resource_type, asked.resource_name, changes, validate_only=validate_only
+    code, text = await config_admin.outcome(
+        asked.resource_type, asked.resource_name, changes, validate_only=validate_only
     )
     return _response(asked, code, text)
 

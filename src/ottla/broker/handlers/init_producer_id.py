@@ -6,7 +6,7 @@ A transactional producer is refused with the error code on which every client gi
 
 import logging
 
-from ottla.broker.state import BrokerState
+from ottla.controller.producer_ids import ProducerIds
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, StorageFailure
 from ottla.protocol.conversation import Request, Response
@@ -20,7 +20,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    producer_ids: ProducerIds,
 ) -> Response | DeferredResponse:
     """Return a new producer id with epoch 0; transactions are not supported yet."""
     message = request.message
@@ -29,12 +32,12 @@ def handle(
         return _failed(ErrorCode.INVALID_REQUEST)
     if message.transactional_id is not None:
         return _failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return DeferredResponse(_give(state))
+    return DeferredResponse(_give(producer_ids))
 
 
-async def _give(state: BrokerState) -> Response:
+async def _give(producer_ids: ProducerIds) -> Response:
     try:
-        given = await state.producer_ids.take()
+        given = await producer_ids.take()
     except (CoordinationError, StorageFailure) as error:
         _LOG.warning("producer id not assigned", {"reason": str(error)})
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # as in Kafka: the client retries

@@ -1,10 +1,13 @@
 """JoinGroup: join the next generation of a classic group."""
 
-from ottla.broker.state import BrokerState
+from collections.abc import Callable
+
+from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.errors import RequestError
 from ottla.groups.events import Join
 from ottla.groups.responses import JoinResult
 from ottla.groups.types import Protocol, RequestToken
+from ottla.ids import Uuid
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -15,20 +18,28 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    groups: GroupCoordinators,
+    new_id: Callable[[], Uuid],
 ) -> Response | DeferredResponse:
     """Join; the response waits until all members have joined."""
     message = request.message
     assert isinstance(message, JoinGroupRequest)
-    return DeferredResponse(_answer(state, request, message, connection.address))
+    return DeferredResponse(_answer(request, message, connection.address, groups, new_id))
 
 
 async def _answer(
-    state: BrokerState, request: Request, message: JoinGroupRequest, host: str
+    request: Request,
+    message: JoinGroupRequest,
+    host: str,
+    groups: GroupCoordinators,
+    new_id: Callable[[], Uuid],
 ) -> Response:
     version, client_id = request.version, request.header.client_id or ""
     stem = message.group_instance_id or client_id
-    new_member_id = f"{stem}-{_dashed(state.new_id().hex())}"
+    new_member_id = f"{stem}-{_dashed(new_id().hex())}"
 
     def event(token: RequestToken) -> Join:
         return Join(
@@ -48,7 +59,7 @@ async def _answer(
         )
 
     try:
-        answer = await state.coordinator(message.group_id).ask(event)
+        answer = await groups.of(message.group_id).ask(event)
     except RequestError as error:
         answer = JoinResult(error.code, message.member_id)
     assert isinstance(answer, JoinResult)

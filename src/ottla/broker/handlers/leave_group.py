@@ -1,6 +1,6 @@
 """LeaveGroup: members leave or are removed."""
 
-from ottla.broker.state import BrokerState
+from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.errors import RequestError
 from ottla.groups.events import Leave, Leaver
 from ottla.groups.responses import LeaveResult
@@ -16,22 +16,25 @@ _BATCHED = 3  # the first version with several members
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    groups: GroupCoordinators,
 ) -> Response | DeferredResponse:
     """Remove members from a group."""
     message = request.message
     assert isinstance(message, LeaveGroupRequest)
-    return DeferredResponse(_answer(state, message, request.version))
+    return DeferredResponse(_answer(groups, message, request.version))
 
 
-async def _answer(state: BrokerState, message: LeaveGroupRequest, version: int) -> Response:
+async def _answer(groups: GroupCoordinators, message: LeaveGroupRequest, version: int) -> Response:
     leavers = (
         tuple(Leaver(one.member_id, one.group_instance_id) for one in message.members)
         if version >= _BATCHED
         else (Leaver(message.member_id),)
     )
     try:
-        answer = await state.coordinator(message.group_id).ask(
+        answer = await groups.of(message.group_id).ask(
             lambda token: Leave(token, message.group_id, leavers)
         )
     except RequestError as error:

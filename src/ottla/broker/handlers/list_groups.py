@@ -1,6 +1,6 @@
 """ListGroups: the groups that this broker coordinates."""
 
-from ottla.broker.state import BrokerState
+from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.list_groups import (
@@ -11,16 +11,16 @@ from ottla.protocol.messages.list_groups import (
 from ottla.transport.connection import Connection
 
 
-def handle(state: BrokerState, request: Request, connection: Connection) -> Response:
+def handle(request: Request, connection: Connection, *, groups: GroupCoordinators) -> Response:
     """List the groups that match the filters."""
     message = request.message
     assert isinstance(message, ListGroupsRequest)
     error = ErrorCode.NONE
-    groups: list[ListedGroup] = []
-    for coordinator in state.groups:
+    listed: list[ListedGroup] = []
+    for coordinator in groups:
         found = coordinator.groups.list_groups(message.states_filter, message.types_filter)
         error = error or found.error
-        groups += [
+        listed += [
             ListedGroup(
                 group_id=one.group_id,
                 protocol_type=one.protocol_type,
@@ -29,4 +29,4 @@ def handle(state: BrokerState, request: Request, connection: Connection) -> Resp
             )
             for one in found.groups
         ]
-    return ListGroupsResponse(error_code=int(error), groups=[] if error else groups)
+    return ListGroupsResponse(error_code=int(error), groups=[] if error else listed)

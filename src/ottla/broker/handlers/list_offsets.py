@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ottla.broker.cooperative import CooperativeLoop
+from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.fetch_read import READ_COMMITTED
-from ottla.broker.state import BrokerState
+from ottla.broker.replica_manager import ReplicaManager
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.list_offsets import (
@@ -32,18 +32,27 @@ _SINCE: Final = {
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    replica_manager: ReplicaManager,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Return an offset per partition; a timestamp lookup may read from disk."""
     message = request.message
     assert isinstance(message, ListOffsetsRequest)
-    return DeferredResponse(_answer(state, message, request.version))
+    return DeferredResponse(_answer(message, request.version, replica_manager, scheduler))
 
 
-async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int) -> Response:
+async def _answer(
+    message: ListOffsetsRequest,
+    version: int,
+    replica_manager: ReplicaManager,
+    scheduler: CooperativeScheduler,
+) -> Response:
     committed = message.isolation_level == READ_COMMITTED
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
-    turns = CooperativeLoop(state)
+    turns = scheduler.new_loop()
     async for topic in turns.over(message.topics):
         partitions = asked.setdefault(topic.name, {})
         async for one in turns.over(topic.partitions):
@@ -53,7 +62,7 @@ async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int)
             ListOffsetsTopicResponse(
                 name=name,
                 partitions=[
-                    await _partition(state, name, same[0], committed, version)
+                    await _partition(replica_manager, name, same[0], committed, version)
                     if len(same) == 1
                     else _failed(index, ErrorCode.INVALID_REQUEST)
                     async for index, same in turns.over(partitions.items())
@@ -65,13 +74,17 @@ async def _answer(state: BrokerState, message: ListOffsetsRequest, version: int)
 
 
 async def _partition(
-    state: BrokerState, topic: str, asked: ListOffsetsPartition, committed: bool, version: int
+    replica_manager: ReplicaManager,
+    topic: str,
+    asked: ListOffsetsPartition,
+    committed: bool,
+    version: int,
 ) -> ListOffsetsPartitionResponse:
     index, timestamp = asked.partition_index, asked.timestamp
     try:
         if version < _SINCE.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
             raise RequestError(ErrorCode.UNSUPPORTED_VERSION)
-        partition = state.leader_partition(topic, index)
+        partition = replica_manager.leader_partition(topic, index)
         partition.check_epoch(asked.current_leader_epoch)
         found = await partition.find(timestamp, committed=committed)
     except RequestError as error:

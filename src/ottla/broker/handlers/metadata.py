@@ -5,11 +5,13 @@ image changes.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.metadata_cache import MetadataCache, MetadataResponseKey
+from ottla.broker.topics import Topics
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, ZERO_UUID, Uuid, topic_name_problem
@@ -22,6 +24,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.protocol.primitives import Buffer
 from ottla.settings.broker import AUTO_CREATE_TOPICS_ENABLE
 from ottla.transport.connection import Connection, DeferredResponse
 
@@ -36,98 +39,158 @@ _BY_ID_SINCE: Final = (
 )
 
 
-def handle(
-    state: BrokerState, request: Request, connection: Connection
-) -> Response | DeferredResponse:
-    """Describe the requested topics or all; missing ones are created if that is enabled."""
-    message = request.message
-    assert isinstance(message, MetadataRequest)
-    asked = message.topics
-    if asked is None or (request.version == 0 and not asked):
-        return _all_topics(state, request, message, connection.listener)
-    if request.version < _BY_ID_SINCE and any(
-        one.name is None or one.topic_id != ZERO_UUID for one in asked
-    ):
-        return _refused(asked)
-    # A topic is described once, however often it is requested.
-    if isinstance(request, LargeRequest):
-        return DeferredResponse(_handle_wide(state, message, asked, connection.listener))
-    asked = list({(one.name, one.topic_id): one for one in asked}.values())
-    missing = [one.name for one in asked if _is_to_be_made(state, message, one)]
-    if missing:
-        return DeferredResponse(_made_first(state, message, asked, missing, connection.listener))
-    topics = [_described(state, message, one) for one in asked]
-    return _response(state, message, topics, connection.listener)
+class MetadataHandler:
+    """Describes the cluster, and creates missing topics."""
 
+    def __init__(
+        self,
+        *,
+        settings: EffectiveConfig,
+        metadata_cache: MetadataCache,
+        topics: Topics,
+        scheduler: CooperativeScheduler,
+    ) -> None:
+        self._settings = settings
+        self._metadata_cache = metadata_cache
+        self._topics = topics
+        self._scheduler = scheduler
 
-async def _handle_wide(
-    state: BrokerState,
-    message: MetadataRequest,
-    asked: Iterable[MetadataRequestTopic],
-    listener: str,
-) -> Response:
-    turns = CooperativeLoop(state)
-    once = {(one.name, one.topic_id): one async for one in turns.over(asked)}.values()
-    missing = [one.name async for one in turns.over(once) if _is_to_be_made(state, message, one)]
-    return await _made_first(state, message, once, missing, listener)
+    def handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
+        """Describe the requested topics or all; missing ones are created if that is enabled."""
+        message = request.message
+        assert isinstance(message, MetadataRequest)
+        asked = message.topics
+        if asked is None or (request.version == 0 and not asked):
+            return self._all_topics(request, message, connection.listener)
+        if request.version < _BY_ID_SINCE and any(
+            one.name is None or one.topic_id != ZERO_UUID for one in asked
+        ):
+            return _refused(asked)
+        # A topic is described once, however often it is requested.
+        if isinstance(request, LargeRequest):
+            return DeferredResponse(self._handle_wide(message, asked, connection.listener))
+        asked = list({(one.name, one.topic_id): one for one in asked}.values())
+        missing = [one.name for one in asked if self._is_to_be_made(message, one)]
+        if missing:
+            return DeferredResponse(self._made_first(message, asked, missing, connection.listener))
+        topics = [self._described(message, one) for one in asked]
+        return self._response(message, topics, connection.listener)
 
+    async def _handle_wide(
+        self,
+        message: MetadataRequest,
+        asked: Iterable[MetadataRequestTopic],
+        listener: str,
+    ) -> Response:
+        turns = self._scheduler.new_loop()
+        once = {(one.name, one.topic_id): one async for one in turns.over(asked)}.values()
+        missing = [one.name async for one in turns.over(once) if self._is_to_be_made(message, one)]
+        return await self._made_first(message, once, missing, listener)
 
-def _all_topics(
-    state: BrokerState, request: Request, message: MetadataRequest, listener: str
-) -> Response:
-    key = (
-        request.version,
-        listener,
-        message.include_topic_authorized_operations,
-        message.include_cluster_authorized_operations,
-    )
-    version, written = state.written_metadata
-    if version != state.image.version:
-        written = {}
-        state.written_metadata = (state.image.version, written)
-    known = written.get(key)
-    if known is None:
-        topics = [_topic(state, message, topic) for topic in state.image.topics.values()]
-        known = _response(state, message, topics, listener).buffers(request.version)
-        written[key] = known
-    return known
+    def _all_topics(self, request: Request, message: MetadataRequest, listener: str) -> Response:
+        key = MetadataResponseKey(
+            request.version,
+            listener,
+            message.include_topic_authorized_operations,
+            message.include_cluster_authorized_operations,
+        )
 
+        def encode() -> Sequence[Buffer]:
+            topics = [
+                self._topic(message, topic) for topic in self._metadata_cache.image.topics.values()
+            ]
+            return self._response(message, topics, listener).buffers(request.version)
 
-def _is_to_be_made(
-    state: BrokerState, message: MetadataRequest, asked: MetadataRequestTopic
-) -> bool:
-    name = asked.name
-    return (
-        message.allow_auto_topic_creation
-        and name is not None
-        and name not in state.image.topics
-        and asked.topic_id == ZERO_UUID
-        and state.settings.broker[AUTO_CREATE_TOPICS_ENABLE]
-        and not topic_name_problem(name)
-    )
+        return self._metadata_cache.encoded_response(key, encode)
 
+    def _is_to_be_made(self, message: MetadataRequest, asked: MetadataRequestTopic) -> bool:
+        name = asked.name
+        return (
+            message.allow_auto_topic_creation
+            and name is not None
+            and name not in self._metadata_cache.image.topics
+            and asked.topic_id == ZERO_UUID
+            and self._settings.broker[AUTO_CREATE_TOPICS_ENABLE]
+            and not topic_name_problem(name)
+        )
 
-async def _made_first(
-    state: BrokerState,
-    message: MetadataRequest,
-    asked: Iterable[MetadataRequestTopic],
-    missing: Iterable[str | None],
-    listener: str,
-) -> Response:
-    failed: dict[str | None, ErrorCode] = {}
-    turns = CooperativeLoop(state)
-    async for name in turns.over(missing):
-        try:
-            await state.topics.create_missing(name or "")
-        except RequestError as error:
-            failed[name] = _told(error)
-    described: list[MetadataResponseTopic] = []
-    async for one in turns.over(asked):
-        topic = _described(state, message, one)
-        if topic.name in failed and topic.error_code:
-            topic.error_code = int(failed[topic.name])
-        described.append(topic)
-    return _response(state, message, described, listener)
+    async def _made_first(
+        self,
+        message: MetadataRequest,
+        asked: Iterable[MetadataRequestTopic],
+        missing: Iterable[str | None],
+        listener: str,
+    ) -> Response:
+        failed: dict[str | None, ErrorCode] = {}
+        turns = self._scheduler.new_loop()
+        async for name in turns.over(missing):
+            try:
+                await self._topics.create_missing(name or "")
+            except RequestError as error:
+                failed[name] = _told(error)
+        described: list[MetadataResponseTopic] = []
+        async for one in turns.over(asked):
+            topic = self._described(message, one)
+            if topic.name in failed and topic.error_code:
+                topic.error_code = int(failed[topic.name])
+            described.append(topic)
+        return self._response(message, described, listener)
+
+    def _described(
+        self, message: MetadataRequest, asked: MetadataRequestTopic
+    ) -> MetadataResponseTopic:
+        image, by_id = self._metadata_cache.image, asked.topic_id != ZERO_UUID
+        topic = image.topic_of_id(asked.topic_id) if by_id else image.topics.get(asked.name or "")
+        if topic is not None:
+            return self._topic(message, topic)
+        if by_id:
+            return _unknown(message, None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        if asked.name is None or topic_name_problem(asked.name):
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            return _unknown(message, asked.name or "", ZERO_UUID, code)
+        return _unknown(message, asked.name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _topic(self, message: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
+        alive = self._metadata_cache.image.brokers
+        return MetadataResponseTopic(
+            error_code=0,
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.internal,
+            partitions=[
+                _partition(
+                    index, partition, [one for one in partition.replicas if one not in alive]
+                )
+                for index, partition in enumerate(topic.partitions)
+            ],
+            topic_authorized_operations=_operations(message),
+        )
+
+    def _response(
+        self,
+        message: MetadataRequest,
+        topics: list[MetadataResponseTopic],
+        listener: str,
+    ) -> MetadataResponse:
+        image = self._metadata_cache.image
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(
+                    node_id=broker.id,
+                    host=broker.addresses[listener].host,
+                    port=broker.addresses[listener].port,
+                    rack=broker.rack,
+                )
+                for broker in image.brokers.values()
+                if listener in broker.addresses
+            ],
+            cluster_id=image.cluster_id,
+            controller_id=image.controller,
+            topics=topics,
+            cluster_authorized_operations=CLUSTER_OPERATIONS
+            if message.include_cluster_authorized_operations
+            else NOT_ASKED,
+        )
 
 
 def _told(error: RequestError) -> ErrorCode:
@@ -139,25 +202,6 @@ def _told(error: RequestError) -> ErrorCode:
         return error.code
     _LOG.warning("topic not created", {"reason": error.message})
     return ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
-def _described(
-    state: BrokerState, message: MetadataRequest, asked: MetadataRequestTopic
-) -> MetadataResponseTopic:
-    by_id = asked.topic_id != ZERO_UUID
-    topic = (
-        state.image.topic_of_id(asked.topic_id)
-        if by_id
-        else state.image.topics.get(asked.name or "")
-    )
-    if topic is not None:
-        return _topic(state, message, topic)
-    if by_id:
-        return _unknown(message, None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-    if asked.name is None or topic_name_problem(asked.name):
-        code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        return _unknown(message, asked.name or "", ZERO_UUID, code)
-    return _unknown(message, asked.name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _unknown(
@@ -187,21 +231,6 @@ def _refused(asked: Iterable[MetadataRequestTopic]) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=topics, error_code=code)
 
 
-def _topic(state: BrokerState, message: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
-    alive = state.image.brokers
-    return MetadataResponseTopic(
-        error_code=0,
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.internal,
-        partitions=[
-            _partition(index, partition, [one for one in partition.replicas if one not in alive])
-            for index, partition in enumerate(topic.partitions)
-        ],
-        topic_authorized_operations=_operations(message),
-    )
-
-
 def _partition(index: int, state: PartitionState, offline: list[int]) -> MetadataResponsePartition:
     missing = state.leader == NO_BROKER or state.leader in offline
     return MetadataResponsePartition(
@@ -212,31 +241,4 @@ def _partition(index: int, state: PartitionState, offline: list[int]) -> Metadat
         replica_nodes=state.replicas,
         isr_nodes=state.in_sync,
         offline_replicas=offline,
-    )
-
-
-def _response(
-    state: BrokerState,
-    message: MetadataRequest,
-    topics: list[MetadataResponseTopic],
-    listener: str,
-) -> MetadataResponse:
-    image = state.image
-    return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(
-                node_id=broker.id,
-                host=broker.addresses[listener].host,
-                port=broker.addresses[listener].port,
-                rack=broker.rack,
-            )
-            for broker in image.brokers.values()
-            if listener in broker.addresses
-        ],
-        cluster_id=image.cluster_id,
-        controller_id=image.controller,
-        topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if message.include_cluster_authorized_operations
-        else NOT_ASKED,
     )

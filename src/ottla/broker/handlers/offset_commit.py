@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.group_coordinator import GroupCoordinators
+from ottla.broker.metadata_cache import MetadataCache
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.events import Commit
 from ottla.groups.responses import PartitionErrors
@@ -25,18 +26,29 @@ PIECE: Final = 500
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    metadata_cache: MetadataCache,
+    groups: GroupCoordinators,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Commit the offsets of all partitions that exist."""
     message = request.message
     assert isinstance(message, OffsetCommitRequest)
-    return DeferredResponse(_answer(state, message, request.version))
+    return DeferredResponse(_answer(message, request.version, metadata_cache, groups, scheduler))
 
 
-async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int) -> Response:
+async def _answer(
+    message: OffsetCommitRequest,
+    version: int,
+    metadata_cache: MetadataCache,
+    groups: GroupCoordinators,
+    scheduler: CooperativeScheduler,
+) -> Response:
     answered: list[OffsetCommitResponseTopic] = []
     committed: list[tuple[OffsetToCommit, OffsetCommitResponsePartition]] = []
-    turns = CooperativeLoop(state)
+    turns = scheduler.new_loop()
     async for topic in turns.over(message.topics):
         partitions: list[OffsetCommitResponsePartition] = []
         answered.append(
@@ -49,7 +61,8 @@ async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int
             told = OffsetCommitResponsePartition(partition_index=index, error_code=0)
             partitions.append(told)
             try:
-                found = state.topic(topic.name, topic.topic_id if version >= _BY_ID else None)
+                topic_id = topic.topic_id if version >= _BY_ID else None
+                found = metadata_cache.topic(topic.name, topic_id)
                 if found.partition(index) is None:
                     raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             except RequestError as error:
@@ -68,7 +81,7 @@ async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int
     count = len(committed) or not any(topic.partitions for topic in answered)
     async for start in turns.over(range(0, count, PIECE)):
         piece = committed[start : start + PIECE]
-        answer = await _commit(state, message, version, tuple(offset for offset, _ in piece))
+        answer = await _commit(groups, message, version, tuple(offset for offset, _ in piece))
         codes = dict(answer.partitions)
         for offset, told in piece:
             told.error_code = int(answer.error or codes[offset.partition])
@@ -76,7 +89,7 @@ async def _answer(state: BrokerState, message: OffsetCommitRequest, version: int
 
 
 async def _commit(
-    state: BrokerState,
+    groups: GroupCoordinators,
     message: OffsetCommitRequest,
     version: int,
     offsets: tuple[OffsetToCommit, ...],
@@ -94,7 +107,7 @@ async def _commit(
         )
 
     try:
-        answer = await state.coordinator(message.group_id).ask(event)
+        answer = await groups.of(message.group_id).ask(event)
     except RequestError as error:
         return PartitionErrors(error.code)
     assert isinstance(answer, PartitionErrors)

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.group_coordinator import GroupCoordinators
+from ottla.broker.metadata_cache import MetadataCache
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.events import DeleteOffsets
 from ottla.groups.responses import PartitionErrors
@@ -22,26 +23,36 @@ PIECE: Final = 500
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    metadata_cache: MetadataCache,
+    groups: GroupCoordinators,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Delete the offsets of partitions to which the group is not subscribed."""
     message = request.message
     assert isinstance(message, OffsetDeleteRequest)
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(message, metadata_cache, groups, scheduler))
 
 
-async def _answer(state: BrokerState, message: OffsetDeleteRequest) -> Response:
-    turns = CooperativeLoop(state)
+async def _answer(
+    message: OffsetDeleteRequest,
+    metadata_cache: MetadataCache,
+    groups: GroupCoordinators,
+    scheduler: CooperativeScheduler,
+) -> Response:
+    turns = scheduler.new_loop()
     asked = [
         TopicPartition(topic.name, PartitionIndex(one.partition_index))
         async for topic in turns.over(message.topics)
         async for one in turns.over(topic.partitions)
     ]
-    known = [one async for one in turns.over(asked) if state.image.state(*one) is not None]
+    known = [one async for one in turns.over(asked) if metadata_cache.image.state(*one) is not None]
     codes = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     async for start in turns.over(range(0, len(known) or 1, PIECE)):
         piece = tuple(known[start : start + PIECE])
-        answer = await _delete(state, message.group_id, piece)
+        answer = await _delete(groups, message.group_id, piece)
         if start and answer.error is ErrorCode.GROUP_ID_NOT_FOUND:
             # An empty group is deleted with its last offset; after that nothing is left to delete.
             codes |= dict.fromkeys(piece, ErrorCode.NONE)
@@ -71,10 +82,10 @@ async def _answer(state: BrokerState, message: OffsetDeleteRequest) -> Response:
 
 
 async def _delete(
-    state: BrokerState, group_id: str, partitions: tuple[TopicPartition, ...]
+    groups: GroupCoordinators, group_id: str, partitions: tuple[TopicPartition, ...]
 ) -> PartitionErrors:
     try:
-        answer = await state.coordinator(group_id).ask(
+        answer = await groups.of(group_id).ask(
             lambda token: DeleteOffsets(token, group_id, partitions)
         )
     except RequestError as error:

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch: the end offset of an epoch in the leader's log (rules A2 and A12)."""
 
-from ottla.broker.cooperative import CooperativeLoop
-from ottla.broker.state import BrokerState
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.replica_manager import ReplicaManager
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -15,23 +15,32 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    replica_manager: ReplicaManager,
+    scheduler: CooperativeScheduler,
 ) -> Response | DeferredResponse:
     """Return the end offset per partition; -1 if the epoch is not known."""
     message = request.message
     assert isinstance(message, OffsetForLeaderEpochRequest)
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(message, replica_manager, scheduler))
 
 
-async def _answer(state: BrokerState, message: OffsetForLeaderEpochRequest) -> Response:
-    turns = CooperativeLoop(state)
+async def _answer(
+    message: OffsetForLeaderEpochRequest,
+    replica_manager: ReplicaManager,
+    scheduler: CooperativeScheduler,
+) -> Response:
+    turns = scheduler.new_loop()
     return OffsetForLeaderEpochResponse(
         throttle_time_ms=0,
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _end(state, topic.topic, one) async for one in turns.over(topic.partitions)
+                    _end(replica_manager, topic.topic, one)
+                    async for one in turns.over(topic.partitions)
                 ],
             )
             async for topic in turns.over(message.topics)
@@ -39,9 +48,11 @@ async def _answer(state: BrokerState, message: OffsetForLeaderEpochRequest) -> R
     )
 
 
-def _end(state: BrokerState, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(
+    replica_manager: ReplicaManager, topic: str, asked: OffsetForLeaderPartition
+) -> EpochEndOffset:
     try:
-        partition = state.leader_partition(topic, asked.partition)
+        partition = replica_manager.leader_partition(topic, asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
         end = partition.log.end_offset(asked.leader_epoch)
     except RequestError as error:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ottla.broker.state import BrokerState
+from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.events import Sync
 from ottla.groups.responses import SyncResult
@@ -15,7 +15,10 @@ _NAMES_PROTOCOL: Final = 5  # the first version in which the member names its pr
 
 
 def handle(
-    state: BrokerState, request: Request, connection: Connection
+    request: Request,
+    connection: Connection,
+    *,
+    groups: GroupCoordinators,
 ) -> Response | DeferredResponse:
     """Respond when the assignment is known and stored."""
     message = request.message
@@ -27,10 +30,10 @@ def handle(
         return SyncGroupResponse(
             error_code=int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), assignment=b""
         )
-    return DeferredResponse(_answer(state, message))
+    return DeferredResponse(_answer(groups, message))
 
 
-async def _answer(state: BrokerState, message: SyncGroupRequest) -> Response:
+async def _answer(groups: GroupCoordinators, message: SyncGroupRequest) -> Response:
     def event(token: RequestToken) -> Sync:
         return Sync(
             token,
@@ -44,7 +47,7 @@ async def _answer(state: BrokerState, message: SyncGroupRequest) -> Response:
         )
 
     try:
-        answer = await state.coordinator(message.group_id).ask(event)
+        answer = await groups.of(message.group_id).ask(event)
     except RequestError as error:
         answer = SyncResult(error.code)
     assert isinstance(answer, SyncResult)

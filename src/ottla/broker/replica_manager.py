@@ -1,0 +1,43 @@
+"""The replica manager: the logs of this broker and the partitions that it leads.
+
+Invariant: accessed only on the event loop. A partition is in `partitions` exactly while this broker
+leads it.
+"""
+
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import Offset, PartitionIndex, TopicPartition
+from ottla.log.log_manager import LogManager
+from ottla.metrics import TopicCounts
+from ottla.replication.partition import Partition
+
+
+class ReplicaManager:
+    """The partitions of this broker."""
+
+    __slots__ = ("_metadata_cache", "logs", "partitions", "traffic")
+
+    def __init__(self, logs: LogManager, metadata_cache: MetadataCache) -> None:
+        self.logs = logs
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.traffic: dict[str, TopicCounts] = {}  # by topic, from its first leader until deletion
+        self._metadata_cache = metadata_cache
+
+    def leader_partition(self, topic: str, index: int) -> Partition:
+        """Return a partition that this broker leads; raises RequestError."""
+        partition = self.partitions.get(TopicPartition(topic, PartitionIndex(index)))
+        if partition is not None:
+            return partition
+        if self._metadata_cache.image.state(topic, index) is None:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def high_watermark(self, partition: TopicPartition) -> Offset:
+        """Return the high watermark of a partition that has a log here, led or not."""
+        led = self.partitions.get(partition)
+        return led.high_watermark if led else self.logs[partition].high_watermark
+
+    def wake_all(self) -> None:
+        """Wake the requests that wait for records of any partition."""
+        for partition in self.partitions.values():
+            partition.wake_all()
