@@ -1,5 +1,5 @@
-"""Kafka itself, as a judge in tests and as a peer in benchmarks: fetched, started, asked, stopped.
+"""Apache Kafka for comparisons in tests and benchmarks: downloaded, started, asked and stopped.
 
-Not a part of what is installed. Tests find this package because the repository's root is on their
-path (pyproject.toml), benchmarks because `benchmarks/kafka_server.py` puts it there.
+This package is not installed. Tests import it because the root of the repository is on their path
+(pyproject.toml), and benchmarks because `benchmarks/kafka_server.py` adds it.
 """

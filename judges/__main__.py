@@ -40,7 +40,7 @@ PIPED_WIDTH = 110
 
 @dataclass
 class Checked:
-    """What was checked of a recording."""
+    """The result of checking a recording."""
 
     scenarios: int = 0
     answers: int = 0

@@ -1,6 +1,6 @@
-"""What a broker that is alone is told, be it ours or the judge.
+"""The settings of a single broker, the same for Ottla and for Kafka.
 
-Invariant: both are told the same, so that what differs is theirs.
+Invariant: both brokers have the same settings, so that every difference is their own.
 """
 
 from collections.abc import Mapping
@@ -17,4 +17,4 @@ ALONE: Final[Mapping[str, object]] = {
     "group.initial.rebalance.delay.ms": 0,
     "auto.create.topics.enable": "false",
 }
-"""One broker is enough for the internal topics, and nothing waits for company."""
+"""Internal topics have one replica, and groups do not wait for more members."""

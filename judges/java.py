@@ -1,7 +1,7 @@
-"""Java classes: fetched by their coordinates or compiled, kept in the user's cache, and run.
+"""Downloads or compiles Java classes into the user's cache, and runs them.
 
-Every class that is run has all jars that its pom names. A pom that changed is fetched again, and a
-source that changed is compiled again. Without Java or Maven, NoJudge says what to install.
+A class runs with all jars that its pom names. A changed pom is downloaded again, and a changed
+source is compiled again. If Java or Maven is missing, NoJudge says what to install.
 """
 
 import fcntl
@@ -21,18 +21,18 @@ ZOOKEEPER_POM = Path(__file__).parent / "zookeeper.pom.xml"
 
 
 class NoJudge(Exception):
-    """A judge cannot be had on this machine; the text says what is missing."""
+    """A judge is not available on this machine; the text says what is missing."""
 
 
 def java_command(main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-    """The command that runs a class of Kafka's with its libraries; may fetch them first."""
+    """The command that runs a class of Kafka with its libraries; downloads them if necessary."""
     return ["java", *options, "-cp", class_path(POM), main_class, *arguments]
 
 
 def source_command(
     source: Path, *arguments: str, pom: Path = POM, log_level: str = "error"
 ) -> list[str]:
-    """The command that runs a Java source with the jars of a pom; compiles and fetches first."""
+    """The command that runs a Java source with the jars of a pom; compiles and downloads first."""
     options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
     quiet = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
     path = f"{_compiled(source, pom)}:{class_path(pom)}"
@@ -42,7 +42,7 @@ def source_command(
 
 
 def class_path(pom: Path) -> str:
-    """Where the jars are; the first process that asks fetches them, the others wait for it."""
+    """The path of the jars; the first process downloads them, and the others wait."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise NoJudge(f"needs {program}: install Java 17 and Maven to let Kafka judge")
@@ -55,7 +55,7 @@ def class_path(pom: Path) -> str:
 
 @contextmanager
 def _locked(kind: str, *files: Path) -> Generator[Path]:
-    """A folder of the cache for what is made from these files, which one process makes."""
+    """A cache directory for the output of these files, which one process creates."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:12]
     cache = home / "ottla" / f"{kind}-{digest}"
@@ -66,7 +66,7 @@ def _locked(kind: str, *files: Path) -> Generator[Path]:
 
 
 def _compiled(source: Path, pom: Path) -> Path:
-    """The folder with the classes of a source."""
+    """The directory with the compiled classes of a source."""
     libraries = class_path(pom)
     with _locked("classes", source, pom) as cache:
         if not (cache / "compiled").exists():

@@ -1,20 +1,20 @@
-"""One broker of Apache Kafka in a folder of its own: a controller of its own, or one of several.
+"""One broker of Apache Kafka in its own directory, with its own controller or as part of a cluster.
 
-Invariant: while `running`, it answers. At the end of the `with` its process has ended and its
-folder is gone, whatever happened in between. What it logs is in `log`; a failure shows the end of
-it. It listens on loopback alone, on ports that were free.
+Invariant: while `running`, it serves requests. At the end of the `with` its process has ended and
+its directory is deleted, whatever happened in between. It logs to `log`; a failure shows the end of
+it. It listens only on loopback, on ports that were free.
 
     with KafkaBroker({"log.cleaner.backoff.ms": 100}) as kafka:
         produce_to(kafka.bootstrap)
-        kafka.kill()  # as kill -9 does; `kafka.data` is what is left
+        kafka.kill()  # like kill -9; `kafka.data` stays
         kafka.start()  # the same data; other ports, unless it keeps_ports
         kafka.stop()  # cleanly
 
-More listeners are named with their protocols: KafkaBroker(listeners={"TLS": "SSL"}) listens on
-`kafka.ports["TLS"]` too. What they need is in the settings, as listener.name.tls.….
-Several that are one cluster: `kafka_cluster.py`.
+More listeners are given with their protocols: KafkaBroker(listeners={"TLS": "SSL"}) also listens on
+`kafka.ports["TLS"]`. Their settings are named listener.name.tls.…. `kafka_cluster.py` starts
+several brokers as one cluster.
 
-The broker is a child in the group of processes that started it, so that ^C ends both.
+The broker is a child in the process group of its parent, so that ^C ends both.
 """
 
 import shutil
@@ -34,11 +34,11 @@ from judges.wire import Wire
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SMALL_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Starts soon and takes little: for tests."""
+"""For tests: starts fast and needs little memory."""
 
 SERVER_JVM = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
               "-XX:InitiatingHeapOccupancyPercent=35", "-XX:MaxInlineLevel=15")  # fmt: skip
-"""What Kafka's own scripts give it: for benchmarks."""
+"""For benchmarks: the options of Kafka's own scripts."""
 
 _LOGGING = tuple(
     f"-Dorg.slf4j.simpleLogger.{setting}"
@@ -53,19 +53,19 @@ _PORT_TRIES = 3
 
 _ALONE: Mapping[str, object] = {
     **ALONE,
-    # After a kill the next start waits until the one before it counts as gone, 9 s by default.
-    # On a busy machine less would let a broker that lives count as gone.
+    # After a kill, the next start waits until the session of the killed broker expires, 9 s by
+    # default. With a shorter timeout, a live broker could expire on a busy machine.
     "broker.session.timeout.ms": 6000,
     "broker.heartbeat.interval.ms": 500,
 }
 
 
 class KafkaFailed(Exception):
-    """Kafka did not do what it was started for; the text has the end of its log."""
+    """Kafka did not start, or failed later; the text has the end of its log."""
 
 
 class KafkaBroker:
-    """Started when its `with` begins; `settings` are lines of server.properties."""
+    """A Kafka process that starts with the `with`; `settings` are lines of server.properties."""
 
     def __init__(
         self,
@@ -79,17 +79,17 @@ class KafkaBroker:
         node_id: int = 1,
     ) -> None:
         self.node_id = node_id
-        self.voters: str | None = None  # of the controllers, where it is not the only one
+        self.voters: str | None = None  # the controllers of a cluster
         self._keeps_ports = keeps_ports
-        self._held: list[socket.socket] = []  # ports that are its own while it is down
+        self._held: list[socket.socket] = []  # ports that are reserved while it is down
         self.settings = {**_ALONE, **(settings or {})}
-        self.timeout_s = timeout_s  # for a start, and for a clean stop
+        self.timeout_s = timeout_s  # for a start and for a clean stop
         self.port = 0
-        self.ports: dict[str, int] = {}  # of the listeners that were asked for besides
+        self.ports: dict[str, int] = {}  # of additional listeners
         self._listeners = {**(listeners or {})}
         self._formatting = formatting  # more arguments of `kafka-storage format`
         self._jvm = (*jvm, *_LOGGING)
-        java_command("")  # NoJudge comes up before there is anything to clean up
+        java_command("")  # raises NoJudge before there is anything to clean up
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-"))
         self.data = self._folder / "data"
         self.log = self._folder / "server.log"
@@ -117,37 +117,37 @@ class KafkaBroker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address on which it listens."""
         return _HOST, self.port
 
     @property
     def bootstrap(self) -> str:
-        """The same as clients want it."""
+        """The bootstrap servers for clients."""
         return f"{_HOST}:{self.port}"
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether its process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def process_id(self) -> int:
-        """Of the Java process, for who wants to see what it costs."""
+        """The id of the Java process, for measurements."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def voter(self) -> str:
-        """Its controller as the others of a cluster want it; of one that keeps its ports."""
+        """Its controller for controller.quorum.voters; needs keeps_ports."""
         assert self._keeps_ports
         return self._voter(self._ports()[1])
 
     def wire(self) -> Wire:
-        """A connection to it."""
+        """Connect to it."""
         return Wire(self.address, self.timeout_s)
 
     def start(self) -> None:
-        """Start it on what is in its data directory; returns when it answers."""
+        """Start it with its data directory; returns when it serves requests."""
         assert not self.running
         for _ in range(_PORT_TRIES):
             began_at = self.log.stat().st_size if self.log.exists() else 0
@@ -157,7 +157,7 @@ class KafkaBroker:
             if self._answers():
                 return
             self.kill()
-            # A port may be taken by another process between the choice and the start.
+            # Another process may take a port between the choice and the start.
             if "Address already in use" not in self.log.read_text()[began_at:]:
                 break
         raise KafkaFailed(f"Kafka did not start.\n{self.said()}")
@@ -174,21 +174,21 @@ class KafkaBroker:
         self._process = None
 
     def kill(self) -> None:
-        """End its process at once, as kill -9 does."""
+        """Kill its process, like kill -9."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def remove(self) -> None:
-        """End it, and delete everything it wrote."""
+        """Kill it, and delete all of its files."""
         self.kill()
         for one in self._held:
             one.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def format(self) -> None:
-        """Make its folder one of the cluster's, before the first start."""
+        """Format its data directory for the cluster before the first start."""
         self._write_properties()
         arguments = ("format", "--cluster-id", _CLUSTER_ID, "--config", str(self._properties))
         command = java_command(
@@ -212,7 +212,7 @@ class KafkaBroker:
             "log.dirs": self.data,
             **self.settings,
         }
-        if self._listeners:  # else it is Kafka's default, and is told as one
+        if self._listeners:  # otherwise it is Kafka's default, and is reported as a default
             settings["listener.security.protocol.map"] = ",".join(map(":".join, protocols.items()))
         lines = [f"{name}={value}\n" for name, value in settings.items()]
         self._properties.write_text("".join(lines))
@@ -231,10 +231,10 @@ class KafkaBroker:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def _answers(self) -> bool:
-        """Wait until it answers; False when it ends or takes too long."""
+        """Wait until it serves requests; False if it ends or takes too long."""
         deadline_s = time.monotonic() + self.timeout_s
         while self.running and time.monotonic() < deadline_s:
-            # It takes requests once the cluster knows it; before, connections are refused or wait.
+            # Until the broker is registered, connections are refused or wait.
             with suppress(OSError), self.wire() as wire:
                 wire.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
                 return True
@@ -250,7 +250,7 @@ class KafkaBroker:
 
 
 def _held_port() -> socket.socket:
-    """A port that is given to nobody else, and that a broker can listen on all the same."""
+    """Reserve a port that a broker can still listen on."""
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind((_HOST, 0))
@@ -258,7 +258,7 @@ def _held_port() -> socket.socket:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on, all different."""
+    """Different ports of loopback on which no process listens."""
     sockets = [socket.create_server((_HOST, 0)) for _ in range(count)]
     try:
         return [one.getsockname()[1] for one in sockets]

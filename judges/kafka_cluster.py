@@ -1,14 +1,14 @@
-"""Three brokers of Apache Kafka that are one cluster, on ports and folders that they keep.
+"""A cluster of three Apache Kafka brokers that keep their ports and directories.
 
-Invariant: each is broker and controller, so a majority of them is enough for all but writing with
-fewer than `min.insync.replicas`. Every topic has a replica on each of them. At the end of the
-`with` all processes have ended and all folders are gone, whatever happened in between.
+Invariant: each is broker and controller, so a majority is enough for everything except writes with
+fewer than `min.insync.replicas`. Every topic has a replica on each broker. At the end of the `with`
+all processes have ended and all directories are deleted, whatever happened in between.
 
     with KafkaCluster() as kafka:
-        kafka.kill(kafka.leader_of("topic", 0))  # as kill -9 does
-        kafka.start(1)  # on what is left of it
+        kafka.kill(kafka.leader_of("topic", 0))  # like kill -9
+        kafka.start(1)  # with its data
         kafka.wait_in_sync()
-        with kafka.frozen(1, 2, 3):  # they live, and say nothing
+        with kafka.frozen(1, 2, 3):  # they live, but do not respond
             ...
 """
 
@@ -32,7 +32,7 @@ from ottla.protocol.messages.find_coordinator import (
 
 NODES = (1, 2, 3)
 PARTITIONS = 3
-"""Of an internal topic: each broker coordinates something."""
+"""Partitions of an internal topic, so that each broker coordinates something."""
 
 _JVM = ("-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _POLL_S = 0.1
@@ -46,24 +46,24 @@ _TOGETHER: Mapping[str, object] = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
     "share.coordinator.state.topic.replication.factor": 3,
-    # A broker that was killed counts as gone after this. Where one that lives is taken for gone,
-    # on a busy machine, its leaders move and come back: that has to be borne anyway.
+    # A killed broker is fenced after this time. If a live broker is fenced on a busy machine, its
+    # leaders move and come back; clients have to handle that anyway.
     "broker.session.timeout.ms": 3000,
     "broker.heartbeat.interval.ms": 300,
-    # Leaders move only when somebody dies or says so.
+    # Leaders move only if a broker dies or an operator requests it.
     "auto.leader.rebalance.enable": "false",
-    # Half of the heap, otherwise, for a cleaner that has nothing to do.
+    # The default is half of the heap, for a cleaner that has nothing to do.
     "log.cleaner.dedupe.buffer.size": 4 << 20,
 }
 
 
 class KafkaCluster:
-    """Started when its `with` begins; `settings` are lines of every server.properties."""
+    """Three brokers that start with the `with`; `settings` are lines of every server.properties."""
 
     def __init__(
         self, settings: Mapping[str, object] | None = None, *, timeout_s: float = 180
     ) -> None:
-        self.timeout_s = timeout_s  # for whatever is waited for
+        self.timeout_s = timeout_s  # for every wait
         self._frozen: set[int] = set()
         self.brokers = {
             node: KafkaBroker(
@@ -82,7 +82,7 @@ class KafkaCluster:
             for broker in self.brokers.values():
                 broker.voters = voters
             _at_once(KafkaBroker.format, self.brokers.values())
-            # One alone does not answer: it knows nobody who leads it.
+            # A single broker does not respond, because it has no quorum.
             _at_once(KafkaBroker.start, self.brokers.values())
             self.wait_in_sync()
         except BaseException:
@@ -103,31 +103,31 @@ class KafkaCluster:
 
     @property
     def bootstrap(self) -> str:
-        """All of them, as clients want it."""
+        """The bootstrap servers for clients: all brokers."""
         return self.bootstrap_of(*NODES)
 
     @property
     def live(self) -> list[int]:
-        """Those that answer."""
+        """The brokers that run."""
         return [node for node in NODES if self.brokers[node].running and node not in self._frozen]
 
     def bootstrap_of(self, *nodes: int) -> str:
-        """Some of them."""
+        """The bootstrap servers for clients: some brokers."""
         return ",".join(self.brokers[node].bootstrap for node in nodes)
 
-    # Deaths.
+    # Failures.
 
     def kill(self, node: int) -> None:
-        """End one at once, as kill -9 does."""
+        """Kill a broker, like kill -9."""
         self.brokers[node].kill()
 
     def start(self, node: int) -> None:
-        """Start one on its own data; returns when it answers."""
+        """Start a broker with its data; returns when it serves requests."""
         self.brokers[node].start()
 
     @contextmanager
     def frozen(self, *nodes: int) -> Generator[None]:
-        """Let some neither work nor die: their connections stay, and nobody answers."""
+        """Suspend some brokers: their connections stay open, but they do not respond."""
         processes = [self.brokers[node].process_id for node in nodes]
         self._frozen |= {*nodes}
         for process in processes:
@@ -140,15 +140,15 @@ class KafkaCluster:
                 os.kill(process, signal.SIGCONT)
 
     def revive(self) -> None:
-        """Start who is not there, and wait until all have everything."""
+        """Start the brokers that do not run, and wait until all replicas are in sync."""
         gone = [broker for broker in self.brokers.values() if not broker.running]
         _at_once(KafkaBroker.start, gone)
         self.wait_in_sync()
 
-    # Looking.
+    # Queries.
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """Who leads a partition; waits until somebody who lives does."""
+        """The leader of a partition; waits until a live broker leads it."""
         for topics in self._looks(f"a leader of {topic}-{partition}"):
             leader, _ = topics.get(topic, {}).get(partition, (-1, ()))
             if leader in self.live:
@@ -156,7 +156,7 @@ class KafkaCluster:
         raise AssertionError
 
     def coordinator_of(self, kind: CoordinatorKind, key: str) -> int:
-        """Who looks after a group or a transactional id; waits until there is somebody."""
+        """The coordinator of a group or a transactional id; waits until there is one."""
         deadline_s = time.monotonic() + self.timeout_s
         live = self.brokers[self.live[0]]
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
@@ -176,13 +176,13 @@ class KafkaCluster:
                 return
 
     def _looks(self, what: str) -> Generator[dict[str, dict[int, tuple[int, tuple[int, ...]]]]]:
-        """Leaders and replicas in sync of all partitions, as often as it takes."""
+        """Leaders and in-sync replicas of all partitions, read repeatedly until a timeout."""
         deadline_s = time.monotonic() + self.timeout_s
         live = self.live
         with Admin(bootstrap_servers=self.bootstrap_of(*live)) as admin:
             while time.monotonic() < deadline_s:
                 with suppress(RequestError):
-                    # Who has just come is not known to all at once.
+                    # Not all brokers know a new broker at once.
                     cluster = admin.describe_cluster()
                     names = admin.list_topics(include_internal=True)
                     told = admin.describe_topics(names).succeeded if names else {}
@@ -203,7 +203,7 @@ class KafkaCluster:
 
 
 def _at_once(doing: Callable[[KafkaBroker], None], brokers: Iterable[KafkaBroker]) -> None:
-    """Do something with several, each in a thread; the first failure is raised."""
+    """Call a function for several brokers, each in a thread; raise the first failure."""
     with ThreadPoolExecutor(len(NODES)) as threads:
         for done in [threads.submit(doing, broker) for broker in brokers]:
             done.result()

@@ -1,12 +1,12 @@
-"""Our broker as a process of its own, started as a user starts it: for tests and benchmarks.
+"""Our broker in its own process, started by its command: for tests and benchmarks.
 
-Invariant: at the end of the `with` its process has ended. It listens on loopback alone, on a port
-that stays its own while it is down. What it logs is in `log`, and a failure shows it.
+Invariant: at the end of the `with` its process has ended. It listens only on loopback, on a port
+that stays reserved while it is down. It logs to `log`, and a failure shows the log.
 
     with OttlaBroker(folder, "log.cleaner.backoff.ms=100") as broker:
         broker.start()
         produce_to(broker.bootstrap)
-        broker.kill()  # as kill -9 does; `broker.data` is what is left
+        broker.kill()  # like kill -9; `broker.data` stays
         broker.start()  # the same data, the same port
         assert broker.stop() == 0
 """
@@ -28,7 +28,7 @@ from judges.alone import ALONE
 from judges.wire import Wire
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
-PATIENCE_SECONDS = 120.0  # with a start and a stop, on a machine that is busy
+PATIENCE_SECONDS = 120.0  # for a start and for a stop, on a busy machine
 
 UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
 
@@ -38,7 +38,7 @@ _LOG_CHARACTERS_SHOWN = 4000
 
 
 class OttlaBroker:
-    """`ottla broker`, started as often as one likes; `with` ends it."""
+    """`ottla broker`, which can be started repeatedly; the end of the `with` ends it."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class OttlaBroker:
         log: Path | None = None,
         data: Path | None = None,
     ) -> None:
-        # Held without listening: nobody else is given the port, and the broker can listen on it.
+        # Bound without listening: no other process gets the port, and the broker can listen on it.
         self._reserved = socket.socket()
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._reserved.bind((_HOST, 0))
@@ -65,17 +65,17 @@ class OttlaBroker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address on which it listens."""
         return _HOST, self.port
 
     @property
     def bootstrap(self) -> str:
-        """The same as clients want it."""
+        """The bootstrap servers for clients."""
         return f"{_HOST}:{self.port}"
 
     @property
     def process_id(self) -> int:
-        """Which process it is."""
+        """The id of its process."""
         assert self._process is not None
         return self._process.pid
 
@@ -89,19 +89,19 @@ class OttlaBroker:
         self.close()
 
     def close(self) -> None:
-        """End it, and let go of its port."""
+        """Kill it, and release its port."""
         self.kill()
         self._reserved.close()
 
     def wire(self) -> Wire:
-        """A connection to it."""
+        """Connect to it."""
         return Wire(self.address)
 
     # Starting and ending.
 
     def spawn(self) -> None:
-        """Start it, without waiting until it serves."""
-        # A user's modules are compiled when they are installed; ours are when they may be.
+        """Start it without waiting until it serves requests."""
+        # Installed modules are compiled; allow the broker to write its compiled modules too.
         env = {name: value for name, value in os.environ.items() if name != UNCOMPILED}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -109,7 +109,7 @@ class OttlaBroker:
             )
 
     def start(self) -> None:
-        """Start it; returns when it serves."""
+        """Start it; returns when it serves requests."""
         self.spawn()
         deadline_s = time.monotonic() + PATIENCE_SECONDS
         while not self.serves():
@@ -117,17 +117,17 @@ class OttlaBroker:
             time.sleep(_POLL_S)
 
     def serves(self) -> bool:
-        """Whether it takes connections: it does so when everything is ready."""
+        """Whether it accepts connections, which it does once everything is ready."""
         assert self._process is not None
         assert self._process.poll() is None, self.log.read_text()
         try:
             socket.create_connection(self.address, 5).close()
-        except (ConnectionError, TimeoutError):  # nobody listens yet, or nobody has time
+        except (ConnectionError, TimeoutError):  # no process listens yet, or the machine is busy
             return False
         return True
 
     def kill(self) -> None:
-        """As `kill -9`; returns when its port is free."""
+        """Kill it, like `kill -9`; returns when its port is free."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -135,44 +135,47 @@ class OttlaBroker:
             self._wait_for_port()
 
     def _wait_for_port(self) -> None:
-        # A child that it was starting when it died has the broker's sockets for a moment, from its
-        # fork to its exec. Who connected meanwhile would take that for the next broker, and be
-        # reset when the child lets go of them.
+        # A child that the broker was starting holds the broker's sockets from its fork to its exec.
+        # A client that connects meanwhile would take it for the next broker, and its connection
+        # would be reset when the child closes the sockets.
         deadline_s = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 socket.create_connection(self.address, 5).close()
             except ConnectionRefusedError:
                 return
-            except (ConnectionError, TimeoutError):  # it was let go of just now, or is full
+            except (
+                ConnectionError,
+                TimeoutError,
+            ):  # just closed, or its backlog is full
                 pass
             assert time.monotonic() < deadline_s, f"somebody still listens on {self.bootstrap}"
             time.sleep(_POLL_S)
 
     def stop(self) -> int:
-        """As asked to; its exit code."""
+        """Stop it cleanly; its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(PATIENCE_SECONDS)
         self._process = None
         return code
 
-    # What the system tells of it.
+    # Measurements of the operating system.
 
     def resident_bytes(self) -> int:
-        """The memory that it has now."""
+        """Its current resident memory."""
         return self._status_bytes("VmRSS")
 
     def resident_peak_bytes(self) -> int:
-        """The most memory that it had since it was asked to forget."""
+        """Its peak resident memory since the last reset."""
         return self._status_bytes("VmHWM")
 
     def forget_peak(self) -> None:
-        """Let the peak be what it has now."""
+        """Reset the peak to the current resident memory."""
         Path(f"/proc/{self.process_id}/clear_refs").write_text("5")
 
     def ports(self) -> set[int]:
-        """Where it listens."""
+        """The ports on which it listens."""
         links: set[str] = set()
         for one in Path(f"/proc/{self.process_id}/fd").iterdir():
             with suppress(FileNotFoundError):  # closed meanwhile
@@ -194,7 +197,7 @@ class OttlaBroker:
 
 @contextmanager
 def ottla_broker(settings: Mapping[str, object] | None = None) -> Generator[OttlaBroker]:
-    """One that runs, set up as the judge is, for as long as the `with` lasts."""
+    """A running broker with the settings of the judge, until the end of the `with`."""
     given = {"node.id": 1, **ALONE, **(settings or {})}
     folder = Path(tempfile.mkdtemp(prefix="ottla-"))
     try:

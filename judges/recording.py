@@ -51,7 +51,7 @@ class NotRecorded(AssertionError):
 
 
 class RecordingDiffers(AssertionError):
-    """Kafka answered otherwise than the recording says."""
+    """Kafka's answer differs from the recording."""
 
 
 def judge_mode() -> Mode:
@@ -94,7 +94,7 @@ class Scenario:
         return entry[_ANSWERED]
 
     def check_complete(self) -> None:
-        """Fail when the recording holds more questions than were asked."""
+        """Fail if the recording holds more questions than were asked."""
         left = len(self._entries or ()) - len(self.asked)
         if left <= 0 or self.mode is Mode.RECORD:
             return
@@ -117,7 +117,7 @@ class Scenario:
 
 
 class Recording:
-    """The scenarios of one file. Its `with` ends with a failure where Kafka answered otherwise."""
+    """The scenarios of one file. The end of its `with` raises if an answer of Kafka differs."""
 
     def __init__(self, name: str, mode: Mode | None = None, folder: Path = RECORDED) -> None:
         self.name = name
@@ -182,7 +182,7 @@ def read_scenarios(path: Path) -> dict[str, Json]:
 
 
 def write_scenarios(path: Path, scenarios: Mapping[str, Json]) -> None:
-    """Write a file whose text depends on nothing but the scenarios."""
+    """Write a file whose text depends only on the scenarios."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_shown(dict(sorted(scenarios.items()))) + "\n")
 
@@ -193,7 +193,7 @@ def _difference(number: int, recorded: Json, kafkas: Json) -> Json:
 
 
 def _unequal(left: Json, right: Json) -> tuple[Json, Json]:
-    """Two values without those parts of dictionaries that are equal."""
+    """Two values without the parts of dictionaries that are equal."""
     if not isinstance(left, dict) or not isinstance(right, dict):
         return left, right
     names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
@@ -204,7 +204,7 @@ def _unequal(left: Json, right: Json) -> tuple[Json, Json]:
 
 
 def _plain(value: Json) -> Json:
-    """The value as JSON gives it back."""
+    """The value after a round trip through JSON."""
     return json.loads(json.dumps(value))
 
 

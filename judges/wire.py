@@ -1,7 +1,7 @@
-"""A connection to any broker, Kafka's or ours: one request, one answer, nothing in between.
+"""A connection to any broker, Kafka or Ottla: one request, one response.
 
-Invariant: what is sent and what comes back are exactly the messages that the caller sees: no
-retries, no metadata, no sessions. For tests that put one question to two brokers.
+Invariant: the bytes on the connection are exactly the messages of the caller: no retries, no
+metadata, no sessions. For tests that send one request to two brokers.
 """
 
 import socket
@@ -35,21 +35,21 @@ class Wire:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def ask(self, request: Message, version: int, expected: type[T]) -> T:
-        """The answer to a request; ConnectionError when the broker hangs up instead."""
+        """The response to a request; ConnectionError if the broker closes the connection."""
         self.send(request, version)
         return self.receive(expected)
 
     def send(self, request: Message, version: int) -> None:
-        """Send a request whose answer may take its time."""
+        """Send a request without waiting for its response."""
         _, buffers = self._conversation.send(request, version)
         self._socket.sendall(b"".join(buffers))
 
     def receive(self, expected: type[T]) -> T:
-        """The answer to what was sent; ConnectionError when the broker hangs up instead."""
+        """The response to a sent request; ConnectionError if the broker closes the connection."""
         while True:
             data = self._socket.recv(_CHUNK_BYTES)
             if not data:

@@ -1,8 +1,8 @@
-"""One question put to two brokers: who asks, and what of the answers is compared.
+"""Sends a request to a broker, and compares the responses of two brokers.
 
-Invariant: everything that a scenario asks is kept, with the answer as plain values. Left out is
-what cannot be the same twice: addresses, throttling, the sizes of a disk. Ids that brokers choose
-are replaced by what they stand for, and of a message for people only counts whether there is one.
+Invariant: every request of a scenario is kept with its response as plain values. Values that differ
+each time are left out: addresses, throttle times, disk sizes. Ids that brokers choose are replaced
+by names. Of an error message only its presence is compared.
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
@@ -36,32 +36,32 @@ LEFT_OUT = {"throttle_time_ms", "host", "port", "cluster_id", "log_dir", "client
 CHOSEN = {"producer_id", "finalized_features_epoch"}
 TEXTS = {"error_message", "documentation", "batch_index_error_message"}
 
-# What tells the elements of a list apart, so that the order in which they come does not count.
+# Fields that identify the elements of a list, so that their order does not matter.
 KEYS = (
     "name", "topic", "topic_id", "api_key", "resource_name", "group_id", "partition_index",
     "partition", "index", "node_id", "broker_id", "member_id", "key",
 )  # fmt: skip
-# Settings that tell where a broker was put for the test.
+# Settings that depend on where the test started a broker.
 PLACES = ("listeners", "log.dirs", "controller.listener.names")
-PORTS = "controller.quorum.voters"  # of Kafka only
+PORTS = "controller.quorum.voters"  # only of Kafka
 ORDERED = {"synonyms"}
 
 EMPTY = "an empty list"
 MISSING = "missing"
 
-# Any below: what is in an answer depends on the API.
+# Any below: the fields of a response depend on the API.
 
 
 class Broker(Protocol):
     """A broker of either kind."""
 
     def wire(self) -> Wire:
-        """A connection to it."""
+        """Connect to the broker."""
         ...
 
 
 class Answered(NamedTuple):
-    """What was asked, and what came back, by the paths of its fields."""
+    """A request and its response, by field path."""
 
     api: str
     version: int
@@ -70,7 +70,7 @@ class Answered(NamedTuple):
 
 
 class Asker:
-    """Asks one broker what a scenario wants to know."""
+    """Sends the requests of a scenario to one broker."""
 
     def __init__(self, broker: Broker, connections: ExitStack) -> None:
         self.answers: list[Answered] = []
@@ -81,24 +81,24 @@ class Asker:
         self._wire = connections.enter_context(broker.wire())
 
     def another(self) -> "Asker":
-        """One with a connection of its own whose answers are kept with these."""
+        """An asker with its own connection whose responses are kept with these."""
         other = Asker(self._broker, self._connections)
         other.answers, other.meanings = self.answers, self.meanings
         other.producer_ids = self.producer_ids
         return other
 
     def __call__(self, request: Message, version: int | None = None) -> Any:
-        """Ask, keep the answer, and see it."""
+        """Send a request, keep the response, and return it."""
         version = newest(request) if version is None else version
         self.send(request, version)
         return self.receive(request, version)
 
     def send(self, request: Message, version: int) -> None:
-        """Ask something whose answer may take its time."""
+        """Send a request without waiting for its response."""
         self._wire.send(request, version)
 
     def receive(self, request: Message, version: int) -> Any:
-        """The answer to what was sent; None when the broker hangs up instead."""
+        """Receive the response to a sent request; None if the broker closes the connection."""
         assert request.API is not None
         try:
             answer = self._wire.receive(request.API.response)
@@ -110,7 +110,7 @@ class Asker:
         return answer
 
     def every(self, request: Message) -> None:
-        """Ask in every version that is served and can carry the request."""
+        """Send a request in every version that the broker serves and that can carry it."""
         assert request.API is not None
         for version in request.API.advertised:
             try:
@@ -122,7 +122,9 @@ class Asker:
     def until(
         self, true: Callable[[Any], bool], request: Message, version: int | None = None
     ) -> Any:
-        """Ask until it is so: Kafka takes a moment. Only the last answer is kept."""
+        """Repeat a request until a condition holds, because Kafka takes a moment. Keep the last
+        response.
+        """
         end_s = monotonic() + PATIENCE_S
         while True:
             answer = self(request, version)
@@ -133,13 +135,13 @@ class Asker:
             sleep(0.02)
 
     def prepare(self, request: Message, version: int | None = None) -> Any:
-        """Ask without comparing."""
+        """Send a request whose response is not compared."""
         answer = self(request, version)
         self.answers.pop()
         return answer
 
     def topic(self, name: str, partitions: int = 1, **configs: str) -> Uuid:
-        """A new topic, with settings whose dots are underscores; returns when it is led."""
+        """Create a topic and wait for its leaders; underscores in setting names become dots."""
         asked = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -153,15 +155,15 @@ class Asker:
         made = self.prepare(CreateTopicsRequest(topics=(asked,))).topics[0]
         assert made.error_code == 0, made
         self.means(made.topic_id, f"the id of {name}")
-        self.leader_partition(name)
+        self.wait_for_leaders(name)
         return made.topic_id
 
-    def leader_partition(self, name: str) -> None:
-        """Wait until a topic is there for everybody."""
+    def wait_for_leaders(self, name: str) -> None:
+        """Wait until all brokers know a topic and its partitions have leaders."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=name),))
         described = self.until(lambda answer: answer.topics[0].error_code == 0, request)
         self.answers.pop()
-        # Kafka tells of a partition before it is led.
+        # Kafka returns a partition before it has a leader.
         ends = [
             ListOffsetsPartition(partition_index=one.partition_index, timestamp=-1)
             for one in described.topics[0].partitions
@@ -174,7 +176,7 @@ class Asker:
         self.answers.pop()
 
     def means(self, value: object, meaning: str) -> None:
-        """From now on this value, which brokers choose, is compared by what it stands for."""
+        """Compare this value, which the broker chose, by a name from now on."""
         self.meanings[value] = meaning
 
     def _keep(self, request: Message, version: int, fields: dict[str, object]) -> None:
@@ -189,19 +191,19 @@ class Asker:
 
 @contextmanager
 def asker(broker: Broker) -> Generator[Asker]:
-    """Somebody who asks a broker, and hangs up at the end."""
+    """An asker whose connection is closed at the end."""
     with ExitStack() as connections:
         yield Asker(broker, connections)
 
 
 def newest(request: Message) -> int:
-    """The newest version that is served."""
+    """The newest version that the broker serves."""
     assert request.API is not None
     return request.API.advertised.high
 
 
 def flat(message: Struct, version: int, meanings: dict[object, str]) -> dict[str, object]:
-    """The fields of an answer, by their paths."""
+    """The fields of a response by path."""
     fields: dict[str, object] = {}
     _walk("", message, version, meanings, fields)
     return fields
@@ -261,7 +263,7 @@ def _meaning(value: Any, meanings: dict[object, str]) -> object:
     return value
 
 
-# What is recorded: JSON in which each structure of an answer is a row.
+# The recorded form: JSON in which each structure of a response is a row.
 
 
 def _question(
@@ -291,7 +293,7 @@ def _question(
 
 
 def _without_producer(batch: bytes, producer_ids: Collection[int]) -> bytes:
-    """A batch without the id that the broker gave to its producer, and without its CRC."""
+    """A batch without the producer id that the broker chose, and without its CRC."""
     crc, producer = slice(17, 21), slice(43, 51)
     if int.from_bytes(batch[producer]) not in producer_ids:
         return batch
@@ -299,7 +301,7 @@ def _without_producer(batch: bytes, producer_ids: Collection[int]) -> bytes:
 
 
 def rows(fields: dict[str, object]) -> Json:
-    """The fields of an answer as they are recorded: by the structure that they belong to."""
+    """The fields of a response as recorded: grouped by structure."""
     found: dict[str, dict[str, Json]] = {}
     for path in sorted(fields):
         structure, _, name = path.rpartition(".")
@@ -308,7 +310,7 @@ def rows(fields: dict[str, object]) -> Json:
 
 
 def fields_of(recorded: Json) -> dict[str, object]:
-    """The fields of a recorded answer."""
+    """The fields of a recorded response."""
     assert isinstance(recorded, dict)
     found: dict[str, object] = {}
     for structure, row in recorded.items():
@@ -329,7 +331,7 @@ def _recordable(path: str, value: object) -> Json:
 
 
 class Difference(NamedTuple):
-    """Something that two brokers answered differently; None where one has no such thing."""
+    """A field that differs between two brokers; None if one response does not have it."""
 
     scenario: str
     number: int  # of the request in its scenario
@@ -343,13 +345,13 @@ class Difference(NamedTuple):
 def differences(
     scenario: str, ours: Sequence[Answered], kafkas: Sequence[Answered]
 ) -> list[Difference]:
-    """What is not the same in two answers to every request of a scenario."""
+    """The differences between two responses to every request of a scenario."""
     assert [one[:2] for one in ours] == [one[:2] for one in kafkas]
     found: dict[tuple[int, str], Difference] = {}
     for number, (left, right) in enumerate(zip(ours, kafkas, strict=True)):
         for path in left.fields.keys() | right.fields.keys():
             mine, other = left.fields.get(path, MISSING), right.fields.get(path, MISSING)
-            # That a list is empty is told by what is missing in it.
+            # Missing elements already show that a list is empty.
             if mine == other or {mine, other} == {MISSING, EMPTY} or _is_place(path):
                 continue
             if other == MISSING:
@@ -367,7 +369,7 @@ def _is_place(path: str) -> bool:
 
 
 def _absent(path: str, fields: dict[str, object]) -> str:
-    """The outermost element around a path that is not there at all."""
+    """The outermost missing element of a path."""
     end = path.find("]")
     while end >= 0:
         element = path[: end + 1]

@@ -1,4 +1,4 @@
-"""What is asked about settings: described, changed, refused."""
+"""Requests about settings: describe, change, reject."""
 
 from compat.asking import Asker
 from ottla.protocol.messages import alter_configs as replacing
@@ -27,7 +27,7 @@ def change(
     validate_only: bool = False,
     version: int = 1,
 ) -> int:
-    """Single settings, by what is done to them; the error code."""
+    """Change single settings; the error code."""
     configs = [
         changing.AlterableConfig(name=key, config_operation=operation, value=value)
         for key, operation, value in settings
@@ -44,7 +44,7 @@ def change(
 
 
 def replace(ask: Asker, kind: int, name: str, version: int = 2, **settings: str | None) -> None:
-    """All settings of a resource; dots are underscores."""
+    """Replace all settings of a resource; underscores become dots."""
     configs = [
         replacing.AlterableConfig(name=key.replace("_", "."), value=value)
         for key, value in settings.items()
@@ -56,7 +56,7 @@ def replace(ask: Asker, kind: int, name: str, version: int = 2, **settings: str 
 
 
 def seen(ask: Asker, kind: int, name: str, key: str, value: str | None) -> None:
-    """Wait until everybody sees a setting; Kafka takes a moment."""
+    """Wait until a setting has a value; Kafka takes a moment."""
     resource = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=[key]
     )
@@ -167,7 +167,7 @@ def change_broker(ask: Asker) -> None:
     seen(ask, BROKER, "1", "log.cleaner.threads", "2")
     change(ask, BROKER, "1", ("log.cleaner.threads", SET, "4"))
     seen(ask, BROKER, "1", "log.cleaner.threads", "4")
-    change(ask, BROKER, "1", ("log.cleaner.threads", DELETE, None))  # less than half
+    change(ask, BROKER, "1", ("log.cleaner.threads", DELETE, None))  # back to 1: less than half
     change(ask, BROKER, "1", ("log.cleaner.threads", SET, "9"))
     change(ask, BROKER, "1", ("log.cleaner.threads", SET, "2"))
     seen(ask, BROKER, "1", "log.cleaner.threads", "2")

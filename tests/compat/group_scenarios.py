@@ -1,7 +1,7 @@
-"""What is asked about groups and their offsets, through the wire.
+"""Requests about groups and their offsets.
 
-Which error a group's request gets in which state is asked in tests/groups/test_kafka_agrees.py;
-here are the answers as a whole, in every version.
+tests/groups/test_kafka_agrees.py compares the errors of group requests in each state. Here the
+whole responses are compared, in every version.
 """
 
 from compat.asking import Asker
@@ -44,7 +44,7 @@ SHARE = b"a share"
 
 
 def coordinated(ask: Asker, group_id: str = "any") -> None:
-    """Wait until groups are coordinated; Kafka makes a topic for that first."""
+    """Wait until the group has a coordinator; Kafka creates a topic first."""
     ask.until(
         lambda answer: answer.coordinators[0].error_code == 0,
         FindCoordinatorRequest(coordinator_keys=(group_id,)),
@@ -78,7 +78,7 @@ def transactions(ask: Asker) -> None:
         lambda answer: answer.coordinators[0].error_code != 15,
         FindCoordinatorRequest(coordinator_keys=("mine",), key_type=1),
     )
-    # Kafka loads the transactions of a new partition before it answers.
+    # Kafka loads the transactions of a new partition before it responds.
     ask.until(
         lambda answer: answer.error_code not in (14, 15, 16),
         InitProducerIdRequest(transactional_id="mine", transaction_timeout_ms=1000),
@@ -124,7 +124,7 @@ def sync(group_id: str, member_id: str, generation: int = 1) -> SyncGroupRequest
 
 
 def one_member(ask: Asker) -> None:
-    """A group of one, formed, described and left in each version."""
+    """A group with one member, which is formed, described and left in each version."""
     ask.topic("grouped", 2)
     coordinated(ask)
     for version in range(2, 10):
@@ -151,7 +151,7 @@ def one_member(ask: Asker) -> None:
 
 
 def member_of(ask: Asker, group_id: str, version: int) -> str:
-    """Join as the only member; its id is compared by what it stands for."""
+    """Join as the only member; its id is compared by a name."""
     request = join(group_id)
     answer = ask.prepare(request, version)
     if version >= 4:
@@ -354,7 +354,7 @@ def list_groups(ask: Asker) -> None:
 
 def new_protocol(ask: Asker) -> None:
     coordinated(ask)
-    for epoch in (0, -1):  # come, and go
+    for epoch in (0, -1):  # join and leave
         ask(
             ConsumerGroupHeartbeatRequest(
                 group_id="new-protocol",

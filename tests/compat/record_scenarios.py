@@ -1,4 +1,4 @@
-"""What is asked about records: produced, read, looked up, deleted; and what is refused."""
+"""Requests about records: produce, fetch, list offsets, delete; and what is rejected."""
 
 from collections.abc import Sequence
 
@@ -26,13 +26,13 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 
-TIME_MS = 1_700_000_000_000  # always the same, so that bytes and times can be recorded
+TIME_MS = 1_700_000_000_000  # constant, so that bytes and timestamps can be recorded
 ALL, ONE = -1, 1
-STRANGE_PRODUCER = 100_000  # so many ids after one that the broker gave
+STRANGE_PRODUCER = 100_000  # added to an id that the broker assigned
 
 
 def kept_topic(ask: Asker, name: str, partitions: int = 1, **configs: str) -> Uuid:
-    """A new topic whose records are never too old."""
+    """A new topic without retention."""
     return ask.topic(name, partitions, retention_ms="-1", **configs)
 
 
@@ -44,7 +44,7 @@ def batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
 ) -> bytes:
-    """Records one millisecond apart; a producer is its id, epoch and first sequence."""
+    """A batch of records one millisecond apart; a producer has id, epoch and first sequence."""
     builder = BatchBuilder(compression=compression)
     for number, value in enumerate(values):
         assert builder.append(time_ms + number, key, value, [("h", b"1")])
@@ -98,13 +98,13 @@ def produce_damaged(ask: Asker) -> None:
     kept_topic(ask, "damaged")
     good = batch(b"1", b"2")
     several = [
-        good[:-1] + b"?",  # the CRC does not fit
+        good[:-1] + b"?",  # the CRC does not match
         good[:30],
         good[:-1],
         good + good,
         b"",
         good[:16] + b"\x01" + good[17:],  # an older format
-        good[:16] + b"\x03" + good[17:],  # one that does not exist yet
+        good[:16] + b"\x03" + good[17:],  # a magic that does not exist yet
     ]
     for records in several:
         for version in (7, 8, 12):
@@ -147,8 +147,8 @@ def idempotent_producer(ask: Asker) -> None:
 
     send(0, 0)
     send(0, 1, 2)
-    send(0, 1, 2)  # a repeat
-    send(0, 0)  # an older repeat
+    send(0, 1, 2)  # a duplicate
+    send(0, 0)  # an older duplicate
     send(0, 9)
     send(0, 2)
     send(0, 3)

@@ -83,7 +83,7 @@ async def produce(broker: OttlaBroker, topic: str, count: int, **settings: objec
 
 
 async def read(readers: list[Any], enough: Callable[[list[Any]], bool]) -> list[Any]:
-    """What consumers see together, until it is enough."""
+    """The records that consumers read together, up to a count."""
     seen: list[Any] = []
     while not enough(seen):
         for reader in readers:
@@ -94,9 +94,7 @@ async def read(readers: list[Any], enough: Callable[[list[Any]], bool]) -> list[
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_records_come_back_as_they_were_sent(
-    broker: OttlaBroker, codec: str | None, idempotent: bool
-) -> None:
+def test_records_are_read_as_sent(broker: OttlaBroker, codec: str | None, idempotent: bool) -> None:
     async def scenario() -> None:
         name = f"records-{codec}-{idempotent}"
         await make(broker, name)
@@ -116,7 +114,7 @@ def test_records_come_back_as_they_were_sent(
     run(scenario())
 
 
-def test_seeking_by_time_and_ends(broker: OttlaBroker) -> None:
+def test_seek_by_timestamp_and_to_the_ends(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         await make(broker, "times")
         await produce(broker, "times", 20)
@@ -133,7 +131,7 @@ def test_seeking_by_time_and_ends(broker: OttlaBroker) -> None:
     run(scenario())
 
 
-def test_a_group_has_fewer_as_many_and_more_members_than_partitions(broker: OttlaBroker) -> None:
+def test_group_with_fewer_equal_and_more_members(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         await make(broker, "shared", 2)
         settings = {"group_id": "shared", "heartbeat_interval_ms": 100}
@@ -161,7 +159,7 @@ def test_a_group_has_fewer_as_many_and_more_members_than_partitions(broker: Ottl
     run(scenario())
 
 
-def test_two_groups_and_two_topics_do_not_disturb_each_other(broker: OttlaBroker) -> None:
+def test_groups_and_topics_are_independent(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         for name in ("left", "right"):
             await make(broker, name)
@@ -176,7 +174,7 @@ def test_two_groups_and_two_topics_do_not_disturb_each_other(broker: OttlaBroker
     run(scenario())
 
 
-def test_administration(broker: OttlaBroker) -> None:
+def test_topics_are_administered(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         await make(broker, "managed", 2, retention_ms="86400000")
         async with administrator(broker) as client:
@@ -195,7 +193,7 @@ def test_administration(broker: OttlaBroker) -> None:
     run(scenario())
 
 
-def test_a_record_that_is_too_large_is_refused(broker: OttlaBroker) -> None:
+def test_too_large_record_is_rejected(broker: OttlaBroker) -> None:
     async def scenario() -> None:
         await make(broker, "small", max_message_bytes="1000")
         async with library.AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:

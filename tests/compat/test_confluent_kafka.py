@@ -49,7 +49,7 @@ def consumer(broker: OttlaBroker, group: str, **settings: object) -> Any:
 
 
 def produce(broker: OttlaBroker, topic: str, count: int, **settings: object) -> list[int]:
-    """Records spread over no more than one partition; their offsets."""
+    """Produce records to one partition; their offsets."""
     offsets: list[int] = []
 
     def told(error: Any, message: Any) -> None:
@@ -94,7 +94,7 @@ def read(reader: Any, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_records_come_back_as_they_were_sent(
+def test_records_are_read_as_sent(
     broker: OttlaBroker, client: Any, codec: str, idempotent: bool
 ) -> None:
     name = f"records-{codec}-{idempotent}"
@@ -115,7 +115,7 @@ def test_records_come_back_as_they_were_sent(
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_weaker_acknowledgements(broker: OttlaBroker, client: Any, acks: int) -> None:
+def test_acks_0_and_1(broker: OttlaBroker, client: Any, acks: int) -> None:
     name = f"acks-{acks}"
     make(client, name)
     produce(broker, name, 10, acks=acks)
@@ -125,7 +125,7 @@ def test_weaker_acknowledgements(broker: OttlaBroker, client: Any, acks: int) ->
     reader.close()
 
 
-def test_seeking_by_time_and_watermarks(broker: OttlaBroker, client: Any) -> None:
+def test_seek_by_timestamp_and_watermarks(broker: OttlaBroker, client: Any) -> None:
     make(client, "times")
     produce(broker, "times", 20)
     reader = consumer(broker, "times")
@@ -145,7 +145,7 @@ def test_seeking_by_time_and_watermarks(broker: OttlaBroker, client: Any) -> Non
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_group_rebalances_and_resumes(broker: OttlaBroker, client: Any, strategy: str) -> None:
+def test_group_rebalances_and_resumes(broker: OttlaBroker, client: Any, strategy: str) -> None:
     name = f"shared-{strategy}"
     make(client, name, 4)
     settings = {
@@ -182,7 +182,7 @@ def test_a_group_rebalances_and_resumes(broker: OttlaBroker, client: Any, strate
     reader.close()
 
 
-def test_a_static_member_comes_back(broker: OttlaBroker, client: Any) -> None:
+def test_static_member_rejoins(broker: OttlaBroker, client: Any) -> None:
     make(client, "static", 2)
     for _ in range(2):
         member = consumer(broker, "static", group_instance_id="one", session_timeout_ms=10_000)
@@ -198,7 +198,7 @@ def test_a_static_member_comes_back(broker: OttlaBroker, client: Any) -> None:
     assert [one.group_instance_id for one in found.members] == ["one"]
 
 
-def test_administration_of_topics(client: Any) -> None:
+def test_topics_are_administered(client: Any) -> None:
     make(client, "managed", 2, retention_ms="86400000")
     with pytest.raises(confluent_kafka.KafkaException, match="TOPIC_ALREADY_EXISTS"):
         make(client, "managed")
@@ -216,7 +216,7 @@ def test_administration_of_topics(client: Any) -> None:
     assert "managed" not in client.list_topics(timeout=PATIENCE_S).topics
 
 
-def test_settings(client: Any) -> None:
+def test_settings_are_described_and_changed(client: Any) -> None:
     make(client, "set", 1)
 
     def retention() -> tuple[str, str]:
@@ -242,7 +242,7 @@ def test_settings(client: Any) -> None:
         alter("soon")
 
 
-def test_offsets_and_groups_by_the_admin(broker: OttlaBroker, client: Any) -> None:
+def test_offsets_and_groups_are_administered(broker: OttlaBroker, client: Any) -> None:
     make(client, "led")
     produce(broker, "led", 10)
     partition = confluent_kafka.TopicPartition("led", 0)
@@ -264,7 +264,7 @@ def test_offsets_and_groups_by_the_admin(broker: OttlaBroker, client: Any) -> No
         client.delete_consumer_groups(["led"])["led"].result(PATIENCE_S)
 
 
-def test_a_record_that_is_too_large_is_refused(broker: OttlaBroker, client: Any) -> None:
+def test_too_large_record_is_rejected(broker: OttlaBroker, client: Any) -> None:
     make(client, "small", max_message_bytes="1000")
     failed: list[str] = []
     producer: Any = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
@@ -277,8 +277,8 @@ def test_a_record_that_is_too_large_is_refused(broker: OttlaBroker, client: Any)
     assert failed == ["MSG_SIZE_TOO_LARGE"]
 
 
-def test_who_asks_for_the_new_group_protocol_is_told(broker: OttlaBroker, client: Any) -> None:
-    """And does not look for a coordinator for ever, without a word."""
+def test_new_group_protocol_fails_with_an_error(broker: OttlaBroker, client: Any) -> None:
+    """The client must not look for a coordinator for ever."""
     make(client, "new-protocol")
     reader = consumer(broker, "new-protocol", group_protocol="consumer")
     reader.subscribe(["new-protocol"])

@@ -1,4 +1,4 @@
-"""Kafka's Java client, the last before Kafka 4 and the newest, does with our broker all it can."""
+"""Java clients of Kafka, the last version before 4 and the newest, use all of our broker."""
 
 import subprocess
 from collections.abc import Generator
@@ -12,8 +12,8 @@ from kafka_java import judge_needed
 
 JUDGE = Path(__file__).with_name("ClientJudge.java")
 
-# What a real Kafka 4.3 makes of the same steps, except for "broker config" and "grow": there its
-# metadata lag behind, and it answers as before the change.
+# The output of a real Kafka 4.3 for the same steps, except for "broker config" and "grow": there
+# its metadata is stale, and it responds as before the change.
 TOLD = {
     "create": "3 1",
     "create again": "TopicExistsException",
@@ -68,7 +68,7 @@ def broker() -> Generator[OttlaBroker]:
 
 
 @pytest.mark.parametrize("pom", [CLIENTS_39_POM, POM], ids=["3.9", "4.3"])
-def test_a_java_client_does_everything(broker: OttlaBroker, pom: Path) -> None:
+def test_java_client_uses_every_feature(broker: OttlaBroker, pom: Path) -> None:
     with judge_needed():
         command = source_command(JUDGE, broker.bootstrap, pom.name.split(".")[0], pom=pom)
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -1,6 +1,6 @@
-"""Our broker's answers, compared field by field with what Kafka 4.3.1 answers to the same requests.
+"""Our broker's responses, compared field by field with those of Kafka 4.3.1 to the same requests.
 
-Kafka's answers are recorded. Where ours differ, `known_differences` says why.
+Kafka's responses are recorded. `known_differences` lists the differences with their reasons.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ SCENARIOS = {
 
 
 class Judgement:
-    """Everything that was asked and is different."""
+    """All requests and all differences."""
 
     def __init__(self) -> None:
         self.differences: dict[str, list[Difference]] = {}
@@ -73,7 +73,7 @@ def answers_of(broker: Broker, ask_all: Callable[[Asker], None]) -> list[Answere
 def recorded_answers(
     scenario: Scenario, ours: list[Answered], kafkas: list[Answered] | None
 ) -> list[Answered]:
-    """Kafka's answers to the requests that our broker got."""
+    """Kafka's responses to the requests that our broker got."""
     assert kafkas is None or [one.asked for one in ours] == [one.asked for one in kafkas]
     found: list[Answered] = []
     for number, one in enumerate(ours):
@@ -91,16 +91,16 @@ def known(one: Difference) -> list[Known]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_answer_is_kafkas(judgement: Judgement, name: str) -> None:
+def test_every_response_equals_kafka(judgement: Judgement, name: str) -> None:
     unknown = [one for one in judgement.differences[name] if not known(one)]
     assert not unknown, "\n".join(map(str, unknown))
 
 
 @pytest.mark.parametrize("row", KNOWN, ids=[row.what for row in KNOWN])
-def test_every_known_difference_is_one(judgement: Judgement, row: Known) -> None:
+def test_every_known_difference_exists(judgement: Judgement, row: Known) -> None:
     everything = [one for found in judgement.differences.values() for one in found]
     assert any(row in known(one) for one in everything)
 
 
-def test_every_api_that_is_served_was_asked(judgement: Judgement) -> None:
+def test_every_served_api_is_compared(judgement: Judgement) -> None:
     assert {api.name for api in HANDLERS} <= judgement.asked

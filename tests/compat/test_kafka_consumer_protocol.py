@@ -1,7 +1,7 @@
-"""A Java consumer that asks for the new group protocol (KIP-848) where there is the classic one.
+"""A Java consumer with the new group protocol (KIP-848) on a broker that has only the classic one.
 
-A Kafka with `group.coordinator.rebalance.protocols=classic` tells it so with an error that names
-the way out; ours tells the same, and the consumer does not wait for anything.
+A Kafka with `group.coordinator.rebalance.protocols=classic` returns an error that names the fix.
+Our broker returns the same error, and the consumer does not wait.
 """
 
 import subprocess
@@ -22,8 +22,8 @@ TOLD = {
     "missing": UNSUPPORTED,
     "pattern": UNSUPPORTED,
     "re2": UNSUPPORTED,
-    "assign": "1",  # whoever chooses partitions needs no group,
-    "commit": "1 1",  # except to keep offsets
+    "assign": "1",  # assigned partitions need no group,
+    "commit": "1 1",  # except to commit offsets
 }
 
 
@@ -34,7 +34,7 @@ def running(server: str) -> AbstractContextManager[OttlaBroker | KafkaBroker]:
 
 
 @pytest.mark.parametrize("server", ["Ottla", pytest.param("Kafka", marks=pytest.mark.judge)])
-def test_consumer_of_the_new_protocol_is_told_to_use_the_classic(server: str) -> None:
+def test_new_protocol_error_names_the_classic_protocol(server: str) -> None:
     with running(server) as broker:
         with judge_needed():
             command = source_command(JUDGE, broker.bootstrap)

@@ -1,4 +1,4 @@
-"""A live Kafka answers as recorded, so that the recording is not taken for Kafka for ever.
+"""A live Kafka answers as recorded, so an outdated recording is found.
 
 Some scenarios are enough here; `make judge` checks all of them.
 """

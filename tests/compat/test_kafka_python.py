@@ -21,18 +21,19 @@ errors: Any = kafka.errors
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 TIME_MS = int(time.time() * 1000) - 3_600_000
 PATIENCE_S = 60
-# A poll that ends between the client's SyncGroup and the answer loses the answer: the client then
-# believes to be a member, sends no heartbeats and sees no records. So polls last longer than that.
+# If a poll ends between the client's SyncGroup and the response, the client loses the response. It
+# then believes that it is a member, sends no heartbeats and reads no records. So polls last longer
+# than that.
 POLL_MS = 3_000
 
 
-# What the client leaves open is its affair.
+# The client does not close all of its sockets.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 @pytest.fixture(autouse=True)
 def _leftovers_go_here() -> Generator[None]:
-    """So that no other test is blamed for them."""
+    """Collect the client's garbage here, so that its warnings are not raised in another test."""
     yield
     gc.collect()
 
@@ -103,9 +104,7 @@ def read(reader: Any, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_as_they_were_sent(
-    broker: OttlaBroker, client: Any, codec: str | None
-) -> None:
+def test_records_are_read_as_sent(broker: OttlaBroker, client: Any, codec: str | None) -> None:
     name = f"records-{codec}"
     make(client, name)
     assert produce(broker, name, 50, compression_type=codec, acks="all") == list(range(50))
@@ -120,7 +119,7 @@ def test_records_come_back_as_they_were_sent(
     assert [tuple(each) for each in seen[7].headers] == [("h", b"1"), ("h", b"")]
 
 
-def test_seeking_by_time_and_ends(broker: OttlaBroker, client: Any) -> None:
+def test_seek_by_timestamp_and_to_the_ends(broker: OttlaBroker, client: Any) -> None:
     make(client, "times")
     produce(broker, "times", 20)
     here = library.TopicPartition("times", 0)
@@ -136,7 +135,7 @@ def test_seeking_by_time_and_ends(broker: OttlaBroker, client: Any) -> None:
 
 
 class Member:
-    """A consumer that polls in a thread of its own, as applications do."""
+    """A consumer that polls in its own thread, like an application."""
 
     def __init__(self, reader: Any, topic: str) -> None:
         self.share: frozenset[Any] = frozenset()
@@ -157,7 +156,7 @@ class Member:
         self._thread.join(PATIENCE_S)
 
 
-def test_a_group_rebalances_and_resumes(broker: OttlaBroker, client: Any) -> None:
+def test_group_rebalances_and_resumes(broker: OttlaBroker, client: Any) -> None:
     make(client, "shared", 4)
     settings = {"group_id": "shared", "heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
 
@@ -188,7 +187,7 @@ def test_a_group_rebalances_and_resumes(broker: OttlaBroker, client: Any) -> Non
     reader.close()
 
 
-def test_administration(broker: OttlaBroker, client: Any) -> None:
+def test_topics_are_administered(broker: OttlaBroker, client: Any) -> None:
     make(client, "managed", 2, retention_ms="86400000")
     with pytest.raises(errors.TopicAlreadyExistsError):
         make(client, "managed")
@@ -205,7 +204,7 @@ def test_administration(broker: OttlaBroker, client: Any) -> None:
     assert "managed" not in client.list_topics()
 
 
-def test_settings(client: Any) -> None:
+def test_settings_are_described_and_changed(client: Any) -> None:
     make(client, "set")
 
     def alter(value: str) -> Any:
@@ -225,7 +224,7 @@ def test_settings(client: Any) -> None:
     assert "86400000" in retention()
 
 
-def test_groups_by_the_admin(broker: OttlaBroker, client: Any) -> None:
+def test_groups_are_administered(broker: OttlaBroker, client: Any) -> None:
     make(client, "led")
     produce(broker, "led", 5)
     here = library.TopicPartition("led", 0)
@@ -237,7 +236,7 @@ def test_groups_by_the_admin(broker: OttlaBroker, client: Any) -> None:
     assert "'led'" not in str(client.list_groups())
 
 
-def test_a_record_that_is_too_large_is_refused(broker: OttlaBroker, client: Any) -> None:
+def test_too_large_record_is_rejected(broker: OttlaBroker, client: Any) -> None:
     make(client, "small", max_message_bytes="1000")
     producer = library.KafkaProducer(bootstrap_servers=broker.bootstrap)
     with pytest.raises(errors.MessageSizeTooLargeError):

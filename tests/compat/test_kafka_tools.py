@@ -1,6 +1,6 @@
-"""Kafka's own command-line tools, on our broker.
+"""Kafka's command-line tools on our broker.
 
-One virtual machine runs them all in a row; each test looks at what one of them said.
+One Java process runs all of them in order; each test checks the output of one tool.
 """
 
 import json
@@ -18,7 +18,7 @@ OF_TOPIC = "--entity-type topics --entity-name tools"
 
 
 class Run(NamedTuple):
-    """A tool with its arguments, and what is to come of it."""
+    """A tool with its arguments and its expected output."""
 
     tool: str
     arguments: str
@@ -133,8 +133,8 @@ RUNS = {
         ("Avg latency",),
     ),
     "verifiable topic": Run(TOPICS, "--create --topic verified --partitions 1"),
-    # It tells the rest when its process ends, and here the process goes on. But the consumer after
-    # it ends only when it has seen all the records.
+    # The tool prints the rest when its process ends, and here the process continues. But the next
+    # consumer ends only after it has read all records.
     "verifiable producer": Run(
         "kafka-verifiable-producer", "--topic verified --max-messages 100", ("startup_complete",)
     ),
@@ -165,7 +165,7 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory, java_tools: KafkaTools) -> dict[str, Said]:
-    """What each tool said."""
+    """The output of each tool."""
     folder = tmp_path_factory.mktemp("tools")
     offsets = folder / "offsets.json"
     wanted = {"topic": "tools", "partition": 0, "offset": 5}
@@ -174,14 +174,14 @@ def said(tmp_path_factory: pytest.TempPathFactory, java_tools: KafkaTools) -> di
         found: dict[str, Said] = {}
         for name, run in RUNS.items():
             arguments = run.arguments.replace("{offsets}", str(offsets)).split()
-            # The tool about clusters has a command before its options.
+            # The cluster tool has a command before its options.
             address = ["--bootstrap-server", broker.bootstrap]
             found[name] = java_tools.run(run.tool, *arguments, *address, stdin=run.reads)
         return found
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_tool_does_as_with_kafka(said: dict[str, Said], name: str) -> None:
+def test_tool_output_equals_kafka(said: dict[str, Said], name: str) -> None:
     run = RUNS[name]
     code, out, err = said[name]
     text = out + err

@@ -1,4 +1,4 @@
-"""What is asked about topics and the cluster: made, refused, described, changed, deleted."""
+"""Requests about topics and the cluster: create, reject, describe, change, delete."""
 
 from compat.asking import Asker
 from compat.config_scenarios import BROKER, DELETE, SET, change

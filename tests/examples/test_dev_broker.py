@@ -83,6 +83,6 @@ def test_feed_does_not_wait_for_a_dead_broker(broker: DevBroker) -> None:
         wait_until(lambda: feed.sent)
         kill(broker)
         sent = feed.sent
-        wait_until(lambda: feed.sent > sent)  # so there are records that nobody acknowledges
+        wait_until(lambda: feed.sent > sent)  # so there are unacknowledged records
     assert not isinstance(feed.failure, TimedOut), feed.failure
     assert "feed" not in {thread.name for thread in threading.enumerate()}

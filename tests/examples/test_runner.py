@@ -49,7 +49,7 @@ def numbers(seed: int, start_ms: int, end_ms: int) -> Iterator[Number]:
 
 
 class Query:
-    """A query in place of one of Spark's, which has read everything whenever it is asked."""
+    """Replaces a query of Spark; it has always read everything."""
 
     def __init__(self, servers: str, *failures: Exception) -> None:
         self.is_stopped = False
@@ -77,7 +77,7 @@ class Query:
 
 
 class Spark:
-    """A Spark that has started."""
+    """Replaces a Spark session that has started."""
 
     def __init__(self, started: Callable[[], bool] = lambda: True) -> None:
         self._started = started
@@ -154,7 +154,7 @@ def test_first_start_sends_a_backlog_and_the_second_continues(stage: Stage) -> N
     servers = stage.broker.wait_until_listening()
     with Admin({"bootstrap.servers": servers}) as admin:
         first = count_records(admin, [INPUT])["numbers"]
-        assert first >= 300  # those of 30 s
+        assert first >= 300  # the numbers of 30 s
         stage.run()
         assert count_records(admin, [INPUT])["numbers"] < first + 100
 
