@@ -1,10 +1,10 @@
-"""How fast we pack and unpack the records of a batch, beside the other Python clients.
+"""Speed of compressing and decompressing batches, compared with other Python clients.
 
-Invariant: in a case all candidates get the same bytes and, where a codec has levels, the same
-level. Ours also enforces a limit on the output when unpacking; the peers have none.
+Invariant: in a case all candidates get the same bytes and, if a codec has levels, the same level.
+Ours also limits the decompressed size; the peers do not.
 
-The name is not `compression.py`, because the standard library has a package of that name from
-Python 3.14 on, and the folder of a script comes first in the search for modules.
+The name is not `compression.py`, because Python 3.14 has a standard package of that name, and the
+directory of a script comes first on the module path.
 """
 
 import random
@@ -21,13 +21,13 @@ from ottla.records.compression import Compression, compress, decompress
 PAYLOAD_BYTES = 1_000_000
 LIMIT_BYTES = 8_000_000
 
-# Two of the codecs are the same library as a peer's, so equal is the best there is; a tenth is
+# Two of the codecs use the same library as a peer, so equal speed is the best possible. A tenth is
 # noise on a shared machine.
 TARGET_RATIO = 0.9
 
 
 def records() -> bytes:
-    """One megabyte of records like JSON, 100 bytes each or a little more."""
+    """One megabyte of JSON-like records of about 100 bytes."""
     chance = random.Random(20250101)
     cities = ["Lisbon", "Nairobi", "Osaka", "Toronto", "Quito"]
     payload = bytearray()
@@ -43,18 +43,18 @@ def records() -> bytes:
 
 
 class Peer(NamedTuple):
-    """A peer's two functions for one codec, at the level of the case."""
+    """The two functions of a peer for one codec, at the level of the case."""
 
     name: str
     pack: Callable[[bytes], object]
     unpack: Callable[[bytes], object]
 
 
-_kafka_python = cast("Any", kafka.codec)  # comes without types
+_kafka_python = cast("Any", kafka.codec)  # has no types
 
 PEERS: dict[Compression, list[Peer]] = {
     Compression.GZIP: [
-        # Level 6 is what zlib's default stands for.
+        # Level 6 is the default of zlib.
         Peer(
             "aiokafka",
             partial(aiokafka.codec.gzip_encode, compresslevel=6),
@@ -71,7 +71,7 @@ PEERS: dict[Compression, list[Peer]] = {
         Peer("kafka-python", _kafka_python.snappy_encode, _kafka_python.snappy_decode),
     ],
     Compression.LZ4: [
-        # Level 0 is the fast compressor, which Kafka's default stands for.
+        # Level 0 is the fast compressor, the default of Kafka.
         Peer("aiokafka", partial(aiokafka.codec.lz4_encode, level=0), aiokafka.codec.lz4_decode),
         Peer("kafka-python", _kafka_python.lz4_encode, _kafka_python.lz4_decode),
     ],

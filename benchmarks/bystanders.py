@@ -1,11 +1,10 @@
-"""What clients that do nothing wrong notice while another one does its worst.
+"""The latency of a well-behaved client while another client misbehaves.
 
-Invariant: for each row of bad input a new broker, a process of its own; one bystander, another
-process, that produces a record and asks for the end of the log, again and again. The row is done
-for the same time by this process, RATE times a second where it is something that is done again and
-again. The figure is the bystander's p99 beside that of the same time with nobody else, measured
-before and after; and the most memory that the broker took meanwhile. What the machine alone does to
-a bystander is told beside it: the same is done to a second broker that the bystander does not ask.
+Invariant: each kind of bad input gets a new broker process. A bystander process produces a record
+and lists the end offset, again and again. This process sends the bad input for the same time, RATE
+times per second if it is repeated. The figure is the bystander's p99, compared with the p99 without
+bad input, measured before and after; and the peak memory of the broker. To show the effect of the
+machine itself, the same input is also sent to a second broker that the bystander does not use.
 """
 
 import argparse
@@ -54,7 +53,7 @@ MB: Final = 1 << 20
 
 
 class Client:
-    """One connection that blocks."""
+    """A blocking connection."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), 30)
@@ -67,11 +66,11 @@ class Client:
         self.socket.close()
 
     def encode(self, message: Message, version: int) -> bytes:
-        """A request as it should be."""
+        """Encode a valid request."""
         return b"".join(self._conversation.send(message, version)[1])
 
     def ask(self, message: Message, version: int) -> None:
-        """A request and its answer."""
+        """Send a request and return its response."""
         self.socket.sendall(self.encode(message, version))
         while data := self.socket.recv(MB):
             if self._conversation.receive(data):
@@ -87,14 +86,14 @@ def batch(size: int, compression: Compression = Compression.NONE) -> bytes:
 
 
 def produce(topic: str, records: bytes) -> ProduceRequest:
-    """To be acknowledged."""
+    """A produce request with acknowledgement."""
     data = PartitionProduceData(index=0, records=records)
     topics = [TopicProduceData(name=topic, partition_data=[data])]
     return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
 
 
 def watch(port: int, pipe: Connection) -> None:
-    """The bystander: for each number of seconds that it is sent, all latencies in it."""
+    """The bystander: for each duration that it receives, it sends back all latencies."""
     asked = ListOffsetsTopic(
         name="bystander", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)]
     )
@@ -111,14 +110,14 @@ def watch(port: int, pipe: Connection) -> None:
             pipe.send(taken)
 
 
-# What is done wrong. Each is given the port and what it has open, and returns what to do next.
+# Bad input. Each function gets the port and an exit stack, and returns the next action.
 
 Deed = Callable[[], None]
 Wrong = Callable[[int, ExitStack], Deed]
 
 
 def sends(*frames: bytes) -> Wrong:
-    """A new connection for each deed, some bytes, and whatever comes of it."""
+    """Send bytes on a new connection each time, and ignore the outcome."""
 
     def begin(port: int, stack: ExitStack) -> Deed:
         def do() -> None:
@@ -133,13 +132,13 @@ def sends(*frames: bytes) -> Wrong:
 
 
 def request(key: int, version: int, body: bytes) -> bytes:
-    """A header without a mistake, then anything."""
+    """A valid header followed by any body."""
     header = struct.pack(">hhih", key, version, 1, 4) + b"evil"
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
 def produces(records: Callable[[], bytes], topic: str = "t") -> Wrong:
-    """The same batch again and again."""
+    """Send the same batch again and again."""
 
     def begin(port: int, stack: ExitStack) -> Deed:
         client = stack.enter_context(Client(port))
@@ -150,7 +149,7 @@ def produces(records: Callable[[], bytes], topic: str = "t") -> Wrong:
 
 
 def once(start: Callable[[int, ExitStack], None]) -> Wrong:
-    """Something that is there all the time."""
+    """Do something once that lasts for the whole time."""
 
     def begin(port: int, stack: ExitStack) -> Deed:
         start(port, stack)
@@ -215,7 +214,7 @@ def flood(port: int, stack: ExitStack) -> Deed:
 
 
 def come_and_go(port: int, stack: ExitStack) -> Deed:
-    """A wide topic is made and deleted, again and again."""
+    """Create and delete a topic with many partitions, again and again."""
     client = stack.enter_context(Client(port))
     topic = CreatableTopic(
         name="wide", num_partitions=1000, replication_factor=1, assignments=[], configs=[]
@@ -268,7 +267,7 @@ def broker(folder: Path) -> Generator[tuple[int, int]]:
 
 
 def prepare(port: int) -> None:
-    """The topics, and what is in them."""
+    """Create the topics and fill them."""
     with Client(port) as client:
         for name in ("bystander", "t", "full", "bombs"):
             configs = [CreatableTopicConfig(name="max.message.bytes", value=str(MB))]
@@ -281,7 +280,7 @@ def prepare(port: int) -> None:
 
 
 def resident_bytes(pid: int, name: str) -> int:
-    """Of Linux."""
+    """A memory figure of Linux for a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -289,7 +288,7 @@ def resident_bytes(pid: int, name: str) -> int:
 
 
 def measure(port: int, pipe: Connection, wrong: Wrong | None, seconds: float) -> list[float]:
-    """The bystander's latencies, sorted, while somebody does something."""
+    """The sorted latencies of the bystander while another client runs."""
     with ExitStack() as stack:
         deed = wrong(port, stack) if wrong is not None else lambda: None
         pipe.send(seconds)
@@ -301,13 +300,13 @@ def measure(port: int, pipe: Connection, wrong: Wrong | None, seconds: float) ->
 
 
 def at(taken: list[float], share: float) -> float:
-    """Milliseconds at a share of all latencies."""
+    """Milliseconds at a percentile of all latencies."""
     return 1000 * taken[min(int(len(taken) * share), len(taken) - 1)]
 
 
 @contextmanager
 def watched() -> Generator[tuple[int, int, Connection]]:
-    """A broker with a bystander who is warm: the port, the process, and how to ask."""
+    """A broker with a warmed-up bystander: the port, the process, and a function that asks."""
     ours, theirs = multiprocessing.Pipe()
     with tempfile.TemporaryDirectory() as folder, broker(Path(folder)) as (port, pid):
         prepare(port)
@@ -323,7 +322,7 @@ def watched() -> Generator[tuple[int, int, Connection]]:
 
 @contextmanager
 def neighbour() -> Generator[int]:
-    """The port of another broker, with the same topics."""
+    """The port of another broker with the same topics."""
     with tempfile.TemporaryDirectory() as folder, broker(Path(folder)) as (port, _):
         prepare(port)
         yield port

@@ -1,10 +1,10 @@
-"""The command line: how soon a command answers, and how fast it moves records.
+"""The command line: response times of commands, and their record rates.
 
-Invariant: one broker, a process of its own. Commands are run as users run them, a new process each
-time, ours and Java's in turns, on the same topic. A rate of a consumer counts from the first byte
-that it prints to the last, so that nobody's start is in it. `ottla perf` is measured beside the
-client itself, as `clients.py` does it: by columns that hands out batches of Arrow, which `ottla
-perf` does without. Each figure is told when it is there; all take about three minutes.
+Invariant: one broker in its own process. Each command is a new process, ours and Java's in turns,
+on the same topic. The rate of a consumer counts from its first printed byte to the last, without
+its start. `ottla perf` is compared with the client itself as in `clients.py`; the client by columns
+returns Arrow batches, which `ottla perf` does not. Each figure is printed when it is measured; all
+take about three minutes.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from judges.java import java_command
 from judges.ottla_broker import UNCOMPILED, OttlaBroker, ottla_broker
 
 Advance: TypeAlias = Callable[[str], None]
-"""Hears of each figure when it is there."""
+"""Called with each figure when it is measured."""
 
 QUESTION: Final = "Does the command line answer at once, and is it ahead of Java's tools?"
 BIN: Final = Path(sys.executable).parent
@@ -48,13 +48,13 @@ SHARE_OF_CLIENT: Final = 0.9
 
 
 def environment() -> dict[str, str]:
-    """That of a user: modules are compiled when they are installed, and there is no profile."""
+    """The environment of a user: modules are compiled, and there is no profile."""
     kept = {name: value for name, value in os.environ.items() if name != UNCOMPILED}
     return {**kept, "OTTLA_CONFIG": os.devnull}
 
 
 def answer_s(command: Sequence[str]) -> float:
-    """How long a command takes, from its start to its end."""
+    """The seconds that a command takes from its start to its end."""
     begun_s = time.perf_counter()
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment(), timeout=120
@@ -65,7 +65,7 @@ def answer_s(command: Sequence[str]) -> float:
 
 
 def rate(command: Sequence[str], count: int) -> float:
-    """Records a second, from the first byte that is printed to the last."""
+    """Records per second, from the first printed byte to the last."""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(), bufsize=0
     ) as process:
@@ -78,14 +78,14 @@ def rate(command: Sequence[str], count: int) -> float:
             size += len(data)
             end_s = time.perf_counter()
     assert process.returncode == 0, command
-    # One record of the topic is shorter: the first that its producer wrote.
+    # The first record of the topic is shorter.
     assert 0 <= count * (SIZE + 1) - size <= SIZE, f"{size} bytes of {count} records"
     return (size - first) / (SIZE + 1) / (end_s - begun_s)
 
 
 @dataclass(slots=True)
 class Row:
-    """A case: what was measured, beside what, and whether that is the goal."""
+    """A case: the measurement, its peer, and whether there is a target."""
 
     case: str
     ours: float
@@ -99,7 +99,7 @@ class Row:
 def in_turns(
     rounds: int, candidates: Mapping[str, Callable[[], float]], advance: Advance
 ) -> dict[str, float]:
-    """The median of each, one round of all after the other."""
+    """The median of each candidate; the candidates take turns in each round."""
     found: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(rounds):
         for name in candidates if turn % 2 == 0 else reversed([*candidates]):
@@ -110,7 +110,7 @@ def in_turns(
 
 
 def answers(broker: OttlaBroker, rounds: int, advance: Advance) -> list[Row]:
-    """How soon commands answer."""
+    """The response times of commands."""
     servers = ("--bootstrap-server", broker.bootstrap)
     commands = {
         "ottla version": [str(BIN / "ottla"), "version"],
@@ -142,7 +142,7 @@ def answers(broker: OttlaBroker, rounds: int, advance: Advance) -> list[Row]:
 
 
 def consumers(broker: OttlaBroker, rounds: int, count: int, advance: Advance) -> list[Row]:
-    """How fast records are printed."""
+    """The rates at which records are printed."""
     topic = f"filled-{SIZE}"
     flags = (
         "--topic", topic, "--from-beginning", "--max-messages", str(count),
@@ -175,7 +175,7 @@ def consumers(broker: OttlaBroker, rounds: int, count: int, advance: Advance) ->
 
 
 def perf(broker: OttlaBroker, *arguments: str) -> dict[str, float]:
-    """What `ottla perf` tells."""
+    """The output of `ottla perf`."""
     done = subprocess.run(
         [str(BIN / "ottla"), "perf", *arguments, "-b", broker.bootstrap, "-o", "json"],
         capture_output=True, text=True, check=False, env=environment(), timeout=300,
@@ -186,7 +186,7 @@ def perf(broker: OttlaBroker, *arguments: str) -> dict[str, float]:
 
 
 def loads(broker: OttlaBroker, rounds: int, count: int, advance: Advance) -> list[Row]:
-    """`ottla perf` beside the client."""
+    """`ottla perf` compared with the client."""
     topic, number = f"filled-{SIZE}", iter(range(1000))
 
     def client(name: str, work: str, records: int) -> float:
@@ -221,7 +221,7 @@ def loads(broker: OttlaBroker, rounds: int, count: int, advance: Advance) -> lis
             Row(case, medians[case], medians["our client"], "our client", "records/s",
                 f"at least {SHARE_OF_CLIENT:g} x", met)
         )  # fmt: skip
-    perf(broker, "produce", "trips", "-n", "1")  # so that there is the topic
+    perf(broker, "produce", "trips", "-n", "1")  # creates the topic
 
     def trip() -> float:
         told = perf(broker, "latency", "trips", "-n", "2000", "--size", str(SIZE))
@@ -232,7 +232,7 @@ def loads(broker: OttlaBroker, rounds: int, count: int, advance: Advance) -> lis
         rounds,
         {
             "ottla perf latency": trip,
-            # With a consumer beside it, too: the broker answers both at once.
+            # With a consumer too, because the broker serves both.
             "our client": lambda: measured(
                 "ottla", "read trip", broker, size=SIZE, count=2200, topic="trips"
             )["p50_ms"],
@@ -262,7 +262,7 @@ def main() -> None:
 
         def advance(figure: str) -> None:
             progress.update(steps, advance=1, description=figure)
-            if not console.is_terminal:  # where no bar is drawn before the end
+            if not console.is_terminal:  # without a terminal no progress bar is drawn
                 done = int(progress.tasks[0].completed)
                 print(f"{done} of {total}  {figure}", flush=True)
 
@@ -270,7 +270,7 @@ def main() -> None:
         measured("ottla columns", "produce", broker, size=SIZE, topic=filled, count=5 * count)
         advance(f"{5 * count} records are there")
         rows += answers(broker, 3 * rounds, advance)
-        # As many as Java's takes some seconds for.
+        # Enough records for some seconds of Java's consumer.
         rows += consumers(broker, rounds, 3 * count, advance)
         rows += loads(broker, rounds, count, advance)
     table = Table(title=QUESTION)

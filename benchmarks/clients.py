@@ -1,10 +1,10 @@
-"""Our client beside the others, record by record and by columns.
+"""Our client compared with others, by records and by columns.
 
-Invariant: one broker, a process of its own; every measurement is a new process that does the same
-work with one client, and clients take turns, round by round. All have acks=all, a linger of 5 ms
-and batches of 64 KB; otherwise their own defaults, and the fastest way that their documentation
-shows for one record at a time. Rates count from the first record to the last that is acknowledged,
-or handed out; imports and connecting are not in them.
+Invariant: one broker in its own process. Every measurement is a new process that does the same work
+with one client, and clients take turns in each round. All use acks=all, a linger of 5 ms and
+batches of 64 KB, otherwise their defaults, and the fastest way of their documentation for single
+records. Rates count from the first record to the last that is acknowledged or returned, without
+imports and connecting.
 """
 
 import argparse
@@ -51,7 +51,7 @@ Figures = Mapping[str, float]
 
 
 def measured(client: str, work: str, broker: OttlaBroker, **given: object) -> Figures:
-    """What one client needs for one piece of work, in a process of its own."""
+    """Measure one client with one piece of work, in its own process."""
     asked = {"client": client, "work": work, "servers": broker.bootstrap, **given}
     script = Path(__file__).with_name("clients_worker.py")
     done = subprocess.run(
@@ -161,7 +161,7 @@ def _round_trips(
     rounds: int,
     advance: Callable[[], None],
 ) -> None:
-    """One record at a time, acks=all, each waited for."""
+    """Send one record at a time with acks=all, and wait for each."""
     found: dict[str, list[Figures]] = {"ottla": [], "confluent-kafka": []}
     for turn in range(rounds):
         for client in found if turn % 2 == 0 else reversed([*found]):

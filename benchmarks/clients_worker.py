@@ -1,7 +1,8 @@
-"""One client at one piece of work: what it took goes to the output as JSON.
+"""Runs one client with one piece of work, and prints its cost as JSON.
 
-Invariant: nothing but the client's own code runs while it is measured. What a consumer takes first
-is not counted, for all alike: it has to connect, and some hold a lot before they hand anything out.
+Invariant: only the client's own code runs while it is measured. The first records of a consumer are
+not counted for any client, because it has to connect, and some buffer a lot before they return
+records.
 """
 
 import inspect
@@ -17,17 +18,17 @@ LINGER_MS: Final = 5
 BATCH_BYTES: Final = 65_536
 PARTITIONS: Final = 6
 TRIPS_UNCOUNTED: Final = 200
-UNCOUNTED: Final = 0.1  # of what is consumed
+UNCOUNTED: Final = 0.1  # of the consumed records
 
 
 class Watch:
-    """Measures from when it is made."""
+    """A stopwatch that starts when it is created."""
 
     def __init__(self) -> None:
         self.begun_s, self.cpu_s = time.perf_counter(), time.process_time()
 
     def figures(self, count: int) -> dict[str, float]:
-        """The rate and the cost of so many records."""
+        """The rate and the cost of a number of records."""
         seconds = time.perf_counter() - self.begun_s
         cpu_s = time.process_time() - self.cpu_s
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -43,7 +44,7 @@ def trips(times_s: list[float]) -> dict[str, float]:
     return {"p50_ms": statistics.median(ms), "p99_ms": ms[int(len(ms) * 0.99)]}
 
 
-# Ours.
+# Our client.
 
 
 def settings(servers: str, **more: object) -> dict[str, object]:
@@ -132,7 +133,7 @@ async def ottla_round_trip(servers: str, topic: str, size: int, count: int) -> d
 
 
 async def ottla_read_trip(servers: str, topic: str, size: int, count: int) -> dict[str, float]:
-    """As a round trip, and each record is read before the next is sent."""
+    """A round trip in which each record is read before the next is sent."""
     from ottla.client.consumer.consumer import Consumer
     from ottla.client.producer.producer import Producer
 
@@ -193,7 +194,7 @@ async def ottla_columns_consume(
         return watch.figures(taken - first)
 
 
-# Theirs.
+# Other clients.
 
 
 def confluent_produce(servers: str, topic: str, size: int, count: int) -> dict[str, float]:

@@ -1,10 +1,10 @@
-"""How fast a log is cleaned, and what appends feel of it.
+"""The speed of log cleaning, and its effect on the latency of appends.
 
-Invariant: the appends are the same in both phases, on one event loop with the log that is written
-to; only whether a child process cleans another log beside them differs, and the phases take turns.
+Invariant: the appends are the same in both phases, on one event loop. The phases differ only in a
+child process that cleans another log, and they take turns.
 
-The child is nice: on a machine whose cores are all busy it gets what is left over, so its speed is
-measured alone.
+The child has a low priority: if all cores are busy it gets little time. So its speed is measured
+without appends.
 """
 
 import argparse
@@ -44,7 +44,7 @@ async def opened(disk: OsDisk, folder: Path) -> PartitionLog:
 
 
 def batch(random: Random, keys: int, compression: Compression) -> bytes:
-    """16 KB of records of 100 bytes."""
+    """A batch of 16 KB with records of 100 bytes."""
     builder = BatchBuilder(1 << 20, compression=compression)
     for _ in range(130):
         key = b"user-%012d" % random.randrange(keys)
@@ -81,11 +81,12 @@ async def cleaned(log: PartitionLog, cleaner: LocalCleaner | ChildCleaner) -> Cl
 
 
 Taken = tuple[float, float]
-"""Microseconds of an append: by itself, and from when it was due, the loop's delay included."""
+"""Microseconds of an append: the call alone, and from when it was due, including the loop's delay.
+"""
 
 
 async def latencies(log: PartitionLog, data: bytes, until: asyncio.Event) -> list[Taken]:
-    """What appends at a steady pace take."""
+    """The latencies of appends at a steady rate."""
     taken: list[Taken] = []
     due = time.perf_counter()
     while not until.is_set():
@@ -105,7 +106,7 @@ async def latencies(log: PartitionLog, data: bytes, until: asyncio.Event) -> lis
 async def beside(
     log: PartitionLog, data: bytes, work: Coroutine[object, object, object]
 ) -> list[Taken]:
-    """What appends take until some work is done."""
+    """The latencies of appends while some work runs."""
     until = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(work).add_done_callback(lambda _: until.set())

@@ -1,8 +1,8 @@
-"""What the embedded coordination store costs beside the other ways to keep a small tree safe.
+"""The cost of the embedded coordination store, compared with other ways to store a small tree.
 
-Invariant: every candidate has the same nodes in the same folder, and a write is on the device when
-it returns. SQLite has a write-ahead log and `synchronous=FULL`; the whole file is written to
-another name, synced and renamed. Opening gives a dict of paths for each, a tree for ours.
+Invariant: every candidate has the same nodes in the same directory, and a write is durable when it
+returns. SQLite has a write-ahead log and `synchronous=FULL`. The whole-file candidate writes a new
+file, syncs and renames it. Opening returns a dict of paths for each, and a tree for ours.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ def paths(count: int) -> list[str]:
 
 
 def ignore(state: SessionState) -> None:
-    """How the session fares is all the same."""
+    """Ignore the state of the session."""
 
 
 class Ours:
-    """The store, with a loop to run it in."""
+    """The store and the event loop that runs it."""
 
     def __init__(self, disk: OsDisk, path: Path, count: int) -> None:
         self.runner = asyncio.Runner()
@@ -46,18 +46,18 @@ class Ours:
         self.target = paths(count)[-1]
 
     def write(self) -> None:
-        """One change, on the device."""
+        """Make one durable change."""
         self.runner.run(self.session.set(self.target, DATA))
 
     async def _many(self) -> None:
         await asyncio.gather(*(self.session.set(self.target, DATA) for _ in range(AT_ONCE)))
 
     def write_many(self) -> None:
-        """Many changes that wait together."""
+        """Make many changes that share a sync."""
         self.runner.run(self._many())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.runner.run(self.store.close())
         self.runner.close()
 
@@ -78,7 +78,7 @@ class Sqlite:
         self.target = paths(count)[-1]
 
     def write(self) -> None:
-        """One change, on the device."""
+        """Make one durable change."""
         change = "update node set data = ?, version = version + 1 where path = ?"
         self.database.execute(change, (DATA, self.target))
 

@@ -1,10 +1,10 @@
-"""What every benchmark script shares: fair timing, one table, one file of figures.
+"""Timing, tables and result files for all benchmark scripts.
 
-Invariant: the candidates of a case run in one process and take turns, round by round, with the
-order reversed every other round, so that noise hits all alike; a figure never leaves without the
-machine and the commit it was measured on.
+Invariant: the candidates of a case run in one process and take turns in each round, with the order
+reversed every other round, so that noise affects all equally. A figure is always stored with the
+machine and the commit on which it was measured.
 
-A script builds its cases and hands them to `run`:
+A script builds its cases and passes them to `run`:
 
     run(__file__, "Who packs faster?", [Case("zstd", {"ottla": ours, "peer": theirs}, 1.0)], "MB")
 """
@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 OURS = "ottla"
-PIPED_WIDTH = 130  # a file or a pipe has no width of its own
+PIPED_WIDTH = 130  # for a file or a pipe
 
 Candidate = Callable[[], object]
 
@@ -38,10 +38,10 @@ Candidate = Callable[[], object]
 class Case:
     """One row: the same work, done by each candidate.
 
-    With `work`, the amount one call gets done, figures are amounts a second; without it they
-    are microseconds a call. `target_ratio` is how many times as fast as the fastest peer we want
-    to be, `target_rate` the amount a second we want to reach, `target_more_us` how many
-    microseconds a call we may take over that peer.
+    With `work`, the amount per call, figures are amounts per second; otherwise they are
+    microseconds per call. `target_ratio` is the target speed relative to the fastest peer,
+    `target_rate` the target amount per second, and `target_more_us` the microseconds per call that
+    we may take more than that peer.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds a call, over all rounds."""
+    """Seconds per call, over all rounds."""
 
     best_s: float
     median_s: float
@@ -64,7 +64,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure."""
+    """The duration of a measurement."""
 
     rounds: int
     round_s: float
@@ -75,7 +75,7 @@ QUICK = Effort(rounds=3, round_s=0.01)
 
 
 def measure(candidates: Mapping[str, Candidate], effort: Effort = FULL) -> dict[str, Timing]:
-    """Time each candidate; one round of each, then the next round."""
+    """Time each candidate, one call in turn, for several rounds."""
     calls = {name: _calls_in(candidate, effort.round_s) for name, candidate in candidates.items()}
     samples: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
@@ -90,7 +90,7 @@ def measure(candidates: Mapping[str, Candidate], effort: Effort = FULL) -> dict[
 
 
 def _calls_in(candidate: Candidate, round_s: float) -> int:
-    candidate()  # the first call imports, fills caches and the like
+    candidate()  # warm-up: imports and caches
     calls = 1
     while (taken := _seconds(candidate, calls)) < round_s:
         calls = max(2 * calls, int(calls * round_s / max(taken, 1e-9)))
@@ -119,7 +119,7 @@ class Row:
     timings: Mapping[str, Timing]
 
     def figure(self, name: str) -> float | None:
-        """The amount a second, or the microseconds a call; None without such a candidate."""
+        """Amount per second or microseconds per call; None if there is no such candidate."""
         if name not in self.timings:
             return None
         best_s = self.timings[name].best_s
@@ -127,19 +127,19 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast as the fastest peer we are."""
+        """Our speed relative to the fastest peer."""
         peer_s = self._peer_s
         return None if peer_s is None else peer_s / self.timings[OURS].best_s
 
     @property
     def more_us(self) -> float | None:
-        """How many microseconds a call we take over the fastest peer."""
+        """The microseconds per call that we take more than the fastest peer."""
         peer_s = self._peer_s
         return None if peer_s is None else (self.timings[OURS].best_s - peer_s) * 1e6
 
     @property
     def _peer_s(self) -> float | None:
-        """What the fastest peer takes; None where there is nothing to compare."""
+        """The seconds of the fastest peer; None without a peer."""
         peers = [timing.best_s for name, timing in self.timings.items() if name != OURS]
         return min(peers) if peers and OURS in self.timings else None
 
@@ -165,8 +165,8 @@ def run(
 ) -> None:
     """Measure all cases, print the table and write the figures.
 
-    `unit` names the amount of `Case.work`; `distributions` are the installed packages whose
-    versions belong to the figures.
+    `unit` is the unit of `Case.work`; the versions of the packages in `distributions` are stored
+    with the figures.
     """
     parser = argparse.ArgumentParser(description=question)
     parser.add_argument("--quick", action="store_true", help="a short run, for a first look")
@@ -188,7 +188,7 @@ def report(
     *,
     quick: bool,
 ) -> None:
-    """Print the table and write the figures of what was measured, here or by the script itself."""
+    """Print the table and write the figures of rows that are already measured."""
     console = _console()
     console.print(_table(question, rows, unit))
     path = _write(Path(script), question, rows, unit, distributions, quick=quick)
@@ -262,7 +262,7 @@ def _write(
 
 
 def write_report(script: Path, figures: Mapping[str, object]) -> Path:
-    """Keep figures with the time, the machine and the commit; returns where they are."""
+    """Write figures with the time, the machine and the commit; returns the path of the file."""
     now = datetime.now(UTC)
     folder = script.resolve().parent / "results"
     folder.mkdir(exist_ok=True)
@@ -278,7 +278,7 @@ def write_report(script: Path, figures: Mapping[str, object]) -> Path:
 
 
 def machine() -> dict[str, object]:
-    """What a figure depends on besides the code."""
+    """The properties of the machine that affect figures."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),

@@ -1,8 +1,8 @@
-"""Kafka as a peer of the log: the same directory, and how long its server takes to open it.
+"""Kafka as a peer of the log: the time in which its server opens the same directory.
 
-Invariant: Kafka runs as its own scripts run it, and the time is the one that it logs itself, from
-the first look at its data directory until all logs are open, without the start of its JVM. Before
-each start the directory is as it was before the one before.
+Invariant: Kafka runs with the options of its own scripts. The time is the one that it logs, from
+the first access to its data directory until all logs are open, without the start of its JVM. Before
+each start the directory is restored.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Tests have the root of the repository on their path; a script has its own folder alone.
+# Tests have the repository on their module path; a script has only its own directory.
 sys.path.append(str(Path(__file__).parents[1]))
 
 from judges.java import NoJudge, java_command
@@ -48,13 +48,13 @@ _TIMEOUT_MS = 120_000
 
 @contextmanager
 def kafka_server() -> Generator[KafkaBroker]:
-    """A server with the settings and the memory that Kafka comes with."""
+    """A server with Kafka's default settings and memory."""
     with KafkaBroker(jvm=SERVER_JVM, timeout_s=300) as kafka:
         yield kafka
 
 
 def create_topic(kafka: KafkaBroker, partitions: int) -> None:
-    """Make the topic."""
+    """Create the topic."""
     topic = CreatableTopic(
         name=TOPIC, num_partitions=partitions, replication_factor=1, assignments=(), configs=()
     )
@@ -65,7 +65,7 @@ def create_topic(kafka: KafkaBroker, partitions: int) -> None:
 
 
 def write_to_each(kafka: KafkaBroker, partitions: int, now_ms: int) -> None:
-    """One small batch into each partition."""
+    """Write one small batch to each partition."""
     builder = BatchBuilder()
     builder.append(now_ms, b"key", b"value")
     batch = builder.build()
@@ -74,13 +74,13 @@ def write_to_each(kafka: KafkaBroker, partitions: int, now_ms: int) -> None:
     request = ProduceRequest(acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=topics)
     with kafka.wire() as wire:
         wanted = set(range(partitions))
-        while wanted:  # leaders come one after the other
+        while wanted:  # leaders are elected one after the other
             answer = wire.ask(request, 9, ProduceResponse).responses[0].partition_responses
             wanted -= {one.index for one in answer if one.error_code == 0}
 
 
 def write_bytes(kafka: KafkaBroker, size: int) -> None:
-    """So many bytes of records of 1 KB, in the batches of 16 KB that Java's producer makes."""
+    """Write a number of bytes in records of 1 KB and batches of 16 KB, as Java's producer does."""
     command = java_command(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", TOPIC, "--num-records", str(size // 1024), "--record-size", "1024"),
@@ -90,7 +90,7 @@ def write_bytes(kafka: KafkaBroker, size: int) -> None:
 
 
 def forget_clean_stop(data: Path) -> None:
-    """Let everything in a data directory be checked when it is opened."""
+    """Remove the clean shutdown file, so that all logs are recovered when they are opened."""
     for name in (CLEAN_SHUTDOWN, RECOVERY_POINTS):
         (data / name).unlink(missing_ok=True)
 

@@ -1,11 +1,10 @@
-"""What the log costs over plain files: appends with check and index, reads with their look-up.
+"""The cost of the log compared with plain files: validated appends and reads by offset.
 
-Invariant: both candidates write the same bytes to files of the same folder, one call a batch; ours
-also validates the batch (CRC and every record), places it, and keeps the indexes. Both read the
-same bytes from memory; ours finds them by their offset.
+Invariant: both candidates write the same bytes to files in the same directory, one call per batch.
+Ours also validates the batch (CRC and every record), assigns offsets, and updates the indexes. Both
+read the same bytes from memory; ours finds them by offset.
 
-The files are cut back when they reach a limit, by both alike, so that a long run needs no more
-disk than a short one.
+Both truncate their files at a limit, so that a long run needs no more disk space than a short one.
 """
 
 import asyncio
@@ -64,7 +63,7 @@ def ours(disk: OsDisk, folder: Path, data: memoryview) -> Callable[[], object]:
 
 
 def read_cases(disk: OsDisk, folder: Path) -> list[Case]:
-    """1 MB a read, one behind the other; 16 KB a read, from anywhere."""
+    """Reads of 1 MB in sequence, and random reads of 16 KB."""
     opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, random=lambda: 0.0)
     log, data = opened.log, batch(150, 100)
     asyncio.run(log.begin_epoch(LeaderEpoch(0)))
@@ -74,7 +73,7 @@ def read_cases(disk: OsDisk, folder: Path) -> list[Case]:
     descriptor = os.open(log.segments.active.file.path, os.O_RDONLY)
     size, end, random = log.segments.active.size, log.log_end_offset, Random(0)
     whole = 1024 * 1024 // len(data) * len(data)
-    for at in range(0, size, whole):  # what was written may have left the page cache
+    for at in range(0, size, whole):  # reads the file back into the page cache
         os.pread(descriptor, whole, at)
     offset = position = 0
 

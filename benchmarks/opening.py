@@ -1,7 +1,7 @@
-"""How soon a broker has its logs: many after a clean stop, a large one after a crash.
+"""Time to open logs: many after a clean shutdown, a large one after a crash.
 
-Invariant: ours opens a copy of the very directory that Kafka wrote, in turns with Kafka, all of it
-in the page cache. Both times end when every log is open, and leave out the start of the process.
+Invariant: ours opens a copy of the directory that Kafka wrote, in turns with Kafka, all of it in
+the page cache. Both times end when every log is open, without the start of the process.
 
     python benchmarks/opening.py --gigabytes 2 --partitions 2000
 """
@@ -42,7 +42,7 @@ GIGABYTE = 1024**3
 
 
 async def open_directory(data: Path) -> tuple[LogManager, float]:
-    """Open all logs of a directory as our broker does; they, and the seconds it took."""
+    """Open all logs of a directory as our broker does; the logs and the seconds."""
     meta = parse_meta_properties((data / META_PROPERTIES).read_text())
     assert meta.cluster_id is not None
     began_s = time.perf_counter()
@@ -85,7 +85,7 @@ def in_turns(ours: Callable[[], float], theirs: Callable[[], float]) -> dict[str
 
 
 def clean(copies: Path, partitions: int) -> Row:
-    """Many partitions with a record each, after a clean stop."""
+    """Many partitions with one record each, after a clean shutdown."""
     with kafka_server() as kafka:
         create_topic(kafka, partitions)
         write_to_each(kafka, partitions, time.time_ns() // 1_000_000)
@@ -103,7 +103,7 @@ def clean(copies: Path, partitions: int) -> Row:
 
 
 def unclean(copies: Path, gigabytes: float) -> Row:
-    """One large log, all of which has to be checked."""
+    """One large log that is recovered completely."""
     with kafka_server() as kafka:
         create_topic(kafka, 1)
         write_bytes(kafka, int(gigabytes * GIGABYTE))
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, help="of the log that is checked (2)")
     parser.add_argument("--partitions", type=int, help="that are opened after a clean stop (2000)")
     options = parser.parse_args()
-    logging.disable()  # our broker tells of the folder in which Kafka keeps its metadata
+    logging.disable()  # our broker logs the metadata directory of Kafka as unknown
     quick: bool = options.quick
     gigabytes: float = options.gigabytes or (0.1 if quick else 2)
     partitions: int = options.partitions or (100 if quick else 2000)

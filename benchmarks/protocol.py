@@ -100,7 +100,7 @@ def metadata() -> MetadataResponse:
 
 
 def metadata_without_ids() -> MetadataResponse:
-    """The fields that Metadata 5 has."""
+    """The fields of Metadata 5."""
     message = metadata()
     for topic in message.topics:
         topic.topic_id = Uuid(bytes(16))
@@ -164,7 +164,7 @@ def fetch_request(topics: int = 10, partitions: int = PARTITIONS) -> FetchReques
 
 
 def fetch_response(partitions: int = 10) -> FetchResponse:
-    """Partitions with 100 KB each."""
+    """A response with 100 KB per partition."""
     return FetchResponse(
         throttle_time_ms=0,
         responses=[
@@ -250,7 +250,7 @@ KAFKA_PYTHON: dict[type[Message], str] = {
 def kafka_python_peer(message: Message, version: int) -> Peer | None:
     module = KAFKA_PYTHON.get(type(message))
     if module is None:
-        return None  # it decodes the records of a fetch
+        return None  # it also decodes the records of a fetch
     cls = their(module, type(message).__name__)
 
     def read(raw: bytes) -> Any:

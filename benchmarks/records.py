@@ -1,10 +1,10 @@
-"""How many records a second we encode, decode and check, beside the other Python clients.
+"""Records per second that Ottla encodes, decodes and validates, compared with other Python clients.
 
-Invariant: in a case all candidates work on the same records: values of 100 bytes, no keys, no
-headers, not compressed, a thousand to a batch. Decoding hands over every key, value, offset and
-timestamp; encoding makes a whole batch with its CRC.
+Invariant: in a case all candidates use the same records: values of 100 bytes, no keys, no headers,
+uncompressed, a thousand per batch. Decoding returns every key, value, offset and timestamp;
+encoding builds a whole batch with its CRC.
 
-The peers have no columns, so that theirs is what it takes to get at the records one at a time.
+The peers have no columns, so their figure there is for single records.
 """
 
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ from ottla.records.arrow import key_column, to_arrow
 from ottla.records.columns import partitions
 
 RECORDS = 1000
-BATCHES = 10  # about the megabyte that a fetch returns of a partition
+BATCHES = 10  # about 1 MB, the size of a fetched partition
 VALUE = b"0123456789" * 10
 NOW_MS = 1_700_000_000_000
 LIMIT_BYTES = 1_000_000
 
-kafka_python = cast("Any", kafka.record.default_records)  # comes without types
+kafka_python = cast("Any", kafka.record.default_records)  # has no types
 
 
 def our_batch(base_offset: int = 0) -> bytes:

@@ -1,10 +1,10 @@
-"""How fast logs are opened: after a kill, with every batch checked, and after a clean stop.
+"""The speed of opening logs: after a kill, with every batch checked, and after a clean shutdown.
 
-Invariant: nothing of the log to be recovered was flushed, so all of it is checked; its files are in
-memory, so no device is measured. Each round finds the folder as a broker that was killed leaves
-it: records, and no index.
+Invariant: nothing of the recovered log was flushed, so all of it is checked. Its files are in the
+page cache, so the device is not measured. Each round has the directory of a killed broker: records
+without indexes.
 
-`write_killed` and `write_clean` make the folders, also for whoever measures a peer on them.
+`write_killed` and `write_clean` create the directories, also to measure a peer on them.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from ottla.log.partition_log import PartitionLog, open_log
 from ottla.records.builder import BatchBuilder
 
 NOW_MS = 1_700_000_000_000
-FETCH_BYTES = 1024 * 1024  # what is written at once, as a follower does
+FETCH_BYTES = 1024 * 1024  # the bytes of one write, as by a follower
 
 
 def opened(disk: OsDisk, folder: Path, *, clean: bool, recovery_point: int = 0) -> PartitionLog:
@@ -40,7 +40,7 @@ def opened(disk: OsDisk, folder: Path, *, clean: bool, recovery_point: int = 0) 
 
 
 def batch(records: int, value: bytes, base_offset: int, *, idempotent: bool) -> bytes:
-    """A batch; idempotent, it is the next one of a producer that never stops."""
+    """A batch; an idempotent one continues the sequence of a producer."""
     builder = BatchBuilder(2 * records * (len(value) + 100))
     for _ in range(records):
         builder.append(NOW_MS, None, value)
@@ -56,7 +56,7 @@ def batch(records: int, value: bytes, base_offset: int, *, idempotent: bool) -> 
 def write_killed(
     disk: OsDisk, folder: Path, size: int, *, batch_bytes: int, idempotent: bool
 ) -> PartitionLog:
-    """A log of a broker that was killed: nothing was flushed, no index is on the disk."""
+    """Write the log of a killed broker: nothing was flushed, and there is no index."""
     log = opened(disk, folder, clean=True)
     asyncio.run(log.begin_epoch(LeaderEpoch(0)))
     value = os.urandom(1000)
@@ -71,7 +71,7 @@ def write_killed(
 
 
 def write_clean(disk: OsDisk, folder: Path, partitions: int) -> list[Path]:
-    """Partitions of a broker that was stopped, each with some records of a producer."""
+    """Write the partitions of a stopped broker, each with some records of a producer."""
     folders = [folder / f"clean-{number}" for number in range(partitions)]
     for one in folders:
         log = opened(disk, one, clean=True)
@@ -84,7 +84,7 @@ def write_clean(disk: OsDisk, folder: Path, partitions: int) -> list[Path]:
 
 
 def recover(disk: OsDisk, folder: Path, end: int) -> None:
-    """Open what `write_killed` left."""
+    """Open the log of `write_killed`."""
     for suffix in ("index", "timeindex"):
         for path in folder.glob(f"*.{suffix}"):
             path.unlink()
@@ -92,7 +92,7 @@ def recover(disk: OsDisk, folder: Path, end: int) -> None:
 
 
 def cases(disk: OsDisk, size: int, partitions: int) -> Iterator[Case]:
-    """One at a time, so that the disk holds the files of one."""
+    """Yield one case at a time, so that the disk holds only its files."""
     for name, batch_bytes, idempotent in (
         ("recover, batches of 16 KB", 16 * 1024, False),
         ("recover, batches of 16 KB, idempotent", 16 * 1024, True),

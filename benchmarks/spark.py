@@ -1,8 +1,8 @@
-"""Our source and sink in Spark beside Spark's own Kafka connector.
+"""Our source and sink in Spark, compared with Spark's own Kafka connector.
 
-Invariant: one session of Spark on two cores, one broker, the same topics; both formats have their
-defaults, do the same work, and take turns, round by round, with the order reversed every other
-round. The first round of each is not counted. Figures are medians.
+Invariant: one Spark session on two cores, one broker, the same topics. Both formats use their
+defaults, do the same work, and take turns, with the order reversed every other round. The first
+round of each is not counted. Figures are medians.
 """
 
 import argparse
@@ -34,7 +34,7 @@ WRITE_GOAL: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done."""
+    """The amount of work."""
 
     rounds: int = 4
     read: Mapping[int, int] = field(default_factory=lambda: {SMALL: 3_000_000, LARGE: 600_000})
@@ -56,7 +56,7 @@ QUICK: Final = Effort(
 
 
 class Report:
-    """What was measured, as a table and as figures."""
+    """The measurements as a table and as figures."""
 
     def __init__(self) -> None:
         self.table = Table(title=QUESTION)
@@ -67,7 +67,7 @@ class Report:
     def rates(
         self, work: str, found: Mapping[str, Sequence[Taken]], rows: int, goal: float
     ) -> None:
-        """Rows a second of both, and what a row costs all processors together."""
+        """Rows per second of both, and the CPU time per row."""
         rates = {one: [rows / turn.seconds for turn in turns] for one, turns in found.items()}
         costs = {one: [turn.cpu_s / rows * 1e6 for turn in turns] for one, turns in found.items()}
         rate = {one: statistics.median(all_) for one, all_ in rates.items()}
@@ -85,7 +85,7 @@ class Report:
         )  # fmt: skip
 
     def times(self, work: str, taken_ms: Mapping[str, float]) -> None:
-        """Milliseconds of both, or of ours alone."""
+        """Milliseconds of both, or only of ours."""
         shown = [f"{taken_ms[one]:,.1f} ms" if one in taken_ms else "" for one in (OURS, THEIRS)]
         ratio = taken_ms[THEIRS] / taken_ms[OURS] if THEIRS in taken_ms else None
         self.table.add_row(work, *shown, "" if ratio is None else f"{ratio:.2f}", "")
@@ -99,7 +99,7 @@ def in_turns(
     *,
     uncounted: int = 1,
 ) -> dict[str, list[Any]]:
-    """What is measured of each, round by round; the first ones are not counted."""
+    """Measure each in turn for several rounds; the first round is not counted."""
     found: dict[str, list[Any]] = {name: [] for name in works}
     for turn in range(uncounted + rounds):
         for name in works if turn % 2 == 0 else reversed([*works]):
@@ -209,7 +209,7 @@ def main() -> None:
                 if given.only in (None, name):
                     with console.status(name):
                         step()
-        finally:  # what was measured is shown, whatever comes after
+        finally:  # print the measurements even after a failure
             console.print(report.table)
     path = write_report(
         Path(__file__), {"question": QUESTION, "quick": quick, "cases": report.cases}

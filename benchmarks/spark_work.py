@@ -1,7 +1,7 @@
-"""What a source and a sink of Spark are measured by: each function does one piece of work.
+"""The pieces of work by which a source and a sink of Spark are measured.
 
-Invariant: the work is the same for every format but for its name. Reads hand every row, with all of
-its columns, to something that looks at it. Times include planning, and not the start of Spark.
+Invariant: the work is the same for every format except for its name. Reads pass every row with all
+columns to a consumer that uses it. Times include planning, but not the start of Spark.
 """
 
 import json
@@ -35,34 +35,34 @@ _NUMBERS: Final = count()
 
 
 class Watch:
-    """Measures from when it is made: seconds, and seconds of all processors that took part.
+    """A stopwatch that starts when it is created: seconds, and CPU seconds of all processes.
 
-    Those count all processes that this one has started, the broker's, too. They hardly change with
-    what else the machine does.
+    The CPU seconds include all processes that this one started, the broker too. They hardly depend
+    on what else the machine does.
     """
 
     def __init__(self) -> None:
         self._begun_s, self._cpu_s = time.perf_counter(), _cpu_s()
 
     def taken(self) -> "Taken":
-        """What it took."""
+        """The time since the start."""
         return Taken(time.perf_counter() - self._begun_s, _cpu_s() - self._cpu_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a piece of work took."""
+    """The cost of a piece of work."""
 
     seconds: float
     cpu_s: float
 
 
 def _cpu_s() -> float:
-    """What this process and all below it have used, also those that have ended."""
+    """The CPU seconds of this process and its descendants, including ended ones."""
     below: dict[int, list[int]] = {}
     used: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the process has ended
             words = (folder / "stat").read_text().rpartition(")")[2].split()
             below.setdefault(int(words[1]), []).append(int(folder.name))
             used[int(folder.name)] = sum(map(int, words[11:15]))
@@ -74,7 +74,7 @@ def _cpu_s() -> float:
 
 @contextmanager
 def session() -> Generator[Any]:
-    """Spark on two cores, with its Kafka connector beside ours."""
+    """Spark on two cores, with its Kafka connector and ours."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from pyspark.sql import SparkSession
@@ -106,7 +106,7 @@ def session() -> Generator[Any]:
 
 
 def fill(servers: str, topic: str, partitions: int, size: int, rows: int) -> None:
-    """Write rows to a new topic, alike to each partition."""
+    """Write rows to a new topic, evenly to all partitions."""
     pa: Any = pyarrow_module()
     values = pa.array([bytes(f"{n:08d}", "ascii").ljust(size, b".") for n in range(10_000)])
     keys = pa.array([b"k%07d" % n for n in range(10_000)])
@@ -121,7 +121,7 @@ def fill(servers: str, topic: str, partitions: int, size: int, rows: int) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of one format."""
+    """The pieces of work for one format."""
 
     spark: Any
     servers: str
@@ -130,7 +130,7 @@ class Work:
     # Many rows.
 
     def read_batch(self, topic: str) -> tuple[int, Taken]:
-        """Sum up columns of all rows of a topic."""
+        """Aggregate columns of all rows of a topic."""
         watch = Watch()
         found = (
             self._read(self.spark.read, topic)
@@ -142,9 +142,10 @@ class Work:
         return found[0][0], watch.taken()
 
     def read_stream(self, topic: str, rows_max: int) -> tuple[int, Taken, float]:
-        """All of a topic through Spark's sink that drops rows, in several micro-batches.
+        """Read a topic in several micro-batches into Spark's noop sink.
 
-        The seconds are those of the micro-batches; those from the start to the first one are apart.
+        The seconds are those of the micro-batches; the seconds from the start to the first one are
+        separate.
         """
         frame = self._read(
             self.spark.readStream, topic, startingOffsets="earliest", maxOffsetsPerTrigger=rows_max
@@ -167,7 +168,7 @@ class Work:
         return rows, replace(taken, seconds=seconds), first_s - begun_s
 
     def rows_to_write(self, size: int, rows: int) -> Any:
-        """Rows that are there already when they are written."""
+        """Rows that are computed before they are written."""
         frame = self.spark.range(0, rows, 1, WRITE_TASKS).selectExpr(
             "cast(cast(id as string) as binary) as key",
             f"cast(rpad(cast(id as string), {size}, '.') as binary) as value",
@@ -177,7 +178,7 @@ class Work:
         return kept
 
     def write_batch(self, rows: Any, topic: str) -> Taken:
-        """Write rows to a topic that is there."""
+        """Write rows to an existing topic."""
         watch = Watch()
         (
             rows.write.format(self.format)
@@ -191,7 +192,7 @@ class Work:
     # Few rows.
 
     def micro_batches(self, topic: str, each: int) -> dict[str, float]:
-        """Milliseconds of triggers with nothing to read, and of micro-batches of one record."""
+        """Milliseconds of triggers without records, and of micro-batches with one record."""
         frame = self._read(self.spark.readStream, topic, startingOffsets="latest")
         with _checkpoint() as folder, Producer({"bootstrap.servers": self.servers}) as producer:
             query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
@@ -216,7 +217,7 @@ class Work:
         }
 
     def trips(self, partitions: int, records: int, pause_s: float) -> list[float]:
-        """Milliseconds from sending a record to reading what a query wrote for it."""
+        """Milliseconds from sending a record to reading the record that a query wrote for it."""
         number = next(_NUMBERS)
         there, back = f"trip-{number}", f"trip-{number}-back"
         with Admin({"bootstrap.servers": self.servers}) as admin:
@@ -262,7 +263,7 @@ class Work:
                         value = record.value or b""
                         taken_ms[value] = 1000 * (time.perf_counter() - sent_s[value])
 
-            for n in range(TRIPS_UNCOUNTED):  # the query starts, and its workers do
+            for n in range(TRIPS_UNCOUNTED):  # the query and its workers start
                 send(range(n, n + 1), 0)
                 come_back(n + 1)
             last = TRIPS_UNCOUNTED + records
@@ -281,7 +282,7 @@ class Work:
 
 
 def planning_ms(servers: str, topic: str, times: int) -> float:
-    """Milliseconds of our own planning of a micro-batch, without Spark."""
+    """Milliseconds of our planning of a micro-batch, without Spark."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     from ottla.pipeline.options import Use
@@ -291,7 +292,7 @@ def planning_ms(servers: str, topic: str, times: int) -> float:
     given = {
         "kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest",
     }  # fmt: skip
-    schema: Any = None  # of tasks, which do not run
+    schema: Any = None  # of the tasks, which do not run
     reader = OttlaStreamReader(source_options(given, Use.STREAM), schema)
     taken: list[float] = []
     try:
@@ -312,10 +313,10 @@ def _checkpoint() -> Generator[str]:
 
 
 class _Told:
-    """What a query tells of its micro-batches.
+    """The progress of a query.
 
-    While it runs the last one alone is asked for, and as text: all of them are megabytes where
-    there are many partitions, and to ask for each field takes longer than a micro-batch does.
+    While it runs, only the last report is read, as text. All reports are megabytes if there are
+    many partitions, and reading each field takes longer than a micro-batch.
     """
 
     def __init__(self, query: Any) -> None:
@@ -328,7 +329,7 @@ class _Told:
 
     @property
     def batch(self) -> int:
-        """The number of the micro-batch that is to come, when it is idle."""
+        """The number of the next micro-batch, if the query is idle."""
         return self._last["batchId"]
 
     @property
@@ -347,7 +348,7 @@ class _Told:
                 self._last = json.loads(last.json())
 
     def all(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """All triggers that found nothing, and all micro-batches that had rows."""
+        """All triggers without records, and all micro-batches with rows."""
         told = self.everything()
         return [one for one in told if _is_idle(one)], [one for one in told if one["numInputRows"]]
 

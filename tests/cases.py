@@ -49,7 +49,7 @@ class Cases:
             yield
         except _SKIPPED as skipped:
             if self.count == 1:
-                raise  # what the machine does not have the other cases would miss as well
+                raise  # other cases would lack the same
             raise RuntimeError("a case cannot be skipped: leave it out") from skipped
         except (Exception, _FAILED) as failure:
             self.failures.append((", ".join(map(_shown, label)), failure))
@@ -105,7 +105,7 @@ def each_case(
 def _fixtures_of_a_case(
     fixtures: dict[str, Any], number: int, patch: pytest.MonkeyPatch
 ) -> dict[str, Any]:
-    """The fixtures as they would be in a test of the case's own."""
+    """The fixtures as they would be in a separate test of the case."""
     own = dict(fixtures)
     for name, fixture in fixtures.items():
         if name == "tmp_path" and isinstance(fixture, Path):

@@ -1,4 +1,4 @@
-"""Certificates for tests, made by openssl: authorities, and what they sign."""
+"""Certificates for tests, made by openssl: authorities, and certificates that they sign."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ def openssl(*arguments: str | Path) -> str:
 
 
 class Authority:
-    """Signs; `path` is its certificate."""
+    """A certificate authority; `path` is its certificate."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self.folder = folder

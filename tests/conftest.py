@@ -1,7 +1,7 @@
-"""Chooses the kernel under test, before anything of Ottla is imported; shares out the tests.
+"""Selects the kernel under test before anything of Ottla is imported, and distributes the tests.
 
-OTTLA_TEST_KERNEL=python loads the kernel's source even where the compiled one is installed, so
-that one machine tests both. Unset, the tests take what the installation has.
+OTTLA_TEST_KERNEL=python loads the source of the kernel even if the compiled one is installed, so
+that one machine tests both. By default the tests use the installed kernel.
 
 With -n, one process runs all files that use `shared_kafka`, and one all files named test_spark_…,
 because they share a Kafka and a Spark. One process runs a whole file that starts Kafka's tools, or
@@ -35,27 +35,27 @@ if os.environ.get("OTTLA_TEST_KERNEL") == "python":
     assert KERNEL not in sys.modules
     sys.meta_path.insert(0, SourceFinder)
 
-# Every process of a run takes the same samples, also when a commit is made meanwhile.
+# Every process of a run takes the same samples, even if a commit is made meanwhile.
 os.environ["OTTLA_SEED"] = sampling.seed()
 
-# In CI the same examples are drawn every time, so that a run tells about the change it judges;
-# everywhere else they are new ones, and `make soak` draws ten times as many.
-# No deadlines: machines are busy, and how long an example takes is no verdict.
+# In CI the same examples are drawn every time, so that a failure is caused by the change. Elsewhere
+# the examples are new, and `make soak` draws ten times as many. There are no deadlines, because
+# machines are busy.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
 def pytest_configure() -> None:
-    """Heed Ctrl-C, which whoever starts this in the background lets every process ignore."""
+    """Restore the handler of Ctrl-C, which processes started in the background ignore."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Note what took how long; show how to take the same samples again when something failed."""
+    """Record the durations; after a failure, print how to repeat the samples."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        return  # the process that shares out the tests has all reports
+        return  # the controller process of xdist has all reports
     seconds: defaultdict[str, float] = defaultdict(float)
     counts: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
@@ -76,7 +76,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @cache
 def _group(path: Path) -> str | None:
-    """What the tests of a file share; None when each can run anywhere."""
+    """The group of files that must run in one process; None if each test can run anywhere."""
     if path.name.startswith("test_spark_"):
         return "spark"
     text = path.read_text()
@@ -87,9 +87,9 @@ def _group(path: Path) -> str | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Hand out tests one by one, except for those that share something: these go together.
+    """Distribute tests one by one, except those of a group, which run in one process.
 
-    The marks that xdist has for this are lost on a pytest that computes the ids of tests.
+    xdist loses its own group marks if pytest computes the ids of tests.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -103,7 +103,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
 @pytest.fixture(scope="session")
 def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> "Generator[SharedKafka]":
-    """One Kafka for all tests of this process that need no settings of their own."""
+    """One Kafka for all tests of this process that need no special settings."""
     from shared_kafka import started
 
     with started(tmp_path_factory.mktemp("kafka")) as kafka:
@@ -112,7 +112,7 @@ def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> "Generator[SharedK
 
 @pytest.fixture(scope="session")
 def java_tools() -> "Generator[KafkaTools]":
-    """Kafka's own tools, in one virtual machine for all tests of this process."""
+    """Kafka's command-line tools, in one Java process for all tests of this process."""
     from kafka_tools import KafkaTools
 
     with closing(KafkaTools()) as tools:

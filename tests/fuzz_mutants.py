@@ -1,7 +1,7 @@
-"""Damaged bytes, the same ones in every run: how the fuzz tests make, count and bound them.
+"""Damaged bytes for the fuzz tests, the same in every run, and limits on memory.
 
-A run is seeded by OTTLA_FUZZ_SEED (0 unless set) and the name of its part, so that a failure can
-be had again; what failed is printed with it. OTTLA_FUZZ_SCALE multiplies the counts.
+A run is seeded by OTTLA_FUZZ_SEED (0 by default) and the name of its part, so that a failure can be
+repeated. The failing input is printed. OTTLA_FUZZ_SCALE multiplies the counts.
 """
 
 import os
@@ -18,7 +18,7 @@ from protocol_values import varint
 SEED: Final = os.environ.get("OTTLA_FUZZ_SEED", "0")
 SCALE: Final = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
 
-# How many inputs each part takes in a normal run. tests/fuzz/test_counts.py adds them up.
+# The number of inputs of each part in a normal run. tests/fuzz/test_counts.py adds them up.
 INPUTS: Final = {
     "frames": 30_000,
     "messages": 130_000,
@@ -44,17 +44,17 @@ _NUMBERS: Final = (
 
 
 def scaled(part: str, shards: int = 1) -> int:
-    """How many inputs one of `shards` equal shares of a part takes."""
+    """The number of inputs in one of `shards` equal shares of a part."""
     return -(-int(INPUTS[part] * SCALE) // shards)
 
 
 def seeded(part: str, shard: object = "") -> Random:
-    """The chance of one share."""
+    """The random generator of one share."""
     return Random(f"{SEED} {part} {shard}")
 
 
 def mutant(random: Random, corpus: Sequence[bytes]) -> bytes:
-    """One of the corpus, damaged one to four times."""
+    """An element of the corpus, damaged one to four times."""
     raw = bytearray(random.choice(corpus))
     for _ in range(random.choice((1, 1, 1, 2, 2, 4))):
         _damage(random, raw, corpus)
@@ -84,7 +84,7 @@ def _damage(random: Random, raw: bytearray, corpus: Sequence[bytes]) -> None:
 
 @contextmanager
 def bounded_memory() -> Generator[None]:
-    """What runs inside may not make the process larger than it may become under attack."""
+    """Check that the body does not use more memory than an attack may cause."""
     before = _largest_bytes()
     yield
     grown = _largest_bytes() - before
@@ -92,14 +92,14 @@ def bounded_memory() -> Generator[None]:
 
 
 def _largest_bytes() -> int:
-    """The most memory that the process has had."""
+    """The peak memory of the process."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
 
 
 @contextmanager
 def explained(part: str, shard: object, number: int, **what: object) -> Generator[None]:
-    """Say with a failure how to have it again."""
+    """Add to a failure how to repeat it."""
     try:
         yield
     except BaseException as error:

@@ -1,7 +1,7 @@
-"""A real Kafka for tests, and what a test does where there is none.
+"""A real Kafka for tests, or a skip if the machine has none.
 
-Without Java and Maven a test that needs them is skipped and says so. In CI and in `make judge` it
-fails, because there they belong to the machine.
+Without Java and Maven, a test that needs them is skipped with a reason. In CI and in `make judge`
+it fails, because these machines must have them.
 """
 
 import os
@@ -18,7 +18,7 @@ from judges.recording import Mode, judge_mode
 
 @contextmanager
 def judge_needed() -> Generator[None]:
-    """What is done inside needs Kafka."""
+    """Skip or fail if the body needs a Kafka that is not available."""
     try:
         yield
     except NoJudge as missing:
@@ -28,7 +28,7 @@ def judge_needed() -> Generator[None]:
 
 
 def run_java(main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a class of Kafka's with its libraries."""
+    """Run a class of Kafka with its libraries."""
     with judge_needed():
         command = java_command(main_class, *arguments)
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -42,7 +42,7 @@ def kafka_broker(
     formatting: tuple[str, ...] = (),
     keeps_ports: bool = False,
 ) -> Generator[KafkaBroker]:
-    """A running broker of Kafka's, for as long as the `with` lasts."""
+    """A running broker of Kafka, until the end of the `with`."""
     with judge_needed():
         broker = KafkaBroker(
             settings, listeners=listeners, formatting=formatting, keeps_ports=keeps_ports

@@ -1,8 +1,8 @@
-"""Kafka's own tools, run one after the other in one virtual machine.
+"""Runs Kafka's command-line tools, one after the other, in one Java process.
 
-A tool reads, writes and ends as it does in a process of its own, except that it logs nothing and
-may leave threads behind. The virtual machine starts with the first tool, and again after a tool
-that ended it. The fixture `java_tools` is one for all tests of a process.
+A tool reads, writes and exits as in its own process, except that it logs nothing and may leave
+threads running. The Java process starts with the first tool, and again after a tool that ended it.
+The fixture `java_tools` is shared by all tests of a process.
 """
 
 import subprocess
@@ -40,7 +40,7 @@ CLASSES = {
 
 
 class Said(NamedTuple):
-    """The exit code of a tool, of Kafka's or of ours, and what it wrote."""
+    """The exit code and the output of a tool, of Kafka or of Ottla."""
 
     code: int
     out: str
@@ -48,23 +48,23 @@ class Said(NamedTuple):
 
     @classmethod
     def by(cls, done: subprocess.CompletedProcess[str]) -> "Said":
-        """What a process said that has ended."""
+        """The output of a process that has ended."""
         return cls(done.returncode, done.stdout, done.stderr)
 
     @classmethod
     def of(cls, recorded: Json) -> "Said":
-        """What was recorded of a tool."""
+        """The recorded output of a tool."""
         found = cast("dict[str, Any]", recorded)
         return cls(found["code"], "\n".join(found["out"]), "\n".join(found["err"]))
 
     @property
     def json(self) -> Json:
-        """The same to be recorded, as lists of lines."""
+        """The output for a recording, as lists of lines."""
         return {"code": self.code, "out": [*self.out.split("\n")], "err": [*self.err.split("\n")]}
 
 
 class KafkaTools:
-    """Runs a tool at a time."""
+    """Runs one tool at a time."""
 
     def __init__(self) -> None:
         self._machine: subprocess.Popen[str] | None = None
@@ -93,7 +93,7 @@ class KafkaTools:
         return Said(int(code), b64decode(out).decode(), b64decode(err).decode())
 
     def close(self) -> None:
-        """End the virtual machine."""
+        """End the Java process."""
         if self._machine is not None:
             self._machine.kill()
             self._machine.communicate()

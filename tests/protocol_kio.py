@@ -1,10 +1,10 @@
 """Adapter from Ottla's messages to those of kio, an independent implementation.
 
-kio has one class per version; both have the fields in the order of Kafka's definitions, and kio
+kio has one class per version. Both have the fields in the order of Kafka's definitions, and kio
 omits `_ms` in the names of times. `tamed` replaces values that kio cannot represent:
 
-- an error code is one of kio's table, a time span at most 10**14 ms (what a timedelta keeps
-  exactly), a point in time is whole seconds up to the year 9999, or -1 where kio has None for it;
+- an error code is one of kio's table, a time span at most 10**14 ms (exact in a timedelta), a point
+  in time is whole seconds up to the year 9999, or -1 where kio has None for it;
 - -1 for a point in time where kio has no None, and no negative points in time but -1.
 """
 
@@ -24,7 +24,7 @@ from ottla.ids import ZERO_UUID
 from ottla.protocol.message import Message
 from ottla.protocol.schema import Field, Kind, Struct
 
-# kio's entities are told apart by attributes, not by types: Any is what there is.
+# kio distinguishes entities by attributes, not by types, so this is Any.
 Entity = Any
 
 _CODES: Final[tuple[int, ...]] = tuple(int(code) for code in ErrorCode)
@@ -135,7 +135,7 @@ def _walk(
         if item is None:
             if field.kind is not Kind.STRUCT or version in field.nullable:
                 out[name] = None
-            continue  # a tagged structure that is not there: kio's default says so
+            continue  # a missing tagged structure: kio has a default for it
         if field.kind is Kind.ARRAY:
             if field.struct is None:
                 out[name] = tuple(plain(i, field, other) for i in item)

@@ -160,7 +160,7 @@ class Reference:
 
 
 def _unsaid(field: Field) -> object:
-    """What a field holds that is not sent."""
+    """The value of a field that is not sent."""
     if field.kind is Kind.STRUCT:
         assert field.struct is not None
         return field.struct()
@@ -168,7 +168,7 @@ def _unsaid(field: Field) -> object:
 
 
 def reference_decode(cls: type[Message], raw: bytes, version: int) -> tuple[Struct, set[Liberty]]:
-    """The message that fills the bytes, and the liberties they took; Refused if they are none."""
+    """The message in the bytes and its liberties; raises Refused if the bytes are not a message."""
     reader = Reference(raw, version, flexible=version in cls.FLEXIBLE)
     value = reader.structure(cls)
     if reader.position != len(raw):

@@ -38,12 +38,12 @@ MESSAGES: Final = API_MESSAGES + CONSUMER_PROTOCOL + STORED
 
 
 def name_of(cls: type[Message]) -> str:
-    """How a test is told apart from those of the other messages."""
+    """The id of a test parameter for a message."""
     return cls.__name__
 
 
-# The sizes at which an encoding or a path through the codecs changes: 16 elements are the last
-# that a layout made beforehand takes, 126 and 127 lie on both sides of a varint's second byte.
+# The sizes at which an encoding or a path through the codecs changes. 16 elements are the last that
+# a precomputed layout holds; 126 and 127 are on both sides of the second byte of a varint.
 LENGTHS: Final = (0, 1, 2, 3, 15, 16, 17, 18, 40, 126, 127, 128, 200)
 LENGTHS_INSIDE: Final = (0, 1, 2, 16, 17)
 LENGTHS_DEEP: Final = (0, 1, 2)
@@ -76,7 +76,7 @@ _LONG_TEXTS: Final = ("z" * 16_383, "z" * 32_767, "\u20ac" * 10_922 + "z")
 
 
 def integer(random: Random, kind: Kind) -> int:
-    """A number of the type: an edge, a small one, or any."""
+    """A number of the type: an edge case, a small one, or any."""
     low, high = _INTEGERS[kind]
     match random.randrange(4):
         case 0:
@@ -91,7 +91,7 @@ def integer(random: Random, kind: Kind) -> int:
 
 
 def text(random: Random) -> str:
-    """Any text that is valid UTF-8 of at most 32,767 bytes; seldom a long one."""
+    """Any valid UTF-8 text of at most 32,767 bytes, rarely a long one."""
     match random.randrange(8):
         case 0 | 1 | 2 | 3:
             return random.choice(_TEXTS)
@@ -103,14 +103,14 @@ def text(random: Random) -> str:
 
 
 def octets(random: Random) -> bytes:
-    """Any bytes; none, few, or as many as need a longer length."""
+    """Any bytes: empty, short, or long enough for a longer length field."""
     length = random.choice((0, 1, 3, 17, 126, 127, 128, 300))
     piece = random.randbytes(min(length, 17))
     return (piece * (length // 17 + 1))[:length]
 
 
 def uuid(random: Random) -> Uuid:
-    """Sixteen bytes, now and then all zero."""
+    """Sixteen bytes, sometimes all zero."""
     return ZERO_UUID if random.randrange(4) == 0 else Uuid(random.randbytes(16))
 
 
@@ -134,8 +134,8 @@ def _array(random: Random, field: Field, version: int, depth: int) -> tuple[obje
     assert field.element is not None
     lengths = LENGTHS if depth == 0 else LENGTHS_INSIDE if depth == 1 else LENGTHS_DEEP
     length = random.choice(lengths)
-    # A few elements, repeated: long arrays must not cost as many choices as they have elements.
-    # Inside a long array there are only short ones.
+    # A few elements, repeated, so that long arrays need few random choices. A long array contains
+    # only short ones.
     inside = depth + (1 if length < 4 else 2)
     made = tuple(
         _plain(random, field.element)
@@ -155,13 +155,13 @@ def _value(random: Random, field: Field, version: int, depth: int) -> object:
         return _plain(random, field.kind)
     assert field.struct is not None
     made = structure(random, field.struct, version, depth + 1)
-    # On the wire, a tagged structure that says nothing is one that is not there.
+    # On the wire, a tagged structure with only defaults equals a missing one.
     unsaid = version in field.tagged and field.default is None and made == field.struct()
     return None if unsaid else made
 
 
 def structure(random: Random, cls: type[Struct], version: int, depth: int = 0) -> Struct:
-    """A structure with all fields of the version, and the default in those it lacks."""
+    """A structure with all fields of the version, and defaults for the others."""
     values: dict[str, Any] = {}
     for field in cls.FIELDS:
         if version not in field.versions:
@@ -189,7 +189,7 @@ def messages(cls: type[Message]) -> st.SearchStrategy[tuple[int, Message]]:
 
 
 def example(cls: type[Message], version: int, seed: int = 0) -> Message:
-    """A message that is the same in every run, with every array and every tag in it."""
+    """A message that is the same in every run, with every array and every tagged field."""
     random = Random(f"{cls.__name__} {version} {seed}")
     made = _full(random, cls, version)
     assert isinstance(made, cls)
@@ -229,7 +229,7 @@ def _short(random: Random, kind: Kind) -> object:
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint, made here once more so that tests do not trust the code they test."""
+    """An unsigned varint, implemented again so that tests do not rely on the code under test."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

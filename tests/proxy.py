@@ -1,7 +1,7 @@
-"""A way to a broker that is slow, stops, cuts and refuses, as networks do.
+"""A proxy in front of each broker that delays, stops, resets and refuses connections.
 
-Whoever connects through a Detour gets to the broker by a proxy, whatever addresses the broker
-tells, for there is one in front of each.
+A client that connects through a Detour reaches every broker through a proxy, whatever addresses the
+brokers return.
 """
 
 import asyncio
@@ -14,22 +14,22 @@ from typing import Self
 from ottla.transport.network import TcpNetwork
 
 HOST = "127.0.0.1"
-RESET = struct.pack("ii", 1, 0)  # linger for no time: what is under way is thrown away
+RESET = struct.pack("ii", 1, 0)  # linger 0: unsent bytes are discarded and the connection is reset
 
 
 class Trouble:
-    """What happens on all ways at present; nothing, to begin with."""
+    """The faults on all connections; none by default."""
 
     def __init__(self) -> None:
         self.chunk_bytes = 1 << 16
         self.pause_s = 0.0
         self.is_refusing = False
-        self.is_mute = False  # what a broker answers is lost
+        self.is_mute = False  # responses of the broker are lost
         self.reset_after: Callable[[], int] | None = None
-        """How many bytes a new connection takes from the client until it is reset."""
+        """The number of bytes that a new connection takes from the client until it is reset."""
 
         self.cut_answers_after: Callable[[], int] | None = None
-        """How many bytes a new connection takes from the broker until it is reset."""
+        """The number of bytes that a new connection takes from the broker until it is reset."""
 
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -37,19 +37,19 @@ class Trouble:
         self.resets = 0
 
     def freeze(self) -> None:
-        """Pass nothing on, and close nothing: connections are half open."""
+        """Forward nothing and close nothing: connections are half open."""
         self._flowing.clear()
 
     def thaw(self) -> None:
         self._flowing.set()
 
     def forget_frozen(self) -> None:
-        """Throw away what lies in frozen connections: they stay as they are, for ever."""
+        """Discard the bytes in frozen connections, which stay frozen for ever."""
         for line in self._lines:
             line.is_dead = True
 
     def reset(self) -> int:
-        """Cut all connections at once; returns how many there were."""
+        """Reset all connections; returns their number."""
         lines = [*self._lines]
         for line in lines:
             line.reset()
@@ -89,13 +89,13 @@ class _End:
 
     def cut(self) -> None:
         line: socket.socket = self.writer.get_extra_info("socket")
-        if not self.writer.is_closing():  # else the socket may be gone
+        if not self.writer.is_closing():  # otherwise the socket may be closed
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.writer.transport.abort()
 
 
 class _Line:
-    """One connection of a client, and its counterpart to the broker."""
+    """A connection of a client, and its connection to the broker."""
 
     def __init__(self, trouble: Trouble, client: _End, broker: _End) -> None:
         self._trouble = trouble
@@ -133,7 +133,7 @@ class _Line:
 
 
 class Detour(TcpNetwork):
-    """Connects through proxies."""
+    """Connects clients through proxies."""
 
     def __init__(self) -> None:
         self.trouble = Trouble()
@@ -155,7 +155,7 @@ class Detour(TcpNetwork):
         for line in self._lines:
             line.cancel()
         await asyncio.gather(*self._lines, return_exceptions=True)
-        for _ in range(5):  # what was aborted is closed a turn or two later
+        for _ in range(5):  # aborted connections close a loop iteration or two later
             await asyncio.sleep(0)
 
     async def connect(

@@ -41,9 +41,9 @@ def assert_answers(
     ours: Sequence[str],
     ask: Callable[[Sequence[str]], Sequence[str]],
 ) -> None:
-    """Assert that our answers to thousands of random questions are Java's.
+    """Assert that our answers to thousands of random questions equal those of Java.
 
-    Of Java's answers only fingerprints are recorded. Where one differs, `make judge` shows it.
+    Only fingerprints of Java's answers are recorded. `make judge` shows an answer that differs.
     """
     live: list[str] = []
 
@@ -68,5 +68,5 @@ def assert_answers(
 
 
 def fingerprint(text: str) -> str:
-    """Eight digits that are others for another text."""
+    """Eight digits of a hash of a text."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]

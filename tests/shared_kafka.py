@@ -1,13 +1,13 @@
-"""One Kafka for all tests of a process that need no settings of their own.
+"""One Kafka for all tests of a process that need no special settings.
 
-It starts with the first test that asks for the fixture `shared_kafka` and keeps its ports. Every
-test uses names of its own for topics, groups and users, and resets what it changes for all.
+It starts with the first test that uses the fixture `shared_kafka` and keeps its ports. Every test
+uses its own names for topics, groups and users, and resets what it changes for all.
 
 - Topics are created on demand, with three partitions, and keep records of any age.
 - Clients without a login may do everything, and so may `alice`, `ann`, `carol` and the TLS client.
   Other users need ACLs. `alice` and `ann` have SCRAM passwords; tests add more users.
-- There is a listener of each kind, with the certificates that go with it: `LISTENERS`.
-- Sessions and heartbeats of consumer groups may be as short as tests want them.
+- There is a listener of each kind, with its certificates: `LISTENERS`.
+- Sessions and heartbeats of consumer groups may be as short as tests need.
 """
 
 from collections.abc import Generator
@@ -30,7 +30,7 @@ PASSWORD: Final = "alice, her=secret"
 SCRAM_PASSWORD: Final = "scram-secret"
 ANNS_PASSWORD: Final = "her-secret"
 SESSION_MS: Final = 3000
-"""How long a login on the listener BRIEF lasts."""
+"""The lifetime of a login on the listener BRIEF."""
 
 LISTENERS: Final = {
     "TLS": "SSL",
@@ -41,7 +41,7 @@ LISTENERS: Final = {
     "BRIEF": "SASL_PLAINTEXT",
     "SCRAMONLY": "SASL_PLAINTEXT",
 }
-"""ELSEWHERE has the certificate of another host; MUTUAL wants one of the client."""
+"""ELSEWHERE has the certificate of another host; MUTUAL requires a client certificate."""
 
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
 _JAAS = "org.apache.kafka.common.security"
@@ -57,7 +57,7 @@ _GROUPS: dict[str, object] = {
 
 @dataclass(frozen=True)
 class SharedKafka:
-    """The broker, and what belongs to it."""
+    """The broker with its certificates."""
 
     broker: KafkaBroker
     authority: Authority
@@ -74,7 +74,7 @@ class SharedKafka:
 
 @contextmanager
 def started(folder: Path) -> Generator[SharedKafka]:
-    """A running one, with its certificates and data in a folder."""
+    """A running broker, with its certificates and data in a directory."""
     authority = Authority(folder)
     directories = str(folder / "first"), str(folder / "second")
     settings = {
@@ -100,7 +100,9 @@ def started(folder: Path) -> Generator[SharedKafka]:
 
 @contextmanager
 def explicit_transactions(broker: KafkaBroker) -> Generator[None]:
-    """Let producers add partitions to a transaction before they write: transaction.version 1."""
+    """Require producers to add partitions to a transaction before they write: transaction.version
+    1.
+    """
     _update_transactions(broker, 1, _SAFE_DOWNGRADE)
     yield
     _update_transactions(broker, 2, _UPGRADE)

@@ -1,4 +1,4 @@
-"""The verdicts of the benchmarks: what is measured is held against what was asked for."""
+"""The verdicts of the benchmarks: measurements compared with targets."""
 
 import importlib.util
 import sys
@@ -10,7 +10,7 @@ HARNESS = Path(__file__).parents[1] / "benchmarks" / "harness.py"
 
 
 @pytest.mark.parametrize(("ours_s", "met"), [(19e-6, True), (25e-6, False)])
-def test_a_target_of_microseconds_over_a_peer_has_a_verdict(ours_s: float, met: bool) -> None:
+def test_target_relative_to_a_peer_is_checked(ours_s: float, met: bool) -> None:
     spec = importlib.util.spec_from_file_location("harness_under_test", HARNESS)
     assert spec is not None
     assert spec.loader is not None

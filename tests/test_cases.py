@@ -27,7 +27,7 @@ def test_every_failing_case_is_listed() -> None:
     assert len(failed.value.exceptions) == 3
 
 
-def test_a_table_that_holds_passes_and_runs_whole() -> None:
+def test_table_without_failures_passes() -> None:
     sums: list[int] = []
 
     @each_case(("a", "b"), [(1, 2), (3, 4)])
@@ -38,7 +38,7 @@ def test_a_table_that_holds_passes_and_runs_whole() -> None:
     assert sums == [3, 7]
 
 
-def test_a_table_without_cases_fails() -> None:
+def test_table_without_cases_fails() -> None:
     @each_case("number", [])
     def nothing(number: int) -> None: ...
 
@@ -46,7 +46,7 @@ def test_a_table_without_cases_fails() -> None:
         nothing()
 
 
-def test_a_failure_of_pytest_is_one_of_a_case() -> None:
+def test_pytest_failure_fails_its_case() -> None:
     cases = Cases()
     with cases.case("first"):
         pytest.fail("as told")
@@ -76,7 +76,7 @@ def test_only_the_first_case_can_skip_the_test() -> None:
         skipping()
 
 
-def test_a_label_can_come_with_its_case() -> None:
+def test_label_can_be_a_pytest_param_id() -> None:
     @each_case("word", [pytest.param("a", id="the first")])
     def failing(word: str) -> None:
         raise ValueError(word)
@@ -96,7 +96,7 @@ def test_cases_are_labelled_by_function_or_by_list() -> None:
             failing()
 
 
-def test_an_unknown_name_is_refused_at_once() -> None:
+def test_unknown_name_is_rejected_at_once() -> None:
     with pytest.raises(AssertionError, match="no parameter nmber"):
 
         @each_case("nmber", [1])
@@ -104,7 +104,7 @@ def test_an_unknown_name_is_refused_at_once() -> None:
 
 
 @each_case("name", ["first", "second"])
-def test_each_case_has_its_own_folder_and_patches(
+def test_each_case_has_its_own_directory_and_patches(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not list(tmp_path.iterdir())
@@ -125,5 +125,5 @@ def test_each_case_captures_only_its_own_output(
 
 
 def test_pytest_sees_only_the_fixtures() -> None:
-    fixtures = inspect.signature(test_each_case_has_its_own_folder_and_patches).parameters
+    fixtures = inspect.signature(test_each_case_has_its_own_directory_and_patches).parameters
     assert list(fixtures) == ["tmp_path", "monkeypatch"]

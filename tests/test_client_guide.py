@@ -18,18 +18,18 @@ FOR_KAFKA = [block for block in BLOCKS if "def main(" not in block]
 
 
 def names_of(block: str, servers: str) -> dict[str, Any]:
-    """Return what a block defines, with the address of another broker in it."""
+    """The names that a block defines, with the address of another broker in its code."""
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block.replace("127.0.0.1:9092", servers), "client.md", "exec"), names)
     return names
 
 
 def shown(block: str, servers: str) -> Any:
-    """Return the `main` of a block; None for a block that is for Kafka."""
+    """The `main` of a block; None for a block that needs Kafka."""
     return names_of(block, servers).get("main")
 
 
-def test_the_examples_run() -> None:
+def test_examples_run() -> None:
     async def one_after_the_other() -> int:
         ran = 0
         async with Cluster() as cluster:
@@ -44,7 +44,7 @@ def test_the_examples_run() -> None:
     assert asyncio.run(one_after_the_other()) == len(BLOCKS) - len(FOR_KAFKA) - 1
 
 
-def test_the_sync_examples_run() -> None:
+def test_sync_examples_run() -> None:
     ran = 0
     with ClusterThread() as cluster:
         for block in BLOCKS:
@@ -55,11 +55,11 @@ def test_the_sync_examples_run() -> None:
     assert ran == 1
 
 
-def test_what_is_not_run_here_is_for_kafka() -> None:
+def test_only_the_kafka_examples_are_skipped() -> None:
     shows = [re.findall(r"^(?:async )?def (\w+)\(", block, re.MULTILINE) for block in FOR_KAFKA]
     assert shows == [["move"], ["move_surely"], ["secured"]]
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_targets() -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", GUIDE):
         assert (ROOT / "docs" / target).exists(), target

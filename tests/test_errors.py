@@ -1,4 +1,4 @@
-"""The error table against Kafka's facts, written out here a second time."""
+"""The error table, compared with a second copy of Kafka's codes."""
 
 import copy
 import pickle
@@ -185,7 +185,7 @@ def test_unknown_code_is_unknown_server_error(code: int) -> None:
     assert ErrorCode.of(code) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_code_is_written_to_the_wire_as_a_number() -> None:
+def test_code_is_written_to_the_wire_as_a_number() -> None:
     assert ErrorCode.NOT_CONTROLLER == 41
     assert ErrorCode.NOT_CONTROLLER.to_bytes(2, "big", signed=True) == b"\x00\x29"
 
@@ -203,7 +203,7 @@ def test_request_error_without_message_has_default_text() -> None:
     assert error.message is None
 
 
-def test_request_error_is_retriable_as_its_row_is() -> None:
+def test_request_error_is_retriable_like_its_code() -> None:
     assert RequestError(ErrorCode.REQUEST_TIMED_OUT).retriable
     assert not RequestError(ErrorCode.INVALID_CONFIG).retriable
 

@@ -50,7 +50,7 @@ def worked_bytes(page: str) -> list[bytes]:
     return [bytes.fromhex(block) for block in blocks]
 
 
-def test_messages() -> None:
+def test_message_bytes_equal_the_page() -> None:
     client, server = ClientConversation("tour"), ServerConversation()
     request = MetadataRequest(topics=[MetadataRequestTopic(name="events")])
     answer = MetadataResponse(
@@ -64,7 +64,7 @@ def test_messages() -> None:
     assert worked_bytes("messages.md") == [old, new, b"".join(server.send(received, answer))]
 
 
-def test_coordination_journal() -> None:
+def test_coordination_journal_bytes_equal_the_page() -> None:
     disk, path = SimulatedDisk(), "/data/coordination"
     store = EmbeddedStore.open(disk, path, SystemClock())
     session = finish(store.connect(lambda state: None))
@@ -78,7 +78,7 @@ def worked_texts(page: str) -> list[str]:
     return re.findall(r"^```text\n(.*?)\n```", text, re.DOTALL | re.MULTILINE)
 
 
-def test_segment_indexes() -> None:
+def test_segment_index_bytes_equal_the_page() -> None:
     base = Offset(5000)
     offsets, times, aborted = OffsetIndex(base), TimeIndex(base), TransactionIndex(base)
     offsets.append(Offset(5041), Position(4194))
@@ -92,7 +92,7 @@ def test_segment_indexes() -> None:
     assert pages == [offsets.to_bytes(), times.to_bytes(), aborted.to_bytes()]
 
 
-def test_producer_snapshot() -> None:
+def test_producer_snapshot_bytes_equal_the_page() -> None:
     builder = BatchBuilder()
     builder.append(1_700_000_000_000, b"k", b"v")
     builder.append(1_700_000_000_001, b"k", b"v")
@@ -113,7 +113,7 @@ def damaged_segments() -> list[Segment]:
     return [first, second]
 
 
-def test_checkpoints() -> None:
+def test_checkpoint_bytes_equal_the_page() -> None:
     uuid = Uuid(bytes(range(16)))
     epochs = EpochHistory()
     epochs.assign(LeaderEpoch(0), Offset(0))

@@ -1,4 +1,4 @@
-"""Identities keep the forms that Kafka's tools print and parse."""
+"""Identifiers have the text forms that Kafka's tools print and parse."""
 
 import base64
 import pickle
@@ -32,7 +32,7 @@ def test_topic_partitions_are_equal_hashed_and_ordered_by_value() -> None:
     assert first != second
 
 
-def test_a_topic_partition_cannot_be_changed() -> None:
+def test_topic_partition_cannot_be_changed() -> None:
     place = TopicPartition("a", PartitionIndex(0))
     with pytest.raises(AttributeError):
         setattr(place, "topic", "b")  # noqa: B010 - a plain assignment is refused before it runs
@@ -60,7 +60,7 @@ def test_uuid_is_equal_and_hashed_as_its_bytes(raw: bytes) -> None:
 
 
 @each_case("size", [0, 15, 17, 22])
-def test_uuid_of_another_length_is_refused(size: int) -> None:
+def test_uuid_of_another_length_is_rejected(size: int) -> None:
     with pytest.raises(ValueError, match=f"16 bytes, not {size}"):
         Uuid(bytes(size))
 
@@ -82,7 +82,7 @@ def test_uuid_of_another_length_is_refused(size: int) -> None:
         "00000000-0000-0000-0000-000000000000",
     ],
 )
-def test_text_that_is_not_a_uuid_is_refused(text: str) -> None:
+def test_text_that_is_not_a_uuid_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="invalid UUID"):
         Uuid.parse(text)
 
@@ -112,7 +112,7 @@ def test_valid_topic_names(name: str) -> None:
         ("naïve", r"'\xef' at index 2"),
         ("a\n", r"'\n' at index 1"),
         ("a\x00", r"'\x00' at index 1"),
-        ("٣", "index 0"),  # a digit, but not one of ours
+        ("٣", "index 0"),  # a digit, but not an ASCII one
         ("../etc", "'/' at index 2"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# Runs where neither Cython nor a compiled kernel is to be had.
+# Runs without Cython and without a compiled kernel.
 WITHOUT_CYTHON = """
 import sys
 sys.modules["cython"] = sys.modules["Cython"] = None
@@ -31,7 +31,7 @@ run()
 
 
 def build_wheel(folder: Path, environment: Mapping[str, str]) -> Path:
-    """Build a wheel of a copy of the source, without what earlier builds left beside it."""
+    """Build a wheel from a copy of the source without the output of earlier builds."""
     source = folder / "source"
     source.mkdir()
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):

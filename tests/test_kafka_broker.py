@@ -1,4 +1,4 @@
-"""The Kafka of the tests: it starts, answers, dies and leaves nothing behind."""
+"""The Kafka of the tests: it starts, serves, can be killed, and leaves no files."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def gone(process_id: int) -> bool:
 
 
 @pytest.mark.judge
-def test_it_answers_dies_comes_back_and_leaves_nothing() -> None:
+def test_kafka_restarts_after_a_kill_and_leaves_no_files() -> None:
     with kafka_broker({"num.partitions": 3}) as kafka:
         folder = kafka.data.parent
         first = kafka.process_id
@@ -45,7 +45,7 @@ def test_it_answers_dies_comes_back_and_leaves_nothing() -> None:
 
 
 @pytest.mark.judge
-def test_failed_start_shows_the_log_and_leaves_nothing() -> None:
+def test_failed_start_shows_the_log_and_leaves_no_files() -> None:
     with judge_needed():
         broker = KafkaBroker({"log.retention.ms": "a week"})
     with pytest.raises(KafkaFailed, match="a week"), broker:
@@ -54,7 +54,7 @@ def test_failed_start_shows_the_log_and_leaves_nothing() -> None:
     assert not broker.running
 
 
-def test_a_failure_in_its_scope_shows_the_log() -> None:
+def test_failure_in_its_scope_shows_the_log() -> None:
     with judge_needed():
         broker = KafkaBroker()
     broker.log.write_text("what Kafka said\n")

@@ -1,4 +1,4 @@
-"""What the guide to the client shows of transactions and logins, run against Apache Kafka."""
+"""The examples of the client guide about transactions and logins, run with Apache Kafka."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ async def committed(kafka: KafkaBroker, topic: str, count: int) -> list[bytes | 
         return [record.value for record in records]
 
 
-def test_the_transactions_count(kafka: KafkaBroker) -> None:
+def test_transactions_of_the_guide_commit(kafka: KafkaBroker) -> None:
     async def scenario() -> None:
         settings = {"transactional.id": "guide", "bootstrap.servers": kafka.bootstrap}
         async with Producer(settings) as producer:
@@ -43,7 +43,7 @@ def test_the_transactions_count(kafka: KafkaBroker) -> None:
     run(scenario())
 
 
-def test_the_login_is_let_in(kafka: KafkaBroker) -> None:
+def test_login_of_the_guide_succeeds(kafka: KafkaBroker) -> None:
     async def scenario() -> None:
         secured = example("secured", f"127.0.0.1:{kafka.ports['SASL']}")
         async with secured(ANNS_PASSWORD) as producer:

@@ -1,4 +1,4 @@
-"""The text of metrics, read by Prometheus' own library."""
+"""The metrics in text format, parsed by the library of Prometheus."""
 
 import re
 
@@ -75,7 +75,7 @@ def test_metric_names_have_unit_and_suffix(metric: Metric) -> None:
     assert metric.doc.endswith(".")
 
 
-def test_the_table_has_every_metric_once() -> None:
+def test_every_metric_is_in_the_table_once() -> None:
     import ottla.metrics
 
     declared = [one for one in vars(ottla.metrics).values() if isinstance(one, Metric)]

@@ -1,4 +1,4 @@
-"""Our broker as a process, the part of it that a test relies on: its port when it was killed."""
+"""The process of our broker: its port is free after a kill."""
 
 import socket
 import sys
@@ -9,8 +9,8 @@ import pytest
 from judges import ottla_broker
 from judges.ottla_broker import OttlaBroker
 
-# A broker that is killed while it starts a child: the child has its sockets from the fork to the
-# exec, which this one puts off until somebody connects after the kill.
+# A broker that is killed while it starts a child. The child holds its sockets from the fork to the
+# exec, which is delayed here until a client connects after the kill.
 FORKING = f"""#!{sys.executable}
 import os, signal, socket, sys
 address = next(word for word in sys.argv if word.startswith("listeners=")).rpartition(":")[2]
@@ -26,7 +26,7 @@ while True:
 """
 
 
-def test_a_killed_brokers_port_is_free_also_when_it_was_starting_a_child(
+def test_port_is_free_after_a_kill_during_a_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = tmp_path / "forking"
@@ -35,7 +35,7 @@ def test_a_killed_brokers_port_is_free_also_when_it_was_starting_a_child(
     monkeypatch.setattr(ottla_broker, "OTTLA", str(command))
     with OttlaBroker(tmp_path) as broker:
         broker.start()
-        with socket.create_connection(broker.address) as last:  # that it sees the broker alive
+        with socket.create_connection(broker.address) as last:  # connected while the broker runs
             assert last.recv(1) == b""
         broker.kill()
         with pytest.raises(ConnectionRefusedError):

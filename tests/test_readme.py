@@ -73,7 +73,7 @@ def test_protocol_examples_run() -> None:
         exec(compile(block, "docs/protocol.md", "exec"), {})
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_targets() -> None:
     broken: list[str] = []
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
     for page in [*pages, *(ROOT / "docs").rglob("*.md")]:
@@ -86,7 +86,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link can point at in a page, as GitHub names headings."""
+    """The anchors of a page, as GitHub names headings."""
     text = page.read_text()
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     named = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}

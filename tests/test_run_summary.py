@@ -35,12 +35,12 @@ def test_areas_steps_and_skips_are_in_the_table(
     assert not notes.exists()
 
 
-def test_a_step_that_fails_ends_with_its_status(notes: Path) -> None:
+def test_failed_step_exits_with_its_status(notes: Path) -> None:
     assert run_summary.main(["check", sys.executable, "-c", "raise SystemExit(3)"]) == 3
     assert json.loads(notes.read_text())["step"] == "check"
 
 
-def test_a_run_outside_of_make_test_notes_nothing(
+def test_run_outside_of_make_test_notes_nothing(
     monkeypatch: pytest.MonkeyPatch, notes: Path
 ) -> None:
     monkeypatch.delenv(run_summary.STEP, raising=False)

@@ -1,4 +1,4 @@
-"""A sample of a long list: repeatable, spread, and whole in a soak."""
+"""A sample of a long list: repeatable, evenly spread, and complete in a soak."""
 
 import subprocess
 from pathlib import Path
@@ -15,7 +15,7 @@ def ordinary_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "SCALE", 1.0)
 
 
-def test_a_seed_repeats_its_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seed_repeats_its_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_SEED", "one")
     first = sample(range(1000), 10)
     assert first == sample(range(1000), 10)
@@ -24,7 +24,7 @@ def test_a_seed_repeats_its_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first != sample(range(1000), 10)
 
 
-def test_a_sample_has_one_case_of_each_stretch() -> None:
+def test_sample_has_one_case_of_each_stretch() -> None:
     for count in (1, 4, 10, 25):
         picked = sample(range(100), count)
         assert [case * count // 100 for case in picked] == list(range(count))
@@ -38,18 +38,18 @@ def test_every_case_is_in_the_sample_of_some_seed(monkeypatch: pytest.MonkeyPatc
     assert seen == set(range(23))
 
 
-def test_a_soak_takes_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_soak_takes_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "SOAK", True)
     monkeypatch.setattr(sampling, "SCALE", 10.0)
     assert sample(range(100), 3) == list(range(100))
     assert scaled(20) == 200
 
 
-def test_a_short_list_is_taken_whole() -> None:
+def test_short_list_is_not_sampled() -> None:
     assert sample("abc", 3) == sample("abc", 10) == ["a", "b", "c"]
 
 
-def test_the_seed_is_the_commit_unless_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seed_defaults_to_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTTLA_SEED", raising=False)
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"],
@@ -62,7 +62,7 @@ def test_the_seed_is_the_commit_unless_one_is_given(monkeypatch: pytest.MonkeyPa
     assert sampling.seed() == "17"
 
 
-def test_there_is_a_seed_outside_a_git_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seed_exists_outside_a_git_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTTLA_SEED", raising=False)
     monkeypatch.setenv("GIT_DIR", "/nonexistent")
     assert sampling.seed() == "ottla"

@@ -1,6 +1,6 @@
-"""Reads the source of Ottla: what every module must have, and what none may.
+"""Checks of the source of Ottla: what every module must have, and what none may have.
 
-A rule is one test; it lists everything that breaks it, by file and line.
+Each test is one rule and lists every violation by file and line.
 """
 
 import ast
@@ -31,7 +31,7 @@ def modules() -> dict[str, ast.Module]:
     }
 
 
-def test_the_source_is_found() -> None:
+def test_source_is_found() -> None:
     assert len(modules()) > 100
 
 
@@ -43,8 +43,8 @@ def test_every_module_opens_with_a_docstring() -> None:
     )
 
 
-def test_a_log_event_is_a_constant() -> None:
-    """Its values are passed beside it, so that an event can be searched for and counted."""
+def test_log_event_is_a_constant() -> None:
+    """Values are passed as arguments, so that events can be searched and counted."""
     events = [
         (f"{name}:{call.lineno}", call.args[0])
         for name, tree in modules().items()
@@ -71,14 +71,14 @@ def test_every_api_has_a_module_and_every_module_an_api() -> None:
     assert named == present - {"__init__"}
 
 
-def test_a_pure_folder_does_no_io() -> None:
-    """What import-linter cannot see: packages it does not list, calls, and await."""
+def test_pure_folder_does_no_io() -> None:
+    """Checks what import-linter cannot: packages that it does not list, calls, and await."""
     pure = {name: tree for name, tree in modules().items() if name.partition("/")[0] in PURE}
     assert {name.partition("/")[0] for name in pure} >= PURE - {"transactions"}
     none_of(f"{name}: {found}" for name, tree in pure.items() for found in io_in(tree))
 
 
-def test_the_broker_does_not_import_the_client() -> None:
+def test_broker_does_not_import_the_client() -> None:
     broker = {name: tree for name, tree in modules().items() if name.startswith("broker/")}
     assert broker
     none_of(
@@ -95,7 +95,7 @@ def none_of(offenders: Iterable[str]) -> None:
 
 
 def io_in(tree: ast.Module) -> Iterator[str]:
-    """Whatever in a module touches the world; imports for the type checker do not count."""
+    """The I/O in a module; imports for the type checker do not count."""
     at_runtime = ast.Module(
         [
             node

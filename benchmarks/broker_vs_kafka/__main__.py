@@ -1,7 +1,8 @@
-"""How a broker of ours compares with Apache Kafka, under the same load.
+"""Compares Ottla's broker with Apache Kafka under the same load.
 
-Invariant: both servers run through the whole of it, warmed with the same records, and take turns:
-ours, Kafka, ours, Kafka. Figures are medians of the rounds; the server's CPU is for the same work.
+Invariant: both servers run for the whole benchmark, are warmed up with the same records, and take
+turns: ours, Kafka, ours, Kafka. Figures are medians of the rounds; the server's CPU is for the same
+work.
 
     python benchmarks/broker_vs_kafka            # all of it, about 15 minutes
     python benchmarks/broker_vs_kafka --quick    # one round with a quarter of the records
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-# A script has its own folder on its path, not the one above nor the root of the repository.
+# The module path of a script has only its own directory, not its parent or the repository.
 sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
 from loads import Outcome, librdkafka, producer_performance
@@ -57,23 +58,23 @@ MEMORY_START_MB_MAX, MEMORY_MB_MAX, MEMORY_IDLE_MB_MAX = 60, 200, 150
 
 @dataclass(slots=True)
 class Figures:
-    """What one server reached in a row."""
+    """The results of one server in a row."""
 
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
     cpu_s: list[float] = field(default_factory=list[float])
 
     @property
     def rate(self) -> float:
-        """Records a second."""
+        """Records per second."""
         return statistics.median(one.rate for one in self.outcomes)
 
     @property
     def cpu(self) -> float:
-        """Seconds of the server."""
+        """CPU seconds of the server."""
         return statistics.median(self.cpu_s)
 
     def latency(self, which: str) -> float | None:
-        """A percentile, where the load measures it."""
+        """A percentile, if the load measures latencies."""
         found = [getattr(one, which) for one in self.outcomes]
         return None if None in found else statistics.median(found)
 
@@ -82,7 +83,7 @@ Measured = dict[str, Figures]  # by the name of the server
 
 
 def measure(work: Work, servers: Sequence[Server], rounds: int, share: float) -> Measured:
-    """All rounds of a row, the servers in turns."""
+    """Measure all rounds of a row, with the servers in turns."""
     records = max(1000, int(work.records * share))
     figures = {server.name: Figures() for server in servers}
     if work.filled is not None:
@@ -106,7 +107,7 @@ def measure(work: Work, servers: Sequence[Server], rounds: int, share: float) ->
 
 
 def pace(servers: Sequence[Server], rounds: int) -> dict[int, Measured]:
-    """Latencies from when each record was due, at several offered loads."""
+    """Latencies at several offered loads, measured from when each record was due."""
     found: dict[int, Measured] = {}
     for megabytes in PACES_MB:
         figures = found[megabytes] = {server.name: Figures() for server in servers}
@@ -124,11 +125,11 @@ def pace(servers: Sequence[Server], rounds: int) -> dict[int, Measured]:
     return found
 
 
-# What only one of them is asked, or each for itself.
+# Measurements of a single server.
 
 
 def first_record_s(server: OttlaServer) -> float:
-    """From the command to the first record that is acknowledged."""
+    """Seconds from the command to the first acknowledged record."""
     builder = BatchBuilder()
     builder.append(time.time_ns() // 1_000_000, None, b"first")
     data = [PartitionProduceData(index=0, records=builder.build())]
@@ -149,7 +150,7 @@ def first_record_s(server: OttlaServer) -> float:
 
 
 def idle(server: Server, count: int) -> dict[str, float]:
-    """What many connections that do nothing cost, in memory and in latency."""
+    """The memory and latency cost of many idle connections."""
     create_topic(server, "idle", 1)
 
     def latency() -> Outcome:
@@ -252,7 +253,7 @@ def main() -> None:
 def compare(
     console: Console, ours: OttlaServer, kafka: KafkaServer, rounds: int, share: float, only: str
 ) -> None:
-    ours.start()  # once before it counts: an installed package has its modules compiled
+    ours.start()  # not measured: compiles the modules, as an installation does
     ours.stop()
     ready_s, start_mb = first_record_s(ours), memory_mb(ours)
     servers: Sequence[Server] = (ours, kafka)

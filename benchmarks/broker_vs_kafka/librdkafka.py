@@ -1,7 +1,7 @@
-"""Load by a librdkafka client, as a process of its own: `librdkafka.py JOB`, JSON in and out.
+"""Load by a librdkafka client in its own process: `librdkafka.py JOB`, JSON in and out.
 
-Invariant: what is counted is what the broker acknowledged or gave. A paced load is timed from when
-each record was due, not from when the client got round to sending it.
+Invariant: only acknowledged or fetched records count. A paced load is timed from when each record
+was due, not from when the client sent it.
 """
 
 import json
@@ -11,13 +11,13 @@ from typing import Any
 
 import confluent_kafka
 
-# Any: the client comes without types.
+# Any: the client has no types.
 _CLIENT: Any = confluent_kafka
 _TICK_S = 0.001
 
 
 def produce(job: dict[str, Any]) -> dict[str, float]:
-    """So many records by so many producers, one after the other in turns."""
+    """Produce records with several producers in turns."""
     producers = [_CLIENT.Producer(job["settings"]) for _ in range(job["connections"])]
     value, topic, records = bytes(job["size"]), job["topic"], job["records"]
     failed: list[str] = []
@@ -26,7 +26,7 @@ def produce(job: dict[str, Any]) -> dict[str, float]:
         if error is not None:
             failed.append(str(error))
 
-    for producer in producers:  # connected before the clock runs
+    for producer in producers:  # connect before the measurement
         producer.produce(topic, value, on_delivery=delivered)
         producer.flush()
     began_s = time.perf_counter()
@@ -46,7 +46,7 @@ def produce(job: dict[str, Any]) -> dict[str, float]:
 
 
 def consume(job: dict[str, Any]) -> dict[str, float]:
-    """So many records of a topic, by one consumer."""
+    """Consume records of a topic with one consumer."""
     consumer = _CLIENT.Consumer({**job["settings"], "auto.offset.reset": "earliest"})
     consumer.subscribe([job["topic"]])
     got = len(consumer.consume(1, 60))
@@ -60,7 +60,7 @@ def consume(job: dict[str, Any]) -> dict[str, float]:
 
 
 def pace(job: dict[str, Any]) -> dict[str, float]:
-    """Records at a steady rate; how late each was acknowledged, from when it was due."""
+    """Send records at a steady rate; the delay of each acknowledgement from when it was due."""
     producer = _CLIENT.Producer(job["settings"])
     value, topic, rate, seconds = bytes(job["size"]), job["topic"], job["rate"], job["seconds"]
     producer.produce(topic, value)

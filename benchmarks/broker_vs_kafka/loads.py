@@ -1,7 +1,7 @@
-"""The loads: Kafka's own performance tools, and a librdkafka client.
+"""The loads: Kafka's performance tools, and a librdkafka client.
 
-Invariant: a load is a process of its own and says itself what it reached; both servers get the
-same command.
+Invariant: a load runs in its own process and reports its own result; both servers get the same
+command.
 """
 
 import json
@@ -22,7 +22,7 @@ LIBRDKAFKA = Path(__file__).with_name("librdkafka.py")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a load reached: records a second, and latencies where it measures them."""
+    """The result of a load: records per second, and latencies if it measures them."""
 
     rate: float
     p50_ms: float | None = None
@@ -32,7 +32,7 @@ class Outcome:
 def producer_performance(
     server: Server, topic: str, records: int, size: int, *settings: str
 ) -> Outcome:
-    """As fast as Java's producer can, the first tenth aside."""
+    """Produce at full speed with Java's producer, without the first tenth."""
     arguments = ["--topic", topic, "--num-records", str(records), "--record-size", str(size)]
     arguments += ["--throughput", "-1", "--bootstrap-server", bootstrap(server)]
     arguments += ["--warmup-records", str(records // 10)]
@@ -42,7 +42,7 @@ def producer_performance(
 
 
 def _told_by_producer(told: str) -> Outcome:
-    # The last line is of the steady state.
+    # The last line has the steady state.
     line = [one for one in told.splitlines() if "records/sec" in one][-1]
     figure = {
         unit: float(amount) for amount, unit in re.findall(r"([\d.]+) (records/sec|ms \w+)", line)
@@ -51,18 +51,18 @@ def _told_by_producer(told: str) -> Outcome:
 
 
 def consumer_performance(server: Server, topic: str, records: int) -> Outcome:
-    """As fast as Java's consumer can, from its first fetch on."""
+    """Consume at full speed with Java's consumer, from its first fetch on."""
     told = _run(
         "ConsumerPerformance",
         *("--topic", topic, "--num-records", str(records), "--bootstrap-server", bootstrap(server)),
         *("--hide-header", "--timeout", "60000"),
     )
-    # The last column is records a second, without the time that joining the group took.
+    # The last column is records per second, without the time to join the group.
     return Outcome(float(told.strip().splitlines()[-1].split(",")[-1]))
 
 
 def end_to_end(server: Server, topic: str, records: int, size: int) -> Outcome:
-    """One record after the other, from the call of the producer to the consumer."""
+    """Send single records, measured from the call of the producer to the consumer."""
     told = _run("EndToEndLatency", bootstrap(server), topic, str(records), "all", str(size))
     average = re.search(r"Avg latency: ([\d.]+) ms", told)
     found = re.search(r"50th = ([\d.]+), 99th = ([\d.]+)", told)
@@ -74,7 +74,7 @@ def end_to_end(server: Server, topic: str, records: int, size: int) -> Outcome:
 def librdkafka(
     server: Server, topic: str, load: str, *, settings: dict[str, object] | None = None, **job: int
 ) -> Outcome:
-    """A load of librdkafka.py."""
+    """Run a load of librdkafka.py."""
     asked = {
         "load": load,
         "topic": topic,

@@ -1,8 +1,8 @@
-"""The two servers that are compared: ours and Apache Kafka, each a process of its own.
+"""The two servers that are compared, Ottla and Apache Kafka, each in its own process.
 
-Invariant: both run alone on loopback, with the settings that they come with and the same few that
-a single node needs, their data side by side on one disk. What a server costs is what the system
-counts for its process and the children it started.
+Invariant: both run on loopback with their default settings and the few that a single node needs.
+Their data is on one disk. The cost of a server is what the operating system counts for its process
+and its children.
 """
 
 import os
@@ -40,23 +40,23 @@ SETTINGS = {
 
 
 class Server(Protocol):
-    """A broker that is running."""
+    """A running broker."""
 
     name: str
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address on which it listens."""
         ...
 
     @property
     def process_id(self) -> int:
-        """Which process it is."""
+        """The id of its process."""
         ...
 
 
 class OttlaServer(OttlaBroker):
-    """Ours, as `ottla broker` runs it."""
+    """Ottla, run by `ottla broker`."""
 
     name = "ottla"
 
@@ -65,13 +65,13 @@ class OttlaServer(OttlaBroker):
         super().__init__(self._folder, *(f"{name}={value}" for name, value in SETTINGS.items()))
 
     def close(self) -> None:
-        """End it, and delete what it wrote."""
+        """Stop it, and delete its files."""
         super().close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class KafkaServer(KafkaBroker):
-    """Apache Kafka, as its own scripts run it."""
+    """Apache Kafka, run with the options of its own scripts."""
 
     name = "kafka"
 
@@ -80,20 +80,20 @@ class KafkaServer(KafkaBroker):
 
 
 def bootstrap(server: Server) -> str:
-    """Where a server listens, as clients want it."""
+    """The bootstrap servers for clients."""
     host, port = server.address
     return f"{host}:{port}"
 
 
 def cpu_s(server: Server) -> float:
-    """The seconds of CPU that a server has used so far, with its children."""
+    """The CPU seconds of a server so far, including its children."""
     fields = Path(f"/proc/{server.process_id}/stat").read_text().rpartition(")")[2].split()
     own_and_waited_for = sum(map(int, fields[11:15]))
     return own_and_waited_for / TICKS_PER_S
 
 
 def memory_mb(server: Server, which: str = "VmRSS") -> float:
-    """What a server has in memory now, or (VmHWM) had at most."""
+    """The memory of a server in MB: current, or the peak (VmHWM)."""
     status = Path(f"/proc/{server.process_id}/status").read_text()
     found = re.search(rf"{which}:\s+(\d+) kB", status)
     assert found is not None
@@ -101,7 +101,7 @@ def memory_mb(server: Server, which: str = "VmRSS") -> float:
 
 
 def create_topic(server: Server, name: str, partitions: int) -> None:
-    """Make a topic; returns when it can be used."""
+    """Create a topic; returns when it can be used."""
     topic = CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1, assignments=(), configs=()
     )
@@ -112,7 +112,7 @@ def create_topic(server: Server, name: str, partitions: int) -> None:
 
 
 def delete_topic(server: Server, name: str) -> None:
-    """Delete a topic and what it has on the disk."""
+    """Delete a topic and its files."""
     with Wire(server.address) as wire:
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)], timeout_ms=60_000
@@ -121,7 +121,7 @@ def delete_topic(server: Server, name: str) -> None:
 
 
 def connections(server: Server, count: int) -> ExitStack:
-    """So many connections, open until the stack is closed."""
+    """Open a number of connections until the stack is closed."""
     stack = ExitStack()
     for _ in range(count):
         with suppress(TimeoutError):

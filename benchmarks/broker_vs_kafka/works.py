@@ -1,6 +1,6 @@
-"""The rows of the table: a load each, and what we want to reach in it.
+"""The rows of the table: a load each, with its target.
 
-Invariant: at most sixteen, and each says how many records it is about.
+Invariant: there are at most sixteen, and each has its number of records.
 """
 
 import time
@@ -21,12 +21,12 @@ MILLION = 1_000_000
 LARGE_BATCHES = "batch.size=262144"
 
 Load = Callable[[Server, str, int], Outcome]
-"""Does its work on a topic, with so many records."""
+"""Runs on a topic with a number of records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What we want to reach: our figure over Kafka's."""
+    """A target: our figure divided by that of Kafka."""
 
     rate_min: float = 0
     cpu_max: float = 0
@@ -40,14 +40,14 @@ SOON = Goal(latency_max=1)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One row: a load, and what we want to reach in it."""
+    """One row: a load and its target."""
 
     name: str
     load: Load
     records: int
     goal: Goal
     partitions: int = 6
-    filled: int | None = None  # the size of the records that are there before a consumer starts
+    filled: int | None = None  # the record size of a topic that is filled before a consumer starts
 
 
 def produced(size: int, *settings: str) -> Load:
@@ -71,7 +71,7 @@ def by_librdkafka(load: str, **job: int) -> Load:
 
 
 def both(server: Server, topic: str, records: int) -> Outcome:
-    """A consumer that reads while a producer writes; the rate is the producer's."""
+    """Consume while a producer writes; the rate is that of the producer."""
     with ThreadPoolExecutor() as pool:
         reading = pool.submit(consumer_performance, server, topic, records)
         writing = pool.submit(producer_performance, server, topic, records, 1000, LARGE_BATCHES)
