@@ -18,9 +18,10 @@ import typer.main
 
 from ottla.broker.dispatch import served
 from ottla.cli.kafka import scripts as scripts_of_tools
-from ottla.cli.kafka.flags import Usage
+from ottla.cli.kafka.flags import Flag, Usage
 from ottla.cli.kafka.scripts import Script
 from ottla.cli.main import app
+from ottla.cli.target import HERE
 from ottla.errors import ErrorCode
 from ottla.metrics import LATENCY_SECONDS, METRICS
 from ottla.pipeline.options import TABLE as OPTIONS
@@ -44,6 +45,7 @@ from tests.compat.known_differences import KNOWN  # noqa: E402
 HEADER = "<!-- generated, do not edit; `make docs` -->"
 DIFF_LINES_MAX = 20
 CLIENTS = (PRODUCER, CONSUMER, ADMIN)
+UNLIMITED = (1 << 31) - 1  # a maximum that no user reaches is not printed
 
 
 def grid(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
@@ -308,9 +310,9 @@ def commands_page() -> Iterator[str]:
     """The page of the commands: `ottla` and Kafka's tools."""
     yield "# The command line"
     yield ""
-    yield "`ottla` is the command line tool of Ottla. Kafka's tools are installed under their own"
-    yield "names; [cli-from-kafka.md](cli-from-kafka.md) lists the `ottla` command for each of"
-    yield "them."
+    yield "`ottla` is Ottla's command-line tool. pip also installs Ottla's versions of Kafka's"
+    yield "tools, under Kafka's names without `.sh`. [cli-from-kafka.md](cli-from-kafka.md) lists"
+    yield "the `ottla` command for each of Kafka's tools."
     yield ""
     yield "Every command has `--help`. Commands that connect to a cluster have these options:"
     yield ""
@@ -322,19 +324,24 @@ def commands_page() -> Iterator[str]:
     )
     yield from option_grid(common)
     yield ""
-    yield "Without a bootstrap server, commands use the current profile (`ottla profile use`) or"
-    yield "`OTTLA_PROFILE`, or else a broker on this machine."
+    yield "A command uses the profile that `--profile` names, or else the one that `OTTLA_PROFILE`"
+    yield "names, or else the current profile (`ottla profile use`). `-b` and `-X` override the"
+    yield "settings of the profile. If none of them sets the bootstrap servers, the command"
+    yield f"connects to {HERE}."
     yield ""
-    yield "Exit codes: 0 success, 1 failure, 2 wrong usage, 74 output cannot be written, 130"
-    yield "Ctrl-C, 141 the reader of the output exited. With `-o json` and `-o yaml`, stdout"
-    yield "contains one object, also after a failure, or a stream of objects for records."
+    yield "Exit codes: 0: success; 1: failure; 2: wrong usage; 74: cannot write the output; 130:"
+    yield "Ctrl-C; 141: broken pipe (SIGPIPE)."
+    yield ""
+    yield "With `-o json` or `-o yaml`, a command prints one object to stdout, even on failure."
+    yield "`ottla consume` prints one object per record, and `ottla log dump` one per log entry."
     yield "Messages go to stderr. `NO_COLOR` disables colours. `OTTLA_TRACEBACK=1` prints the"
     yield "traceback of an internal error."
     yield ""
-    yield "`ottla --install-completion bash` installs shell completion (also `zsh`, `fish`,"
-    yield "`powershell`, `pwsh`; the default is the current shell). It completes commands,"
-    yield "options, and the names of topics, groups and profiles, which it requests from the"
-    yield "cluster. `ottla --show-completion bash` prints the script."
+    yield "`ottla --install-completion bash` installs shell completion for `bash`; `zsh`, `fish`,"
+    yield "`powershell` and `pwsh` are also supported. The default is the current shell. The shell"
+    yield "then completes commands, options and names. Topic and group names come from the cluster,"
+    yield "profile names from the local profile file. `ottla --show-completion bash` prints the"
+    yield "completion script."
     for words, command in leaves:
         yield from command_section(words, command)
     yield ""
@@ -387,7 +394,8 @@ def command_section(words: tuple[str, ...], command: Any) -> Iterator[str]:
         yield from option_grid(options)
     if connects or output:
         yield ""
-        yield "Also the options of commands that connect." if connects else "Also `-o`."
+        others = "the options of commands that connect to a cluster" if connects else "`-o`"
+        yield f"This command also accepts {others}."
 
 
 def argument_form(argument: Any) -> str:
@@ -399,7 +407,7 @@ def option_grid(options: Iterable[Any]) -> Iterator[str]:
     """Yield a table of options."""
     yield from grid(
         ("option", "default", "description"),
-        ((option_form(one), option_default(one), (one.help or "").strip()) for one in options),
+        ((option_form(one), option_default(one), option_help(one)) for one in options),
     )
 
 
@@ -420,23 +428,42 @@ def option_default(option: Any) -> str:
     return code(str(getattr(option.default, "value", option.default)))
 
 
+def option_help(option: Any) -> str:
+    """Return the help of an option, with the range of a number."""
+    text = (option.help or "").strip()
+    low, high = getattr(option.type, "min", None), getattr(option.type, "max", None)
+    if high is not None and high < UNLIMITED:
+        return f"{text} Range: {low} to {high}."
+    return f"{text} Minimum: {low}." if low else text
+
+
 def tool_section(usage: Usage) -> Iterator[str]:
     """The section of one of Kafka's tools."""
     yield ""
     yield f"### `{usage.tool}`"
     yield ""
     yield usage.purpose
+    if usage.arguments:
+        yield ""
+        yield from grid(
+            ("argument", "description"), ((code(name), text) for name, text in usage.arguments)
+        )
     yield ""
     yield from grid(
         ("flag", "description"),
         (
-            (
-                code(str(flag)) + (f" {flag.takes}" if flag.takes else ""),
-                flag.help if flag.done else f"{flag.help} Not supported yet.".strip(),
-            )
+            (flag_form(flag), flag.text)
             for flag in sorted(usage.by_name.values(), key=lambda one: one.name)
         ),
     )
+
+
+def flag_form(flag: Flag) -> str:
+    """Return the names of a flag with the form of its value."""
+    names = (
+        code(str(flag)) if flag.short is None else f"{code(str(flag))}, {code(f'-{flag.short}')}"
+    )
+    return names if flag.takes is None else f"{names} {flag.takes}"
 
 
 PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (

@@ -48,13 +48,13 @@ def test_yaml_has_the_keys_of_json() -> None:
     assert told == json.loads(ottla("version", "-o", "json").stdout)
 
 
-def test_the_table_names_the_kernel_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_names_the_extension_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         app(["version"])(["version"])
     assert ended.value.code == 0
     words = capsys.readouterr().out.split()
     assert ("compiled" in words) is COMPILED
-    assert ("python" in words[words.index("kernel") :]) is not COMPILED
+    assert ("python" in words[words.index("extension") :]) is not COMPILED
 
 
 def test_a_wrong_use_ends_with_2() -> None:

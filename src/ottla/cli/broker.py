@@ -25,20 +25,15 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
     from ottla.settings.config import Config
 
-OverrideOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--override", metavar="KEY=VALUE", help="Override a setting of the properties file."
-    ),
-]
-
 FormatOption = Annotated[
     Literal["text", "json"],
-    typer.Option("--log-format", help="Format of the log on stderr: key=value or JSON lines."),
+    typer.Option(
+        "--log-format", help="Write the log to stderr as key=value text or as JSON lines."
+    ),
 ]
 LevelOption = Annotated[
     Literal["debug", "info", "warning", "error"],
-    typer.Option("--log-level", help="Minimum level of log lines."),
+    typer.Option("--log-level", help="Log only events of this level or above."),
 ]
 
 
@@ -47,10 +42,21 @@ def broker(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", help="Read settings from a properties file.", exists=True, dir_okay=False
+            "--config",
+            metavar="FILE",
+            help="Read settings from this properties file.",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
-    override: OverrideOption = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--override",
+            metavar="KEY=VALUE",
+            help="Override a setting from the properties file; repeat for several.",
+        ),
+    ] = None,
     log_format: FormatOption = "text",
     log_level: LevelOption = "info",
     output: OutputOption = Output.TABLE,
@@ -71,17 +77,32 @@ def broker(
 def dev(
     context: typer.Context,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65_535, help="Port to listen on.")
+        int,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="Listen on this port; 0 selects a free port.",
+        ),
     ] = 9092,
     data: Annotated[
-        Path, typer.Option("--data", help="Directory for data.", file_okay=False)
+        Path,
+        typer.Option(
+            "--data", metavar="DIR", help="Store the data in this directory.", file_okay=False
+        ),
     ] = Path(".ottla"),
-    override: OverrideOption = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--override", metavar="KEY=VALUE", help="Set a broker setting; repeat for several."
+        ),
+    ] = None,
     log_format: FormatOption = "text",
     log_level: LevelOption = "info",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run a broker for development, with its data in ./.ottla."""
+    """Run a broker for development on this machine, with its data in ./.ottla."""
     try:
         files = (data / "data").absolute()
     except FileNotFoundError:

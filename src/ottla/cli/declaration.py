@@ -20,7 +20,8 @@ C = TypeVar("C", bound=Callable[..., object])
 _COMMON = "Connection and output"
 
 OutputOption = Annotated[
-    Output, typer.Option("-o", "--output", help="Output format.", show_default=True)
+    Output,
+    typer.Option("-o", "--output", help="Print the result in this format.", show_default=True),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -95,8 +96,8 @@ _OPTIONS: Final = (
         Annotated[
             str | None,
             typer.Option(
-                "--bootstrap-server", "-b", metavar="HOST:PORT,…", help="Bootstrap servers.",
-                rich_help_panel=_COMMON,
+                "--bootstrap-server", "-b", metavar="HOST:PORT,…",
+                help="Connect to these bootstrap servers.", rich_help_panel=_COMMON,
             ),
         ],
         None,
@@ -106,8 +107,8 @@ _OPTIONS: Final = (
         Annotated[
             str | None,
             typer.Option(
-                "--profile", help="Use a profile (see `ottla profile`).", rich_help_panel=_COMMON,
-                autocompletion=profile_names,
+                "--profile", metavar="NAME", help="Use this profile (see `ottla profile`).",
+                rich_help_panel=_COMMON, autocompletion=profile_names,
             ),
         ],
         None,
@@ -117,7 +118,7 @@ _OPTIONS: Final = (
         Annotated[
             list[str] | None,
             typer.Option(
-                "-X", metavar="KEY=VALUE", help="Set a client setting.",
+                "-X", metavar="KEY=VALUE", help="Set a client setting; repeat for several.",
                 rich_help_panel=_COMMON,
             ),
         ],
@@ -128,7 +129,7 @@ _OPTIONS: Final = (
         Annotated[
             Output,
             typer.Option(
-                "-o", "--output", help="Output format.", show_default=True,
+                "-o", "--output", help="Print the result in this format.", show_default=True,
                 rich_help_panel=_COMMON,
             ),
         ],

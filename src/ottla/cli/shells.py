@@ -88,7 +88,7 @@ InstallOption = Annotated[
     Shell | None,
     typer.Option(
         _INSTALL, metavar="[SHELL]", callback=_install, is_eager=True,
-        help="Install the completion script for the shell.",
+        help="Install the completion script for a shell; default: the current shell.",
     ),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`ottla version`: the versions, and whether the kernel is compiled.
+"""`ottla version`: the versions, and whether Ottla uses its compiled extension.
 
 With plain arguments it runs before the command line is imported, which takes longer than the
 command.
@@ -21,9 +21,11 @@ PLAIN: Final[dict[tuple[str, ...], Output]] = {
 
 
 def answer() -> Result:
-    """Show the versions of Ottla and Python and whether the kernel is compiled."""
+    """Show the versions of Ottla and Python, and whether Ottla uses its compiled extension."""
     value = found()
-    return Result(value, facts(value))
+    return Result(
+        value, facts({name.replace("kernel", "extension"): one for name, one in value.items()})
+    )
 
 
 def answered(arguments: list[str]) -> bool:

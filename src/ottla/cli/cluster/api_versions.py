@@ -25,13 +25,18 @@ async def api_versions(
     *,
     broker: Annotated[
         int | None,
-        typer.Option("--broker", min=0, help="Describe this broker only.", show_default=False),
+        typer.Option(
+            "--broker", metavar="ID", min=0, help="Show only this broker.", show_default=False
+        ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Include APIs that the broker does not serve.")
+        bool,
+        typer.Option(
+            "--all", help="Include APIs that Ottla's client supports and the broker does not."
+        ),
     ] = False,
 ) -> Result:
-    """Show which API versions the brokers serve and which one a client would use."""
+    """Show the API versions that each broker supports and the one that Ottla's client uses."""
     from ottla.cli.cluster.admin import ClusterAdmin
     from ottla.cli.cluster.served_apis import compared
 

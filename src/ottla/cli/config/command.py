@@ -5,7 +5,7 @@ Modules are imported on use, so that other commands start fast.
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Show and change settings and quotas.", no_args_is_help=True)
 
 _WHOSE = "Resource"
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Validate the changes without applying them.")
+]
 
 
 def _of(name: str, *flags: str, kind: type = str, **facts: Any) -> inspect.Parameter:
@@ -32,42 +34,75 @@ def _of(name: str, *flags: str, kind: type = str, **facts: Any) -> inspect.Param
     return option(name, Annotated[kind if kind is bool else kind | None, found], default)
 
 
-_OPTIONS = (
-    _of("topic", "--topic", "-t", help="A topic's.", autocompletion=topic_names),
-    _of("broker", "--broker", kind=int, min=0, metavar="ID", help="A broker's."),
-    _of(
-        "broker_defaults",
-        "--broker-defaults",
-        kind=bool,
-        help="Cluster-wide defaults of all brokers.",
-    ),
-    _of("group", "--group", "-g", help="A group's.", autocompletion=group_names),
-    _of("user", "--user", help="Quotas of a user."),
-    _of("user_defaults", "--user-defaults", kind=bool, help="Default quotas of users."),
-    _of("client_id", "--client-id", help="Quotas of a client id; can be combined with a user."),
-    _of(
-        "client_id_defaults",
-        "--client-id-defaults",
-        kind=bool,
-        help="Default quotas of client ids.",
-    ),
-    _of("ip", "--ip", help="Quotas of an IP address."),
-    _of("ip_defaults", "--ip-defaults", kind=bool, help="Default quotas of IP addresses."),
-)
+def _options(verb: str) -> Sequence[inspect.Parameter]:
+    """Declare the options that name the resource; `verb` starts their help texts."""
+
+    def named(name: str, *flags: str, metavar: str, what: str, **facts: Any) -> inspect.Parameter:
+        return _of(name, *flags, metavar=metavar, help=f"{verb} {what}.", **facts)
+
+    def default(name: str, flag: str, what: str) -> inspect.Parameter:
+        return _of(name, flag, kind=bool, help=f"{verb} {what}.")
+
+    return (
+        named(
+            "topic",
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            what="settings of this topic",
+            autocompletion=topic_names,
+        ),
+        named(
+            "broker",
+            "--broker",
+            metavar="ID",
+            what="settings of this broker",
+            kind=int,
+            min=0,
+        ),
+        default("broker_defaults", "--broker-defaults", "cluster-wide defaults for brokers"),
+        named(
+            "group",
+            "--group",
+            "-g",
+            metavar="GROUP",
+            what="settings of this group",
+            autocompletion=group_names,
+        ),
+        named("user", "--user", metavar="USER", what="quotas of this user"),
+        default("user_defaults", "--user-defaults", "default quotas of users"),
+        named(
+            "client_id",
+            "--client-id",
+            metavar="ID",
+            what="quotas of this client id; combine it with --user or --user-defaults to "
+            "select the client id of a user",
+        ),
+        default("client_id_defaults", "--client-id-defaults", "default quotas of client ids"),
+        named("ip", "--ip", metavar="ADDRESS", what="quotas of this IP address"),
+        default("ip_defaults", "--ip-defaults", "default quotas of IP addresses"),
+    )
 
 
-def _whose(act: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Any]:
+def _whose(
+    verb: str,
+) -> Callable[[Callable[..., Coroutine[Any, Any, Result]]], Callable[..., Any]]:
     """Add the options that name the resource to a command, which gets them as one value."""
-    session, _, *own = inspect.signature(act).parameters.values()
+    options = _options(verb)
 
-    @functools.wraps(act)
-    async def command(session: Session, **given: Any) -> Result:
-        from ottla.cli.config.target import Said
+    def declared(act: Callable[..., Coroutine[Any, Any, Result]]) -> Callable[..., Any]:
+        session, _, *own = inspect.signature(act).parameters.values()
 
-        said = Said(**{one.name: given.pop(one.name) for one in _OPTIONS})
-        return await act(session, said, **given)
+        @functools.wraps(act)
+        async def command(session: Session, **given: Any) -> Result:
+            from ottla.cli.config.target import Said
 
-    return with_parameters(command, [session, *own, *_OPTIONS])
+            said = Said(**{one.name: given.pop(one.name) for one in options})
+            return await act(session, said, **given)
+
+        return with_parameters(command, [session, *own, *options])
+
+    return declared
 
 
 @app.callback()
@@ -77,20 +112,28 @@ def config() -> None:
 
 @app.command("describe")
 @asks
-@_whose
+@_whose("Show")
 async def describe(
     session: Session,
     said: "Said",
     *,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME…]", help="Names of settings; default: all that are set."),
+        typer.Argument(
+            metavar="[NAME…]", help="Settings to show; default: all settings that are set."
+        ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Include settings with their default value.")
+        bool,
+        typer.Option("--all", "-a", help="Include settings that have their default value."),
     ] = False,
     quotas: Annotated[
-        bool, typer.Option("--quotas", help="Show all quotas.", rich_help_panel=_WHOSE)
+        bool,
+        typer.Option(
+            "--quotas",
+            help="Show the quotas of all users, client ids and IP addresses.",
+            rich_help_panel=_WHOSE,
+        ),
     ] = False,
 ) -> Result:
     """Show settings with their source: topic, broker, cluster-wide default or properties file."""
@@ -109,18 +152,20 @@ async def describe(
 
 @app.command("set")
 @asks
-@_whose
+@_whose("Change")
 async def set_(
     session: Session,
     said: "Said",
     *,
     settings_given: Annotated[
         list[str],
-        typer.Argument(metavar="NAME=VALUE…", help="Settings or quotas.", show_default=False),
+        typer.Argument(
+            metavar="NAME=VALUE…", help="Settings or quotas to set.", show_default=False
+        ),
     ],
     dry_run: DryRunOption = False,
 ) -> Result:
-    """Set settings or quotas; others stay."""
+    """Set settings or quotas and leave all others unchanged."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import changed
     from ottla.cli.config.target import quotas_of
@@ -136,17 +181,18 @@ async def set_(
 
 @app.command("unset")
 @asks
-@_whose
+@_whose("Remove")
 async def unset(
     session: Session,
     said: "Said",
     *,
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME…", help="Settings or quotas.", show_default=False)
+        list[str],
+        typer.Argument(metavar="NAME…", help="Settings or quotas to remove.", show_default=False),
     ],
     dry_run: DryRunOption = False,
 ) -> Result:
-    """Remove settings or quotas, so that the next level of defaults applies again."""
+    """Remove settings or quotas, so that their defaults apply again."""
     from ottla.cli.config.admin import ConfigAdmin
     from ottla.cli.config.changes import changed
 

@@ -26,21 +26,32 @@ async def doctor(
     session: Session,
     *,
     data: Annotated[
-        Path, typer.Option("--data", help="Data directory of the broker to check.")
+        Path, typer.Option("--data", metavar="DIR", help="Check this data directory.")
     ] = Path(".ottla"),
     port: Annotated[
-        int, typer.Option("--port", min=1, max=65_535, help="Port of the broker to check.")
+        int,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            min=1,
+            max=65_535,
+            help="Check that this port is free or used by a broker.",
+        ),
     ] = _BROKER_PORT,
     metrics_port: Annotated[
         int,
         typer.Option(
-            "--metrics-port", min=1, max=65_535, help="Port of the metrics page to check."
+            "--metrics-port",
+            metavar="PORT",
+            min=1,
+            max=65_535,
+            help="Check that this port is free or used by a metrics endpoint.",
         ),
     ] = _METRICS_PORT,
 ) -> Result:
-    """Check this machine and the connection to the cluster, and print remedies.
+    """Check this machine and the connection to the cluster, and suggest fixes.
 
-    Exit code: 0 without problems, also with warnings; 1 with problems.
+    Exit code: 0 if there are no problems (warnings are allowed), 1 otherwise.
     """
     from ottla.cli.doctor.judgements import judged
 

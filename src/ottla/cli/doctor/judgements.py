@@ -90,9 +90,9 @@ def python(facts: PythonFacts) -> Judgement:
 def kernel(facts: KernelFacts) -> Judgement:
     """Check whether it is compiled."""
     if facts.compiled:
-        return Judgement("kernel", OK, "compiled")
+        return Judgement("extension", OK, "compiled")
     return Judgement(
-        "kernel",
+        "extension",
         WARNING,
         "not compiled: records take about 50 times the CPU",
         "install a C compiler and Python's headers, then reinstall Ottla",

@@ -4,7 +4,7 @@ Modules are imported on use, so that other commands start fast.
 """
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from ottla.cli.completion import group_names, topic_names
 from ottla.cli.declaration import YesOption, asks
 from ottla.cli.escapes import escaped
 from ottla.cli.failures import Failed, Misused, failure_of
+from ottla.cli.group.kinds import OTHER_TYPES, STATES, TYPES, strange
 from ottla.cli.offsets.partition_lists import BadPartitions, parse_choice
 from ottla.cli.offsets.positions import BadPosition, Position, parse_position
 from ottla.cli.result import Failure, Result, Table
@@ -30,23 +31,26 @@ GroupArgument = Annotated[
     str, typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=group_names)
 ]
 GroupsArgument = Annotated[
-    list[str], typer.Argument(metavar="GROUP…", help="Groups.", autocompletion=group_names)
+    list[str], typer.Argument(metavar="GROUP…", help="Names of groups.", autocompletion=group_names)
 ]
-TopicOption = Annotated[
-    list[str] | None,
-    typer.Option(
+
+
+def _topic_option(verb: str) -> Any:
+    return typer.Option(
         "--topic",
         "-t",
         metavar="TOPIC[:0,1]",
-        help="Restrict to a topic, or to some of its partitions (TOPIC:0,1).",
+        help=(
+            f"{verb} only the committed offsets for this topic, or for some of its partitions "
+            "(TOPIC:0,1); repeat for several topics."
+        ),
         autocompletion=topic_names,
-    ),
-]
+    )
 
 
 @app.callback()
 def group() -> None:
-    """List, describe, delete and reposition groups."""
+    """List, describe and delete groups, and reset their offsets."""
 
 
 @app.command("list")
@@ -56,15 +60,26 @@ async def list_(
     *,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only groups in this state."),
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help=f"List only groups in this state: {', '.join(STATES)}. Repeat for several.",
+        ),
     ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only groups of this type.")
+        list[str] | None,
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help=(
+                f"List only groups of this type: {', '.join((*TYPES, *OTHER_TYPES))}. Repeat for "
+                "several."
+            ),
+        ),
     ] = None,
 ) -> Result:
-    """List the groups that you may see: consumer groups and others."""
+    """List the groups of all types that you are authorized to describe."""
     from ottla.cli.group.admin import GroupAdmin
-    from ottla.cli.group.kinds import OTHER_TYPES, STATES, TYPES, strange
     from ottla.cli.group.results import listed_object, listed_table
 
     for said, known in ((state, STATES), (kind, (*TYPES, *OTHER_TYPES))):
@@ -84,9 +99,9 @@ async def list_(
 @app.command("describe")
 @asks
 async def describe(session: Session, groups: GroupsArgument) -> Result:
-    """Show members, offsets and lag of groups.
+    """Show the members, committed offsets and lag of groups.
 
-    LAG is the number of offsets between the committed offset and the end of the partition. SINCE is
+    LAG is the number of offsets from the committed offset to the end of the partition. SINCE is
     the timestamp of the first unread record.
     """
     from ottla.cli.group.admin import GroupAdmin
@@ -113,11 +128,16 @@ async def describe(session: Session, groups: GroupsArgument) -> Result:
 @app.command("delete")
 @asks
 async def delete(
-    session: Session, groups: GroupsArgument, *, topic: TopicOption = None, yes: YesOption = False
+    session: Session,
+    groups: GroupsArgument,
+    *,
+    topic: Annotated[list[str] | None, _topic_option("Delete")] = None,
+    yes: YesOption = False,
 ) -> Result:
-    """Delete groups without members, or only their committed offsets for topics.
+    """Delete groups that have no members.
 
-    A consumer that joins such a group later starts where auto.offset.reset says.
+    With --topic, the command deletes only the committed offsets for that topic. A consumer that
+    joins the group later starts according to auto.offset.reset.
     """
     from ottla.cli.group.admin import GroupAdmin
 
@@ -179,8 +199,9 @@ async def seek(
             "--to",
             metavar="POSITION",
             help=(
-                "New position: start, end, an offset, -10 or +10 relative to the present one, "
-                "@2026-11-01T00:00 (UTC unless a zone is given) or @-1h."
+                "Reset to this position: start, end, an offset such as 42, -10 or +10 (relative "
+                "to the committed offset), or the time @2026-11-01T00:00 (UTC unless it has a "
+                "zone) or @-1h."
             ),
         ),
     ] = None,
@@ -189,20 +210,20 @@ async def seek(
         typer.Option(
             "--from-group",
             metavar="GROUP",
-            help="Take the positions of this group.",
+            help="Copy the committed offsets of this group.",
             autocompletion=group_names,
         ),
     ] = None,
-    topic: TopicOption = None,
+    topic: Annotated[list[str] | None, _topic_option("Reset")] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Execute the plan; without it the plan is only shown.")
+        bool, typer.Option("--execute", help="Apply the plan instead of only showing it.")
     ] = False,
 ) -> Result:
-    """Move a group without members to other offsets: show a plan, and apply it with --execute.
+    """Reset the committed offsets of a group that has no members.
 
-    Without --topic, the group is moved in all partitions for which it, or the group of
-    --from-group, has committed offsets. A group that does not exist is created. A position before
-    the first or after the last record is moved to that end.
+    The command only shows the plan, unless you pass --execute. Without --topic, it resets all
+    partitions for which the group (or the --from-group group) has committed offsets. It creates a
+    missing group, and limits out-of-range offsets to the first or the end offset.
     """
     from ottla.cli.group.admin import GroupAdmin
     from ottla.cli.group.results import move_object, moves_sentence, moves_table

@@ -17,10 +17,10 @@ from ottla.protocol.schema import Versions
 
 USAGE = Usage(
     "kafka-broker-api-versions",
-    "Show which versions of each API the brokers serve.",
+    "Show the API versions that each broker supports.",
     [
-        Flag("bootstrap-server", "host:port", "Bootstrap servers. Required."),
-        Flag("command-config", "file", "Client properties file."),
+        Flag("bootstrap-server", "host:port", "Connect to these bootstrap servers. Required."),
+        Flag("command-config", "file", "Read client settings from this properties file."),
     ],
 )
 

@@ -16,15 +16,34 @@ _FIRST_OF_LIST = 10  # width of RACK in Kafka's tool if no broker has a rack
 
 USAGE = Usage(
     "kafka-cluster",
-    "Show the id of a cluster (cluster-id) or its brokers (list-endpoints).",
+    "Show the cluster id or list the brokers.",
     [
-        Flag("bootstrap-server", "host:port", "Bootstrap servers.", short="b"),
-        Flag("bootstrap-controller", "host:port", "Bootstrap controllers.", short="C", done=False),
-        Flag("command-config", "file", "Client properties file.", short="c"),
+        Flag("bootstrap-server", "host:port", "Connect to these bootstrap servers.", short="b"),
+        Flag(
+            "bootstrap-controller",
+            "host:port",
+            "Connect to these controllers.",
+            short="C",
+            done=False,
+        ),
+        Flag(
+            "command-config", "file", "Read client settings from this properties file.", short="c"
+        ),
         Flag("config", "file", "Deprecated name of --command-config."),
-        Flag("include-fenced-brokers", help="Include fenced brokers."),
-        Flag("id", "broker", "The broker to unregister.", short="i", done=False),
+        Flag("include-fenced-brokers", help="With list-endpoints: include fenced brokers."),
+        Flag(
+            "id",
+            "broker",
+            "With unregister: unregister the broker with this id.",
+            short="i",
+            done=False,
+        ),
     ],
+    arguments=(
+        ("cluster-id", "Print the cluster id."),
+        ("list-endpoints", "List the brokers with their addresses."),
+        ("unregister", "Unregister a broker. Not supported yet."),
+    ),
     takes_short_names=True,
     has_version=False,
     helps_on_stdout=True,

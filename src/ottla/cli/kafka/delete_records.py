@@ -17,17 +17,18 @@ _VERSION: Final = 1
 
 USAGE: Final = Usage(
     "kafka-delete-records",
-    "Delete the records of partitions before an offset.",
+    "Delete the records before given offsets.",
     [
-        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
+        Flag("bootstrap-server", "host:port,…", "Connect to these bootstrap servers. Required."),
         Flag(
             "offset-json-file",
             "file",
-            "The offset of each partition, -1 for its end: "
+            "Delete the records before the offsets in this JSON file; the offset -1 means the end "
+            "of the partition. Format: "
             '{"partitions": [{"topic": "t", "partition": 0, "offset": 10}], "version": 1}. '
             "Required.",
         ),
-        Flag("command-config", "file", "Client properties file."),
+        Flag("command-config", "file", "Read client settings from this properties file."),
     ],
 )
 

@@ -56,6 +56,11 @@ class Flag(NamedTuple):
     def __str__(self) -> str:
         return f"--{self.name}"
 
+    @property
+    def text(self) -> str:
+        """The help, which says if the flag is not supported yet."""
+        return self.help if self.done else f"{self.help} Not supported yet.".strip()
+
 
 class Given(NamedTuple):
     """The parsed arguments."""
@@ -85,6 +90,8 @@ class Usage:
     tool: str
     purpose: str
     flags: Sequence[Flag]
+    arguments: Sequence[tuple[str, str]] = ()
+    """Arguments that are not flags, with their help."""
     takes_short_names: bool = False
     """Whether flags may be abbreviated; most of Kafka's tools do not allow it."""
     takes_one_dash: bool = True
@@ -165,10 +172,10 @@ class Usage:
     def text(self) -> str:
         """Return the usage."""
         lines = [self.purpose, ""]
-        width = max(len(_form(flag)) for flag in self.by_name.values())
-        for flag in sorted(self.by_name.values(), key=lambda one: one.name):
-            what = flag.help if flag.done else f"{flag.help} Not supported yet.".strip()
-            lines.append(f"  {_form(flag):{width}}  {what}".rstrip())
+        flags = sorted(self.by_name.values(), key=lambda one: one.name)
+        rows = [*self.arguments, *((_form(flag), flag.text) for flag in flags)]
+        width = max(len(form) for form, _ in rows)
+        lines += [f"  {form:{width}}  {what}".rstrip() for form, what in rows]
         return "\n".join(lines)
 
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 USAGE: Final = Usage(
     "kafka-log-dirs",
-    "Describe the log directories of brokers.",
+    "Describe the log directories of brokers as JSON.",
     [
-        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
-        Flag("command-config", "file", "Client properties file."),
+        Flag("bootstrap-server", "host:port,…", "Connect to these bootstrap servers. Required."),
+        Flag("command-config", "file", "Read client settings from this properties file."),
         Flag("describe", help="Describe log directories. Required."),
-        Flag("topic-list", "topic,…", "Topics to describe."),
-        Flag("broker-list", "0,1", "Brokers to describe."),
+        Flag("topic-list", "topic,…", "Describe only these topics; default: all topics."),
+        Flag("broker-list", "0,1", "Describe only these brokers; default: all brokers."),
     ],
 )
 

@@ -13,12 +13,12 @@ from ottla.cli.declaration import OutputOption
 from ottla.cli.output import Output
 from ottla.cli.records.form_names import Decoder, Form
 
-app = typer.Typer(help="Inspect log files.", no_args_is_help=True)
+app = typer.Typer(help="Print or verify log files, and adopt Kafka's data.", no_args_is_help=True)
 
 
 @app.callback()
 def log() -> None:
-    """Inspect log files and adopt Kafka's data."""
+    """Print or verify log files, and adopt Kafka's data."""
 
 
 @app.command("dump")
@@ -35,46 +35,62 @@ def dump(
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Verify all files and print only problems; exit with 1 on damage."
+            "--verify",
+            help="Verify all files and print only problems; exit with code 1 if there is damage.",
         ),
     ] = False,
     records: Annotated[
-        bool, typer.Option("--records", help="Print records, not only batches.")
+        bool, typer.Option("--records", help="Print batches and their records.")
     ] = False,
     keys: Annotated[
-        Form | None, typer.Option("--keys", help="Print records with keys in this format.")
+        Form | None, typer.Option("--keys", help="Print records and their keys in this format.")
     ] = None,
     values: Annotated[
-        Form | None, typer.Option("--values", help="Print records with values in this format.")
+        Form | None,
+        typer.Option("--values", help="Print records and their values in this format."),
     ] = None,
     decode: Annotated[
         Decoder | None,
         typer.Option(
             "--decode",
-            help="Decode the records of an internal topic; auto: by the name of the directory.",
+            help=(
+                "Decode the records of an internal topic. auto selects the decoder by directory "
+                "name: __consumer_offsets or __transaction_state."
+            ),
         ),
     ] = None,
     from_offset: Annotated[
-        int | None, typer.Option("--from-offset", min=0, help="First offset to print.")
+        int | None,
+        typer.Option("--from-offset", metavar="OFFSET", min=0, help="Start at this offset."),
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option("--to-offset", min=0, help="Stop before this offset.")
+        int | None,
+        typer.Option("--to-offset", metavar="OFFSET", min=0, help="Stop before this offset."),
     ] = None,
     entries_max: Annotated[
-        int | None, typer.Option("-n", min=1, help="Maximum number of entries per file.")
+        int | None,
+        typer.Option(
+            "-n", metavar="COUNT", min=1, help="Print at most this many entries per file."
+        ),
     ] = None,
     compacted: Annotated[
         bool,
-        typer.Option("--compacted", help="With --verify: do not report missing offsets."),
+        typer.Option(
+            "--compacted",
+            help="With --verify: do not report missing offsets, which compaction causes.",
+        ),
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print or verify the files of a log.
+    """Print or verify log files.
 
-    Files are only read and not locked, so a broker may be running. Exit code: 0 without damage, 1
-    with damage, 2 for wrong usage or a path without log files, 74 if the output cannot be written,
-    141 if its reader closed. An incomplete batch at the end of the newest segment is reported as
-    incomplete; it is damage only after a clean shutdown or below the recovery point.
+    The command only reads the files and takes no locks, so you can use it while a broker runs. It
+    reports an incomplete batch at the end of the newest segment as incomplete. After a clean
+    shutdown or below the recovery point, it reports such a batch as damage.
+
+    Exit codes: 0 if there is no damage; 1 if there is damage or a file cannot be read; 2 for wrong
+    usage or a path without log files; 74 if the output cannot be written; 141 for a broken pipe
+    (SIGPIPE).
     """
     shows_entries = any(
         option is not None for option in (keys, values, decode, from_offset, to_offset, entries_max)
@@ -108,27 +124,36 @@ def adopt(
         list[Path],
         typer.Argument(
             metavar="DIR…",
-            help="All data directories of the broker, in the order of log.dirs.",
+            help="All data directories of the Kafka broker, in the order of its log.dirs.",
             exists=True,
             file_okay=False,
             show_default=False,
         ),
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Show what would be done; change nothing.")
+        bool,
+        typer.Option("--check", help="Show what would be adopted without changing anything."),
     ] = False,
     node_id: Annotated[
         int | None,
-        typer.Option("--node-id", min=0, help="Refuse the data of any other broker id."),
+        typer.Option(
+            "--node-id",
+            metavar="ID",
+            min=0,
+            help="Fail unless the data belongs to the broker with this id.",
+        ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take over the data of a stopped single Kafka broker.
+    """Take over the data of a single-broker Kafka cluster.
 
-    Topics keep their ids, records, settings and committed offsets. The log files do not change. One
-    file is added to the first directory; removing it undoes the adoption, until an Ottla broker has
-    served from there. Exit code: 0 on success, or if --check finds no obstacle, 1 if refused, 2 for
-    wrong usage.
+    Stop the Kafka broker first. Topics keep their ids, records, settings and committed offsets. The
+    command does not change the log files. It adds the file ottla-coordination.journal to the first
+    directory. You can undo the adoption by deleting this file, until an Ottla broker has served
+    from the directory.
+
+    Exit codes: 0 if the data was adopted or, with --check, can be adopted; 1 if it cannot be
+    adopted; 2 for wrong usage.
     """
     from ottla.cli.log.adopt import run
 

@@ -21,7 +21,7 @@ async def offsets(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC[:0,1]]…",
-            help="Topics, or topics with partitions (TOPIC:0,1); default: all.",
+            help="Topics (TOPIC) or partitions (TOPIC:0,1) to show; default: all topics.",
             autocompletion=topic_names,
         ),
     ] = None,
@@ -32,17 +32,17 @@ async def offsets(
             "--at",
             metavar="@TIME",
             help=(
-                "Also print the first record of a time: @2026-11-01T00:00 (UTC unless a zone is "
-                "given) or @-1h."
+                "Also show the offset of the first record at or after this time: "
+                "@2026-11-01T00:00 (UTC unless it has a zone) or @-1h."
             ),
         ),
     ] = None,
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> Result:
-    """Show the first and the next offset of partitions, and the offset at a time.
+    """Show the first and next offsets of partitions and, with --at, the offset for a timestamp.
 
-    NEXT is the offset of the next record. OFFSETS is the difference; there may be fewer records in
-    a compacted topic or with transactions.
+    NEXT is the offset of the next record. OFFSETS is NEXT minus FIRST. Compaction and transaction
+    markers can make the number of records smaller.
     """
     from ottla.cli.offsets.admin import OffsetAdmin, expanded
     from ottla.cli.times import time_text

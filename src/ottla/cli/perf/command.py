@@ -30,7 +30,14 @@ TopicArgument = Annotated[
     str, typer.Argument(help="Name of the topic.", show_default=False, autocompletion=topic_names)
 ]
 SizeOption = Annotated[
-    int, typer.Option("--size", min=0, max=VALUE_BYTES_MAX, help="Size of a value in bytes.")
+    int,
+    typer.Option(
+        "--size",
+        metavar="BYTES",
+        min=0,
+        max=VALUE_BYTES_MAX,
+        help="Write values of this size in bytes.",
+    ),
 ]
 
 # Client settings that have an option of their own.
@@ -47,7 +54,7 @@ _NO_LINGER = {"linger.ms": "records are sent one at a time, without a linger"}
 
 @app.callback()
 def perf() -> None:
-    """Measure writing, reading and the latency of single records."""
+    """Measure write throughput, read throughput and latency."""
 
 
 @app.command("produce")
@@ -57,33 +64,49 @@ async def produce(
     topic: TopicArgument,
     *,
     records: Annotated[
-        int, typer.Option("--records", "-n", min=1, help="Number of records.")
+        int,
+        typer.Option("--records", "-n", metavar="COUNT", min=1, help="Write this many records."),
     ] = 1_000_000,
     size: SizeOption = 100,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=1, help="Maximum number of records per second.")
+        float | None,
+        typer.Option(
+            "--rate", metavar="NUMBER", min=1, help="Write at most this many records per second."
+        ),
     ] = None,
     batch: Annotated[
-        int, typer.Option("--batch", min=0, help="Maximum size of a batch in bytes (batch.size).")
+        int,
+        typer.Option(
+            "--batch",
+            metavar="BYTES",
+            min=0,
+            help="Set batch.size, the maximum batch size in bytes.",
+        ),
     ] = 65_536,
     linger: Annotated[
         int,
         typer.Option(
-            "--linger", min=0, help="Milliseconds a batch waits for more records (linger.ms)."
+            "--linger",
+            metavar="MS",
+            min=0,
+            help=(
+                "Set linger.ms, the time in milliseconds for which a batch waits for more records."
+            ),
         ),
     ] = 5,
     compression: Annotated[
-        Codec, typer.Option("--compression", "-z", help="Compression codec of batches.")
+        Codec, typer.Option("--compression", "-z", help="Compress batches with this codec.")
     ] = Codec.NONE,
     acks: Annotated[
         Acks, typer.Option("--acks", help="Required acknowledgements: all, 1 (leader) or 0.")
     ] = Acks.ALL,
 ) -> Result:
-    """Write records as fast as possible, or at a fixed rate.
+    """Write records as fast as possible, or at a fixed rate, and measure throughput and latency.
 
-    Latency is measured for one record in a thousand, for at least two hundred, or for each with
-    --rate: from the send call to the acknowledgement. It stops with exit code 1 if a record is
-    refused.
+    Latency is the time from the send call to the acknowledgement. With --rate, the command measures
+    the latency of every record. Otherwise it measures one record in 1000, or more often if that
+    would be fewer than 200 records. If a record cannot be written, the command stops and exits with
+    code 1.
     """
     from ottla.cli.perf.load import Sender, Sending, same
     from ottla.cli.progress import progress
@@ -124,20 +147,27 @@ async def consume(
     records: Annotated[
         int | None,
         typer.Option(
-            "--records", "-n", min=1, help="Number of records; default: all present ones."
+            "--records",
+            "-n",
+            metavar="COUNT",
+            min=1,
+            help="Read this many records; default: all records that the topic has at the start.",
         ),
     ] = None,
     columns: Annotated[
-        bool, typer.Option("--columns", help="Read Arrow columns instead of records.")
+        bool, typer.Option("--columns", help="Read Arrow columns instead of single records.")
     ] = False,
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", min=0.1, help="Give up after this many seconds without a record."
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="Fail if no record arrives for this many seconds.",
         ),
     ] = 10.0,
 ) -> Result:
-    """Read a topic from its start as fast as possible."""
+    """Read a topic from its start as fast as possible, and measure the throughput."""
     from ottla.cli.offsets.positions import START
     from ottla.cli.perf.load import has_reached, read_load
     from ottla.cli.progress import progress
@@ -181,17 +211,26 @@ async def latency(
     topic: TopicArgument,
     *,
     records: Annotated[
-        int, typer.Option("--records", "-n", min=1, help="Number of records.")
+        int,
+        typer.Option("--records", "-n", metavar="COUNT", min=1, help="Measure this many records."),
     ] = 2_000,
     size: SizeOption = 100,
     partition: Annotated[
         int,
-        typer.Option("--partition", "-p", min=0, max=PARTITION_MAX, help="Partition to write to."),
+        typer.Option(
+            "--partition",
+            "-p",
+            metavar="NUMBER",
+            min=0,
+            max=PARTITION_MAX,
+            help="Write to and read from this partition.",
+        ),
     ] = 0,
 ) -> Result:
-    """Write and read one record at a time: the time to the acknowledgement and to the read.
+    """Write and read one record at a time, and measure the latency.
 
-    The first tenth of the records is not counted.
+    The command measures the time until the acknowledgement and the time until the record is read.
+    It first writes and reads another COUNT / 10 records as a warm-up and does not measure them.
     """
     from ottla.cli.offsets.positions import END
     from ottla.cli.perf.load import round_trips

@@ -22,7 +22,13 @@ from ottla.cli.target import BOOTSTRAP, Target, parsed
 app = typer.Typer(help="Manage named connection settings.", no_args_is_help=True)
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", show_default=False, autocompletion=profile_names)
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Name of the profile.",
+        show_default=False,
+        autocompletion=profile_names,
+    ),
 ]
 
 
@@ -57,13 +63,13 @@ def show(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="Name of the profile; default: the current one.",
+            help="Name of the profile; default: the current profile.",
             show_default=False,
             autocompletion=profile_names,
         ),
     ] = None,
 ) -> Result:
-    """Show the settings of a profile; passwords are hidden."""
+    """Show the settings of a profile, with passwords hidden."""
     from ottla.cli.client_settings import masked
 
     known = _known()
@@ -86,11 +92,13 @@ def set_(
     settings: Annotated[
         list[str],
         typer.Argument(
-            metavar="KEY=VALUE…", help="Settings; KEY= removes one.", show_default=False
+            metavar="KEY=VALUE…",
+            help="Client settings to set; KEY= removes a setting.",
+            show_default=False,
         ),
     ],
 ) -> Result:
-    """Create a profile or change its settings; others stay."""
+    """Create a profile, or change some of its settings."""
     from ottla.cli.client_settings import check, masked
 
     if not name.strip():
@@ -113,11 +121,16 @@ def set_(
 def use(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", show_default=False, autocompletion=profile_names),
+        typer.Argument(
+            metavar="[NAME]",
+            help="Name of the profile; required unless you pass --none.",
+            show_default=False,
+            autocompletion=profile_names,
+        ),
     ] = None,
-    none: Annotated[bool, typer.Option("--none", help="Use no profile.")] = False,
+    none: Annotated[bool, typer.Option("--none", help="Use no profile by default.")] = False,
 ) -> Result:
-    """Select the profile to use by default."""
+    """Select the profile that commands use by default."""
     if (name is None) is not none:
         raise Misused("name a profile or use --none, one of the two")
     profiles.changed(_place(), lambda known: known.using(name))
@@ -129,7 +142,7 @@ def use(
 
 @app.command("delete")
 def delete(name: NameArgument, yes: YesOption = False, output: OutputOption = Output.TABLE) -> None:
-    """Delete a profile with its passwords."""
+    """Delete a profile and its passwords."""
 
     def act() -> Result:
         _known().of(name)

@@ -31,11 +31,12 @@ async def consume(
         str | None,
         typer.Option(
             "--offset",
-            metavar="WHERE",
+            metavar="POSITION",
             help=(
-                "Where to start: start, end, 42, -10 (before the end), @2026-11-01T00:00 or @-1h; "
-                "default: start. With --group: start or end, for partitions without a committed "
-                "offset."
+                "Start at this position: start (default), end, an offset such as 42, -10 (10 "
+                "offsets before the end), +10 (10 offsets after the start), or the time "
+                "@2026-11-01T00:00 (UTC unless it has a zone) or @-1h. With --group, only start "
+                "and end are valid. They apply to partitions without a committed offset."
             ),
         ),
     ] = None,
@@ -44,19 +45,22 @@ async def consume(
         typer.Option(
             "--partition",
             "-p",
+            metavar="NUMBER",
             min=0,
             max=PARTITION_MAX,
             help="Read only this partition; repeat for several.",
         ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("-n", "--count", min=1, help="Exit after this many records.")
+        int | None,
+        typer.Option("-n", "--count", metavar="COUNT", min=1, help="Exit after this many records."),
     ] = None,
     group: Annotated[
         str | None,
         typer.Option(
             "--group",
             "-g",
+            metavar="GROUP",
             help="Read as a member of this group and commit offsets.",
             autocompletion=group_names,
         ),
@@ -66,10 +70,12 @@ async def consume(
         typer.Option(
             "-f",
             "--format",
+            metavar="FORMAT",
             help=(
-                "Print format of a record: %t topic, %p partition, %o offset, %k key, %v value, "
-                "%h headers, %T timestamp in ms, %d date, %K and %V sizes, %e leader epoch, \\n "
-                "\\t \\x1f. Default: the value and a line break."
+                "Format each record with these fields: %t topic, %p partition, %o offset, %k key, "
+                "%v value, %h headers, %T timestamp in milliseconds, %d timestamp as a UTC date, "
+                "%K key size, %V value size, %e leader epoch, %% percent sign. The escapes \\n, "
+                "\\t and \\x1f are valid. Default: %v\\n."
             ),
         ),
     ] = None,
@@ -84,30 +90,44 @@ async def consume(
         ),
     ] = Seen.TEXT,
     key_schema: Annotated[
-        str | None, typer.Option("--key-schema", metavar="FILE", help="Avro schema file of keys.")
+        str | None,
+        typer.Option(
+            "--key-schema", metavar="FILE", help="Read the Avro schema for keys from this file."
+        ),
     ] = None,
     value_schema: Annotated[
         str | None,
-        typer.Option("--value-schema", metavar="FILE", help="Avro schema file of values."),
+        typer.Option(
+            "--value-schema",
+            metavar="FILE",
+            help="Read the Avro schema for values from this file.",
+        ),
     ] = None,
-    null: Annotated[str, typer.Option("--null", help="Text to print for null.")] = "null",
+    null: Annotated[
+        str, typer.Option("--null", metavar="TEXT", help="Print this text for null.")
+    ] = "null",
     exits: Annotated[
         bool,
         typer.Option(
             "--exit",
             "-e",
-            help="Exit at the end of the topic (default when piped).",
+            help="Exit at the end of the topic (default if stdout is not a terminal).",
         ),
     ] = False,
     follows: Annotated[
         bool,
-        typer.Option("--follow", help="Wait for more records at the end (default on a terminal)."),
+        typer.Option(
+            "--follow",
+            help=(
+                "Wait for more records at the end of the topic (default if stdout is a terminal)."
+            ),
+        ),
     ] = False,
 ) -> None:
     """Print the records of a topic.
 
-    With `-o json`, each record is a JSON object on its own line, with topic, partition, offset,
-    timestamp, key, value and headers.
+    With `-o json`, the command prints each record as a JSON object on its own line. The object has
+    the fields topic, partition, offset, timestamp, key, value and headers.
     """
     import time
 

@@ -46,7 +46,7 @@ async def produce(
         list[Path] | None,
         typer.Argument(
             metavar="[FILE…]",
-            help="Files with one record per line; default: stdin.",
+            help="Files to read, with one record per line; default: stdin.",
             show_default=False,
         ),
     ] = None,
@@ -56,47 +56,71 @@ async def produce(
         typer.Option(
             "--json",
             help=(
-                'Each line is JSON: {"key": …, "value": …, "headers": {…}, "partition": 0, '
-                '"timestamp": ms}, all optional, as `ottla consume -o json` prints it.'
+                'Read each line as a JSON object: {"key": …, "value": …, "headers": {…}, '
+                '"partition": 0, "timestamp": ms}. All fields are optional. The output of '
+                "`ottla consume -o json` is valid input."
             ),
         ),
     ] = False,
     key: Annotated[
-        str | None, typer.Option("--key", "-k", help="Key of records without a key of their own.")
+        str | None,
+        typer.Option(
+            "--key", "-k", metavar="TEXT", help="Use this key for records that have no key."
+        ),
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", help="Separator between key and value in a line."),
+        typer.Option(
+            "--key-separator",
+            "-K",
+            metavar="TEXT",
+            help="Split each line into key and value at the first occurrence of this text.",
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header to add to all records."),
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="NAME=VALUE",
+            help="Add this header to all records; repeat for several.",
+        ),
     ] = None,
     partition: Annotated[
         int | None,
         typer.Option(
-            "--partition", "-p", min=0, max=PARTITION_MAX, help="Partition of all records."
+            "--partition",
+            "-p",
+            metavar="NUMBER",
+            min=0,
+            max=PARTITION_MAX,
+            help="Write all records to this partition.",
         ),
     ] = None,
     null: Annotated[
-        str | None, typer.Option("--null", help="Text that stands for a null key or value.")
+        str | None,
+        typer.Option(
+            "--null", metavar="TEXT", help="Write null for a key or value that equals this text."
+        ),
     ] = None,
     compression: Annotated[
-        Codec | None, typer.Option("--compression", "-z", help="Compression codec of batches.")
+        Codec | None,
+        typer.Option("--compression", "-z", help="Compress batches with this codec."),
     ] = None,
     acks: Annotated[
         Acks | None, typer.Option("--acks", help="Required acknowledgements: all, 1 (leader) or 0.")
     ] = None,
 ) -> Result:
-    """Write one record per line of stdin or of files.
+    """Write each line of stdin or of files as a record.
 
-    After a line that is not valid, or a record that cannot be written, it stops with exit code 1
-    and prints how many records were written. On Ctrl-C it writes what it has read and stops; a
-    second Ctrl-C stops at once.
+    If a line is invalid or a record cannot be written, the command prints the number of written
+    records and exits with code 1. After Ctrl-C, the command writes the lines that it has read, then
+    exits. A second Ctrl-C exits immediately.
 
-    With `--json`, text keys and values are written as they are. Other values are written as JSON
-    without spaces; of duplicate names the last one counts, and numbers with a fraction or exponent
-    become doubles. Use text to keep every character.
+    With `--json`, the command writes JSON strings without quotes, {"base64": …} as the decoded
+    bytes, and all other values as compact JSON. If an object repeats a name, the last value wins.
+    Numbers with a fraction or exponent become doubles. To write JSON text unchanged, omit `--json`
+    or pass the text as a JSON string.
     """
     from ottla.cli.records.input import BadLine, LineForm, header_of
     from ottla.cli.records.sending import (

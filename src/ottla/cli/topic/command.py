@@ -16,7 +16,7 @@ from ottla.cli.session import Session
 
 INT_MAX = (1 << 31) - 1
 
-app = typer.Typer(help="Topics.", no_args_is_help=True)
+app = typer.Typer(help="Manage topics.", no_args_is_help=True)
 
 TopicArgument = Annotated[
     list[str],
@@ -26,9 +26,13 @@ TopicArgument = Annotated[
 ]
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set a topic setting."),
+    typer.Option(
+        "--config", "-c", metavar="NAME=VALUE", help="Set a topic setting; repeat for several."
+    ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Validate the changes without applying them.")
+]
 
 
 @app.callback()
@@ -43,7 +47,7 @@ async def list_(
     *,
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> Result:
-    """List the topics that you may see."""
+    """List the topics that you are authorized to describe."""
     from ottla.cli.topic.lister import topics
 
     return await topics(session, internal=internal)
@@ -62,9 +66,10 @@ async def create(
         typer.Option(
             "--partitions",
             "-p",
+            metavar="COUNT",
             min=1,
             max=INT_MAX,
-            help="Number of partitions; default: the cluster's.",
+            help="Set the number of partitions; default: the broker setting num.partitions.",
         ),
     ] = None,
     replication_factor: Annotated[
@@ -72,14 +77,18 @@ async def create(
         typer.Option(
             "--replication-factor",
             "-r",
+            metavar="COUNT",
             min=1,
             max=32_767,
-            help="Replication factor; default: the cluster's.",
+            help=(
+                "Set the replication factor; default: the broker setting "
+                "default.replication.factor."
+            ),
         ),
     ] = None,
     config: ConfigOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")
+        bool, typer.Option("--if-not-exists", help="Do not fail if a topic already exists.")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -104,7 +113,7 @@ async def describe(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC…]",
-            help="Names of topics; default: all.",
+            help="Names of topics; default: all topics except internal ones.",
             show_default=False,
             autocompletion=topic_names,
         ),
@@ -113,16 +122,17 @@ async def describe(
         float,
         typer.Option(
             "--seconds",
+            metavar="SECONDS",
             min=0,
             max=3600,
-            help="Measure rates for this many seconds; 0 measures none.",
+            help="Measure rates for this many seconds; 0 disables the measurement.",
         ),
     ] = 1.0,
 ) -> Result:
     """Describe topics: partitions, leaders, replicas, offsets, sizes and rates.
 
-    A rate is measured between two reads of the end offsets. A partition with more than twice the
-    mean bytes or new records of its topic is marked: its keys are skewed.
+    The command computes rates from two reads of the end offsets, --seconds apart. It marks a
+    partition as skewed if it has more than twice its topic's mean bytes or new records.
     """
     from ottla.cli.topic.description import DescribingAdmin
     from ottla.cli.topic.description import describe as described
@@ -145,19 +155,27 @@ async def alter(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", min=1, max=INT_MAX, help="New total number of partitions."
+            "--partitions",
+            "-p",
+            metavar="COUNT",
+            min=1,
+            max=INT_MAX,
+            help="Add partitions up to this total number.",
         ),
     ] = None,
     config: ConfigOption = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", "-u", metavar="NAME", help="Remove a topic setting."),
+        typer.Option(
+            "--unset", "-u", metavar="NAME", help="Remove a topic setting; repeat for several."
+        ),
     ] = None,
     dry_run: DryRunOption = False,
 ) -> Result:
     """Add partitions to topics or change their settings.
 
-    Nothing is changed unless the cluster accepts all changes.
+    The command first asks the cluster to validate all changes. If the cluster rejects one of them,
+    the command changes nothing.
     """
     from ottla.cli.target import parsed
     from ottla.cli.topic.changes import altered
@@ -180,11 +198,14 @@ async def delete(
     *,
     topics: TopicArgument,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")
+        bool, typer.Option("--if-exists", help="Do not fail if a topic does not exist.")
     ] = False,
     yes: YesOption = False,
 ) -> Result:
-    """Delete topics with all their records."""
+    """Delete topics and all their records.
+
+    If one of the topics does not exist, the command deletes nothing, unless you pass --if-exists.
+    """
     from ottla.cli.topic.admin import TopicAdmin
     from ottla.cli.topic.changes import deleted
 
@@ -205,31 +226,38 @@ async def apply(
             metavar="FILE",
             show_default=False,
             help=(
-                "YAML file with topics: a list of name, partitions, replication_factor and "
-                "configs; - reads stdin."
+                "Read the topics from this YAML file, or from stdin if FILE is -. The file is a "
+                "list of topics with the keys name, partitions, replication_factor and configs."
             ),
         ),
     ],
     unset_others: Annotated[
         bool,
         typer.Option(
-            "--unset-others", help="Remove settings of these topics that the file does not contain."
+            "--unset-others",
+            help="For each topic in the file, remove settings that the file does not list.",
         ),
     ] = False,
     delete_others: Annotated[
         bool,
-        typer.Option("--delete-others", help="Delete topics that the file does not contain."),
+        typer.Option(
+            "--delete-others",
+            help="Delete topics that the file does not list, except internal topics.",
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
+        bool, typer.Option("--dry-run", help="Show the plan without applying it.")
     ] = False,
     yes: YesOption = False,
 ) -> Result:
-    """Create and change topics as a file describes: show the plan, ask, and apply it.
+    """Create and change topics to match a file.
 
-    Settings and topics that the file does not contain stay, unless an option says otherwise.
-    Nothing is changed if a part is not possible: fewer partitions, another replication factor,
-    names that differ only in . and _, or a change that the cluster refuses.
+    The command shows a plan and asks for confirmation before it applies the plan. It keeps topics
+    and settings that the file does not list, unless you pass --delete-others or --unset-others.
+
+    The command changes nothing if any change is impossible. For example, it cannot remove
+    partitions, change the replication factor, create a topic whose name differs from that of
+    another topic only in . and _, or make a change that the cluster rejects.
     """
     from ottla.cli.topic.apply import apply as applied
     from ottla.cli.topic.apply import topics_of

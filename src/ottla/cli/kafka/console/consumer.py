@@ -34,33 +34,60 @@ USAGE: Final = Usage(
     "kafka-console-consumer",
     "Print the records of topics.",
     [
-        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
-        Flag("topic", "topic", "Topic to read."),
-        Flag("include", "pattern", "Regular expression of topics to read."),
-        Flag("partition", "number", "Partition to read."),
-        Flag("offset", "offset", "Start offset in the partition: earliest, latest or a number."),
+        Flag("bootstrap-server", "host:port,…", "Connect to these bootstrap servers. Required."),
+        Flag("topic", "topic", "Read this topic."),
+        Flag("include", "pattern", "Read the topics that match this regular expression."),
+        Flag("partition", "number", "Read only this partition of the topic."),
+        Flag(
+            "offset",
+            "offset",
+            "With --partition: start at this offset: earliest, latest (default) or a number.",
+        ),
         Flag(
             "from-beginning",
             help="Start at the first record if the group has no committed offset.",
         ),
-        Flag("group", "group", "Group to read as."),
+        Flag("group", "group", "Read as a member of this consumer group."),
         Flag("max-messages", "count", "Exit after this many records."),
         Flag("timeout-ms", "ms", "Exit if no record arrives for this many milliseconds."),
-        Flag("isolation-level", "level", "read_uncommitted or read_committed."),
-        Flag("skip-message-on-error", help="Continue after a record that cannot be printed."),
-        Flag("formatter", "class", "Formatter class: Java's default one, or none."),
         Flag(
-            "formatter-property", "key=value", "Formatter property, as print.key=true.", many=True
+            "isolation-level", "level", "Set isolation.level: read_uncommitted or read_committed."
         ),
-        Flag("formatter-config", "file", "File of formatter properties."),
+        Flag("skip-message-on-error", help="Continue after a record that cannot be printed."),
+        Flag(
+            "formatter",
+            "class",
+            "Format records like this Java class: DefaultMessageFormatter (default), "
+            "LoggingMessageFormatter (the same) or NoOpMessageFormatter (prints nothing).",
+        ),
+        Flag(
+            "formatter-property",
+            "key=value",
+            "Set a formatter property, for example print.key=true; repeat for several.",
+            many=True,
+        ),
+        Flag("formatter-config", "file", "Read formatter properties from this file."),
         Flag("property", "key=value", "Deprecated name of --formatter-property.", many=True),
-        Flag("key-deserializer", "class", "Java class of the key deserializer."),
-        Flag("value-deserializer", "class", "Java class of the value deserializer."),
-        Flag("command-property", "key=value", "Consumer property.", many=True),
-        Flag("command-config", "file", "Consumer properties file."),
+        Flag(
+            "key-deserializer",
+            "class",
+            "Deserialize keys like this Java class, for example LongDeserializer.",
+        ),
+        Flag(
+            "value-deserializer",
+            "class",
+            "Deserialize values like this Java class, for example LongDeserializer.",
+        ),
+        Flag(
+            "command-property",
+            "key=value",
+            "Set a consumer property; repeat for several.",
+            many=True,
+        ),
+        Flag("command-config", "file", "Read consumer properties from this file."),
         Flag("consumer-property", "key=value", "Deprecated name of --command-property.", many=True),
         Flag("consumer.config", "file", "Deprecated name of --command-config."),
-        Flag("enable-systest-events", help="Log lifecycle events."),
+        Flag("enable-systest-events", help="Print shutdown_complete when the tool exits."),
     ],
 )
 

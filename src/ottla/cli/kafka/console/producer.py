@@ -28,32 +28,42 @@ if TYPE_CHECKING:
 
 USAGE: Final = Usage(
     "kafka-console-producer",
-    "Write one record per line of stdin.",
+    "Write each line of stdin as a record.",
     [
-        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
-        Flag("topic", "topic", "Topic to write to. Required."),
+        Flag("bootstrap-server", "host:port,…", "Connect to these bootstrap servers. Required."),
+        Flag("topic", "topic", "Write to this topic. Required."),
         Flag("sync", help="Send records synchronously, one at a time."),
         Flag("compression-codec", "codec", (
-            "none, gzip, snappy, lz4 or zstd; without a value: gzip."
+            "Compress batches with this codec: none (default without the flag), gzip (default "
+            "without a value), snappy, lz4 or zstd."
         ),
              optional=True),
-        Flag("batch-size", "bytes", "batch.size."),
-        Flag("message-send-max-retries", "count", "retries."),
-        Flag("retry-backoff-ms", "ms", "retry.backoff.ms."),
-        Flag("timeout", "ms", "linger.ms."),
-        Flag("request-required-acks", "acks", "acks."),
-        Flag("request-timeout-ms", "ms", "request.timeout.ms."),
-        Flag("metadata-expiry-ms", "ms", "metadata.max.age.ms."),
-        Flag("max-block-ms", "ms", "max.block.ms."),
-        Flag("max-memory-bytes", "bytes", "buffer.memory."),
-        Flag("max-partition-memory-bytes", "bytes", "batch.size; overrides --batch-size."),
-        Flag("socket-buffer-size", "bytes", "send.buffer.bytes."),
-        Flag("line-reader", "class", "Line reader class: Java's default one."),
-        Flag("reader-property", "key=value", "Line reader property, as parse.key=true.", many=True),
-        Flag("reader-config", "file", "File of line reader properties."),
+        Flag("batch-size", "bytes", "Set batch.size."),
+        Flag("message-send-max-retries", "count", "Set retries."),
+        Flag("retry-backoff-ms", "ms", "Set retry.backoff.ms."),
+        Flag("timeout", "ms", "Set linger.ms."),
+        Flag("request-required-acks", "acks", "Set acks."),
+        Flag("request-timeout-ms", "ms", "Set request.timeout.ms."),
+        Flag("metadata-expiry-ms", "ms", "Set metadata.max.age.ms."),
+        Flag("max-block-ms", "ms", "Set max.block.ms."),
+        Flag("max-memory-bytes", "bytes", "Set buffer.memory."),
+        Flag("max-partition-memory-bytes", "bytes", "Deprecated name of --batch-size."),
+        Flag("socket-buffer-size", "bytes", "Set send.buffer.bytes."),
+        Flag("line-reader", "class", (
+            "Use this line reader class. Only org.apache.kafka.tools.LineMessageReader is "
+            "supported."
+        )),
+        Flag("reader-property", "key=value", (
+            "Set a line reader property, for example parse.key=true; repeat for several."
+        ),
+             many=True),
+        Flag("reader-config", "file", "Read line reader properties from this file."),
         Flag("property", "key=value", "Deprecated name of --reader-property.", many=True),
-        Flag("command-property", "key=value", "Producer property.", many=True),
-        Flag("command-config", "file", "Producer properties file."),
+        Flag("command-property", "key=value", (
+            "Set a producer property; repeat for several."
+        ),
+             many=True),
+        Flag("command-config", "file", "Read producer properties from this file."),
         Flag("producer-property", "key=value", "Deprecated name of --command-property.", many=True),
         Flag("producer.config", "file", "Deprecated name of --command-config."),
     ],

@@ -32,25 +32,47 @@ USAGE = Usage(
     "kafka-dump-log",
     "Print the contents of log files.",
     [
-        Flag("files", "file,…", "Files to print: .log, .index, .timeindex, .txnindex, .snapshot."),
-        Flag("print-data-log", help="Print records with keys and values."),
-        Flag("deep-iteration", help="Print records, not only batches."),
-        Flag("skip-record-metadata", help="Print only keys and values of records."),
-        Flag("verify-index-only", help="Verify indexes against the records; print no entries."),
+        Flag(
+            "files",
+            "file,…",
+            "Print these .log, .index, .timeindex, .txnindex and .snapshot files. Required.",
+        ),
+        Flag("print-data-log", help="Print batches and their records with keys and values."),
+        Flag("deep-iteration", help="Print batches and their records."),
+        Flag(
+            "skip-record-metadata",
+            help="Print only the keys and values of records, without their metadata.",
+        ),
+        Flag(
+            "verify-index-only",
+            help="Verify indexes against the records, without printing entries.",
+        ),
         Flag("index-sanity-check", help="Check whether a broker would accept the indexes."),
-        Flag("max-bytes", "bytes", "Maximum bytes to read of each .log."),
+        Flag("max-bytes", "bytes", "Read at most this many bytes of each .log file."),
         Flag(
             "max-message-size",
             "bytes",
-            ("Accepted for compatibility; batches of any size are read."),
+            "Accepted for compatibility; the tool reads batches of any size.",
         ),
-        Flag("key-decoder-class", "class", "Key decoder.", optional=True),
-        Flag("value-decoder-class", "class", "Value decoder.", optional=True),
-        Flag("offsets-decoder", help="Decode records of __consumer_offsets."),
-        Flag("transaction-log-decoder", help="Decode records of __transaction_state."),
-        Flag("cluster-metadata-decoder", help="Decode records of KRaft metadata.", done=False),
-        Flag("remote-log-metadata-decoder", help="Decode records of tiered storage.", done=False),
-        Flag("share-group-state-decoder", help="Decode records of share groups.", done=False),
+        Flag(
+            "key-decoder-class",
+            "class",
+            "Decode keys like this Java class: StringDecoder (default), IntegerDecoder or "
+            "LongDecoder.",
+            optional=True,
+        ),
+        Flag(
+            "value-decoder-class",
+            "class",
+            "Decode values like this Java class: StringDecoder (default), IntegerDecoder or "
+            "LongDecoder.",
+            optional=True,
+        ),
+        Flag("offsets-decoder", help="Decode the records of __consumer_offsets."),
+        Flag("transaction-log-decoder", help="Decode the records of __transaction_state."),
+        Flag("cluster-metadata-decoder", help="Decode KRaft metadata records.", done=False),
+        Flag("remote-log-metadata-decoder", help="Decode tiered storage records.", done=False),
+        Flag("share-group-state-decoder", help="Decode share group records.", done=False),
     ],
 )
 DECODERS: Final = ("StringDecoder", "IntegerDecoder", "LongDecoder")

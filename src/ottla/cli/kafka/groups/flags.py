@@ -6,6 +6,7 @@ Invariant: valid combinations are those of Kafka's tool, and so are the messages
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from ottla.cli.group.kinds import STATES, TYPES
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.errors import ErrorCode, OttlaError
 
@@ -46,46 +47,92 @@ DELETED: Final = _Deleted(
 
 USAGE: Final = Usage(
     "kafka-consumer-groups",
-    "List, describe, delete and reset consumer groups.",
+    "List, describe and delete consumer groups, and reset their offsets.",
     [
-        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
-        Flag("command-config", "file", "Client properties file."),
-        Flag("timeout", "ms", "Request timeout in milliseconds; default 5000."),
+        Flag("bootstrap-server", "host:port,…", "Connect to these bootstrap servers. Required."),
+        Flag("command-config", "file", "Read client settings from this properties file."),
+        Flag("timeout", "ms", "Set the request timeout in milliseconds; default: 5000."),
         # Actions.
-        Flag("list", help="List groups."),
-        Flag("describe", help="Describe groups: offsets, lag and members."),
-        Flag("delete", help="Delete groups without members."),
-        Flag("reset-offsets", help="Plan or execute a reset of a group's offsets."),
-        Flag("delete-offsets", help="Delete committed offsets of topics."),
-        Flag("validate-regex", "regex", "Validate an RE2 expression.", done=False),
+        Flag("list", help="List consumer groups."),
+        Flag(
+            "describe",
+            help="Describe groups: show their offsets and lag, their members or their state.",
+        ),
+        Flag("delete", help="Delete groups that have no members."),
+        Flag(
+            "reset-offsets",
+            help="Reset the committed offsets of groups that have no members. Shows the plan only, "
+            "unless you pass --execute.",
+        ),
+        Flag(
+            "delete-offsets", help="Delete the committed offsets of a group for the --topic topics."
+        ),
+        Flag(
+            "validate-regex",
+            "regex",
+            "Check whether this is a valid RE2 regular expression.",
+            done=False,
+        ),
         # Groups and topics.
-        Flag("group", "group", "A group; may be repeated.", many=True),
-        Flag("all-groups", help="All groups."),
-        Flag("topic", "topic[:0,1]", "A topic, or topic:partitions; may be repeated.", many=True),
-        Flag("all-topics", help="With --reset-offsets: all topics with committed offsets."),
+        Flag("group", "group", "Select this group; repeat for several.", many=True),
+        Flag("all-groups", help="Select all consumer groups."),
+        Flag(
+            "topic",
+            "topic[:0,1]",
+            "With --reset-offsets or --delete-offsets: select this topic, or only some of its "
+            "partitions; repeat for several.",
+            many=True,
+        ),
+        Flag(
+            "all-topics",
+            help="With --reset-offsets: select all topics for which the group has committed "
+            "offsets.",
+        ),
         # Output.
-        Flag("members", help="With --describe: members."),
-        Flag("offsets", help="With --describe: offsets and lag (default)."),
-        Flag("state", "states", "The state; with --list: filter by states.", optional=True),
-        Flag("type", "types", "With --list: the type, or filter by types.", optional=True),
-        Flag("verbose", help="With --describe: more columns."),
+        Flag("members", help="With --describe: show the members."),
+        Flag("offsets", help="With --describe: show offsets and lag (default)."),
+        Flag(
+            "state",
+            "states",
+            "With --describe: show the state. With --list: show the state, or list only groups in "
+            f"these states, separated by commas: {', '.join(STATES)}.",
+            optional=True,
+        ),
+        Flag(
+            "type",
+            "types",
+            "With --list: show the type, or list only groups of these types, separated by commas: "
+            f"{', '.join(TYPES)}.",
+            optional=True,
+        ),
+        Flag("verbose", help="With --describe: show more columns."),
         # Target of a reset.
-        Flag("to-offset", "offset", "Reset to an offset."),
-        Flag("to-earliest", help="Reset to the first record."),
-        Flag("to-latest", help="Reset to the end."),
-        Flag("to-current", help="Reset to the committed offset, or the end."),
+        Flag("to-offset", "offset", "Reset to this offset."),
+        Flag("to-earliest", help="Reset to the first offset."),
+        Flag("to-latest", help="Reset to the end offset."),
+        Flag(
+            "to-current",
+            help="Keep the committed offset, or reset to the end offset if there is none.",
+        ),
         Flag(
             "to-datetime",
             "time",
-            ("Reset to a time: YYYY-MM-DDThh:mm:ss.sss, in UTC or with a zone."),
+            "Reset to the first record at or after this time: YYYY-MM-DDThh:mm:ss.sss, in UTC "
+            "unless it has a zone.",
         ),
-        Flag("by-duration", "span", "Reset by a duration: PnDTnHnMnS."),
-        Flag("shift-by", "number", "Shift by this many records; negative: back."),
-        Flag("from-file", "file", "Reset to the offsets of a CSV file, as --export writes it."),
+        Flag(
+            "by-duration",
+            "duration",
+            "Reset to the first record that is at most this old: PnDTnHnMnS, for example PT1H30M.",
+        ),
+        Flag("shift-by", "number", "Add this number to the committed offset; it can be negative."),
+        Flag(
+            "from-file", "file", "Reset to the offsets in this CSV file, in the format of --export."
+        ),
         # Execution of a reset.
-        Flag("dry-run", help="Show the plan only (default)."),
-        Flag("execute", help="Execute the plan."),
-        Flag("export", help="Print the plan as CSV."),
+        Flag("dry-run", help="With --reset-offsets: show the plan without applying it (default)."),
+        Flag("execute", help="With --reset-offsets: apply the plan."),
+        Flag("export", help="With --reset-offsets: print the plan as CSV."),
     ],
 )
 

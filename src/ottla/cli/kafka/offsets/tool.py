@@ -14,23 +14,25 @@ from ottla.settings.invalid_settings import InvalidSettings
 
 USAGE: Final = Usage(
     "kafka-get-offsets",
-    "Print offsets of partitions as topic:partition:offset.",
+    "Print the offsets of partitions as topic:partition:offset.",
     [
-        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
-        Flag("command-config", "file", "Client properties file."),
-        Flag("topic", "topic", "Regular expression of topics; default: all."),
-        Flag("partitions", "0,1", "Partitions of each topic."),
+        Flag("bootstrap-server", "host:port,…", "Connect to these bootstrap servers. Required."),
+        Flag("command-config", "file", "Read client settings from this properties file."),
+        Flag("topic", "topic", "Print only topics that match this regular expression."),
+        Flag("partitions", "0,1", "Print only these partitions of each topic."),
         Flag(
             "topic-partitions",
             "topic:0,topic:0-3,…",
-            "Instead of both: expressions with partitions, as t:1, t:0-3, t:5- and t:-3; the end "
-            "of a range is exclusive.",
+            "Print only these partitions. Each entry is a regular expression of topics with a "
+            "partition or a range, for example t:1, t:0-3, t:5- or t:-3. The end of a range is "
+            "exclusive. Cannot be combined with --topic or --partitions.",
         ),
         Flag(
             "time",
             "time",
-            "Milliseconds since 1970, latest (the default), earliest, max-timestamp, "
-            "earliest-local, latest-tiered or earliest-pending-upload; -1 to -6 mean the same.",
+            "Print the offsets for this time: milliseconds since 1970, latest or -1 (default), "
+            "earliest or -2, max-timestamp or -3, earliest-local or -4, latest-tiered or -5, or "
+            "earliest-pending-upload or -6.",
         ),
         Flag("exclude-internal-topics", help="Exclude internal topics."),
     ],

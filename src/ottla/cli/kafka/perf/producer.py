@@ -32,30 +32,56 @@ if TYPE_CHECKING:
 
 USAGE: Final = ArgumentUsage(
     "kafka-producer-perf-test",
-    "Measure the write throughput.",
+    "Measure the throughput and latency of writing records.",
     [
-        Flag("bootstrap-server", "host:port,…", "Bootstrap servers."),
-        Flag("topic", "topic", "Topic to write to. Required."),
-        Flag("num-records", "count", "Number of records. Required."),
-        Flag("record-size", "bytes", "Size of a value in bytes."),
-        Flag("payload-file", "file", "File with values, one per line, chosen at random."),
-        Flag("payload-monotonic", help="Use increasing numbers as values."),
-        Flag("payload-delimiter", "text", "Separator of values in the file."),
-        Flag("throughput", "rate", "Maximum records per second; -1 for unlimited. Required."),
-        Flag("command-property", "key=value …", "Producer properties.", many=True),
-        Flag("command-config", "file", "Producer properties file."),
+        Flag("bootstrap-server", "host:port,…", "Connect to these bootstrap servers."),
+        Flag("topic", "topic", "Write to this topic. Required."),
+        Flag("num-records", "count", "Write this many records. Required."),
+        Flag(
+            "record-size",
+            "bytes",
+            "Write values of this size in bytes. Required without --payload-file or "
+            "--payload-monotonic.",
+        ),
+        Flag("payload-file", "file", "Write values that are chosen at random from this file."),
+        Flag("payload-monotonic", help="Write increasing numbers as values."),
+        Flag(
+            "payload-delimiter",
+            "text",
+            "Split the payload file into values at this text; default: a newline.",
+        ),
+        Flag(
+            "throughput",
+            "rate",
+            "Write at most this many records per second; -1 disables the limit. Required.",
+        ),
+        Flag("command-property", "key=value …", "Set producer properties.", many=True),
+        Flag("command-config", "file", "Read producer properties from this file."),
         Flag("producer-props", "key=value …", "Deprecated name of --command-property.", many=True),
         Flag("producer.config", "file", "Deprecated name of --command-config."),
         Flag("print-metrics", help="Print client metrics.", done=False),
-        Flag("transactional-id", "id", "Write in transactions.", done=False),
+        Flag(
+            "transactional-id",
+            "id",
+            "Write in transactions with this transactional id.",
+            done=False,
+        ),
         Flag(
             "transaction-duration-ms",
             "ms",
-            ("Duration of a transaction in milliseconds."),
+            "Commit each transaction after this many milliseconds.",
             done=False,
         ),
-        Flag("warmup-records", "count", "Number of records before the steady state."),
-        Flag("reporting-interval", "ms", "Reporting interval in milliseconds."),
+        Flag(
+            "warmup-records",
+            "count",
+            "Count this many first records as warm-up, and print a second result without them.",
+        ),
+        Flag(
+            "reporting-interval",
+            "ms",
+            "Print an intermediate result at this interval in milliseconds; default: 5000.",
+        ),
     ],
 )
 _OLD: Final = (

@@ -26,7 +26,24 @@ LINE: Final = "USAGE: kafka-server-start [-daemon] server.properties [--override
 USAGE = Usage(
     "kafka-server-start",
     "Run a broker: kafka-server-start [-daemon] server.properties [--override name=value]…",
-    [Flag("override", "name=value", "Override a setting of the properties file.", many=True)],
+    [
+        Flag(
+            "override",
+            "name=value",
+            "Override a setting from the properties file; repeat for several.",
+            many=True,
+        )
+    ],
+    arguments=(
+        (
+            DAEMON,
+            (
+                f"Run the broker in the background and write its output to {OUTPUT} in "
+                f"${OUTPUT_FOLDER_VARIABLE} (default: ./logs). Must be the first argument."
+            ),
+        ),
+        ("server.properties", "Read settings from this properties file. Required."),
+    ),
     takes_one_dash=False,  # -daemon is not a flag: it is the first word
 )
 

@@ -1,4 +1,4 @@
-"""`kafka-server-stop`: stop the Ottla brokers of this machine.
+"""`kafka-server-stop`: stop the Ottla brokers on this machine.
 
 Invariant: only an Ottla broker gets SIGTERM, and with --node-id only the one that is known to have
 this id. The tool does not wait until they end.
@@ -17,10 +17,15 @@ ROLES = ("broker", "controller")
 
 USAGE = Usage(
     "kafka-server-stop",
-    "Stop the Ottla brokers of this machine.",
+    "Stop the Ottla brokers on this machine.",
     [
-        Flag("node-id", "id", "Only the broker with this id."),
-        Flag("process-role", "role", "Only processes with this role: broker or controller."),
+        Flag("node-id", "id", "Stop only the broker with this id."),
+        Flag(
+            "process-role",
+            "role",
+            "Stop only processes with this role: broker or controller. Ottla brokers have both "
+            "roles.",
+        ),
     ],
     # Kafka's script ignores --help and stops every broker.
     help_code=0,

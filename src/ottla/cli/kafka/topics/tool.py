@@ -24,43 +24,71 @@ ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
 
 USAGE: Final = Usage(
     "kafka-topics",
-    "Create, delete, describe, or change a topic.",
+    "List, create, describe, alter and delete topics.",
     [
-        Flag("bootstrap-server", "host:port,…", "Bootstrap servers. Required."),
-        Flag("command-config", "file", "Client properties file."),
+        Flag("bootstrap-server", "host:port,…", "Connect to these bootstrap servers. Required."),
+        Flag("command-config", "file", "Read client settings from this properties file."),
         Flag("list", help="List topics."),
         Flag("create", help="Create a topic."),
-        Flag("delete", help="Delete topics with all their records."),
+        Flag("delete", help="Delete topics and all their records."),
         Flag("alter", help="Add partitions to topics."),
         Flag("describe", help="Describe topics and their partitions."),
         Flag(
             "topic",
             "topic",
-            ("Topic; except with --create, a regular expression or a comma-separated list."),
+            "With --create: create this topic. Otherwise: select the topics that match this "
+            "regular expression or comma-separated list.",
         ),
-        Flag("topic-id", "id", "Topic id, to describe."),
-        Flag("config", "name=value", "Config of the new topic.", many=True),
-        Flag("delete-config", "name", "Accepted for compatibility; without effect.", many=True),
+        Flag("topic-id", "id", "With --describe: show the topic with this id."),
+        Flag(
+            "config",
+            "name=value",
+            "With --create: set a config of the topic; repeat for several.",
+            many=True,
+        ),
+        Flag("delete-config", "name", "Accepted for compatibility; has no effect.", many=True),
         Flag(
             "partitions",
             "number",
-            ("Total number of partitions. Adding some changes the partition of keys."),
+            "Set the total number of partitions. Adding partitions changes to which partition "
+            "records with a key are written.",
         ),
-        Flag("replication-factor", "number", "Replication factor of the new topic."),
+        Flag("replication-factor", "number", "With --create: set the replication factor."),
         Flag(
             "replica-assignment",
             "1:2,2:3,…",
-            ("Brokers of each partition, the preferred leader first."),
+            "Assign these brokers to each partition, with the preferred leader first.",
         ),
-        Flag("under-replicated-partitions", help="Only partitions with replicas out of sync."),
-        Flag("unavailable-partitions", help="Only partitions without a leader."),
-        Flag("under-min-isr-partitions", help="Only partitions below min.insync.replicas."),
-        Flag("at-min-isr-partitions", help="Only partitions at min.insync.replicas."),
-        Flag("topics-with-overrides", help="Only topics with configs of their own."),
-        Flag("if-exists", help="Do nothing if the topic does not exist."),
-        Flag("if-not-exists", help="Do not fail if the topic exists."),
-        Flag("exclude-internal", help="Exclude internal topics."),
-        Flag("partition-size-limit-per-response", "number", "Partitions per response."),
+        Flag(
+            "under-replicated-partitions",
+            help="With --describe: show only partitions with replicas that are not in sync.",
+        ),
+        Flag(
+            "unavailable-partitions",
+            help="With --describe: show only partitions without a live leader.",
+        ),
+        Flag(
+            "under-min-isr-partitions",
+            help="With --describe: show only partitions with fewer in-sync replicas than "
+            "min.insync.replicas, or without a leader.",
+        ),
+        Flag(
+            "at-min-isr-partitions",
+            help="With --describe: show only partitions with exactly min.insync.replicas in-sync "
+            "replicas.",
+        ),
+        Flag(
+            "topics-with-overrides",
+            help="With --describe: show only topics that override configs.",
+        ),
+        Flag("if-exists", help="Do not fail if the topic does not exist."),
+        Flag("if-not-exists", help="With --create: do not fail if the topic already exists."),
+        Flag("exclude-internal", help="With --list or --describe: exclude internal topics."),
+        Flag(
+            "partition-size-limit-per-response",
+            "number",
+            "Accepted for compatibility; the broker chooses the number of partitions per response.",
+        ),
     ],
 )
 
