@@ -157,9 +157,8 @@ def test_b10_restarted_server_keeps_sessions_and_nodes(
 
         async def program() -> None:
             states = States()
-            link = Proxy(
-                server.port
-            )  # a client that connects during the start of a server may wait for minutes
+            # A client that connects during the start of a server may wait for minutes.
+            link = Proxy(server.port)
             await link.start()
             where = f"127.0.0.1:{link.port}/b10"
             zookeeper = ZooKeeper(where, session_timeout_ms=patience_ms)

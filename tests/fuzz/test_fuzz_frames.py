@@ -16,7 +16,7 @@ FRAME_BYTES_MAX: Final = 3 * SCRATCH_BYTES
 
 
 def frames_of(stream: bytes) -> tuple[list[bytes], bool]:
-    """The frames in a stream up to the first length that is refused, and whether one is."""
+    """Return the frames of a stream up to the first invalid length, and whether there is one."""
     frames: list[bytes] = []
     at = 0
     while len(stream) - at >= 4:
@@ -61,7 +61,7 @@ def streams(random: Random) -> list[bytes]:
 
 
 @each_case("shard", range(2))
-def test_damaged_streams(shard: int) -> None:
+def test_corrupt_streams(shard: int) -> None:
     random = seeded("frames", shard)
     corpus = streams(random)
     inputs = scaled("frames", 2)
@@ -81,7 +81,7 @@ def test_damaged_streams(shard: int) -> None:
 
 
 @each_case("side", ["server", "client"])
-def test_damaged_conversations(side: str) -> None:
+def test_corrupt_conversations(side: str) -> None:
     random = seeded("conversations", side)
     inputs = scaled("conversations", 2)
     cases = [(api, version) for api in API_OF_KEY.values() for version in api.versions]

@@ -21,8 +21,8 @@ from protocol_reference import Refused, reference_decode
 from protocol_values import MESSAGES, STORED, example, message
 
 SHARDS: Final = 10
-# The plain reader is slow; it judges every input that was read as something else than we would
-# have written, and this share of the others.
+# The reference reader is slow. It checks every input that does not encode to the same bytes, and
+# this share of the others.
 JUDGED: Final = 8
 
 
@@ -34,7 +34,7 @@ def corpus_of(cls: type[Message], version: int) -> list[bytes]:
 
 
 def judge(cls: type[Message], version: int, raw: bytes, *, thorough: bool) -> bool:
-    """Decode, and hold the outcome against the plain reader; tells whether it was accepted."""
+    """Decode and compare with the reference reader; return whether the input was accepted."""
     try:
         value = cls.decode(raw, version)
     except ProtocolViolation:
@@ -47,14 +47,14 @@ def judge(cls: type[Message], version: int, raw: bytes, *, thorough: bool) -> bo
         expected, liberties = reference_decode(cls, raw, version)
         assert bool(liberties) is (again != raw), liberties
         assert isinstance(expected, cls)
-        # By their bytes, for not-a-number equals nothing.
+        # Compare bytes, because NaN is not equal to itself.
         assert expected.encode(version) == again
         assert cls.decode(again, version).encode(version) == again
     return True
 
 
 @each_case("shard", range(SHARDS))
-def test_damaged_messages(shard: int) -> None:
+def test_corrupt_messages(shard: int) -> None:
     random = seeded("messages", shard)
     inputs = scaled("messages", SHARDS)
     cases = [
@@ -62,7 +62,7 @@ def test_damaged_messages(shard: int) -> None:
         for cls in MESSAGES[shard::SHARDS]
         for version in cls.VERSIONS
     ]
-    for cls, version, corpus in cases:  # readers and writers are compiled before memory is measured
+    for cls, version, corpus in cases:  # compile readers and writers before memory is measured
         assert all(judge(cls, version, raw, thorough=True) for raw in corpus if raw)
     done = accepted = 0
     with bounded_memory():
@@ -70,17 +70,18 @@ def test_damaged_messages(shard: int) -> None:
             cls, version, corpus = cases[done % len(cases)]
             raw = mutant(random, corpus)
             if random.randrange(16) == 0:
-                version = random.choice([*cls.VERSIONS])  # what one version wrote, another reads
+                version = random.choice([*cls.VERSIONS])  # decode bytes as another version
             with explained("messages", shard, done, cls=cls, version=version, raw=raw.hex()):
                 accepted += judge(cls, version, raw, thorough=done % JUDGED == 0)
             done += 1
     assert done >= inputs
-    # Too few would mean that the damage never gets past the first field; all, that it is none.
+    # Too few means that corruption never gets past the first field; too many, that it has no
+    # effect.
     assert inputs / 100 < accepted < inputs / 2
 
 
 @each_case("topic", ["offsets", "transactions", "consumers"])
-def test_damaged_records_of_internal_topics(topic: str) -> None:
+def test_corrupt_records_of_internal_topics(topic: str) -> None:
     random = seeded("stored", topic)
     inputs = scaled("stored", 3)
     feed = {"offsets": _offsets, "transactions": _transactions, "consumers": _consumers}[topic]
@@ -97,7 +98,7 @@ def test_damaged_records_of_internal_topics(topic: str) -> None:
 
 
 def _stored_corpora() -> list[list[bytes]]:
-    """Data behind the two bytes of a version, and behind those of a type."""
+    """Return corpora with the two-byte version, or record type, in front."""
     stored = [*STORED, ConsumerProtocolSubscription, ConsumerProtocolAssignment]
     return [
         [number.to_bytes(2, "big") + raw for raw in corpus_of(cls, version)]

@@ -36,7 +36,7 @@ RULES: Final = (
     ValidationConfig(decompressed_bytes_max=SECTION_BYTES_MAX, timestamp_before_max_ms=1_000),
     ValidationConfig(max_message_bytes=200),
 )
-# What a produced batch may be refused with; everything else would puzzle a client.
+# Error codes that may reject a produced batch.
 CODES: Final = {
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.INVALID_RECORD,
@@ -45,7 +45,7 @@ CODES: Final = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
 }
 
-# As plain Python the kernel is a hundred times as slow.
+# The kernel in plain Python is a hundred times as slow.
 SLOWER: Final = 1 if COMPILED else 10
 
 
@@ -75,7 +75,7 @@ def batch_corpus(random: Random) -> list[bytes]:
 
 
 def repaired(raw: bytes) -> bytes:
-    """The same bytes with the length and the CRC of a single batch."""
+    """Return the bytes with a correct length and CRC of a single batch."""
     if len(raw) < HEADER_SIZE:
         return raw
     whole = bytearray(raw)
@@ -91,7 +91,7 @@ def sections(random: Random) -> list[tuple[bytes, int]]:
 
 
 def resealed(random: Random, section: bytes, count: int) -> bytes:
-    """A sound batch around a damaged section."""
+    """Return a valid batch around a corrupt section."""
     compression = random.choice([*Compression])
     buffer = bytearray(HEADER_SIZE) + compress(compression, section)
     write_header(
@@ -136,7 +136,7 @@ def split(raw: bytes, *, lenient: bool) -> list[Batch] | None:
 
 
 def read(raw: bytes, *, lenient: bool) -> bool:
-    """Read in every way there is; tells whether there was something to read."""
+    """Read with every reader; return whether there was anything to read."""
     found = split(raw, lenient=lenient)
     columns = columns_of(raw, lenient=lenient)
     if found is None:
@@ -152,7 +152,7 @@ def read(raw: bytes, *, lenient: bool) -> bool:
         elif records is None:
             readable = False
         else:
-            # Records before offset 0 cannot be: all of them are among the rows.
+            # Records cannot be before offset 0: all of them are among the rows.
             rows += len(records)
     assert (columns is not None) is readable
     if columns is not None:
@@ -171,7 +171,7 @@ def _read_marker(batch: Batch) -> None:
 
 
 def produce(random: Random, raw: bytes) -> bool:
-    """As a broker: refused with one of its codes, or fit to be read by everybody."""
+    """Produce as a broker does: rejected with one of its codes, or readable by all readers."""
     rules = random.choice(RULES)
     try:
         valid = validate(raw, rules, now_ms=NOW_MS, produce_version=random.choice((3, 7, 9)))
@@ -190,7 +190,7 @@ def _refused_with(code: ErrorCode) -> bool:
 
 
 @each_case("shard", range(2))
-def test_damaged_batches(shard: int) -> None:
+def test_corrupt_batches(shard: int) -> None:
     random = seeded("batches", shard)
     corpus = batch_corpus(random)
     plain = sections(random)

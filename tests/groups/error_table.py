@@ -1,7 +1,7 @@
-"""Which error each request gets in each state of a group, as a table.
+"""The error of each request in each state of a group, as a table.
 
-The table is what we believe of Kafka's coordinator; `test_classic.py` asks ours, and
-`test_kafka_agrees.py` asks Kafka.
+It states what Kafka's coordinator is expected to return. `test_classic.py` checks our coordinator,
+and `test_kafka_agrees.py` checks Kafka.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,15 @@ NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
 NON_EMPTY = ErrorCode.NON_EMPTY_GROUP
 INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 REQUIRED = ErrorCode.MEMBER_ID_REQUIRED
-WAITS = None  # no answer yet
+WAITS = None  # no response yet
 
 STATES = ("none", "simple", "empty", "preparing", "completing", "stable")
 
 
 class Situation(Protocol):
-    """A group in one of the states, with a member that follows where there are members.
+    """A group in one of the states, with a follower where there are members.
 
-    What is not given is the member's and the generation's of the group.
+    Missing arguments default to the member and the generation of the group.
     """
 
     @property
@@ -86,8 +86,8 @@ REQUESTS: dict[str, Callable[[Situation], ErrorCode | None]] = {
     "delete offsets": lambda s: s.delete_offsets(),
 }
 
-# For each request, what it gets in each of STATES. The generation of a commit to a group that is
-# not there is 0, which version 9 and later are told with GROUP_ID_NOT_FOUND.
+# Expected errors by request and by the states in STATES. A commit to a missing group has generation
+# 0; from version 9 on the error is GROUP_ID_NOT_FOUND.
 TABLE: dict[str, tuple[ErrorCode | None, ...]] = {
     "join as new": (REQUIRED,) * 6,
     "join as a stranger": (UNKNOWN,) * 6,

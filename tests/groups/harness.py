@@ -1,7 +1,7 @@
-"""A coordinator with a log, timers and clients that are as simple as can be.
+"""A coordinator with a minimal log, timers and clients.
 
-Every effect is checked as it is carried out: a token is answered once, a timer is known once, an
-append goes into the log in its order. Appends wait until somebody has them committed or fail.
+Every effect is checked when it is carried out: a token gets one response, a timer is set once, and
+appends reach the log in order. Appends wait until the test commits them or lets them fail.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ ORDERS = partition("orders")
 
 @dataclass(frozen=True)
 class Entry:
-    """A record in the log, or the end of a transaction."""
+    """A record in the log, or a transaction marker."""
 
     record: TopicRecord | None
     producer_id: ProducerId = NO_PRODUCER_ID
@@ -85,16 +85,16 @@ class Entry:
 
 
 class Harness:
-    """One partition's coordinator, from its log to its clients."""
+    """The coordinator of one partition, with its log and its clients."""
 
     def __init__(self, rules: GroupConfig | None = None, *, auto: bool = True) -> None:
         self.rules = rules or GroupConfig()
-        self.auto = auto  # appends are committed at once
+        self.auto = auto  # commit appends at once
         self.now_ms = 1_000_000
         self.log: list[Entry] = []
         self.appends: list[Append] = []
         self.timers: dict[Timer, SetTimer] = {}
-        self.due: list[tuple[int, int, SetTimer]] = []  # with timers that are void
+        self.due: list[tuple[int, int, SetTimer]] = []  # includes stale timers
         self.order = count()
         self.answers: dict[RequestToken, Response] = {}
         self.tokens = count(1)
@@ -104,10 +104,10 @@ class Harness:
         self.coordinator = Coordinator(self.rules)
         self.begin()
 
-    # Running.
+    # Control.
 
     def begin(self) -> None:
-        """Lead in a new epoch and read the log."""
+        """Lead in a new epoch and replay the log."""
         self.epoch = LeaderEpoch(self.epoch + 1)
         self.carry_out(self.coordinator.lead(self.epoch, self.now_ms))
         self.load()
@@ -126,7 +126,7 @@ class Harness:
         self.carry_out(self.coordinator.finish_loading(self.epoch, self.now_ms))
 
     def crash(self) -> None:
-        """The broker dies, and with it what it knew and the appends that no log has."""
+        """Crash the broker: its state and the appends that are not in the log are lost."""
         self.appends.clear()
         self.timers.clear()
         self.coordinator = Coordinator(self.rules)
@@ -151,12 +151,12 @@ class Harness:
                     del self.timers[timer]
                 case Append():
                     self.appends.append(effect)
-        # With thousands of timers comparing them each time would be all that a test does.
+        # With thousands of timers, a comparison at each step would take most of the time.
         if len(self.timers) < 100 or not len(self.told) % 1_000:
             assert self.coordinator.timers == self.timers.keys()
 
     def write(self, append: Append) -> Offset:
-        """Put the records of an append into the log."""
+        """Write the records of an append to the log."""
         base = Offset(len(self.log))
         producer_id = append.transaction.producer_id if append.transaction else NO_PRODUCER_ID
         self.log.extend(Entry(record, producer_id) for record in append.records)
@@ -170,7 +170,7 @@ class Harness:
         self.do(AppendFailed(self.appends.pop(0), error))
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass; what is due fires in its order."""
+        """Advance time; due timers fire in order."""
         end_ms = self.now_ms + milliseconds
         while self.due and self.due[0][0] <= end_ms:
             _, _, timer = heappop(self.due)
@@ -218,7 +218,7 @@ class Harness:
         return event.token
 
     def join_twice(self, **how: Any) -> tuple[str, RequestToken]:
-        """Join as a new dynamic member does: once for the id, once to wait."""
+        """Join as a new dynamic member: once for the member id, once to wait."""
         first = self.joined(self.join(**how))
         assert first.error is ErrorCode.MEMBER_ID_REQUIRED
         return first.member_id, self.join(first.member_id, **how)
@@ -333,7 +333,7 @@ class Harness:
     def waits(self, token: RequestToken) -> bool:
         return token not in self.answers
 
-    # Looking.
+    # Inspection.
 
     @property
     def group(self) -> ClassicGroup:
@@ -350,21 +350,21 @@ class Harness:
     def members(self) -> list[str]:
         return [member.member_id for member in self.group.roster]
 
-    # Usual situations.
+    # Common situations.
 
     def preparing(self, members: int = 2, **how: Any) -> list[str]:
-        """Members that wait for the first generation."""
+        """Return members that wait for the first generation."""
         return [self.join_twice(**how)[0] for _ in range(members)]
 
     def completing(self, members: int = 2, **how: Any) -> list[str]:
-        """A generation that waits for its assignment; the first member leads."""
+        """Return a generation that waits for its assignment; the first member leads."""
         ids = self.preparing(members, **how)
         while self.state == "PreparingRebalance":
             self.advance(DELAY_MS)
         return ids
 
     def stable(self, members: int = 2, **how: Any) -> list[str]:
-        """A generation that has its assignment."""
+        """Return a generation that has its assignment."""
         ids = self.completing(members, **how)
         self.sync_all(ids)
         return ids

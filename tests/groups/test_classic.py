@@ -1,4 +1,4 @@
-"""State by event: which error each request gets, as Kafka's coordinator answers it."""
+"""The error of each request in each state, as in Kafka's coordinator."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from ottla.groups.types import Timer, TimerKind
 
 
 class OurSituation:
-    """A group of our coordinator's."""
+    """A group of our coordinator."""
 
     def __init__(self, state: str) -> None:
         self.harness = harness = Harness()
@@ -79,11 +79,13 @@ class OurSituation:
 
 
 @each_case(("name", "state", "expected"), CASES)
-def test_a_request_in_a_state(name: str, state: str, expected: ErrorCode | None) -> None:
+def test_error_of_each_request_in_each_state(
+    name: str, state: str, expected: ErrorCode | None
+) -> None:
     assert REQUESTS[name](OurSituation(state)) == expected
 
 
-def test_every_request_is_in_the_table() -> None:
+def test_table_covers_every_request() -> None:
     assert TABLE.keys() == REQUESTS.keys()
 
 
@@ -91,7 +93,7 @@ def test_every_request_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
-def test_a_heartbeat_begins_a_new_session(state: str) -> None:
+def test_heartbeat_restarts_the_session(state: str) -> None:
     situation = OurSituation(state)
     harness = situation.harness
     harness.advance(1_000)
@@ -101,7 +103,7 @@ def test_a_heartbeat_begins_a_new_session(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["preparing", "stable"])
-def test_a_commit_begins_a_new_session(state: str) -> None:
+def test_commit_restarts_the_session(state: str) -> None:
     situation = OurSituation(state)
     harness = situation.harness
     harness.advance(1_000)
@@ -110,10 +112,10 @@ def test_a_commit_begins_a_new_session(state: str) -> None:
     assert timer.at_ms == harness.now_ms + SESSION_MS
 
 
-# Leaving.
+# Leave.
 
 
-def test_members_leave_together_and_each_is_answered() -> None:
+def test_each_leaving_member_gets_a_result() -> None:
     harness = Harness()
     leader, follower, third = harness.stable(3)
     answer = harness.leave(leader, "ghost", follower)
@@ -129,7 +131,7 @@ def test_members_leave_together_and_each_is_answered() -> None:
     assert harness.state == "PreparingRebalance"
 
 
-def test_the_last_to_leave_empties_the_group_at_once() -> None:
+def test_last_member_to_leave_empties_the_group() -> None:
     harness = Harness()
     ids = harness.stable(2)
     harness.leave(*ids)
@@ -138,7 +140,7 @@ def test_the_last_to_leave_empties_the_group_at_once() -> None:
     assert {timer.kind for timer in harness.timers} == {TimerKind.EXPIRY}
 
 
-def test_who_leaves_while_it_waits_is_told() -> None:
+def test_leaving_answers_the_pending_request() -> None:
     harness = Harness()
     leader, follower = harness.completing(2)
     waiting = harness.sync(follower, 1)
@@ -150,7 +152,7 @@ def test_who_leaves_while_it_waits_is_told() -> None:
     assert harness.joined(rejoin).generation == 2
 
 
-def test_leaving_completes_a_generation_that_waits_for_nobody_else() -> None:
+def test_leaving_completes_a_rebalance_that_waits_for_no_other() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     rejoin = harness.join(leader)
@@ -158,7 +160,7 @@ def test_leaving_completes_a_generation_that_waits_for_nobody_else() -> None:
     assert harness.joined(rejoin).generation == 2
 
 
-def test_an_id_that_was_handed_out_is_given_up_without_a_rebalance() -> None:
+def test_leaving_with_an_assigned_id_causes_no_rebalance() -> None:
     harness = Harness()
     (leader,) = harness.stable(1)
     late = harness.joined(harness.join()).member_id
@@ -172,7 +174,7 @@ def test_an_id_that_was_handed_out_is_given_up_without_a_rebalance() -> None:
     assert harness.joined(rejoin).generation == 2
 
 
-def test_an_administrator_removes_a_static_member_by_its_instance() -> None:
+def test_admin_removes_a_static_member_by_instance_id() -> None:
     harness = Harness()
     token = harness.join(instance_id="a")
     harness.advance(DELAY_MS)
@@ -182,7 +184,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance() -> None:
     assert harness.state == "Empty"
 
 
-def test_other_types_of_members_keep_their_offsets_while_they_are_there() -> None:
+def test_offsets_of_an_active_connect_group_are_not_deleted() -> None:
     harness = Harness()
     harness.stable(1, protocol_type="connect")
     assert harness.delete_offsets().error is NON_EMPTY

@@ -1,4 +1,4 @@
-"""A broker's settings as its groups use them."""
+"""The group settings of a broker."""
 
 from ottla.groups.config import GroupConfig
 from ottla.settings.broker import BROKER
@@ -7,11 +7,11 @@ from ottla.settings.config_parser import broker_config
 from ottla.settings.properties import read_properties
 
 
-def test_the_defaults_are_those_of_the_settings() -> None:
+def test_group_config_defaults_equal_the_settings() -> None:
     assert GroupConfig.of(Config(BROKER, {})) == GroupConfig()
 
 
-def test_what_a_broker_sets_counts() -> None:
+def test_broker_settings_are_used() -> None:
     text = """
         group.min.session.timeout.ms=10
         group.max.session.timeout.ms=20

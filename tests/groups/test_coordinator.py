@@ -1,4 +1,4 @@
-"""All groups of a partition: leadership, loading, questions."""
+"""All groups of a partition: leadership, loading, queries."""
 
 import pytest
 
@@ -31,32 +31,32 @@ from ottla.protocol.offsets_topic import (
     OffsetCommitValue,
 )
 
-# What Java says: "…".hashCode(), and the partition of 50 that Kafka makes of it.
+# Java's "…".hashCode(), and Kafka's partition for it with 50 partitions.
 HASHED = {
     "": (0, 0),
     "a": (97, 47),
     "billing": (-109829509, 9),
     "größe😀": (423021364, 14),
-    "polygenelubricants": (-2147483648, 0),  # has no absolute value of 32 bits
+    "polygenelubricants": (-2147483648, 0),  # has no absolute value in 32 bits
 }
 
 
 @each_case("group_id", HASHED)
-def test_a_group_has_the_partition_that_kafka_gives_it(group_id: str) -> None:
+def test_partition_of_a_group_is_kafkas(group_id: str) -> None:
     hashed, of_50 = HASHED[group_id]
     assert partition_for(group_id, 50) == of_50
     if hashed != -(2**31):
         assert partition_for(group_id, 2**31) == abs(hashed)
 
 
-# Requests that do not come before a group.
+# Requests that are refused before they reach a group.
 
 
 @each_case(
     ("session_ms", "allowed"),
     [(5_999, False), (6_000, True), (1_800_000, True), (1_800_001, False)],
 )
-def test_a_session_has_bounds(session_ms: int, allowed: bool) -> None:
+def test_session_timeout_has_bounds(session_ms: int, allowed: bool) -> None:
     harness = Harness()
     answer = harness.joined(harness.join(session_ms=session_ms))
     if allowed:
@@ -67,7 +67,7 @@ def test_a_session_has_bounds(session_ms: int, allowed: bool) -> None:
 
 
 def refusals(harness: Harness) -> list[ErrorCode]:
-    """What each request gets, heartbeats aside."""
+    """Return the error of each request, except heartbeats."""
     deleted = harness.answer(harness.delete_groups("g"), GroupErrors)
     return [
         harness.joined(harness.join()).error,
@@ -82,7 +82,7 @@ def refusals(harness: Harness) -> list[ErrorCode]:
     ]
 
 
-def test_while_it_loads_clients_are_told_to_wait() -> None:
+def test_requests_during_the_load_get_a_retriable_error() -> None:
     harness = Harness()
     harness.epoch = LeaderEpoch(2)
     harness.carry_out(harness.coordinator.lead(harness.epoch, harness.now_ms))
@@ -93,7 +93,7 @@ def test_while_it_loads_clients_are_told_to_wait() -> None:
     assert harness.coordinator.list_groups() == loading
 
 
-def test_who_does_not_lead_says_so() -> None:
+def test_requests_without_leadership_get_not_coordinator() -> None:
     harness = Harness()
     harness.commit(5)
     harness.carry_out(harness.coordinator.resign(LeaderEpoch(2), harness.now_ms))
@@ -103,7 +103,7 @@ def test_who_does_not_lead_says_so() -> None:
     assert harness.timers == {}
 
 
-def test_who_waits_is_sent_to_the_next_coordinator() -> None:
+def test_pending_requests_get_not_coordinator_on_resign() -> None:
     harness = Harness()
     leader, follower = harness.completing(2)
     waiting = harness.sync(follower, 1)
@@ -119,7 +119,7 @@ def test_who_waits_is_sent_to_the_next_coordinator() -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_news_of_old_epochs_change_nothing(epoch: int) -> None:
+def test_events_of_old_epochs_change_nothing(epoch: int) -> None:
     harness = Harness()
     harness.commit(5)
     assert harness.coordinator.lead(LeaderEpoch(epoch), 0) == []
@@ -127,7 +127,7 @@ def test_news_of_old_epochs_change_nothing(epoch: int) -> None:
     assert harness.offset() == 5
 
 
-def test_what_an_old_epoch_began_is_answered_and_changes_nothing() -> None:
+def test_appends_of_an_old_epoch_only_get_a_response() -> None:
     harness = Harness(auto=False)
     tokens = [harness.send_commit(5), harness.send_commit(6)]
     first, second = harness.appends
@@ -140,7 +140,7 @@ def test_what_an_old_epoch_began_is_answered_and_changes_nothing() -> None:
     assert harness.offset() == -1
 
 
-def test_deletions_of_an_old_epoch_are_answered() -> None:
+def test_deletions_of_an_old_epoch_get_a_response() -> None:
     harness = Harness()
     harness.commit(5)
     harness.commit(5, group_id="other")
@@ -155,7 +155,7 @@ def test_deletions_of_an_old_epoch_are_answered() -> None:
     assert harness.offset() == 5
 
 
-def test_an_assignment_of_an_old_epoch_is_nobodys() -> None:
+def test_assignment_of_an_old_epoch_is_discarded() -> None:
     harness = Harness(auto=False)
     (leader,) = harness.completing(1)
     harness.sync(leader, 1, {leader: b"old"})
@@ -164,7 +164,7 @@ def test_an_assignment_of_an_old_epoch_is_nobodys() -> None:
     assert harness.coordinator.step(Appended(append, Offset(0)), harness.now_ms) == []
 
 
-def test_partitions_deleted_while_it_loads_lose_their_offsets() -> None:
+def test_partition_deleted_during_the_load_loses_its_offsets() -> None:
     harness = Harness()
     harness.commit(5)
     harness.epoch = LeaderEpoch(harness.epoch + 1)
@@ -215,7 +215,7 @@ def test_groups_of_every_release_are_read(version: int) -> None:
     member = group.roster["m"]
     assert (group.generation, group.protocol_name, group.roster.leader) == (4, "range", "m")
     assert (member.session_timeout_ms, member.assignment) == (9_000, b"share")
-    # Without one of its own, a member has its session to rebalance in.
+    # Without a rebalance timeout, a member has its session timeout.
     assert member.rebalance_timeout_ms == (70_000 if version >= 1 else 9_000)
     assert member.instance_id == ("i" if version >= 3 else None)
     assert group.subscribed == {"orders"}
@@ -234,7 +234,7 @@ def test_offsets_of_every_release_are_read(version: int) -> None:
     assert coordinator.describe(GROUP).state == "Empty"
 
 
-def test_a_leader_that_is_no_member_does_not_lead() -> None:
+def test_loaded_leader_must_be_a_member() -> None:
     member = MemberMetadata(
         member_id="m", client_id="", client_host="", session_timeout=9, subscription=b"",
         assignment=b"",
@@ -246,14 +246,14 @@ def test_a_leader_that_is_no_member_does_not_lead() -> None:
     assert group.roster.leader == "m"
 
 
-def test_offsets_outlive_a_group_that_is_deleted_alone() -> None:
+def test_offsets_survive_a_tombstone_of_only_their_group() -> None:
     offset = OffsetCommitValue(offset=5, metadata="", commit_timestamp=0)
     coordinator = load((OFFSET_KEY, TYPES.encode_value(offset, 3)), (GROUP_KEY, None))
     assert coordinator.fetch_offsets(GROUP, [ORDERS]).offsets[ORDERS].offset == 5
     assert len(coordinator.list_groups().groups) == 1
 
 
-def test_records_of_other_groups_and_later_releases_are_left_alone() -> None:
+def test_records_of_other_types_and_later_releases_are_skipped() -> None:
     other = TYPES.encode_key(ConsumerGroupMetadataKey(group_id="new"))
     value = TYPES.encode_value(ConsumerGroupMetadataValue(epoch=1), 0)
     later = b"\x7f\0" + value[2:]
@@ -261,7 +261,7 @@ def test_records_of_other_groups_and_later_releases_are_left_alone() -> None:
     assert coordinator.list_groups().groups == ()
 
 
-def test_a_damaged_record_is_refused_and_changes_nothing() -> None:
+def test_corrupt_record_is_rejected_and_changes_nothing() -> None:
     coordinator = Coordinator(GroupConfig())
     coordinator.lead(LeaderEpoch(1), 0)
     for key in (GROUP_KEY, OFFSET_KEY, b"\0"):
@@ -271,7 +271,7 @@ def test_a_damaged_record_is_refused_and_changes_nothing() -> None:
     assert coordinator.list_groups().groups == ()
 
 
-def test_a_member_that_joins_after_a_load_is_known() -> None:
+def test_known_member_can_rejoin_after_a_load() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     harness.crash()
@@ -279,10 +279,10 @@ def test_a_member_that_joins_after_a_load_is_known() -> None:
     assert harness.waits(harness.join(leader))
 
 
-# Questions.
+# Queries.
 
 
-def test_a_stable_group_is_described_with_what_its_members_read() -> None:
+def test_stable_group_is_described_with_assignments() -> None:
     harness = Harness()
     (member,) = harness.stable(1)
     assert harness.coordinator.describe(GROUP) == GroupDescription(
@@ -304,7 +304,7 @@ def test_a_stable_group_is_described_with_what_its_members_read() -> None:
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing"])
-def test_a_group_that_rebalances_is_described_without(state: str) -> None:
+def test_rebalancing_group_is_described_without_assignments(state: str) -> None:
     harness = Harness()
     getattr(harness, state)(1)
     described = harness.coordinator.describe(GROUP)
@@ -312,7 +312,7 @@ def test_a_group_that_rebalances_is_described_without(state: str) -> None:
     assert described.members[0].metadata == b""
 
 
-def test_a_group_that_is_not_there_is_dead() -> None:
+def test_missing_group_is_described_as_dead() -> None:
     described = Harness().coordinator.describe("ghost")
     assert described == GroupDescription("ghost", ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
 
@@ -340,7 +340,7 @@ def test_groups_are_listed_by_state_and_type() -> None:
     assert names((), ("consumer",)) == set()
 
 
-def test_groups_do_not_disturb_each_other() -> None:
+def test_groups_are_independent() -> None:
     harness = Harness()
     harness.stable(1)
     harness.join(group_id="other")
@@ -351,7 +351,7 @@ def test_groups_do_not_disturb_each_other() -> None:
     assert "other" not in harness.coordinator.ledger.groups
 
 
-def test_a_question_changes_nothing() -> None:
+def test_query_changes_nothing() -> None:
     harness = Harness()
     harness.coordinator.describe("a")
     harness.coordinator.fetch_offsets("b", [partition("t")])

@@ -1,4 +1,4 @@
-"""Groups and offsets go: on request, and when their time has come (KIP-211)."""
+"""Deletion of groups and offsets: on request and by expiry (KIP-211)."""
 
 import pytest
 
@@ -25,7 +25,7 @@ CHECK_MS = 600_000
 # On request.
 
 
-def test_a_group_is_deleted_with_its_offsets() -> None:
+def test_group_is_deleted_with_its_offsets() -> None:
     harness = Harness()
     ids = harness.stable(1)
     harness.commit(5, member_id=ids[0], generation=1)
@@ -42,7 +42,7 @@ def test_a_group_is_deleted_with_its_offsets() -> None:
     assert harness.offset() == -1
 
 
-def test_what_was_sent_before_the_deletion_goes_too() -> None:
+def test_commit_in_flight_before_the_deletion_is_deleted() -> None:
     harness = Harness(auto=False)
     harness.send_commit(4)
     harness.commit_append()
@@ -55,7 +55,7 @@ def test_what_was_sent_before_the_deletion_goes_too() -> None:
     assert harness.coordinator.list_groups().groups == ()
 
 
-def test_what_is_sent_after_the_deletion_stays() -> None:
+def test_commit_after_the_deletion_survives() -> None:
     harness = Harness(auto=False)
     harness.send_commit(4)
     harness.commit_append()
@@ -68,7 +68,7 @@ def test_what_is_sent_after_the_deletion_stays() -> None:
     assert harness.offset() == 5
 
 
-def test_whoever_joins_behind_the_deletion_is_in_a_new_group() -> None:
+def test_join_after_the_deletion_creates_a_new_group() -> None:
     harness = Harness()
     harness.leave(*harness.stable(1))
     harness.auto = False
@@ -79,7 +79,7 @@ def test_whoever_joins_behind_the_deletion_is_in_a_new_group() -> None:
     assert harness.joined(token).generation == 1
 
 
-def test_a_deletion_that_cannot_be_stored_leaves_all_as_it_was() -> None:
+def test_failed_deletion_changes_nothing() -> None:
     harness = Harness()
     harness.commit(5)
     harness.leave(*harness.stable(1))
@@ -91,7 +91,7 @@ def test_a_deletion_that_cannot_be_stored_leaves_all_as_it_was() -> None:
     assert (harness.state, harness.generation, harness.offset()) == ("Empty", 2, 5)
 
 
-def test_ids_handed_out_do_not_come_back_with_a_group_whose_deletion_failed() -> None:
+def test_failed_deletion_does_not_restore_assigned_ids() -> None:
     harness = Harness()
     harness.leave(*harness.stable(1))
     late = harness.joined(harness.join()).member_id
@@ -101,7 +101,7 @@ def test_ids_handed_out_do_not_come_back_with_a_group_whose_deletion_failed() ->
     assert harness.joined(harness.join(late)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_new_group_is_not_replaced_by_one_whose_deletion_failed() -> None:
+def test_failed_deletion_does_not_replace_a_new_group() -> None:
     harness = Harness()
     harness.leave(*harness.stable(1))
     harness.auto = False
@@ -111,7 +111,7 @@ def test_a_new_group_is_not_replaced_by_one_whose_deletion_failed() -> None:
     assert harness.members() == [member_id]
 
 
-def test_ids_handed_out_go_with_their_group() -> None:
+def test_assigned_ids_are_deleted_with_their_group() -> None:
     harness = Harness()
     harness.commit(5)
     harness.join()
@@ -120,7 +120,7 @@ def test_ids_handed_out_go_with_their_group() -> None:
     assert harness.joined(harness.join("client-1")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_deletion_may_be_written_in_pieces() -> None:
+def test_deletion_may_be_split_into_batches() -> None:
     harness = Harness(auto=False)
     harness.send_commit()
     harness.commit_append()
@@ -141,7 +141,7 @@ def test_offsets_are_deleted_one_by_one() -> None:
     assert len(harness.log) == 3
 
 
-def test_offsets_of_topics_that_members_read_stay() -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     harness = Harness()
     (member,) = harness.stable(1)
     harness.commit(5, member_id=member, generation=1)
@@ -154,7 +154,7 @@ def test_offsets_of_topics_that_members_read_stay() -> None:
     assert (harness.offset(), harness.offset(BILLS)) == (5, -1)
 
 
-def test_when_it_is_not_known_what_members_read_all_offsets_stay() -> None:
+def test_unknown_subscription_protects_all_offsets() -> None:
     harness = Harness()
     (member,) = harness.stable(1, protocols=(Protocol("range", b"?"),))
     harness.commit(5, member_id=member, generation=1)
@@ -164,18 +164,18 @@ def test_when_it_is_not_known_what_members_read_all_offsets_stay() -> None:
     assert harness.delete_offsets(ORDERS).partitions == ((ORDERS, ErrorCode.NONE),)
 
 
-def test_a_subscription_of_a_client_that_forgets_fields_is_read() -> None:
+def test_subscription_with_missing_fields_is_read() -> None:
     harness = Harness()
-    half = b"\0\1" + subscription("bills")[2:-4]  # version 1 without its owned partitions
+    half = b"\0\1" + subscription("bills")[2:-4]  # version 1 without owned partitions
     harness.stable(1, protocols=(Protocol("range", half),))
     assert harness.group.subscribed == {"bills"}
 
 
-# When their time has come.
+# Expiry.
 
 
 def idle(harness: Harness, milliseconds: int) -> None:
-    """Let time pass while members that are there stay alive."""
+    """Advance time while members stay alive."""
     end_ms = harness.now_ms + milliseconds
     while harness.now_ms < end_ms:
         for member in (
@@ -188,7 +188,7 @@ def idle(harness: Harness, milliseconds: int) -> None:
 SHORT = GroupConfig(offsets_retention_ms=60_000, offsets_retention_check_interval_ms=1_000)
 
 
-def test_a_week_after_its_last_member_left_a_group_has_no_offsets() -> None:
+def test_offsets_expire_a_week_after_the_group_is_empty() -> None:
     harness = Harness()
     (member,) = harness.stable(1)
     harness.commit(5, member_id=member, generation=1)
@@ -205,7 +205,7 @@ def test_a_week_after_its_last_member_left_a_group_has_no_offsets() -> None:
     assert harness.now_ms >= left_ms + RETENTION_MS
 
 
-def test_the_time_since_empty_survives_a_restart() -> None:
+def test_time_since_empty_survives_a_restart() -> None:
     harness = Harness(SHORT)
     (member,) = harness.stable(1)
     harness.commit(5, member_id=member, generation=1)
@@ -219,7 +219,7 @@ def test_the_time_since_empty_survives_a_restart() -> None:
     assert harness.offset() == -1
 
 
-def test_a_simple_groups_offsets_go_by_the_time_of_their_commit() -> None:
+def test_simple_group_offsets_expire_by_commit_time() -> None:
     harness = Harness(SHORT)
     harness.commit(5)
     harness.advance(30_000)
@@ -230,7 +230,7 @@ def test_a_simple_groups_offsets_go_by_the_time_of_their_commit() -> None:
     assert harness.state == "Dead"
 
 
-def test_in_a_stable_group_only_topics_without_a_reader_expire() -> None:
+def test_only_unsubscribed_topics_expire_in_a_stable_group() -> None:
     harness = Harness(SHORT)
     (member,) = harness.stable(1)
     harness.commit(5, member_id=member, generation=1)
@@ -247,7 +247,7 @@ def test_in_a_stable_group_only_topics_without_a_reader_expire() -> None:
     [{"protocol_type": "connect"}, {"protocols": (Protocol("range", b"?"),)}],
     ids=["of another type", "of whom nobody knows what they read"],
 )
-def test_while_members_are_there_nothing_of_theirs_expires(how: dict[str, object]) -> None:
+def test_subscribed_offsets_of_active_members_do_not_expire(how: dict[str, object]) -> None:
     harness = Harness(SHORT)
     (member,) = harness.stable(1, **how)
     harness.commit(5, member_id=member, generation=1)
@@ -255,7 +255,7 @@ def test_while_members_are_there_nothing_of_theirs_expires(how: dict[str, object
     assert harness.offset() == 5
 
 
-def test_while_a_group_rebalances_nothing_expires() -> None:
+def test_nothing_expires_during_a_rebalance() -> None:
     harness = Harness(SHORT)
     leader, follower = harness.stable(2, rebalance_ms=200_000)
     harness.commit(5, member_id=leader, generation=1, at=BILLS)
@@ -268,7 +268,7 @@ def test_while_a_group_rebalances_nothing_expires() -> None:
 
 
 @pytest.mark.parametrize("reload", [False, True])
-def test_a_time_that_an_old_client_gave_counts_before_all(reload: bool) -> None:
+def test_expiry_given_by_an_old_client_takes_precedence(reload: bool) -> None:
     harness = Harness(SHORT)
     harness.commit(5, but={"retention_ms": 5_000})
     harness.commit(6, at=BILLS, but={"retention_ms": 100_000})
@@ -284,7 +284,7 @@ def test_a_time_that_an_old_client_gave_counts_before_all(reload: bool) -> None:
     assert harness.offset(BILLS) == -1
 
 
-def test_a_retention_beyond_all_time_is_for_ever() -> None:
+def test_overflowing_retention_never_expires() -> None:
     harness = Harness(SHORT)
     assert harness.commit(5, but={"retention_ms": 2**63 - 1}) is ErrorCode.NONE
     harness.crash()
@@ -303,7 +303,7 @@ def test_nothing_expires_while_a_commit_for_it_is_pending() -> None:
     assert harness.offset() == -1
 
 
-def test_a_group_without_offsets_goes_at_the_next_check() -> None:
+def test_group_without_offsets_is_deleted_at_the_next_check() -> None:
     harness = Harness(SHORT)
     harness.leave(*harness.stable(1))
     harness.advance(1_000)
@@ -312,7 +312,7 @@ def test_a_group_without_offsets_goes_at_the_next_check() -> None:
     assert harness.state == "Dead"
 
 
-def test_a_group_with_ids_handed_out_stays() -> None:
+def test_group_with_assigned_ids_is_kept() -> None:
     harness = Harness(SHORT)
     harness.leave(*harness.stable(1))
     member_id = harness.joined(harness.join()).member_id
@@ -320,7 +320,7 @@ def test_a_group_with_ids_handed_out_stays() -> None:
     assert harness.waits(harness.join(member_id))
 
 
-def test_a_commit_behind_the_expiry_stays() -> None:
+def test_commit_after_the_expiry_survives() -> None:
     harness = Harness(SHORT)
     harness.commit(5)
     harness.auto = False
@@ -334,7 +334,7 @@ def test_a_commit_behind_the_expiry_stays() -> None:
     assert harness.offset() == 7
 
 
-def test_an_expiry_that_cannot_be_stored_is_tried_again() -> None:
+def test_failed_expiry_is_retried() -> None:
     harness = Harness(SHORT)
     harness.commit(5)
     harness.auto = False
@@ -346,8 +346,8 @@ def test_an_expiry_that_cannot_be_stored_is_tried_again() -> None:
     assert harness.offset() == -1
 
 
-def test_a_member_of_a_group_without_known_time_of_emptiness() -> None:
-    # Logs of old releases do not say since when a group is empty.
+def test_unknown_empty_time_falls_back_to_commit_time() -> None:
+    # Logs of old releases do not record since when a group is empty.
     harness = Harness(SHORT)
     (member,) = harness.stable(1, protocols=(RANGE,))
     harness.commit(5, member_id=member, generation=1)

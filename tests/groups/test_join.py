@@ -1,4 +1,4 @@
-"""What becomes of JoinGroup: new members, known ones, static ones, refused ones."""
+"""JoinGroup: new, known, static and refused members."""
 
 import pytest
 
@@ -21,7 +21,7 @@ OLD = {"member_id_required": False}
 
 
 def session(harness: Harness, member_id: str) -> int | None:
-    """Milliseconds until a session ends."""
+    """Return the milliseconds until a session expires."""
     timer = harness.timers.get(Timer(TimerKind.SESSION, "billing", member_id))
     return None if timer is None else timer.at_ms - harness.now_ms
 
@@ -29,7 +29,7 @@ def session(harness: Harness, member_id: str) -> int | None:
 # New members.
 
 
-def test_a_first_join_gets_an_id_and_is_no_member_yet() -> None:
+def test_first_join_gets_a_member_id_but_no_membership() -> None:
     harness = Harness()
     token = harness.join()
     assert harness.joined(token) == JoinResult(ErrorCode.MEMBER_ID_REQUIRED, "client-1")
@@ -38,7 +38,7 @@ def test_a_first_join_gets_an_id_and_is_no_member_yet() -> None:
     assert session(harness, "client-1") == SESSION_MS
 
 
-def test_with_its_id_it_waits_for_the_first_generation() -> None:
+def test_join_with_member_id_waits_for_the_generation() -> None:
     harness = Harness()
     member_id, token = harness.join_twice()
     assert harness.waits(token)
@@ -57,20 +57,20 @@ def test_with_its_id_it_waits_for_the_first_generation() -> None:
     assert session(harness, member_id) == SESSION_MS
 
 
-def test_an_old_client_is_a_member_at_once() -> None:
+def test_old_client_becomes_a_member_at_once() -> None:
     harness = Harness()
     token = harness.join(but=OLD)
     assert harness.waits(token)
     assert harness.members() == ["client-1"]
 
 
-def test_version_0_has_no_rebalance_timeout_but_its_session() -> None:
+def test_version_0_uses_its_session_as_rebalance_timeout() -> None:
     harness = Harness()
     harness.join(but=OLD, rebalance_ms=-1)
     assert harness.group.roster.rebalance_timeout_ms == SESSION_MS
 
 
-def test_only_the_leader_learns_of_the_members() -> None:
+def test_only_the_leader_receives_the_members() -> None:
     harness = Harness()
     (leader, first), (follower, second) = harness.join_twice(), harness.join_twice()
     harness.advance(2 * DELAY_MS)
@@ -79,7 +79,7 @@ def test_only_the_leader_learns_of_the_members() -> None:
     assert harness.joined(second).leader == leader
 
 
-def test_a_new_member_that_waits_too_long_is_dropped_and_told() -> None:
+def test_new_member_that_waits_too_long_is_removed() -> None:
     harness = Harness(GroupConfig(initial_rebalance_delay_ms=400_000))
     member_id, token = harness.join_twice()
     harness.advance(NEW_MEMBER_JOIN_TIMEOUT_MS - 1)
@@ -89,14 +89,14 @@ def test_a_new_member_that_waits_too_long_is_dropped_and_told() -> None:
     assert harness.joined(token) == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
-def test_a_join_with_an_id_makes_no_group() -> None:
+def test_join_with_a_member_id_creates_no_group() -> None:
     harness = Harness()
     assert harness.joined(harness.join("ghost")) == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
     assert harness.coordinator.ledger.groups == {}
 
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", (RANGE,)), ("consumer", ())])
-def test_without_a_protocol_nobody_joins_and_no_group_stays(
+def test_join_without_a_protocol_leaves_no_group(
     protocol_type: str, protocols: tuple[Protocol, ...]
 ) -> None:
     harness = Harness()
@@ -106,7 +106,7 @@ def test_without_a_protocol_nobody_joins_and_no_group_stays(
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
-def test_whoever_shares_no_protocol_with_the_group_is_refused(state: str) -> None:
+def test_member_without_a_common_protocol_is_refused(state: str) -> None:
     harness = Harness()
     ids = getattr(harness, state)(2)
     before = harness.told.copy()
@@ -120,10 +120,10 @@ def test_whoever_shares_no_protocol_with_the_group_is_refused(state: str) -> Non
     assert harness.members() == ids
 
 
-# Handed-out ids.
+# Assigned member ids.
 
 
-def test_an_id_that_nobody_uses_expires_and_leaves_no_group() -> None:
+def test_unused_member_id_expires_and_leaves_no_group() -> None:
     harness = Harness()
     harness.join()
     harness.advance(SESSION_MS - 1)
@@ -133,7 +133,7 @@ def test_an_id_that_nobody_uses_expires_and_leaves_no_group() -> None:
     assert harness.log == []
 
 
-def test_a_rebalance_waits_for_ids_that_were_handed_out() -> None:
+def test_rebalance_waits_for_assigned_member_ids() -> None:
     harness = Harness()
     (member,) = harness.stable(1)
     late = harness.joined(harness.join()).member_id
@@ -144,7 +144,7 @@ def test_a_rebalance_waits_for_ids_that_were_handed_out() -> None:
     assert harness.joined(other).generation == 2
 
 
-def test_a_rebalance_goes_on_when_a_handed_out_id_expires() -> None:
+def test_rebalance_proceeds_when_an_assigned_id_expires() -> None:
     harness = Harness()
     (member,) = harness.stable(1, session_ms=20_000)
     harness.join()
@@ -153,7 +153,7 @@ def test_a_rebalance_goes_on_when_a_handed_out_id_expires() -> None:
     assert harness.joined(rejoin).generation == 2
 
 
-def test_ids_handed_out_are_bounded_and_the_oldest_goes() -> None:
+def test_assigned_ids_are_bounded_and_the_oldest_is_dropped() -> None:
     harness = Harness()
     for _ in range(PENDING_MEMBERS_MAX + 1):
         harness.join()
@@ -162,7 +162,7 @@ def test_ids_handed_out_are_bounded_and_the_oldest_goes() -> None:
     assert harness.waits(harness.join("client-2"))
 
 
-def test_a_handed_out_id_is_not_a_static_members() -> None:
+def test_assigned_id_cannot_be_used_by_a_static_member() -> None:
     harness = Harness()
     harness.join()
     token = harness.join("client-1", instance_id="i")
@@ -173,7 +173,7 @@ def test_a_handed_out_id_is_not_a_static_members() -> None:
 # The limit.
 
 
-def test_a_full_group_takes_nobody() -> None:
+def test_full_group_refuses_new_members() -> None:
     harness = Harness(GroupConfig(members_max=2))
     ids = harness.stable(2)
     token = harness.join()
@@ -182,7 +182,7 @@ def test_a_full_group_takes_nobody() -> None:
     assert harness.state == "Stable"
 
 
-def test_while_a_group_forms_those_who_joined_count() -> None:
+def test_size_limit_counts_joined_members_in_a_rebalance() -> None:
     harness = Harness(GroupConfig(members_max=2))
     late = [harness.joined(harness.join()).member_id for _ in range(3)]
     tokens = [harness.join(member_id) for member_id in late]
@@ -191,7 +191,7 @@ def test_while_a_group_forms_those_who_joined_count() -> None:
     assert harness.group.roster.pending == {}
 
 
-def test_a_static_member_comes_back_into_a_full_group() -> None:
+def test_static_member_can_return_to_a_full_group() -> None:
     harness = Harness(GroupConfig(members_max=1))
     token = harness.join(instance_id="i")
     harness.advance(DELAY_MS)
@@ -199,7 +199,7 @@ def test_a_static_member_comes_back_into_a_full_group() -> None:
     assert harness.joined(harness.join(instance_id="i")).error is ErrorCode.NONE
 
 
-def test_a_lowered_limit_sends_the_last_to_join_away_after_a_load() -> None:
+def test_lowered_limit_removes_the_last_to_join_after_a_load() -> None:
     harness = Harness()
     ids = harness.stable(3)
     harness.rules = GroupConfig(members_max=2)
@@ -207,7 +207,7 @@ def test_a_lowered_limit_sends_the_last_to_join_away_after_a_load() -> None:
     assert harness.state == "PreparingRebalance"
     tokens = [harness.join(member_id) for member_id in ids]
     assert harness.joined(tokens[2]) == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-    # Nobody is left to wait for.
+    # There is nobody left to wait for.
     assert harness.joined(tokens[0]).generation == harness.joined(tokens[1]).generation == 2
     assert harness.members() == ids[:2]
 
@@ -215,7 +215,7 @@ def test_a_lowered_limit_sends_the_last_to_join_away_after_a_load() -> None:
 # Members that join again.
 
 
-def test_while_the_group_prepares_a_repeat_waits_instead_of_the_first() -> None:
+def test_repeated_join_replaces_the_pending_one() -> None:
     harness = Harness()
     member_id, first = harness.join_twice()
     second = harness.join(member_id)
@@ -225,7 +225,7 @@ def test_while_the_group_prepares_a_repeat_waits_instead_of_the_first() -> None:
     assert harness.joined(second).generation == 1
 
 
-def test_while_the_leader_assigns_a_repeat_hears_the_same_again() -> None:
+def test_repeated_join_in_sync_phase_gets_the_same_response() -> None:
     harness = Harness()
     leader, follower = harness.completing(2)
     assert [m.member_id for m in harness.joined(harness.join(leader)).members] == [leader, follower]
@@ -234,7 +234,7 @@ def test_while_the_leader_assigns_a_repeat_hears_the_same_again() -> None:
     assert harness.state == "CompletingRebalance"
 
 
-def test_while_the_leader_assigns_other_metadata_begin_anew() -> None:
+def test_changed_metadata_in_sync_phase_causes_a_rebalance() -> None:
     harness = Harness()
     leader, follower = harness.completing(2)
     waiting = harness.sync(follower, 1)
@@ -246,7 +246,7 @@ def test_while_the_leader_assigns_other_metadata_begin_anew() -> None:
     assert harness.joined(changed).generation == 2
 
 
-def test_a_follower_of_a_stable_group_hears_what_it_missed() -> None:
+def test_follower_of_a_stable_group_gets_a_missed_response() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     answer = harness.joined(harness.join(follower))
@@ -254,7 +254,7 @@ def test_a_follower_of_a_stable_group_hears_what_it_missed() -> None:
     assert harness.state == "Stable"
 
 
-def test_the_leader_of_a_stable_group_begins_a_rebalance() -> None:
+def test_rejoining_leader_of_a_stable_group_rebalances() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     assert harness.waits(harness.join(leader))
@@ -262,7 +262,7 @@ def test_the_leader_of_a_stable_group_begins_a_rebalance() -> None:
     assert harness.heartbeat(follower, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_follower_with_other_metadata_begins_a_rebalance() -> None:
+def test_follower_with_changed_metadata_causes_a_rebalance() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     assert harness.waits(harness.join(follower, protocols=(RANGE, ROUND_ROBIN)))
@@ -271,7 +271,7 @@ def test_a_follower_with_other_metadata_begins_a_rebalance() -> None:
     assert harness.generation == 2
 
 
-def test_new_timeouts_count() -> None:
+def test_rejoining_member_can_change_timeouts() -> None:
     harness = Harness()
     (leader,) = harness.stable(1)
     harness.join(leader, session_ms=7_000, rebalance_ms=8_000)
@@ -282,7 +282,7 @@ def test_new_timeouts_count() -> None:
 # Protocols.
 
 
-def test_the_protocol_with_most_votes_is_chosen_among_those_all_know() -> None:
+def test_common_protocol_with_most_votes_is_chosen() -> None:
     harness = Harness()
     both = (ROUND_ROBIN, RANGE)
     token = harness.join(but=OLD, protocols=(Protocol("mine", b""), *reversed(both)))
@@ -292,7 +292,7 @@ def test_the_protocol_with_most_votes_is_chosen_among_those_all_know() -> None:
     assert harness.joined(token).protocol_name == "roundrobin"
 
 
-def test_support_goes_with_the_member() -> None:
+def test_protocol_support_is_removed_with_the_member() -> None:
     harness = Harness()
     first = harness.join_twice(protocols=(RANGE,))[0]
     second = harness.join_twice(protocols=(RANGE, ROUND_ROBIN))[0]
@@ -304,7 +304,7 @@ def test_support_goes_with_the_member() -> None:
 
 
 def static_group(harness: Harness) -> list[str]:
-    """Two static members, a and b; a leads."""
+    """Return two static members, a and b; a leads."""
     tokens = [harness.join(instance_id=name) for name in "ab"]
     harness.advance(2 * DELAY_MS)
     ids = [harness.joined(token).member_id for token in tokens]
@@ -313,13 +313,13 @@ def static_group(harness: Harness) -> list[str]:
     return ids
 
 
-def test_a_static_member_is_a_member_at_once() -> None:
+def test_static_member_is_a_member_at_once() -> None:
     harness = Harness()
     assert harness.waits(harness.join(instance_id="a"))
     assert harness.members() == ["a-1"]
 
 
-def test_a_static_follower_comes_back_under_a_new_id_without_a_rebalance() -> None:
+def test_static_follower_returns_without_a_rebalance() -> None:
     harness = Harness()
     leader, follower = static_group(harness)
     answer = harness.joined(harness.join(instance_id="b"))
@@ -334,7 +334,7 @@ def test_a_static_follower_comes_back_under_a_new_id_without_a_rebalance() -> No
     assert harness.members() == [leader, answer.member_id]
 
 
-def test_a_static_leader_that_comes_back_skips_the_assignment() -> None:
+def test_returning_static_leader_skips_the_assignment() -> None:
     harness = Harness()
     leader, follower = static_group(harness)
     answer = harness.joined(harness.join(instance_id="a"))
@@ -344,7 +344,7 @@ def test_a_static_leader_that_comes_back_skips_the_assignment() -> None:
     assert harness.group.roster.leader == answer.member_id
 
 
-def test_an_older_static_leader_is_told_that_another_leads() -> None:
+def test_older_returning_static_leader_gets_another_leader() -> None:
     harness = Harness()
     leader, _ = static_group(harness)
     token = harness.join(instance_id="a", but={"skips_assignment": False})
@@ -352,19 +352,19 @@ def test_an_older_static_leader_is_told_that_another_leads() -> None:
     assert (answer.leader, answer.skip_assignment, answer.members) == (leader, False, ())
 
 
-def test_a_static_member_that_changes_the_protocol_begins_a_rebalance() -> None:
+def test_static_member_with_a_new_protocol_rebalances() -> None:
     harness = Harness()
     both = (RANGE, ROUND_ROBIN)
     token = harness.join(instance_id="a", protocols=both)
     harness.advance(DELAY_MS)
     harness.sync_all([harness.joined(token).member_id])
     again = harness.join(instance_id="a", protocols=(ROUND_ROBIN,))
-    # It is alone, so that the generation begins at once.
+    # It is the only member, so the generation starts at once.
     assert harness.joined(again).generation == 2
     assert harness.joined(again).protocol_name == "roundrobin"
 
 
-def test_a_static_member_that_comes_back_while_the_leader_assigns_begins_anew() -> None:
+def test_static_member_returning_in_sync_phase_rebalances() -> None:
     harness = Harness()
     tokens = [harness.join(instance_id=name) for name in "ab"]
     harness.advance(2 * DELAY_MS)
@@ -378,7 +378,7 @@ def test_a_static_member_that_comes_back_while_the_leader_assigns_begins_anew() 
     assert harness.joined(again).generation == 2
 
 
-def test_a_static_member_that_comes_back_while_members_join_takes_its_place() -> None:
+def test_static_member_rejoining_replaces_its_pending_join() -> None:
     harness = Harness()
     first = harness.join(instance_id="a")
     second = harness.join(instance_id="a")
@@ -388,7 +388,7 @@ def test_a_static_member_that_comes_back_while_members_join_takes_its_place() ->
     assert harness.members() == ["a-2"]
 
 
-def test_the_old_id_of_a_static_member_is_fenced_everywhere() -> None:
+def test_old_id_of_a_static_member_is_always_fenced() -> None:
     harness = Harness()
     _, old = static_group(harness)
     harness.join(instance_id="b")
@@ -398,11 +398,11 @@ def test_the_old_id_of_a_static_member_is_fenced_everywhere() -> None:
     assert harness.synced(harness.sync(old, 1, instance_id="b")) == SyncResult(fenced)
     assert harness.commit(member_id=old, generation=1, instance_id="b") is fenced
     assert [leaver.error for leaver in harness.leave(Leaver(old, "b")).leavers] == [fenced]
-    # Without the instance id nobody knows it.
+    # Without the instance id the member is unknown.
     assert harness.heartbeat(old, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_is_again_who_it_was_when_the_log_fails() -> None:
+def test_failed_append_restores_the_static_member() -> None:
     harness = Harness()
     leader, follower = static_group(harness)
     harness.auto = False
@@ -424,7 +424,7 @@ def test_a_static_member_is_again_who_it_was_when_the_log_fails() -> None:
     assert harness.heartbeat(leader, 1, "a") is ErrorCode.NONE
 
 
-def test_a_static_member_that_comes_back_before_it_synced_is_still_expected() -> None:
+def test_static_member_returning_before_sync_is_expected_to_sync() -> None:
     harness = Harness()
     tokens = [harness.join(instance_id=name) for name in "ab"]
     harness.advance(2 * DELAY_MS)
@@ -441,7 +441,7 @@ def test_a_static_member_that_comes_back_before_it_synced_is_still_expected() ->
     assert Timer(TimerKind.SYNC, "billing") not in harness.timers
 
 
-def test_a_static_member_in_flight_gets_its_answer_from_a_rebalance_in_between() -> None:
+def test_rebalance_answers_a_static_member_being_stored() -> None:
     harness = Harness()
     leader, _ = static_group(harness)
     harness.auto = False
@@ -453,7 +453,7 @@ def test_a_static_member_in_flight_gets_its_answer_from_a_rebalance_in_between()
     assert harness.generation == 2
 
 
-def test_a_session_that_ends_while_the_log_is_slow_begins_anew_with_the_answer() -> None:
+def test_slow_append_restarts_the_session_with_the_response() -> None:
     harness = Harness()
     static_group(harness)
     harness.auto = False
@@ -467,7 +467,7 @@ def test_a_session_that_ends_while_the_log_is_slow_begins_anew_with_the_answer()
     assert session(harness, "b-3") == SESSION_MS
 
 
-def test_a_static_member_may_be_away_while_others_rebalance() -> None:
+def test_static_member_may_be_away_during_a_rebalance() -> None:
     harness = Harness()
     leader, follower = static_group(harness)
     harness.join(follower, instance_id="b", protocols=(RANGE, ROUND_ROBIN))
@@ -480,7 +480,7 @@ def test_a_static_member_may_be_away_while_others_rebalance() -> None:
     assert harness.group.roster.leader == follower
 
 
-def test_texts_that_no_record_can_hold_are_refused() -> None:
+def test_strings_too_long_for_a_record_are_refused() -> None:
     harness = Harness()
     long = "x" * 0x8000
     for but in (

@@ -1,7 +1,8 @@
 """Our group coordinator, compared with Kafka's.
 
-The errors that Kafka answers in every state of a group, and how it treats static members, are
-recorded. `make judge` asks a real Kafka again, which also reads groups that we wrote, and we its.
+Recorded are the errors that Kafka returns in every state of a group, and how it treats static
+members. `make judge` asks a real Kafka again. It also lets Kafka read groups that we wrote, and
+reads Kafka's.
 """
 
 from collections.abc import Callable, Generator
@@ -92,7 +93,7 @@ PATIENCE_S = 30
 
 @pytest.fixture(scope="module")
 def kafka() -> Generator[KafkaBroker]:
-    # The table commits in transactions that nobody has begun.
+    # The table commits in transactions that were not started.
     with kafka_broker({"transaction.partition.verification.enable": "false"}) as broker:
         with broker.wire() as wire:
             topic = CreatableTopic(
@@ -113,14 +114,14 @@ def kafka() -> Generator[KafkaBroker]:
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Ask until it is so; Kafka takes a moment to make its own topics and to move."""
+    """Poll until it is true; Kafka takes a moment to create its topics and to change state."""
     end_s = monotonic() + PATIENCE_S
     while not true():
         assert monotonic() < end_s, "Kafka takes too long"
 
 
 class KafkaSituation:
-    """A group of Kafka's, brought into a state by the requests that clients send."""
+    """A group of Kafka's, brought into a state by client requests."""
 
     names = count(1)
 
@@ -147,7 +148,7 @@ class KafkaSituation:
     def connect(self) -> Wire:
         return self.connections.enter_context(self.broker.wire())
 
-    # The way into a state.
+    # Reaching a state.
 
     def new_id(self) -> str:
         self.send_join(self.wire, "")
@@ -156,7 +157,7 @@ class KafkaSituation:
         return answer.member_id
 
     def form(self) -> None:
-        """Two members that have joined; the first leads."""
+        """Create two members that have joined; the first leads."""
         first = self.connect()
         self.leader = self.new_id()
         self.send_join(first, self.leader)
@@ -210,13 +211,13 @@ class KafkaSituation:
         request = self.sync_request(member_id, generation, "consumer", "range")
         return wire.ask(request, 5, SyncGroupResponse)
 
-    # What is asked.
+    # Requests.
 
     def join(self, member_id: str) -> ErrorCode:
         waiting = self.connect()
         self.send_join(waiting, member_id)
         if member_id == self.member and self.group_id.startswith("preparing"):
-            self.send_join(self.connect(), self.leader)  # lets the generation begin
+            self.send_join(self.connect(), self.leader)  # starts the generation
         return ErrorCode(waiting.receive(JoinGroupResponse).error_code)
 
     def sync(
@@ -234,7 +235,7 @@ class KafkaSituation:
         waiting = self.connect()
         waiting.send(request, 5)
         if self.group_id.startswith("completing") and request.member_id == self.member:
-            self.ask_sync(self.wire, self.leader, self.generation)  # lets the others have theirs
+            self.ask_sync(self.wire, self.leader, self.generation)  # the others get theirs
         return ErrorCode(waiting.receive(SyncGroupResponse).error_code)
 
     def heartbeat(self, member_id: str | None = None, *, ahead: int = 0) -> ErrorCode:
@@ -322,7 +323,7 @@ def test_table_has_the_error_that_kafka_answers(
         assert isinstance(answer, ErrorCode)
         return answer.name
 
-    # What waits is answered when the generation goes on, and then without an error.
+    # A pending request gets its response, without an error, when the generation proceeds.
     assert scenario.answer([name, state], ask) == (expected or ErrorCode.NONE).name
 
 
@@ -330,7 +331,7 @@ def test_table_has_the_error_that_kafka_answers(
 
 
 def static_story(join: Callable[[str, str], JoinResult], sync: Callable[[str], bytes]) -> Json:
-    """A static member comes twice, then the first of the two comes back with its id."""
+    """A static member joins twice, then the first one returns with its member id."""
     first = join("", "a")
     share = sync(first.member_id)
     second = join("", "a")
@@ -409,7 +410,7 @@ def join_answer(told: JoinGroupResponse) -> JoinResult:
     )
 
 
-# What Kafka wrote.
+# Records that Kafka wrote.
 
 
 def described_by(wire: Wire, group_id: str) -> DescribedGroup:
@@ -434,7 +435,7 @@ def committed_by(wire: Wire, group_id: str) -> dict[tuple[str, int], tuple[int, 
 
 
 def ledger_of(broker: KafkaBroker) -> Ledger:
-    """What the files of Kafka's offsets topic say."""
+    """Return the groups in the files of Kafka's offsets topic."""
     ledger = Ledger()
     for path in sorted((broker.data / "__consumer_offsets-0").glob("*.log")):
         for batch in batches(path.read_bytes(), lenient=True):
@@ -494,7 +495,7 @@ def test_kafka_reads_what_we_wrote(kafka: KafkaBroker) -> None:
                 (at.topic, at.partition): (found.offset, found.leader_epoch, found.metadata)
                 for at, found in fetched.items()
             }
-        # A member goes on with Kafka as its coordinator, as if nothing had happened.
+        # A member continues with Kafka as its coordinator, as if nothing had happened.
         member = next(iter(harness.group.roster))
         beat = HeartbeatRequest(
             group_id=GROUP,
@@ -508,9 +509,9 @@ def test_kafka_reads_what_we_wrote(kafka: KafkaBroker) -> None:
 
 
 def our_groups() -> Harness:
-    """A stable group with a static member, one that all have left, a simple and a deleted one."""
+    """Create a stable group with a static member, an empty one, a simple one and a deleted one."""
     harness = Harness()
-    harness.now_ms = int(time() * 1000)  # what Kafka reads must not have expired
+    harness.now_ms = int(time() * 1000)  # the records must not have expired when Kafka reads them
     for instance_id in ("a", None):
         but = {"member_id_required": False}
         harness.join(instance_id=instance_id, session_ms=600_000, but=but)
@@ -528,12 +529,12 @@ def our_groups() -> Harness:
     harness.leave("client-3", group_id="left")
     states = {group.group_id: group.state for group in harness.coordinator.list_groups().groups}
     assert states == {GROUP: "Stable", "simple": "Empty", "left": "Empty"}
-    harness.crash()  # both have nothing but the log
+    harness.crash()  # both know only the log
     return harness
 
 
 def append_to(broker: KafkaBroker, harness: Harness) -> None:
-    """Put our records behind Kafka's own, while it is stopped."""
+    """Append our records to Kafka's log while Kafka is stopped."""
     path = max((broker.data / "__consumer_offsets-0").glob("*.log"))
     headers = [batch.header for batch in batches(path.read_bytes())]
     next_offset, leader_epoch = headers[-1].next_offset, headers[-1].leader_epoch
@@ -543,7 +544,7 @@ def append_to(broker: KafkaBroker, harness: Harness) -> None:
         assert builder.append(harness.now_ms, entry.record.key, entry.record.value)
     with path.open("ab") as file:
         file.write(builder.build(base_offset=next_offset, leader_epoch=leader_epoch))
-    # Without the mark of a clean stop Kafka reads its logs to their end.
+    # Without the clean-shutdown mark Kafka reads its logs to the end.
     (broker.data / CLEAN_SHUTDOWN).unlink()
 
 

@@ -1,7 +1,7 @@
-"""A group with members that come and go, and a coordinator that dies at any moment.
+"""A model of a group whose members come and go, and of a coordinator that crashes.
 
-What is checked after every step: no request is forgotten, no timer leaks, generations only rise,
-nobody has an assignment that the log does not have, and offsets are those of the log.
+After every step: no request is lost, no timer leaks, generations only increase, no member has an
+assignment that is not in the log, and offsets equal those in the log.
 """
 
 import os
@@ -47,13 +47,13 @@ PROTOCOLS = [(RANGE,), (RANGE, ROUND_ROBIN), (ROUND_ROBIN, RANGE)]
 
 @dataclass(eq=False)
 class Client:
-    """A consumer as far as the protocol knows it."""
+    """A consumer, as the protocol sees it."""
 
     instance_id: str | None
     member_id: str = ""
     generation: int = -1
     leads: bool = False
-    others: tuple[str, ...] = ()  # whom it assigns to, as leader
+    others: tuple[str, ...] = ()  # the members it assigns to, as leader
     join: RequestToken | None = None
     sync: RequestToken | None = None
 
@@ -62,14 +62,14 @@ class Client:
 
 
 class GroupModel(RuleBasedStateMachine):
-    """Clients, a log and a coordinator; appends have their outcomes when a rule says so."""
+    """Clients, a log and a coordinator; a rule decides when appends succeed or fail."""
 
     def __init__(self) -> None:
         super().__init__()
         self.harness = Harness(RULES, auto=False)
         self.clients: list[Client] = []
         self.commits: dict[RequestToken, TopicPartition] = {}
-        self.live: list[RequestToken] = []  # requests of this life of the broker
+        self.live: list[RequestToken] = []  # requests since the broker's last start
         self.generation = 0
         self.group_seen: object = None
 
@@ -127,14 +127,14 @@ class GroupModel(RuleBasedStateMachine):
         instances=st.lists(st.sampled_from([None, None, "a", "b"]), max_size=3, unique=True)
     )
     def begin(self, instances: tuple[str | None, ...]) -> None:
-        """Many a history begins with a group that is at work."""
+        """Many histories start with a stable group."""
         for instance in instances:
             self.arrive(instance, PROTOCOLS[1])
         self.everybody_goes_on(stores=True)
 
     @rule(stores=st.booleans())
     def everybody_goes_on(self, stores: bool) -> None:
-        """What clients do when nothing disturbs them: join and sync until the group is stable."""
+        """Let undisturbed clients join and sync until the group is stable."""
         for _ in range(4):
             for client in list(self.clients):
                 if client.join is None and client.generation < 0:
@@ -172,7 +172,7 @@ class GroupModel(RuleBasedStateMachine):
         self.clients.remove(self.client(pick))
 
     def hear(self) -> None:
-        """Let clients see their answers."""
+        """Let clients process their responses."""
         for client in self.clients:
             if client.join is not None and not self.harness.waits(client.join):
                 answer, client.join = self.harness.joined(client.join), None
@@ -253,7 +253,7 @@ class GroupModel(RuleBasedStateMachine):
 
     @rule(producer=st.sampled_from([1, 2]), committed=st.booleans())
     def end_transaction(self, producer: int, committed: bool) -> None:
-        # The marker follows what the transaction has in the log, so that has its outcome first.
+        # The marker comes after the records of its transaction, so their appends are decided first.
         while self.harness.appends:
             self.append_committed()
         self.harness.log.append(Entry(None, ProducerId(producer), committed))
@@ -272,7 +272,7 @@ class GroupModel(RuleBasedStateMachine):
     def delete_partition(self, at: TopicPartition) -> None:
         self.harness.do(PartitionsDeleted(frozenset({at})))
 
-    # The world.
+    # Faults.
 
     @precondition(lambda self: self.harness.appends)
     @rule()
@@ -293,14 +293,14 @@ class GroupModel(RuleBasedStateMachine):
 
     @rule(written=st.integers(0, 3))
     def broker_dies(self, written: int) -> None:
-        """Some of what was on its way got into the log; nobody was told."""
+        """Some of the appends in flight reach the log; no client is notified."""
         for append in self.harness.appends[:written]:
             self.harness.write(append)
         self.restart()
 
     @rule()
     def leadership_moves(self) -> None:
-        """The coordinator loads anew without dying; its clients are sent away and come back."""
+        """The coordinator loads again without a crash; its clients are redirected and return."""
         self.harness.begin()
         self.hear()
         for append in self.harness.appends:
@@ -323,10 +323,10 @@ class GroupModel(RuleBasedStateMachine):
         if stored is not None and GROUP in self.harness.coordinator.ledger.groups:
             assert self.harness.generation == stored.generation
 
-    # What must hold.
+    # Invariants.
 
     def group_in_log(self) -> GroupMetadataValue | None:
-        """The last that the log says of the group."""
+        """Return the last record of the group in the log."""
         for entry in reversed(self.harness.log):
             key = None if entry.record is None else TYPES.decode_key(entry.record.key)
             if isinstance(key, GroupMetadataKey) and key.group == GROUP:
@@ -339,7 +339,7 @@ class GroupModel(RuleBasedStateMachine):
         return None
 
     def offsets_in_log(self) -> dict[tuple[str, str, int], int]:
-        """What the log says is committed, by the simplest of readings."""
+        """Return the committed offsets in the log, with the simplest reader."""
         committed: dict[tuple[str, str, int], tuple[int, int]] = {}
         pending: dict[ProducerId, dict[tuple[str, str, int], tuple[int, int]]] = {}
         for at, entry in enumerate(self.harness.log):
@@ -449,13 +449,13 @@ class GroupModel(RuleBasedStateMachine):
         if group is not None and group.state is State.STABLE and not writing:
             again = fresh.ledger.groups[GROUP]
             assert again.generation == group.generation
-            # An id of a static member may have got into the log with that of another one.
+            # A static member's id may be in the log with that of another one.
             assert {m.instance_id or m.member_id: m.assignment for m in again.roster} == {
                 m.instance_id or m.member_id: m.assignment for m in group.roster
             }
 
     def teardown(self) -> None:
-        """Everybody goes: in the end there is nothing."""
+        """Remove all members; nothing must be left."""
         self.clients.clear()
         for _ in range(40):
             while self.harness.appends:
@@ -477,8 +477,8 @@ TestGroupModel.settings = settings(
 )
 
 
-def test_a_commit_that_was_confirmed_is_in_the_log() -> None:
-    """The model believes this of every commit; here it is seen once."""
+def test_acknowledged_commit_is_in_the_log() -> None:
+    """The model assumes this for every commit; here it is checked once."""
     model = GroupModel()
     model.commit_alone(GROUP, PARTITIONS[0], 7, None)
     (token,) = model.commits

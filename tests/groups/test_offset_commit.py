@@ -19,13 +19,13 @@ UNSTABLE = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def end(harness: Harness, producer_id: int, *, committed: bool) -> None:
-    """A marker gets into the log and its news to the coordinator."""
+    """Write a transaction marker to the log and notify the coordinator."""
     producer = ProducerId(producer_id)
     harness.log.append(Entry(None, producer, committed))
     harness.do(TransactionEnded(producer, committed))
 
 
-def test_what_is_committed_is_fetched_with_epoch_and_note() -> None:
+def test_committed_offset_is_fetched_with_epoch_and_metadata() -> None:
     harness = Harness()
     assert harness.commit(5) is ErrorCode.NONE
     assert harness.fetch() == FetchedOffset(5, 2, "note")
@@ -42,7 +42,7 @@ def test_all_offsets_of_a_group_are_fetched() -> None:
     assert harness.coordinator.fetch_offsets("nobody", None).offsets == {}
 
 
-def test_a_note_that_is_null_is_empty() -> None:
+def test_null_metadata_is_stored_as_empty() -> None:
     harness = Harness()
     harness.commit(but={"offsets": (OffsetToCommit(ORDERS, 1),)})
     assert harness.fetch() == FetchedOffset(1, -1, "")
@@ -52,14 +52,14 @@ def test_a_note_that_is_null_is_empty() -> None:
     ("note", "fits"),
     [("x" * 8, True), ("x" * 9, False), ("ä" * 8, True), ("😀" * 4, True), ("😀" * 5, False)],
 )
-def test_a_note_is_as_long_as_kafka_counts(note: str, fits: bool) -> None:
+def test_metadata_length_is_counted_in_utf16_units(note: str, fits: bool) -> None:
     harness = Harness(GroupConfig(offset_metadata_length_max=8))
     error = harness.commit(but={"offsets": (OffsetToCommit(ORDERS, 1, 1, note),)})
     assert error is (ErrorCode.NONE if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE)
     assert harness.offset() == (1 if fits else -1)
 
 
-def test_a_partition_that_is_refused_does_not_hold_up_the_others() -> None:
+def test_refused_partition_does_not_block_the_others() -> None:
     harness = Harness()
     asked = (
         OffsetToCommit(ORDERS, 1, 1, "x" * 5_000),
@@ -75,7 +75,7 @@ def test_a_partition_that_is_refused_does_not_hold_up_the_others() -> None:
     assert (harness.offset(), harness.offset(BILLS)) == (-1, 2)
 
 
-def test_of_one_partition_twice_in_a_request_the_last_counts() -> None:
+def test_last_duplicate_partition_of_a_commit_wins() -> None:
     harness = Harness()
     asked = (OffsetToCommit(ORDERS, 8), OffsetToCommit(ORDERS, 7))
     harness.send_commit(but={"offsets": asked})
@@ -84,7 +84,7 @@ def test_of_one_partition_twice_in_a_request_the_last_counts() -> None:
     assert harness.offset() == 7
 
 
-def test_an_offset_counts_when_the_log_has_it() -> None:
+def test_offset_is_committed_when_it_is_in_the_log() -> None:
     harness = Harness(auto=False)
     token = harness.send_commit(5)
     (append,) = harness.appends
@@ -107,7 +107,7 @@ def test_an_offset_counts_when_the_log_has_it() -> None:
         (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_what_the_log_refuses_is_not_committed(error: ErrorCode, told: ErrorCode) -> None:
+def test_failed_append_commits_nothing(error: ErrorCode, told: ErrorCode) -> None:
     harness = Harness()
     harness.commit(4)
     harness.auto = False
@@ -117,14 +117,14 @@ def test_what_the_log_refuses_is_not_committed(error: ErrorCode, told: ErrorCode
     assert harness.fetch(stable=True).offset == 4
 
 
-def test_a_simple_group_that_could_not_commit_is_none() -> None:
+def test_failed_commit_leaves_no_simple_group() -> None:
     harness = Harness(auto=False)
     harness.send_commit(5)
     harness.fail_append()
     assert harness.coordinator.list_groups().groups == ()
 
 
-def test_a_group_that_was_only_looked_at_goes_when_its_commit_fails() -> None:
+def test_failed_commit_and_refused_join_leave_no_group() -> None:
     harness = Harness(auto=False)
     harness.send_commit(5)
     assert harness.joined(harness.join(protocols=())).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -132,14 +132,14 @@ def test_a_group_that_was_only_looked_at_goes_when_its_commit_fails() -> None:
     assert harness.coordinator.ledger.groups == {}
 
 
-def test_a_request_without_offsets_is_answered() -> None:
+def test_commit_without_offsets_gets_a_response() -> None:
     harness = Harness()
     token = harness.send_commit(but={"offsets": ()})
     assert harness.answer(token, PartitionErrors) == PartitionErrors()
     assert harness.log == []
 
 
-def test_before_version_9_a_group_that_is_not_there_has_another_generation() -> None:
+def test_missing_group_is_illegal_generation_before_version_9() -> None:
     harness = Harness()
     old = {"knows_group_id_not_found": False}
     error = harness.commit(member_id="m", generation=3, but=old)
@@ -147,7 +147,7 @@ def test_before_version_9_a_group_that_is_not_there_has_another_generation() -> 
     assert harness.commit(member_id="m", generation=3) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_the_group_without_a_name_has_offsets_and_nothing_else() -> None:
+def test_empty_group_id_can_only_have_offsets() -> None:
     harness = Harness()
     assert harness.commit(5, group_id="") is ErrorCode.NONE
     assert harness.offset(group_id="") == 5
@@ -164,7 +164,9 @@ def test_the_group_without_a_name_has_offsets_and_nothing_else() -> None:
     ("committed_for", "asked_for", "offset"),
     [(ONE, ONE, 5), (ONE, TWO, -1), (ONE, ZERO_UUID, 5), (ZERO_UUID, TWO, 5)],
 )
-def test_a_topic_made_anew_has_no_offset(committed_for: Uuid, asked_for: Uuid, offset: int) -> None:
+def test_recreated_topic_has_no_committed_offset(
+    committed_for: Uuid, asked_for: Uuid, offset: int
+) -> None:
     harness = Harness()
     asked = (OffsetToCommit(ORDERS, 5, topic_id=committed_for),)
     harness.commit(but={"offsets": asked})
@@ -178,7 +180,7 @@ def test_a_topic_made_anew_has_no_offset(committed_for: Uuid, asked_for: Uuid, o
 
 @each_case("reload", [False, True])
 @each_case(("committed", "offset"), [(True, 9), (False, 4)])
-def test_an_offset_in_a_transaction_waits_for_its_end(
+def test_transactional_offset_waits_for_the_end_marker(
     reload: bool, committed: bool, offset: int
 ) -> None:
     harness = Harness()
@@ -197,7 +199,7 @@ def test_an_offset_in_a_transaction_waits_for_its_end(
 
 
 @pytest.mark.parametrize("reload", [False, True])
-def test_a_later_commit_stands_when_an_earlier_transaction_ends(reload: bool) -> None:
+def test_later_commit_survives_the_end_of_a_transaction(reload: bool) -> None:
     harness = Harness()
     harness.commit(9, producer_id=1)
     harness.commit(4)
@@ -207,7 +209,7 @@ def test_a_later_commit_stands_when_an_earlier_transaction_ends(reload: bool) ->
     assert harness.fetch(stable=True).offset == 4
 
 
-def test_all_offsets_include_those_that_are_not_stable_when_that_is_asked() -> None:
+def test_fetching_all_offsets_reports_unstable_ones() -> None:
     harness = Harness()
     harness.commit(9, producer_id=1)
     fetch = harness.coordinator.fetch_offsets
@@ -215,7 +217,7 @@ def test_all_offsets_include_those_that_are_not_stable_when_that_is_asked() -> N
     assert fetch("billing", None, require_stable=True).offsets == {ORDERS: UNSTABLE}
 
 
-def test_an_aborted_transaction_leaves_no_group() -> None:
+def test_aborted_transaction_leaves_no_group() -> None:
     harness = Harness()
     harness.commit(9, producer_id=1)
     assert len(harness.coordinator.list_groups().groups) == 1
@@ -223,7 +225,7 @@ def test_an_aborted_transaction_leaves_no_group() -> None:
     assert harness.coordinator.list_groups().groups == ()
 
 
-def test_two_transactions_may_wait_for_one_partition() -> None:
+def test_two_transactions_can_be_pending_for_one_partition() -> None:
     harness = Harness()
     harness.commit(8, producer_id=1)
     harness.commit(9, producer_id=2)
@@ -233,7 +235,7 @@ def test_two_transactions_may_wait_for_one_partition() -> None:
     assert harness.fetch(stable=True).offset == 9, "the later record counts, not the later end"
 
 
-def test_a_transactional_append_says_whose_it_is() -> None:
+def test_transactional_append_has_its_producer_id() -> None:
     harness = Harness(auto=False)
     harness.send_commit(producer_id=7)
     (append,) = harness.appends
@@ -243,7 +245,7 @@ def test_a_transactional_append_says_whose_it_is() -> None:
     assert harness.fetch(stable=True) == FetchedOffset()
 
 
-def test_offsets_of_deleted_partitions_go() -> None:
+def test_offsets_of_deleted_partitions_are_deleted() -> None:
     harness = Harness()
     harness.commit(5)
     harness.commit(5, group_id="other")

@@ -1,4 +1,4 @@
-"""The store of offsets by itself, whatever the order of news."""
+"""The store of offsets alone, with updates in any order."""
 
 from groups.harness import ORDERS, partition
 from ottla.groups.offsets import CommittedOffset, Offsets
@@ -17,14 +17,14 @@ def offset_in(offsets: Offsets) -> int:
     return fetched[ORDERS].offset
 
 
-def test_of_two_commits_the_later_record_counts() -> None:
+def test_later_record_of_two_commits_wins() -> None:
     offsets = Offsets()
     offsets.commit("g", ORDERS, committed(7, 2))
     offsets.commit("g", ORDERS, committed(5, 1))
     assert offset_in(offsets) == 7
 
 
-def test_a_deletion_spares_what_was_committed_after_it() -> None:
+def test_deletion_spares_later_commits() -> None:
     offsets = Offsets()
     offsets.commit("g", ORDERS, committed(7, 2))
     offsets.commit_pending(ProducerId(1), "g", ORDERS, committed(8, 3))
@@ -36,7 +36,7 @@ def test_a_deletion_spares_what_was_committed_after_it() -> None:
     assert not offsets.touches("g")
 
 
-def test_what_is_on_its_way_is_counted() -> None:
+def test_commits_in_flight_are_counted() -> None:
     offsets = Offsets()
     offsets.send("g", [ORDERS, BILLS])
     offsets.send("g", [ORDERS])
@@ -47,7 +47,7 @@ def test_what_is_on_its_way_is_counted() -> None:
     assert not offsets.touches("g")
 
 
-def test_the_end_of_a_transaction_names_its_groups() -> None:
+def test_end_of_a_transaction_returns_its_groups() -> None:
     offsets = Offsets()
     offsets.commit_pending(ProducerId(1), "g", ORDERS, committed(1, 1))
     offsets.commit_pending(ProducerId(1), "h", ORDERS, committed(2, 2))
@@ -58,7 +58,7 @@ def test_the_end_of_a_transaction_names_its_groups() -> None:
     assert offsets.is_pending("i")
 
 
-def test_a_tombstone_takes_what_waits_for_a_transaction() -> None:
+def test_tombstone_removes_pending_offsets() -> None:
     offsets = Offsets()
     offsets.commit_pending(ProducerId(1), "g", ORDERS, committed(1, 1))
     offsets.delete("g", ORDERS, Offset(2))

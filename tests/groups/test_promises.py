@@ -1,4 +1,4 @@
-"""The rules about groups, each by its number: F1 to F7."""
+"""The rules about groups by number: F1 to F7."""
 
 import pytest
 
@@ -23,7 +23,7 @@ from ottla.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId
 BILLS = partition("bills")
 
 
-def test_f1_a_fail_over_during_a_load_loses_what_was_read_and_reads_anew() -> None:
+def test_f1_failover_during_a_load_restarts_the_load() -> None:
     harness = Harness()
     harness.commit(5)
     harness.stable(1)
@@ -35,7 +35,7 @@ def test_f1_a_fail_over_during_a_load_loses_what_was_read_and_reads_anew() -> No
     record = harness.log[0].record
     assert record is not None
     assert coordinator.replay(old, Offset(0), *record)
-    # Another broker leads for a moment, then this one again, before the first load is over.
+    # Another broker leads for a moment, then this one again, before the first load has finished.
     coordinator.resign(LeaderEpoch(6), now_ms)
     coordinator.lead(new, now_ms)
     assert coordinator.ledger.groups == {}
@@ -51,7 +51,7 @@ def test_f1_a_fail_over_during_a_load_loses_what_was_read_and_reads_anew() -> No
     assert harness.state == "Stable"
 
 
-def test_f1_a_newer_epoch_forgets_what_the_log_does_not_have() -> None:
+def test_f1_newer_epoch_drops_state_that_is_not_in_the_log() -> None:
     harness = Harness()
     harness.stable(1)
     harness.join_twice()
@@ -61,12 +61,12 @@ def test_f1_a_newer_epoch_forgets_what_the_log_does_not_have() -> None:
     assert harness.group.roster.pending == {}
 
 
-def test_f2_a_commit_of_the_last_generation_is_fenced() -> None:
+def test_f2_commit_of_the_previous_generation_is_fenced() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     assert harness.commit(5, member_id=leader, generation=1) is ErrorCode.NONE
     harness.join(leader)
-    # While members join, those of the current generation may still commit what they have done.
+    # During the join phase, members of the current generation may still commit.
     assert harness.commit(6, member_id=follower, generation=1) is ErrorCode.NONE
     harness.join(follower)
     assert harness.generation == 2
@@ -82,7 +82,7 @@ def test_f2_a_commit_of_the_last_generation_is_fenced() -> None:
     assert harness.commit(11, generation=-1) is ErrorCode.NONE
 
 
-def test_f3_nobody_has_an_assignment_that_the_log_does_not_have() -> None:
+def test_f3_assignment_is_sent_only_after_it_is_in_the_log() -> None:
     harness = Harness(auto=False)
     leader, follower = harness.completing(2)
     waiting = harness.sync(follower, 1)
@@ -91,10 +91,10 @@ def test_f3_nobody_has_an_assignment_that_the_log_does_not_have() -> None:
     assert harness.waits(waiting)
     assert harness.waits(leading)
     assert all(member.assignment == b"" for member in harness.group.roster)
-    # Nobody who asks meanwhile gets one either.
+    # Requests in between do not get one either.
     again = harness.sync(follower, 1)
     assert harness.waits(again)
-    # The broker is killed between: the next coordinator knows nothing of it, and nobody has it.
+    # The broker is killed in between: the next coordinator does not know it, and no member has it.
     harness.crash()
     assert not any(
         isinstance(effect, Respond)
@@ -105,7 +105,7 @@ def test_f3_nobody_has_an_assignment_that_the_log_does_not_have() -> None:
     assert harness.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_f3_killed_after_the_append_the_next_coordinator_hands_it_out() -> None:
+def test_f3_next_coordinator_sends_the_appended_assignment() -> None:
     harness = Harness(auto=False)
     leader, follower = harness.completing(2)
     leading = harness.sync(leader, 1, {leader: b"one", follower: b"two"})
@@ -116,7 +116,7 @@ def test_f3_killed_after_the_append_the_next_coordinator_hands_it_out() -> None:
     assert harness.synced(harness.sync(follower, 1)).assignment == b"two"
 
 
-def test_f3_an_id_of_a_static_member_is_in_the_log_before_it_is_used() -> None:
+def test_f3_static_member_id_is_in_the_log_before_its_use() -> None:
     harness = Harness()
     token = harness.join(instance_id="a")
     harness.advance(DELAY_MS)
@@ -128,7 +128,7 @@ def test_f3_an_id_of_a_static_member_is_in_the_log_before_it_is_used() -> None:
     assert harness.joined(back).error is ErrorCode.NONE
 
 
-def test_f4_ten_thousand_half_joins_leave_no_members() -> None:
+def test_f4_ten_thousand_half_joins_create_no_members() -> None:
     harness = Harness()
     for _ in range(10_000):
         assert harness.joined(harness.join()).error is ErrorCode.MEMBER_ID_REQUIRED
@@ -136,11 +136,11 @@ def test_f4_ten_thousand_half_joins_leave_no_members() -> None:
     assert harness.state == "Empty"
     harness.advance(SESSION_MS)
     assert harness.coordinator.ledger.groups == {}
-    assert len(harness.timers) == 1  # that of the expiry of offsets
+    assert len(harness.timers) == 1  # the expiry timer
     assert harness.log == []
 
 
-def test_f4_a_client_that_retries_its_first_join_is_one_member() -> None:
+def test_f4_client_that_retries_its_first_join_is_one_member() -> None:
     harness = Harness()
     harness.join()
     retried = harness.joined(harness.join()).member_id
@@ -149,7 +149,7 @@ def test_f4_a_client_that_retries_its_first_join_is_one_member() -> None:
     assert len(harness.joined(token).members) == 1
 
 
-def test_f5_of_two_with_one_instance_id_the_older_is_fenced() -> None:
+def test_f5_older_member_with_the_same_instance_id_is_fenced() -> None:
     harness = Harness()
     first = harness.join(instance_id="a")
     harness.advance(DELAY_MS)
@@ -164,7 +164,7 @@ def test_f5_of_two_with_one_instance_id_the_older_is_fenced() -> None:
     assert refused is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_f5_a_restart_inside_the_session_is_no_rebalance() -> None:
+def test_f5_restart_within_the_session_causes_no_rebalance() -> None:
     harness = Harness()
     tokens = [harness.join(instance_id=name) for name in "ab"]
     harness.advance(2 * DELAY_MS)
@@ -179,7 +179,7 @@ def test_f5_a_restart_inside_the_session_is_no_rebalance() -> None:
     assert share == f"share of {b}".encode()
 
 
-def test_f5_with_another_protocol_there_is_a_rebalance() -> None:
+def test_f5_restart_with_another_protocol_rebalances() -> None:
     harness = Harness()
     both = (RANGE, ROUND_ROBIN)
     tokens = [harness.join(instance_id=name, protocols=both) for name in "ab"]
@@ -191,7 +191,7 @@ def test_f5_with_another_protocol_there_is_a_rebalance() -> None:
     assert harness.heartbeat(a, 1, "a") is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_f6_a_fail_over_gives_every_member_a_full_session_and_no_rebalance() -> None:
+def test_f6_failover_restarts_sessions_without_a_rebalance() -> None:
     harness = Harness()
     ids = harness.stable(3)
     harness.advance(SESSION_MS - 1)
@@ -206,11 +206,11 @@ def test_f6_a_fail_over_gives_every_member_a_full_session_and_no_rebalance() -> 
     assert (harness.state, harness.generation) == ("Stable", 1)
 
 
-GONE = Entry(TopicRecord(b"\x7f\xff", None))  # keeps its place, so that offsets stay what they were
+GONE = Entry(TopicRecord(b"\x7f\xff", None))  # keeps its position, so that offsets do not change
 
 
 def compacted(log: list[Entry]) -> list[Entry]:
-    """What compaction may leave: markers, what is in transactions, the last record of a key."""
+    """Return what compaction may leave: markers, transactional records, last records of keys."""
     last: dict[bytes, Entry] = {}
     for entry in log:
         if entry.record is not None and entry.producer_id == NO_PRODUCER_ID:
@@ -255,13 +255,13 @@ def test_f7_offsets_are_the_same_after_compaction_and_restart(compact: bool) -> 
     assert offsets("deleted") == {}
     assert harness.fetch(BILLS, stable=True).error is ErrorCode.UNSTABLE_OFFSET_COMMIT
     harness.advance(60_000)
-    # What waits for a transaction does not expire.
+    # Offsets that wait for a transaction do not expire.
     assert offsets("billing") == {"bills-0": 3}
     harness.crash()
     assert offsets("billing") == {"bills-0": 3}
 
 
-def test_f7_an_offset_is_committed_when_all_replicas_have_it() -> None:
+def test_f7_offset_is_committed_when_all_replicas_have_it() -> None:
     harness = Harness(auto=False)
     token = harness.send_commit(5)
     assert harness.waits(token)

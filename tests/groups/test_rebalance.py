@@ -1,4 +1,4 @@
-"""From joining to syncing: the initial delay, generations, assignments and their timers."""
+"""Join and sync phases: the initial delay, generations, assignments and their timers."""
 
 import pytest
 
@@ -17,7 +17,7 @@ SYNC = Timer(TimerKind.SYNC, "billing")
 # The initial delay.
 
 
-def test_an_empty_group_waits_the_delay_though_all_have_joined() -> None:
+def test_empty_group_waits_for_the_initial_delay() -> None:
     harness = Harness()
     _, token = harness.join_twice()
     harness.advance(DELAY_MS - 1)
@@ -26,7 +26,7 @@ def test_an_empty_group_waits_the_delay_though_all_have_joined() -> None:
     assert not harness.waits(token)
 
 
-def test_the_delay_goes_on_while_members_come() -> None:
+def test_initial_delay_is_extended_while_members_join() -> None:
     harness = Harness()
     _, token = harness.join_twice()
     for _ in range(3):
@@ -38,7 +38,7 @@ def test_the_delay_goes_on_while_members_come() -> None:
     assert len(harness.joined(token).members) == 4
 
 
-def test_the_delay_ends_with_the_rebalance_timeout() -> None:
+def test_initial_delay_is_limited_by_the_rebalance_timeout() -> None:
     harness = Harness()
     _, token = harness.join_twice(rebalance_ms=2 * DELAY_MS + 1_000)
     began_ms = harness.now_ms
@@ -48,14 +48,14 @@ def test_the_delay_ends_with_the_rebalance_timeout() -> None:
     assert harness.now_ms - began_ms == 2 * DELAY_MS + 1_000
 
 
-def test_without_a_delay_the_first_member_begins_at_once() -> None:
+def test_without_initial_delay_the_first_member_starts_at_once() -> None:
     harness = Harness(GroupConfig(initial_rebalance_delay_ms=0))
     _, token = harness.join_twice()
     harness.advance(0)
     assert harness.joined(token).generation == 1
 
 
-def test_a_first_generation_that_all_left_is_empty() -> None:
+def test_first_generation_without_members_is_empty() -> None:
     harness = Harness()
     member_id, _ = harness.join_twice()
     harness.leave(member_id)
@@ -65,10 +65,10 @@ def test_a_first_generation_that_all_left_is_empty() -> None:
     assert len(harness.log) == 1
 
 
-# Joining.
+# Join phase.
 
 
-def test_a_generation_begins_when_all_have_joined() -> None:
+def test_generation_starts_when_all_have_joined() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     _, third = harness.join_twice()
@@ -79,7 +79,7 @@ def test_a_generation_begins_when_all_have_joined() -> None:
     assert JOIN not in harness.timers
 
 
-def test_who_does_not_join_in_time_is_no_member_any_more() -> None:
+def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
     harness = Harness()
     leader, follower = harness.stable(2, session_ms=90_000)
     _, third = harness.join_twice()
@@ -92,7 +92,7 @@ def test_who_does_not_join_in_time_is_no_member_any_more() -> None:
     assert leader not in harness.members()
 
 
-def test_if_nobody_comes_the_group_is_empty() -> None:
+def test_group_is_empty_if_no_member_rejoins() -> None:
     harness = Harness()
     leader, follower = harness.stable(2, session_ms=90_000)
     harness.leave(leader)
@@ -101,7 +101,7 @@ def test_if_nobody_comes_the_group_is_empty() -> None:
     assert follower not in harness.members()
 
 
-def test_while_only_static_members_are_away_the_group_waits_for_their_sessions() -> None:
+def test_group_waits_for_the_sessions_of_absent_static_members() -> None:
     harness = Harness()
     token = harness.join(instance_id="a", session_ms=100_000)
     member_id, _ = harness.join_twice()
@@ -115,7 +115,7 @@ def test_while_only_static_members_are_away_the_group_waits_for_their_sessions()
     assert (harness.state, harness.generation) == ("Empty", 2)
 
 
-def test_an_empty_generation_is_written() -> None:
+def test_empty_generation_is_appended() -> None:
     harness = Harness(auto=False)
     (member_id,) = harness.completing(1)
     harness.leave(member_id)
@@ -125,7 +125,7 @@ def test_an_empty_generation_is_written() -> None:
     assert (harness.state, harness.generation) == ("Empty", 2)
 
 
-# Syncing.
+# Sync phase.
 
 
 def test_followers_wait_for_the_leader() -> None:
@@ -139,7 +139,7 @@ def test_followers_wait_for_the_leader() -> None:
     assert harness.state == "Stable"
 
 
-def test_who_is_not_assigned_anything_gets_nothing() -> None:
+def test_member_without_an_assignment_gets_an_empty_one() -> None:
     harness = Harness()
     leader, follower = harness.completing(2)
     harness.sync(leader, 1, {leader: b"one"})
@@ -148,7 +148,7 @@ def test_who_is_not_assigned_anything_gets_nothing() -> None:
     )
 
 
-def test_in_a_stable_group_the_assignment_is_told_again() -> None:
+def test_repeated_sync_of_a_stable_group_gets_the_assignment() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     assert harness.synced(harness.sync(follower, 1)).assignment == f"share of {follower}".encode()
@@ -157,7 +157,7 @@ def test_in_a_stable_group_the_assignment_is_told_again() -> None:
     assert harness.synced(harness.sync(follower, 1)).assignment == f"share of {follower}".encode()
 
 
-def test_a_repeat_of_the_leader_is_not_written_twice() -> None:
+def test_repeated_sync_of_the_leader_is_not_appended_twice() -> None:
     harness = Harness(auto=False)
     (leader,) = harness.completing(1)
     first = harness.sync(leader, 1, {leader: b"one"})
@@ -168,7 +168,7 @@ def test_a_repeat_of_the_leader_is_not_written_twice() -> None:
     assert harness.synced(second).assignment == b"one"
 
 
-def test_an_assignment_that_cannot_be_stored_is_nobodys() -> None:
+def test_assignment_of_a_failed_append_is_not_sent() -> None:
     harness = Harness(auto=False)
     leader, follower = harness.completing(2)
     tokens = [harness.sync(follower, 1), harness.sync(leader, 1, {leader: b"1", follower: b"2"})]
@@ -180,7 +180,7 @@ def test_an_assignment_that_cannot_be_stored_is_nobodys() -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_the_outcome_of_a_generation_that_is_over_changes_nothing(committed: bool) -> None:
+def test_append_result_of_an_old_generation_changes_nothing(committed: bool) -> None:
     harness = Harness(auto=False)
     leader, follower = harness.completing(2)
     harness.sync(leader, 1, {leader: b"old"})
@@ -194,7 +194,7 @@ def test_the_outcome_of_a_generation_that_is_over_changes_nothing(committed: boo
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_an_assignment_of_a_deleted_group_does_not_reach_its_successor(committed: bool) -> None:
+def test_assignment_of_a_deleted_group_does_not_reach_a_new_one(committed: bool) -> None:
     harness = Harness(auto=False)
     (old,) = harness.completing(1)
     harness.sync(old, 1, {old: b"old"})
@@ -202,7 +202,7 @@ def test_an_assignment_of_a_deleted_group_does_not_reach_its_successor(committed
     harness.delete_groups("billing")
     (new,) = harness.completing(1)
     waiting = harness.sync(new, 1, {new: b"new"})
-    # The same generation of another group of the same name.
+    # The same generation of another group with the same name.
     harness.commit_append() if committed else harness.fail_append()
     assert harness.waits(waiting)
     while harness.appends:
@@ -210,7 +210,7 @@ def test_an_assignment_of_a_deleted_group_does_not_reach_its_successor(committed
     assert harness.synced(waiting).assignment == b"new"
 
 
-def test_who_never_syncs_is_dropped_after_the_rebalance_timeout() -> None:
+def test_member_that_does_not_sync_in_time_is_removed() -> None:
     harness = Harness()
     leader, follower = harness.completing(2, session_ms=90_000)
     assert SYNC in harness.timers
@@ -222,13 +222,13 @@ def test_who_never_syncs_is_dropped_after_the_rebalance_timeout() -> None:
     assert harness.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_when_all_have_synced_nobody_is_dropped() -> None:
+def test_no_member_is_removed_when_all_have_synced() -> None:
     harness = Harness()
     harness.stable(2, session_ms=90_000)
     assert SYNC not in harness.timers
 
 
-def test_a_leader_that_never_syncs_is_dropped_and_the_others_go_on() -> None:
+def test_leader_that_never_syncs_is_removed() -> None:
     harness = Harness()
     _leader, follower = harness.completing(2, session_ms=90_000)
     waiting = harness.sync(follower, 1)
@@ -241,7 +241,7 @@ def test_a_leader_that_never_syncs_is_dropped_and_the_others_go_on() -> None:
 # Sessions.
 
 
-def test_a_member_that_falls_silent_is_dropped() -> None:
+def test_member_without_heartbeats_is_removed() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     harness.advance(SESSION_MS - 1)
@@ -252,7 +252,7 @@ def test_a_member_that_falls_silent_is_dropped() -> None:
     assert harness.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_waits_for_a_generation_need_not_send_heartbeats() -> None:
+def test_member_waiting_for_a_generation_needs_no_heartbeats() -> None:
     harness = Harness()
     leader, follower = harness.stable(2)
     rejoin = harness.join(leader)
@@ -263,7 +263,7 @@ def test_who_waits_for_a_generation_need_not_send_heartbeats() -> None:
     assert leader in harness.members()
 
 
-def test_who_waits_for_its_assignment_need_not_send_heartbeats() -> None:
+def test_member_waiting_for_its_assignment_needs_no_heartbeats() -> None:
     harness = Harness()
     leader, follower = harness.completing(2)
     waiting = harness.sync(follower, 1)
@@ -278,7 +278,7 @@ def test_who_waits_for_its_assignment_need_not_send_heartbeats() -> None:
     )
 
 
-def test_who_waited_in_vain_for_its_assignment_has_a_session_again() -> None:
+def test_interrupted_sync_restarts_the_session() -> None:
     harness = Harness()
     leader, follower = harness.completing(2)
     waiting = harness.sync(follower, 1)
@@ -293,7 +293,7 @@ def test_who_waited_in_vain_for_its_assignment_has_a_session_again() -> None:
     assert SYNC not in harness.timers
 
 
-def test_a_stale_timer_does_nothing() -> None:
+def test_stale_timer_does_nothing() -> None:
     harness = Harness()
     (leader,) = harness.stable(1)
     stale = harness.timers[Timer(TimerKind.SESSION, "billing", leader)]
@@ -304,7 +304,7 @@ def test_a_stale_timer_does_nothing() -> None:
     assert harness.members() == [leader]
 
 
-def test_the_assignment_is_in_the_log_with_its_generation() -> None:
+def test_assignment_is_in_the_log_with_its_generation() -> None:
     harness = Harness(auto=False)
     (leader,) = harness.completing(1)
     harness.sync(leader, 1, {leader: b"one"})

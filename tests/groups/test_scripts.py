@@ -1,6 +1,6 @@
-"""Histories of groups as text: what happens, and below it every effect.
+"""Histories of groups as text: events, each followed by its effects.
 
-OTTLA_REWRITE_SCRIPTS=1 writes the effects anew; a person reads the difference.
+OTTLA_REWRITE_SCRIPTS=1 writes the effects again; review the difference.
 """
 
 import os
@@ -25,7 +25,7 @@ EFFECT = "    "
 
 
 class Player:
-    """Does what the lines of a script say. Clients are named by what their first join says."""
+    """Runs the lines of a script. Clients are named by their first join."""
 
     def __init__(self) -> None:
         self.harness = Harness(auto=False)
@@ -35,7 +35,7 @@ class Player:
         self.told = 0
 
     def play(self, line: str) -> list[str]:
-        """The effects of a line."""
+        """Run a line and return its effects."""
         verb, *words = line.split()
         self.told = len(self.harness.told)
         getattr(self, f"do_{verb}")(*words)
@@ -92,7 +92,7 @@ class Player:
             self.harness.write(self.harness.appends[0])
         self.harness.crash()
 
-    # Showing.
+    # Formatting.
 
     def show(self, effect: Effect) -> str:
         match effect:
@@ -132,7 +132,7 @@ class Player:
 
 
 def played(text: str) -> str:
-    """The script with the effects that it has."""
+    """Return the script with its actual effects."""
     player = Player()
     lines: list[str] = []
     for line in text.splitlines():
@@ -145,7 +145,7 @@ def played(text: str) -> str:
 
 
 @each_case("path", SCRIPTS, ids=lambda path: path.stem)
-def test_a_script(path: Path) -> None:
+def test_script_has_the_expected_effects(path: Path) -> None:
     text = path.read_text()
     found = played(text)
     if os.environ.get("OTTLA_REWRITE_SCRIPTS"):
@@ -154,5 +154,5 @@ def test_a_script(path: Path) -> None:
         assert found == text
 
 
-def test_there_are_scripts() -> None:
+def test_scripts_exist() -> None:
     assert len(SCRIPTS) >= 4

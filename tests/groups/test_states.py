@@ -1,4 +1,4 @@
-"""The table of moves."""
+"""The table of state transitions."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from cases import each_case
 from ottla.groups.group import ClassicGroup
 from ottla.groups.states import MOVES, IllegalMove, State
 
-# As Kafka's ClassicGroupState has them, by where a move leads.
+# The transitions of Kafka's ClassicGroupState, by target.
 FROM = {
     State.EMPTY: {State.PREPARING_REBALANCE},
     State.PREPARING_REBALANCE: {State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY},
@@ -16,7 +16,7 @@ FROM = {
 }
 
 
-def test_the_moves_are_kafkas() -> None:
+def test_state_transitions_are_kafkas() -> None:
     assert {(a, b) for a, targets in MOVES.items() for b in targets} == {
         (a, b) for b, sources in FROM.items() for a in sources
     }
@@ -24,7 +24,7 @@ def test_the_moves_are_kafkas() -> None:
 
 @each_case("state", State)
 @each_case("target", State)
-def test_an_illegal_move_raises_and_changes_nothing(state: State, target: State) -> None:
+def test_illegal_transition_raises_and_changes_nothing(state: State, target: State) -> None:
     group = ClassicGroup("g", state=state, state_since_ms=7)
     if target in MOVES[state]:
         group.move_to(target, 9)

@@ -18,7 +18,7 @@ def test_buffer_is_taken_once_and_only_without_views() -> None:
     assert buffer_pool.take(100 * KB) is None
     part = view[2:4]
     view.release()
-    assert buffer_pool.take(100 * KB) is None  # a part of a view is one, too
+    assert buffer_pool.take(100 * KB) is None  # a part of a view is a view, too
     part.release()
     assert buffer_pool.take(100 * KB + 1) is None
     assert buffer_pool.take(100 * KB) is piece
@@ -35,7 +35,7 @@ def test_smallest_fitting_buffer_is_taken() -> None:
     assert buffer_pool.take(150 * KB) is pieces[2]
     assert buffer_pool.take(150 * KB) is pieces[0]
     assert buffer_pool.take(150 * KB) is None
-    assert buffer_pool.take(PIECE_BYTES_MIN - 1) is None  # that is new fast enough
+    assert buffer_pool.take(PIECE_BYTES_MIN - 1) is None  # allocating that size is fast enough
 
 
 def test_pool_is_bounded_and_keeps_the_largest() -> None:
@@ -43,7 +43,7 @@ def test_pool_is_bounded_and_keeps_the_largest() -> None:
     for size in (100, 200, 300, 400, 500, 501, 5):
         buffer_pool.keep(bytearray(size * KB))
         assert buffer_pool.kept_bytes <= 1000 * KB
-    assert buffer_pool.kept_bytes == (400 + 500) * KB  # a buffer is at most half of it
+    assert buffer_pool.kept_bytes == (400 + 500) * KB  # a buffer takes at most half of the pool
     for _ in range(2 * COUNT_MAX):
         buffer_pool.keep(bytearray(50 * KB))
     assert buffer_pool.kept_bytes <= 1000 * KB
@@ -97,7 +97,7 @@ def test_pooled_frame_has_full_size_from_the_start() -> None:
     assert second == b"\1" + b"\2" * (size - 6)
 
 
-def test_memory_of_a_stream_that_was_dropped_is_not_kept() -> None:
+def test_memory_of_a_dropped_stream_is_not_kept() -> None:
     buffer_pool = BufferPool(2000 * KB)
     framer = Framer(buffer_pool=buffer_pool)
     framer.receive(struct.pack(">i", 600 * KB) + bytes(300 * KB))

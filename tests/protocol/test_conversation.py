@@ -56,7 +56,7 @@ def frame(body: bytes) -> bytes:
 
 
 def raw_request(key: int, version: int, body: bytes = b"", client_id: str | None = None) -> bytes:
-    """A request of any key and version, with a header as of old."""
+    """Return a request with any key and version, with a header of version 1."""
     return frame(write_request_header(RequestHeader(key, version, 5, client_id), 1) + body)
 
 
@@ -123,7 +123,7 @@ def test_responses_are_sent_in_request_order(order: list[int], size: int) -> Non
 
 
 class Joined(RuleBasedStateMachine):
-    """Any script of sends, reads in pieces, answers in any order, and requests without one."""
+    """Random sends, partial reads, responses in any order, and requests without a response."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -299,13 +299,13 @@ def test_correlation_ids_wrap_around() -> None:
 
 
 @each_case("key", [-1, 52, 58, 93, 1000, 32_767])
-def test_an_unknown_api(key: int) -> None:
+def test_unknown_api_is_rejected(key: int) -> None:
     assert key not in API_OF_KEY
     with pytest.raises(ProtocolViolation, match=f"unknown API key {key}"):
         ServerConversation().receive(raw_request(key, 0))
 
 
-def test_an_unsupported_version() -> None:
+def test_unsupported_version_is_rejected() -> None:
     for api in API_OF_KEY.values():
         if api is API_VERSIONS:
             continue
@@ -316,7 +316,7 @@ def test_an_unsupported_version() -> None:
 
 
 def test_versions_only_advertised_are_rejected() -> None:
-    """Produce 0 to 2 stand in the answer for the sake of librdkafka."""
+    """ApiVersions advertises Produce 0 to 2 for librdkafka."""
     server = ServerConversation({PRODUCE.key: PRODUCE.advertised})
     for version in range(3):
         with pytest.raises(ProtocolViolation, match="is not supported"):
@@ -344,7 +344,7 @@ def test_api_not_served_is_rejected() -> None:
 @each_case("version", [5, 6, 99, 32_767, -1])
 @each_case("body", [b"", b"\0", b"\xff" * 50])
 def test_unsupported_api_versions_gets_version_0_response(version: int, body: bytes) -> None:
-    """The body is not looked at; the answer of version 0 says which versions there are."""
+    """The body is ignored; the response of version 0 lists the versions."""
     server = ServerConversation()
     (request,) = server.receive(raw_request(API_VERSIONS.key, version, body, "new"))
     assert request.refused is ErrorCode.UNSUPPORTED_VERSION
@@ -356,8 +356,8 @@ def test_unsupported_api_versions_gets_version_0_response(version: int, body: by
         api_keys=(ApiVersion(api_key=18, min_version=0, max_version=4),),
     )
     assert joined(server.send(request, refusal)).hex() == (
-        "00000010"  # the frame
-        "00000005"  # the correlation id, and no tags
+        "00000010"  # frame length
+        "00000005"  # correlation id, no tags
         "0023"  # UNSUPPORTED_VERSION
         "00000001"  # one API of three numbers
         "0012" + "0000" + "0004"
@@ -380,7 +380,7 @@ def test_client_reads_unsupported_api_versions_response(version: int) -> None:
 
 
 def test_api_versions_response_has_request_version() -> None:
-    """Its header has no tags, in flexible versions neither."""
+    """Its header has no tags, even in flexible versions."""
     client, server = ClientConversation(), ServerConversation()
     for version in API_VERSIONS.versions:
         _, buffers = client.send(ApiVersionsRequest(), version)
@@ -427,7 +427,7 @@ def test_extra_bytes_after_request_are_rejected() -> None:
         ServerConversation().receive(raw)
 
 
-def test_the_bounds_of_a_listener() -> None:
+def test_frame_size_and_object_limits_apply() -> None:
     client = ClientConversation()
     _, buffers = client.send(heartbeat("g" * 100), 4)
     with pytest.raises(ProtocolViolation, match="at most 50 are allowed"):
@@ -445,7 +445,7 @@ def test_only_requests_are_sent() -> None:
         client.send(answer(0), 4)
 
     class Foreign(Message, versions="0"):
-        """A message of no API."""
+        """A message without an API."""
 
     with pytest.raises(AssertionError, match="no API"):
         client.send(Foreign(), 0)
@@ -540,7 +540,7 @@ def test_responses_before_violation_are_returned() -> None:
 
 
 def test_metadata_request_of_librdkafka_with_extra_bytes() -> None:
-    """It has three bytes too many: the array's length in the old form, in a flexible version."""
+    """It has three extra bytes: the array length in the non-flexible format."""
     sent = bytes.fromhex("000000190003000d00000003000772646b61666b610000000000010000")
     (request,) = ServerConversation().receive(sent)
     assert request.header.client_id == "rdkafka"

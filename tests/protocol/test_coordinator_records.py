@@ -84,7 +84,7 @@ def test_corrupt_key_is_rejected(raw: bytes) -> None:
 
 
 @each_case("version", [5, 6, 32_767, -1, -32_768])
-def test_a_value_of_an_unknown_version(version: int) -> None:
+def test_value_of_unknown_version_is_rejected(version: int) -> None:
     key = GroupMetadataKey(group="g")
     with pytest.raises(ProtocolViolation, match=f"not {version}"):
         OFFSETS.decode_value(key, struct.pack(">h", version) + bytes(100))

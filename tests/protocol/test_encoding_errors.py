@@ -111,14 +111,14 @@ def test_every_field_has_an_invalid_example() -> None:
 
 
 @BOTH
-def test_the_longest_string_there_is(version: int) -> None:
+def test_longest_possible_string(version: int) -> None:
     for text in ("x" * 32_767, "\u20ac" * 10_922 + "x"):
         value = everything(text=text, texts=(text,))
         assert Everything.decode(value.encode(version), version) == value
 
 
 class Ages(Message, versions="0-3", flexible="3+"):
-    """Fields that come and go: some may be dropped, the others not."""
+    """Fields of some versions only: some are ignorable, others are not."""
 
     old: int = int32("0-1", default=7)
     old_dropped: int = int32("0-1", default=7, ignorable=True)
@@ -180,14 +180,14 @@ def test_field_missing_in_version_must_have_default(field: Any, version: int) ->
 
 
 def test_structure_of_defaults_is_not_sent() -> None:
-    """None and a structure of defaults are the same on the wire where it is tagged."""
+    """In a tagged field, None and a structure of defaults are encoded alike."""
     for version in Ages.VERSIONS:
         assert Ages(tagged_inner=Inner()).encode(version) == Ages().encode(version)
 
 
-def test_fields_of_real_messages_that_a_version_lacks() -> None:
+def test_real_message_fields_missing_in_a_version() -> None:
     fetch = FetchRequest(max_wait_ms=1, min_bytes=1, topics=(), session_id=5, rack_id="r")
-    fetch.encode(4)  # both may be left out
+    fetch.encode(4)  # both can be omitted
     fetch.replica_id = 3
     fetch.encode(14)
     unwritable(fetch, 15, match="replica_id is set")

@@ -33,7 +33,7 @@ def by_receive(framer: Framer, data: bytes) -> list[memoryview]:
 
 
 def by_buffer(framer: Framer, data: bytes) -> list[memoryview]:
-    """As a transport does: at most as much as the framer has room for."""
+    """Feed as a transport does: at most as much as the framer has room for."""
     frames: list[memoryview] = []
     while data:
         room = framer.buffer()
@@ -89,7 +89,7 @@ def cut_streams(draw: st.DrawFn) -> tuple[list[bytes], list[int]]:
 @both_ways
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(case=cut_streams())
-def test_frames_do_not_depend_on_how_the_stream_is_cut(
+def test_frames_do_not_depend_on_how_the_stream_is_split(
     feed: Feed, case: tuple[list[bytes], list[int]]
 ) -> None:
     bodies, cuts = case
@@ -152,7 +152,7 @@ def test_invalid_frame_length_is_rejected(feed: Feed, length: int) -> None:
 
 
 @both_ways
-def test_the_bounds_of_the_length(feed: Feed) -> None:
+def test_frame_length_limits(feed: Feed) -> None:
     assert [bytes(frame) for frame in feed(Framer(10), stream([b"x" * 10]))] == [b"x" * 10]
     with pytest.raises(ProtocolViolation):
         feed(Framer(10), struct.pack(">i", 11))
@@ -168,8 +168,8 @@ def test_invalid_length_is_detected_before_its_frame_arrives() -> None:
 
 
 @both_ways
-def test_the_bound_may_change_between_frames(feed: Feed) -> None:
-    """A login raises it: what came before the login was small."""
+def test_frame_limit_may_change_between_frames(feed: Feed) -> None:
+    """Authentication raises the limit; frames before it are small."""
     framer = Framer(100)
     feed(framer, stream([b"x" * 100]))
     framer.frame_bytes_max = SCRATCH_BYTES * 3
@@ -198,12 +198,12 @@ def test_announced_frame_allocates_little_memory() -> None:
 
 
 def resident_bytes() -> int:
-    """Of Linux; elsewhere the measurement of Python's own memory has to do."""
+    """Return the resident memory on Linux, elsewhere the memory traced by Python."""
     statm = Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * 4096 if statm.exists() else 0
 
 
-def test_memory_of_a_large_frame_follows_what_has_arrived() -> None:
+def test_memory_of_a_large_frame_follows_the_arrived_bytes() -> None:
     framer = Framer()
     size = HUGE_BYTES
     piece = bytes(SCRATCH_BYTES)
@@ -217,7 +217,7 @@ def test_memory_of_a_large_frame_follows_what_has_arrived() -> None:
             arrived += len(piece)
             held = tracemalloc.get_traced_memory()[0]
             assert held <= 4 * max(arrived, SCRATCH_BYTES) + 2 * SCRATCH_BYTES
-            # Python has an eighth in reserve when it makes a bytearray larger.
+            # Python over-allocates a growing bytearray by an eighth.
             assert held <= arrived * 9 / 8 + 1.5 * STEP_BYTES
         assert tracemalloc.get_traced_memory()[1] <= size * 9 / 8 + 2 * STEP_BYTES
     finally:
@@ -266,8 +266,8 @@ both_kinds = each_case(
 
 
 @each_case("size", [SCRATCH_BYTES, 4 * SCRATCH_BYTES, 4 * SCRATCH_BYTES + 1, 1_048_577, STEP_BYTES])
-def test_a_large_frame_is_read_into_its_own_memory(size: int) -> None:
-    """What is read goes where the frame is, and at most a third of it has to move from there."""
+def test_large_frame_is_read_into_its_own_memory(size: int) -> None:
+    """Data is read into the memory of the frame, and at most a third of it is moved."""
     framer = Framer()
     framer.receive(struct.pack(">i", size))
     memories = [framer.buffer()]
@@ -295,7 +295,7 @@ def test_large_frame_allocates_only_when_read(size: int, huge_memory: HugeMemory
         framer.receive(b"\7" * (memory - framer.arrived))
         seen += 1
         if framer.is_large:
-            assert framer.memory == framer.arrived == memory  # full, and as large as before
+            assert framer.memory == framer.arrived == memory  # full, and of the same size as before
             assert 0 < framer.growth <= min(3 * memory, STEP_BYTES, size - memory)
             growth = framer.growth
             framer.receive(b"\7")
@@ -319,7 +319,7 @@ def test_frame_with_views_is_copied_when_it_grows(size: int, huge_memory: HugeMe
 
 
 def test_frame_does_not_reference_scratch_buffer() -> None:
-    """A small frame that somebody keeps must not keep 64 KiB alive."""
+    """A small frame that is kept must not keep 64 KiB alive."""
     framer = Framer()
     tracemalloc.start()
     try:
@@ -331,7 +331,7 @@ def test_frame_does_not_reference_scratch_buffer() -> None:
     assert all(frame == b"small" for frame in frames)
 
 
-def test_the_length_in_front() -> None:
+def test_length_prefix() -> None:
     assert frame_length(0) == b"\0\0\0\0"
     assert frame_length(258) == b"\0\0\1\2"
     with pytest.raises(struct.error):

@@ -186,7 +186,7 @@ def group_member(name: str, instance: str | None) -> MemberMetadata:
     )
 
 
-# The name of a case, the versions it was written in, the value.
+# Name of a case, its versions, its value.
 CASES: Final[dict[str, tuple[range, Message]]] = {
     "leader-and-isr-ungrouped": (
         range(2),
@@ -559,7 +559,7 @@ GOLDEN: Final = list(golden())
 
 
 def as_read(value: Any, version: int) -> Any:
-    """The value as a reader of the version sees it: defaults in the fields that it lacks."""
+    """Return the value as read in a version: missing fields have their defaults."""
     if isinstance(value, tuple):
         return tuple(as_read(item, version) for item in value)  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, Struct):
@@ -572,7 +572,7 @@ def as_read(value: Any, version: int) -> Any:
     return type(value)(**present)
 
 
-def test_every_case_has_its_bytes_in_every_version() -> None:
+def test_every_case_has_golden_bytes_in_every_version() -> None:
     expected = [(name, version) for name, (versions, _) in CASES.items() for version in versions]
     assert sorted(expected) == sorted((name, version) for name, version, _ in GOLDEN)
 
@@ -599,7 +599,7 @@ def test_bytes_match_kafka(name: str, version: int, raw: bytes) -> None:
 
 
 def test_golden_cases_cover_known_pitfalls() -> None:
-    """Null and set, in every nullable field of the messages above."""
+    """Null and non-null values in every nullable field of the messages above."""
     seen: dict[tuple[str, str], set[bool]] = {}
     for _, value in CASES.values():
         for owner, name, item in nullables(value):

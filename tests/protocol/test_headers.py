@@ -34,7 +34,7 @@ def test_request_header_round_trip(client_id: str | None, version: int) -> None:
 
 
 @each_case("number", [-(2**15), -1, 0, 2**15 - 1])
-def test_numbers_at_their_edges(number: int) -> None:
+def test_header_numbers_at_their_limits(number: int) -> None:
     header = RequestHeader(number, number, number * 65_536, None)
     assert read_request_header(write_request_header(header, 1)) == (header, 10)
 
@@ -61,7 +61,7 @@ def test_client_id_with_invalid_utf8_is_rejected(client_id: bytes) -> None:
             read_request_header(frame)
 
 
-def test_tags_of_a_header_are_skipped_and_checked() -> None:
+def test_header_tags_are_skipped_and_checked() -> None:
     section = varint(2) + b"\0\3abc" + b"\7\0"
     assert header_tags_end(b"head" + section + b"body", 4) == 4 + len(section)
     assert header_tags_end(b"\0", 0) == 1

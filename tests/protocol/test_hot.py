@@ -76,7 +76,7 @@ every_version = each_case(
 
 
 def outcome(reader: Reader, data: Buffer, position: int, objects_max: int) -> object:
-    """What a reader gives, or the kind and the text of its error."""
+    """Return the result of a reader, or the kind and text of its error."""
     try:
         return reader(data, position, objects_max)
     except (ProtocolViolation, struct.error, IndexError, UnicodeDecodeError) as error:
@@ -106,12 +106,12 @@ def _compiled_reader(cls: type[Message], version: int) -> Reader:
 
 SIZES: Final = (1, 2, 61, 126, 127, 128, 129, 300, 16_382, 16_383, 16_384, 20_000)
 COUNTS: Final = (0, 1, 1, 2, 3)
-# Absent in what is plain, although it is neither tagged nor of another version.
+# Fields that hot messages omit, although they are not tagged and exist in the version.
 ABSENT: Final = {"forgotten_topics_data": (), "record_errors": (), "error_message": None}
 
 
 def plain(random: Random, cls: type[Struct], version: int, depth: int = 0) -> Any:
-    """A message, or a part of one, that is read and written by hand."""
+    """Return a message, or a part of one, that the hand-written codec supports."""
     values: dict[str, Any] = {}
     for field in cls.FIELDS:
         if version not in field.versions or version in field.tagged:
@@ -141,7 +141,7 @@ def plain(random: Random, cls: type[Struct], version: int, depth: int = 0) -> An
 
 
 def plain_messages(cls: type[Message]) -> st.SearchStrategy[tuple[int, Any]]:
-    """A version, and a message of it that is plain."""
+    """Yield versions with a message that the hand-written codec supports."""
 
     def made(random: Random, version: int) -> tuple[int, Any]:
         return version, plain(random, cls, version)
@@ -174,7 +174,7 @@ def test_plain_values_match_the_compiled_codec(cls: type[Message]) -> None:
         assert value.encode(version) == raw
         assert cls.decode(raw, version) == value
         assert_read_alike(cls, version, raw)
-        # In the middle of other bytes, which is where a header leaves off.
+        # Inside other bytes, at the position where a header ends.
         assert_read_alike(cls, version, b"\1\2\3" + raw + b"\0\1", position=3)
 
     check()
@@ -229,7 +229,7 @@ def test_object_budget_matches_the_compiled_codec(cls: type[Message]) -> None:
 
 
 def small(random: Random, cls: type[Message], version: int) -> bytes:
-    """The bytes of a plain message of two topics with two partitions each."""
+    """Return the bytes of a small message of two topics with two partitions each."""
     while True:
         value = plain(random, cls, version)
         topics = getattr(value, TOPICS[cls])
@@ -264,7 +264,7 @@ def test_plain_messages_are_read_by_hot_codec(cls: type[Message], version: int) 
         value = plain(random, cls, version)
         raw = value.encode(version)
         data = memoryview(raw) if has_records(cls) else raw
-        # The room that a length of three bytes may need; a frame this short is never hot.
+        # Room for a three-byte length; a shorter frame never uses the hot codec.
         if has_records(cls) and len(raw) < 61:
             continue
         assert CODECS[cls].reader(version, unreachable)(data, 0, OBJECTS_MAX) == (value, len(raw))
@@ -285,7 +285,7 @@ def test_plain_messages_are_written_by_hot_codec(cls: type[Message], version: in
 
 
 def wide(cls: type[Message], topics: int, partitions: int) -> Any:
-    """A plain message without records that has many rows."""
+    """Return a message without records that has many rows."""
     of_topic: dict[type[Message], Any] = {
         ProduceResponse: TopicProduceResponse(
             name="t",
@@ -309,9 +309,9 @@ def wide(cls: type[Message], topics: int, partitions: int) -> Any:
 
 @every_version
 def test_large_messages_use_the_compiled_writer(cls: type[Message], version: int) -> None:
-    """By hand each row copies those before it: thousands of them took seconds."""
+    """The hand-written codec copies earlier rows for each row: thousands took seconds."""
     if cls is ProduceRequest:
-        return  # has no rows without records
+        return  # has rows only with records
     left: list[Message] = []
 
     def noted(message: Message, buffers: list[Buffer]) -> None:
@@ -402,10 +402,12 @@ def test_unknown_tags_are_skipped_by_hot_codec() -> None:
     ],
     ids=("ProduceRequest", "FetchRequest", "FetchResponse"),
 )
-def test_a_name_whose_length_takes_two_bytes(
+def test_name_with_a_two_byte_length(
     cls: type[Message], version: int, head: bytes, tail: bytes
 ) -> None:
-    """Taken for one byte, its length ends the name where its last byte is a count of nothing."""
+    """If only one byte of the length were read, the name would end at a byte that is an empty
+    count.
+    """
     raw = head + b"\2" + uvarint(129) + b"n" * 127 + b"\1" + tail
     assert_read_alike(cls, version, raw)
     with pytest.raises(ProtocolViolation, match="null"):
@@ -468,7 +470,7 @@ def test_odd_values_match_the_compiled_writer(cls: type[Message], version: int) 
 
 
 def written(writer: Writer, value: Message) -> object:
-    """The bytes that a writer makes, or its error."""
+    """Return the bytes of a writer, or its error."""
     buffers: list[Buffer] = []
     try:
         writer(value, buffers)
@@ -478,13 +480,13 @@ def written(writer: Writer, value: Message) -> object:
 
 
 def parts_of(value: Any) -> list[Struct]:
-    """The first topic of a message and that topic's first partition, where there are such."""
+    """Return the first topic of a message and its first partition, if there are any."""
     topics = getattr(value, TOPICS[type(value)])[:1]
     return [*topics, *(p for t in topics for p in getattr(t, PARTITIONS[type(t)])[:1])]
 
 
 def test_rare_fields_round_trip() -> None:
-    """Forgotten topics, aborted transactions, long names, many topics: all of it arrives."""
+    """Forgotten topics, aborted transactions, long names and many topics round-trip."""
     seldom: list[tuple[Message, int]] = [
         (
             FetchRequest(
@@ -567,7 +569,7 @@ def test_produce_and_fetch_have_hot_codecs() -> None:
 def test_message_uses_the_registered_codec(
     cls: type[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the flexible versions only, whichever codec was used before."""
+    """Only in flexible versions, whichever codec was used before."""
 
     def hot_reader(version: int, compiled: Reader) -> Reader:
         return lambda data, position, objects_max: (marked, len(data))

@@ -15,9 +15,9 @@ from ottla.protocol.headers import (
 from ottla.protocol.message import Message
 from protocol_values import MESSAGES, example, message, name_of
 
-# What kio does not have. LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown went
-# with Kafka 4.0; the internal topics and the snapshot are not in the module that kio generates
-# from. For all of these there are bytes that Kafka's own classes made: see test_golden.
+# Messages that kio does not have. Kafka 4.0 removed LeaderAndIsr, StopReplica, UpdateMetadata and
+# ControlledShutdown. The records of internal topics and of the snapshot are not in the module that
+# kio generates from. test_golden compares all of these with bytes of Kafka's own classes.
 LACKING: Final = {
     "LeaderAndIsrRequest": range(8),
     "LeaderAndIsrResponse": range(8),
@@ -65,7 +65,7 @@ def test_messages_unknown_to_kio_are_listed() -> None:
 
 
 @each_case("cls", JUDGED, ids=name_of)
-def test_kio_writes_and_reads_the_same(cls: type[Message]) -> None:
+def test_kio_encodes_and_decodes_the_same(cls: type[Message]) -> None:
     for version in cls.VERSIONS:
         entity = protocol_kio.entity_of(cls, version)
         assert entity is not None
@@ -93,7 +93,7 @@ def test_kio_agrees_on_key_versions_and_flexibility(cls: type[Message]) -> None:
             assert protocol_kio.entity_of(cls, outside) is None
 
 
-# Versions that kio has and we do not: none at the release that is pinned.
+# Versions that kio has and we do not have: none in the pinned release.
 NEWER: Final[set[tuple[str, int]]] = set()
 
 CLIENT_IDS: Final = (None, "", "ottla", "\0", "é\U0001f600", "x" * 32_767)

@@ -90,7 +90,7 @@ def test_missing_field_is_read_as_default(cls: type[Message]) -> None:
 
 
 def fields_of(value: Struct) -> Iterator[tuple[Struct, Any]]:
-    """Every field of a structure and of the structures in it."""
+    """Yield every field of a structure, recursively."""
     for field in value.FIELDS:
         yield value, field
         inside: Any = getattr(value, field.name)
@@ -99,7 +99,7 @@ def fields_of(value: Struct) -> Iterator[tuple[Struct, Any]]:
                 yield from fields_of(item)
 
 
-def test_a_default_that_is_a_structure_is_not_shared() -> None:
+def test_default_structure_is_not_shared() -> None:
     from ottla.protocol.offsets_topic import ConsumerGroupMemberMetadataValue as Value
 
     raw = example(Value, 0).encode(0)
@@ -121,7 +121,7 @@ def test_a_default_that_is_a_structure_is_not_shared() -> None:
 
 
 class Shelf(Struct):
-    """An element that is long enough for an array of it to be long."""
+    """An element that is large enough for long arrays."""
 
     number: int = int32("0+")
     label: str = string("0+")
@@ -178,7 +178,7 @@ def test_any_sequence_can_be_written_and_tuples_are_read(version: int) -> None:
 
 @each_case("version", [0, 1])
 def test_long_arrays_do_not_fill_the_struct_cache(version: int) -> None:
-    """The struct module caches a hundred layouts, and one with a letter per element is large."""
+    """The struct module caches a hundred layouts; one with a letter per element is large."""
     values = [everything(0) for _ in range(50)]
     for length, value in enumerate(values, 3_000):
         value.ints = tuple(range(length))
@@ -194,7 +194,7 @@ def test_long_arrays_do_not_fill_the_struct_cache(version: int) -> None:
     assert kept < 500_000
 
 
-def test_not_a_number_keeps_its_bits() -> None:
+def test_nan_keeps_its_bits() -> None:
     quiet = bytes.fromhex("7ff8000000000abc")
     value = everything(0)
     raw = value.encode(0).replace(bytes.fromhex("8000000000000000"), quiet)
@@ -233,7 +233,7 @@ def test_records_are_passed_without_a_copy(version: int) -> None:
 
 
 def produce(*records: bytes | None) -> ProduceRequest:
-    """A request with a partition for each run of records."""
+    """Return a request with a partition for each element of records."""
     return ProduceRequest(
         acks=-1,
         timeout_ms=1,

@@ -88,7 +88,7 @@ class NullableOctets(Message, versions="0-1", flexible="1+"):
 
 
 class Records(Message, versions="0-1", flexible="1+"):
-    """The records are a memoryview, and so is all that is read beside them."""
+    """Records are a memoryview, and so are the fields next to them."""
 
     text: str = string("0+")
     octets: bytes = octets("0+")
@@ -129,7 +129,7 @@ class NullablePairs(Message, versions="0-1", flexible="1+"):
 
 
 class Nothing(Struct):
-    """An element that takes no byte in version 0."""
+    """An element without bytes in version 0."""
 
     later: int = int8("1+", default=0)
 
@@ -149,7 +149,7 @@ def length(cls: type[Message], value: int) -> bytes:
 
 
 @each_case("cls", LENGTHS_OF_TWO + LENGTHS_OF_FOUR, ids=name_of)
-def test_null_only_where_the_table_has_it(cls: type[Message]) -> None:
+def test_null_is_accepted_only_in_nullable_fields(cls: type[Message]) -> None:
     classic, flexible = length(cls, -1), b"\0\0"
     if cls in NULLABLE:
         name = cls.FIELDS[0].name
@@ -162,21 +162,21 @@ def test_null_only_where_the_table_has_it(cls: type[Message]) -> None:
 
 @each_case("cls", LENGTHS_OF_TWO + LENGTHS_OF_FOUR, ids=name_of)
 @each_case("value", [-2, -3, -128, -32_768])
-def test_lengths_below_null(cls: type[Message], value: int) -> None:
+def test_length_below_minus_one_is_rejected(cls: type[Message], value: int) -> None:
     refused(cls, length(cls, value) + bytes(64), CLASSIC, match="negative length")
 
 
 @each_case("cls", LENGTHS_OF_FOUR, ids=name_of)
-def test_the_lowest_length(cls: type[Message]) -> None:
+def test_lowest_length_is_rejected(cls: type[Message]) -> None:
     refused(cls, length(cls, -(2**31)), CLASSIC, match="negative length")
 
 
 @each_case("cls", [Text, Octets, *ARRAYS], ids=name_of)
 @each_case("version", BOTH)
 def test_length_past_the_end_is_rejected(cls: type[Message], version: int) -> None:
-    """Also by one element of an array, for every count around the fast paths."""
+    """Also by a single array element, for every count around the fast paths."""
     for count in (1, 15, 16, 17, 18, 130):
-        item = bytes(16)  # no element of these takes more
+        item = bytes(16)  # no element is larger
         claimed = length(cls, count) if version == CLASSIC else varint(count + 1)
         body = item * (count + 1)
         for cut in range(1, len(body)):
@@ -189,7 +189,7 @@ def test_length_past_the_end_is_rejected(cls: type[Message], version: int) -> No
 
 
 def peak_of_refusing(cls: type[Message], raw: bytes, version: int) -> int:
-    refused(cls, raw, version)  # the reader is compiled outside of the measurement
+    refused(cls, raw, version)  # compile the reader before the measurement
     tracemalloc.start()
     try:
         with pytest.raises(ProtocolViolation):
@@ -203,7 +203,7 @@ def peak_of_refusing(cls: type[Message], raw: bytes, version: int) -> int:
 @each_case("count", [2**31 - 1, 2**30, 10**7])
 def test_wrong_count_allocates_nothing(cls: type[Message], count: int) -> None:
     if cls is Nothings:
-        count = OBJECTS_MAX + 1  # only the budget holds these back
+        count = OBJECTS_MAX + 1  # only the object budget limits these
     assert peak_of_refusing(cls, length(cls, count) + bytes(200), CLASSIC) < 50_000
 
 
@@ -215,7 +215,7 @@ def test_wrong_varint_allocates_nothing(cls: type[Message], count: int) -> None:
 
 @each_case("left", [0, 1, 100, 5_999])
 def test_count_is_checked_with_minimum_element_size(left: int) -> None:
-    """1,000 pairs take 6,000 bytes at least in either encoding."""
+    """1,000 pairs take at least 6,000 bytes in either encoding."""
     for version, claimed in ((CLASSIC, struct.pack(">i", 1_000)), (FLEXIBLE, varint(1_001))):
         refused(Pairs, claimed + bytes(left), version, match="length 1000 but")
     for cls, size in ((Texts, 2), (Longs, 8)):
@@ -225,7 +225,7 @@ def test_count_is_checked_with_minimum_element_size(left: int) -> None:
 
 @each_case("cls", MESSAGES, ids=name_of)
 def test_huge_count_anywhere_allocates_nothing(cls: type[Message]) -> None:
-    """One byte after the other begins the largest count there is."""
+    """Put the largest count at every position."""
     version = cls.VERSIONS.high
     raw = example(cls, version).encode(version)
     huge = varint(2**32 - 1) if version in cls.FLEXIBLE else struct.pack(">i", 2**31 - 1)
@@ -234,7 +234,7 @@ def test_huge_count_anywhere_allocates_nothing(cls: type[Message]) -> None:
         for at in range(0, len(raw), len(raw) // 200 + 1):
             with suppress(ProtocolViolation):
                 cls.decode(raw[:at] + huge + raw[at + len(huge) :], version)
-        assert tracemalloc.get_traced_memory()[1] < 3_000_000  # the compiled reader is in it
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000  # includes the compiled reader
     finally:
         tracemalloc.stop()
 
@@ -254,7 +254,7 @@ def budget(pairs: int, ints: int, nothings: int) -> bytes:
 
 
 @each_case(("pairs", "ints", "nothings"), [(100, 0, 0), (0, 100, 0), (0, 0, 100), (40, 40, 20)])
-def test_the_budget_of_objects(pairs: int, ints: int, nothings: int) -> None:
+def test_object_budget(pairs: int, ints: int, nothings: int) -> None:
     raw = budget(pairs, ints, nothings)
     Budget.decode(raw, 0, objects_max=100)
     with pytest.raises(ProtocolViolation, match="number of objects"):
@@ -263,8 +263,8 @@ def test_the_budget_of_objects(pairs: int, ints: int, nothings: int) -> None:
         Budget.decode(raw, 0, objects_max=0)
 
 
-def test_the_budget_holds_for_elements_of_no_size() -> None:
-    """No number of bytes left says that a count of them is wrong."""
+def test_object_budget_limits_elements_without_bytes() -> None:
+    """The number of remaining bytes does not limit their count."""
     raw = bytes(8) + struct.pack(">i", OBJECTS_MAX + 1)
     with pytest.raises(ProtocolViolation, match="number of objects"):
         Budget.decode(raw, 0)
@@ -296,7 +296,7 @@ def test_overlong_varints(raw: bytes) -> None:
         read_uvarint(raw + bytes(8), 0)
     for cls in LENGTHS_OF_TWO + LENGTHS_OF_FOUR:
         refused(cls, raw + bytes(64), FLEXIBLE, match="varint")
-    # As the number of tags, as a tag, and as the size of one.
+    # As the number of tags, as a tag and as a tag size.
     refused(Text, b"\1" + raw + bytes(64), FLEXIBLE, match="varint")
     refused(Text, b"\1\1" + raw + bytes(64), FLEXIBLE, match="varint")
     refused(Text, b"\1\1\5" + raw + bytes(64), FLEXIBLE, match="varint")
@@ -370,13 +370,13 @@ def test_tags_in_their_order() -> None:
 )
 def test_tags_out_of_order_or_twice(sections: tuple[bytes, ...]) -> None:
     refused(Tagged, tags(*sections), FLEXIBLE, match="after tag")
-    # A message that knows no tag at all judges the same.
+    # A message without known tags rejects the same.
     refused(Text, b"\1" + tags(*sections), FLEXIBLE, match="after tag")
 
 
 @each_case("claimed", [3, 5, 127])
 def test_tag_size_must_match_its_field(claimed: int) -> None:
-    """The number takes four bytes, whatever its tag says, shorter or longer."""
+    """The field takes four bytes, even if the tag size is smaller or larger."""
     rest = bytes(200)
     refused(Tagged, b"\1" + varint(1) + varint(claimed) + b"\0\0\0\7" + rest, FLEXIBLE)
     refused(Tagged, tags(tag(0, b"\3ab", claimed + 1)) + rest, FLEXIBLE, match="size of its tag")
@@ -398,7 +398,7 @@ def test_too_many_tags_are_rejected(count: int) -> None:
 
 
 def test_unknown_tags_must_end_within_the_message() -> None:
-    """Also where nobody looks at the position afterwards."""
+    """Even if the end position is not checked afterwards."""
     assert skip_tags(b"\5\2ab!", 0, 1, 7) == (4, 6)
     with pytest.raises(ProtocolViolation, match="ends 1 bytes after the message"):
         skip_tags(b"\5\2a", 0, 1, 7)
@@ -517,7 +517,7 @@ def test_empty_and_random_bytes_are_rejected(cls: type[Message]) -> None:
                 refused(cls, raw, version, match=f"^{cls.__name__} v{version}: ")
 
 
-def test_the_default_bounds() -> None:
+def test_default_limits() -> None:
     assert OBJECTS_MAX == 200_000
     assert RESPONSE_OBJECTS_MAX == 4_000_000
     assert HEADER_TAGS_MAX == 1000

@@ -13,7 +13,7 @@ every_api = each_case("api", API_OF_KEY.values(), ids=lambda api: api.name)
 
 
 @every_api
-def test_an_api_has_its_request_and_its_response(api: Api) -> None:
+def test_every_api_has_a_request_and_a_response(api: Api) -> None:
     assert API_OF_KEY[api.key] is api
     for cls in (api.request, api.response):
         assert cls.API is api
@@ -86,7 +86,7 @@ def test_defaults_can_be_encoded(cls: type[Message]) -> None:
 
 @every_message
 def test_field_missing_in_some_version_has_default(cls: type[Message]) -> None:
-    """Else a reader of that version would fill in what nobody chose."""
+    """Otherwise a reader of that version would use an arbitrary value."""
 
     def check(struct: type[Struct], present: list[int]) -> None:
         for field in struct.FIELDS:

@@ -1,4 +1,4 @@
-"""Who waits for records is woken by them, once, and leaves nothing behind."""
+"""A waiting fetch is woken by new records, once, and leaves no waiter."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ class Watched:
         self.waiting: dict[DelayedFetch, None] = {}
 
 
-def test_enough_bytes_over_several_partitions_wake() -> None:
+def test_enough_bytes_over_several_partitions_wake_a_fetch() -> None:
     async def scenario() -> None:
         one, two = Watched(), Watched()
         awaited = DelayedFetch([one, two], 10)
@@ -33,7 +33,7 @@ def test_enough_bytes_over_several_partitions_wake() -> None:
     run(scenario)
 
 
-def test_bytes_that_come_before_the_wait_are_not_missed() -> None:
+def test_bytes_appended_before_the_wait_are_counted() -> None:
     async def scenario() -> None:
         awaited = DelayedFetch([Watched()], 1)
         awaited.note(5)
@@ -44,7 +44,7 @@ def test_bytes_that_come_before_the_wait_are_not_missed() -> None:
     run(scenario)
 
 
-def test_a_wait_ends_with_its_time() -> None:
+def test_wait_ends_at_its_timeout() -> None:
     async def scenario() -> None:
         watched = Watched()
         await DelayedFetch([watched], 1).wait(0.01)
@@ -53,7 +53,7 @@ def test_a_wait_ends_with_its_time() -> None:
     run(scenario)
 
 
-def test_a_wait_that_is_cancelled_is_taken_off_too() -> None:
+def test_cancelled_wait_is_removed() -> None:
     async def scenario() -> None:
         watched = Watched()
         waiting = asyncio.create_task(DelayedFetch([watched], 1).wait(LONG_S))

@@ -1,4 +1,4 @@
-"""A partition over its log: what is taken, up to where it is read, what a failure does."""
+"""A partition and its log: appends, reads up to the high watermark, and failures."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -41,7 +41,7 @@ Scenario = Callable[[Partition, LogManager, SimulatedDisk], Coroutine[Any, Any, 
 def run(
     scenario: Scenario, rules: LogConfig = RULES, topic: str = "t", *, in_sync_min: int = 1
 ) -> None:
-    """With a partition that is led in epoch 2."""
+    """Run a scenario with a partition that is led in epoch 2."""
 
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
@@ -64,7 +64,7 @@ def run(
 def append(
     led: Partition, *values: bytes, acks: int = -1, timestamp: int = 0, **how: Any
 ) -> tuple[int, int]:
-    """The first and the last offset."""
+    """Append and return the first and the last offset."""
     data = made(values, timestamp=timestamp, **how)
     found = led.append(memoryview(data), produce_version=12, acks=acks, now_ms=0)
     return found.base_offset, found.last_offset
@@ -89,10 +89,10 @@ def read(led: Partition, offset: int = 0, *, committed: bool = False) -> list[by
     return [record.value for one in batches(data) for record in one.records()]
 
 
-# Appending.
+# Appends.
 
 
-def test_what_is_appended_can_be_read_at_once() -> None:
+def test_appended_records_can_be_read_at_once() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         assert led.high_watermark == 0
         assert append(led, b"a", b"b") == (0, 1)
@@ -109,12 +109,12 @@ def test_what_is_appended_can_be_read_at_once() -> None:
     run(scenario)
 
 
-def test_an_append_wakes_waiters_and_counts_traffic_once() -> None:
+def test_append_wakes_waiters_and_counts_traffic_once() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         first = made([b"a", b"b"], producer_id=7, epoch=0, sequence=0)
         awaited = DelayedFetch([led], len(first) + 1)
         waiting = asyncio.create_task(awaited.wait(60))
-        for _ in range(3):  # the repeats are answered, and nothing is new
+        for _ in range(3):  # retries get a response, and nothing is appended
             found = led.append(memoryview(first), produce_version=12, acks=-1, now_ms=0)
             assert (found.base_offset, found.last_offset) == (0, 1)
         await asyncio.sleep(0)
@@ -128,7 +128,7 @@ def test_an_append_wakes_waiters_and_counts_traffic_once() -> None:
     run(scenario)
 
 
-def test_all_who_wait_are_woken_when_the_partition_goes() -> None:
+def test_waiters_are_woken_when_the_partition_is_removed() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         waits = [asyncio.create_task(DelayedFetch([led], 1 << 20).wait(60)) for _ in range(3)]
         await asyncio.sleep(0)
@@ -141,7 +141,7 @@ def test_all_who_wait_are_woken_when_the_partition_goes() -> None:
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_a_client_writes_nothing_into_the_brokers_own_topics(topic: str) -> None:
+def test_client_cannot_write_to_internal_topics(topic: str) -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         said = refused(ErrorCode.INVALID_TOPIC_EXCEPTION, lambda: append(led, b"x"))
         assert topic in said
@@ -150,7 +150,7 @@ def test_a_client_writes_nothing_into_the_brokers_own_topics(topic: str) -> None
     run(scenario, topic=topic)
 
 
-def test_all_in_sync_is_more_than_there_are() -> None:
+def test_acks_all_is_refused_below_min_isr() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, lambda: append(led, b"x"))
         assert append(led, b"x", acks=1) == (0, 0)
@@ -159,7 +159,7 @@ def test_all_in_sync_is_more_than_there_are() -> None:
     run(scenario, in_sync_min=2)
 
 
-def test_a_transaction_that_nobody_would_end_is_not_begun() -> None:
+def test_transactional_batch_is_refused() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         how = {"producer_id": 7, "epoch": 0, "sequence": 0, "transactional": True}
         refused(ErrorCode.INVALID_TXN_STATE, lambda: append(led, b"x", **how))
@@ -168,7 +168,7 @@ def test_a_transaction_that_nobody_would_end_is_not_begun() -> None:
     run(scenario)
 
 
-def test_a_batch_is_stored_as_the_topic_says() -> None:
+def test_batch_is_stored_as_the_topic_config_says() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"x" * 100)
         led.rules = ValidationConfig(compression=Compression.ZSTD)
@@ -183,7 +183,7 @@ def test_a_batch_is_stored_as_the_topic_says() -> None:
     run(scenario)
 
 
-# The device.
+# Storage failures.
 
 
 def test_c5_flush_messages_delays_acknowledgements() -> None:
@@ -208,7 +208,7 @@ def broken(disk: SimulatedDisk, what: str) -> None:
     disk.fails = lambda name, path: name == what
 
 
-def test_a_write_that_fails_takes_the_directory_offline() -> None:
+def test_failed_write_takes_the_directory_offline() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         broken(disk, "write")
@@ -221,7 +221,7 @@ def test_a_write_that_fails_takes_the_directory_offline() -> None:
     run(scenario)
 
 
-def test_a_full_disk_is_told_and_stays_online() -> None:
+def test_full_disk_is_reported_and_stays_online() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         disk.capacity_bytes = 0
         refused(ErrorCode.KAFKA_STORAGE_ERROR, lambda: append(led, b"b"))
@@ -231,7 +231,7 @@ def test_a_full_disk_is_told_and_stays_online() -> None:
     run(scenario)
 
 
-def test_a_flush_that_fails_takes_the_directory_offline() -> None:
+def test_failed_flush_takes_the_directory_offline() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         broken(disk, "sync")
@@ -241,10 +241,10 @@ def test_a_flush_that_fails_takes_the_directory_offline() -> None:
     run(scenario, LogConfig(flush_messages=1))
 
 
-# Reading.
+# Reads.
 
 
-def test_a3_who_knows_another_epoch_is_fenced() -> None:
+def test_a3_request_with_another_leader_epoch_is_fenced() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         led.check_epoch(-1)
         led.check_epoch(EPOCH)
@@ -254,7 +254,7 @@ def test_a3_who_knows_another_epoch_is_fenced() -> None:
     run(scenario)
 
 
-def test_a6_nothing_beyond_the_high_watermark_is_read() -> None:
+def test_a6_reads_end_at_the_high_watermark() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         for value in (b"a", b"b", b"c"):
             append(led, value)
@@ -268,7 +268,7 @@ def test_a6_nothing_beyond_the_high_watermark_is_read() -> None:
     run(scenario)
 
 
-def test_e7_who_reads_committed_stops_at_an_open_transaction() -> None:
+def test_e7_read_committed_stops_at_an_open_transaction() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         append_to_log(led.log, b"open", producer_id=7, transactional=True)
@@ -288,7 +288,7 @@ def test_e7_who_reads_committed_stops_at_an_open_transaction() -> None:
     run(scenario)
 
 
-def test_offsets_are_found_by_time_and_by_what_stands_for_one() -> None:
+def test_offsets_are_found_by_timestamp_or_special_value() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         begin = FoundOffset(Offset(0), -1, EPOCH)
         assert await led.find(EARLIEST, committed=False) == begin
@@ -318,7 +318,7 @@ def test_offsets_are_found_by_time_and_by_what_stands_for_one() -> None:
 
 
 @pytest.mark.parametrize("asked", [0, MAX_TIMESTAMP])
-def test_a_device_that_fails_in_a_search_is_told(
+def test_storage_failure_during_a_search_is_reported(
     asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
@@ -335,10 +335,10 @@ def test_a_device_that_fails_in_a_search_is_told(
     run(scenario)
 
 
-# Deleting records.
+# Deletion of records.
 
 
-def test_records_are_deleted_up_to_the_high_watermark_and_stored() -> None:
+def test_delete_records_up_to_high_watermark_is_durable() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         for value in (b"a", b"b", b"c"):
             append(led, value)
@@ -355,7 +355,7 @@ def test_records_are_deleted_up_to_the_high_watermark_and_stored() -> None:
     run(scenario)
 
 
-def test_records_of_a_compacted_topic_stay() -> None:
+def test_records_of_a_compacted_topic_cannot_be_deleted() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         await refused_later(ErrorCode.POLICY_VIOLATION, led.delete_records(1))
@@ -364,7 +364,7 @@ def test_records_of_a_compacted_topic_stay() -> None:
     run(scenario, LogConfig(delete=False, compact=True))
 
 
-def test_a_deletion_that_cannot_be_stored_is_told() -> None:
+def test_failed_delete_records_is_reported() -> None:
     async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
         append(led, b"a")
         broken(disk, "write")

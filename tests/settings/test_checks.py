@@ -64,7 +64,7 @@ def test_node_id_and_broker_id_must_be_equal() -> None:
     ],
 )
 def test_limits_must_be_in_order(low: str, high: str, strict: bool) -> None:
-    # Values that hold for whatever else the two are compared with, so one problem stands out.
+    # Use values that satisfy all other checks, so that only one problem remains.
     wrong = broker_problems(f"{low}=12000", f"{high}=11000")
     relation = "less than" if strict else "at most"
     problem = f'invalid value "12000": must be {relation} {high}, which is 11000'
@@ -382,7 +382,7 @@ def test_duplicate_data_directory_is_rejected() -> None:
     assert '"/x/" and "/x" are the same directory' in problem
     assert broker_problems("log.dir=/x/./a,/x//a")
     assert not broker_problems("log.dirs=/x,/y")
-    # Kafka takes the same word twice, and warns.
+    # Kafka accepts a duplicate entry and warns.
     (notice,) = broker_notices("log.dirs=/x,/y, /x")
     assert "log.dirs" in notice
     assert "duplicate entries are ignored: /x" in notice

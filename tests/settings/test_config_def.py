@@ -85,17 +85,17 @@ every_row = each_case(
     ids=lambda one: one.scope if isinstance(one, ConfigDef) else one.name,
 )
 
-# Where Ottla knows the values better than Kafka's documentation, or takes fewer.
+# Settings for which Ottla's valid values are more precise than Kafka's documentation, or fewer.
 OTHER_VALID = {
-    "acks",  # -1 is read as all
+    "acks",  # -1 is parsed as all
     "authorizer.class.name",
-    "group.coordinator.rebalance.protocols",  # no streams
-    "share.acquire.mode",  # in any case, as its default is in capitals
+    "group.coordinator.rebalance.protocols",  # streams is missing
+    "share.acquire.mode",  # case-insensitive, because Kafka's default is in capitals
 }
-# Where the default only looks different.
+# Defaults that only look different.
 OTHER_DEFAULT = {
-    "bootstrap.servers",  # Kafka's admin could do with controllers alone
-    "partition.assignment.strategy",  # short names instead of classes
+    "bootstrap.servers",  # Kafka's admin client can use controllers instead
+    "partition.assignment.strategy",  # short names instead of Java classes
     "share.acquire.mode",  # lower case
 }
 
@@ -138,7 +138,7 @@ def test_supported_settings_match_kafka(kafka: KafkaSetting) -> None:
         assert ("null" if row.default_text is None else row.default_text) == theirs
 
 
-def test_only_these_settings_are_not_kafkas_of_4_3() -> None:
+def test_settings_unknown_to_kafka_4_3_are_listed() -> None:
     kafka_names = {(each.scope, each.name) for each in KAFKA}
     ours = {(table.scope, name) for table in TABLES for name in table.settings}
     assert ours - kafka_names == {
@@ -150,13 +150,13 @@ def test_only_these_settings_are_not_kafkas_of_4_3() -> None:
         ("broker", "ottla.metrics.listener"),
         ("broker", "ottla.queued.max.response.bytes"),
         ("broker", "ottla.topic.name.policy"),
-        ("broker", "max.decompressed.message.bytes"),  # of a later Kafka
+        ("broker", "max.decompressed.message.bytes"),  # from a later Kafka
         *((scope, "sasl.username") for scope in ("producer", "consumer", "admin")),
         *((scope, "sasl.password") for scope in ("producer", "consumer", "admin")),
     }
 
 
-def test_only_these_defaults_differ_from_kafkas() -> None:
+def test_defaults_that_differ_from_kafka_are_listed() -> None:
     differing = {
         row.name for table in TABLES for row in table.settings.values() if row.kafka_default
     }
@@ -223,7 +223,7 @@ def test_defaults_are_valid(table: ConfigDef, row: Setting[Any]) -> None:
         assert row.parse(row.default_text) == row.default
 
 
-# More values than the defaults, so that a row whose text loses something is found.
+# More values than the defaults, to find rows that lose information in their text.
 SAMPLES: dict[str, list[Any]] = {
     BOOLEAN.name: [True, False],
     SHORT.name: [-1, 0, 1, 2, 5, 100, 2**15 - 1],
@@ -251,7 +251,7 @@ def test_value_round_trips_through_text(table: ConfigDef, row: Setting[Any]) -> 
 
 
 @every_row
-def test_null_is_for_settings_whose_default_is_null(table: ConfigDef, row: Setting[Any]) -> None:
+def test_only_settings_with_null_default_accept_null(table: ConfigDef, row: Setting[Any]) -> None:
     if row.nullable:
         assert row.convert(None) is None
         assert row.format(None) is None
@@ -280,7 +280,7 @@ def test_shared_rows_are_declared_once() -> None:
         assert {row.name for row in connection.ROWS} <= set(table.settings)
 
 
-def test_a_constant_is_named_after_its_setting() -> None:
+def test_constant_is_named_after_its_setting() -> None:
     for module in (broker, compression, connection, consumer, producer, security, topic):
         for row in settings_in(vars(module)):
             assert vars(module)[row.name.upper().replace(".", "_")] is row

@@ -19,7 +19,7 @@ from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.producer import PRODUCER
 from ottla.settings.properties import read_properties
 
-# What Kafka 4 ships as config/server.properties, without its comments.
+# Kafka 4's config/server.properties without comments.
 KAFKA_4_FILE = """\
 process.roles=broker,controller
 node.id=1
@@ -75,7 +75,7 @@ def client_problems(settings: dict[str, object], table: object = PRODUCER) -> li
     return str(caught.value).splitlines()
 
 
-def test_the_file_that_kafka_4_ships_works_with_warnings() -> None:
+def test_properties_file_of_kafka_4_works_with_warnings() -> None:
     config = read(KAFKA_4_FILE)
     assert config[broker.NODE_ID] == 1
     assert [str(each).split(": ignored")[0] for each in config.notices] == [
@@ -86,7 +86,7 @@ def test_the_file_that_kafka_4_ships_works_with_warnings() -> None:
     ]
 
 
-def test_the_file_that_kafka_3_ships_works_with_warnings() -> None:
+def test_properties_file_of_kafka_3_works_with_warnings() -> None:
     config = read(KAFKA_3_FILE)
     assert config[broker.ZOOKEEPER_CONNECT] == "localhost:2181"
     assert [each.name for each in config.notices] == ["num.network.threads", "num.io.threads"]
@@ -133,7 +133,7 @@ def test_every_problem_of_a_file_is_reported_at_once() -> None:
     ]
 
 
-def test_an_override_wins_over_the_file() -> None:
+def test_override_takes_precedence_over_the_file() -> None:
     config = read("num.partitions=zero", "num.partitions=3", "num.partitions = 4")
     assert config[broker.NUM_PARTITIONS] == 4
     assert str(config.origin(broker.NUM_PARTITIONS)) == "--override"
@@ -181,7 +181,7 @@ def test_problems_contain_no_secrets(line: str) -> None:
     assert "hunter2" not in "\n".join(problems(line))
 
 
-def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
+def test_secret_of_the_wrong_type_is_not_shown() -> None:
     found = client_problems({"bootstrap.servers": "a:1", "ssl.key.password": b"hunter2"})
     assert found == ["ssl.key.password: invalid value [hidden]: expected password"]
 
@@ -504,7 +504,7 @@ def test_only_dynamic_settings_change_at_runtime() -> None:
 
 
 def test_number_of_hints_is_limited() -> None:
-    """Looking for the nearest name takes long, and clients send names too."""
+    """A search for the nearest name is slow, and clients send names, too."""
     with pytest.raises(InvalidSettings) as raised:
         topic_overrides({f"min.insync.replica{number}": "1" for number in range(50)})
     hints = [problem for problem in raised.value.problems if "did you mean" in problem.what]
@@ -512,7 +512,7 @@ def test_number_of_hints_is_limited() -> None:
     assert len(hints) == 10
 
 
-def test_a_problem_is_one_line_whatever_the_name() -> None:
+def test_problem_is_one_line_for_any_name() -> None:
     with pytest.raises(InvalidSettings) as raised:
         broker_config(read_properties("a\\u000ab\\u001b[31m=1\n" + "x" * 5000 + "=2\n", "f"))
     lines = str(raised.value).splitlines()

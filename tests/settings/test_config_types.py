@@ -46,7 +46,7 @@ def test_integer_out_of_range_is_rejected(kind: ConfigType[int], limit: int) -> 
 
 
 @each_case("text", ["+5", " 5 ", "5", "005"])
-def test_integers_as_java_reads_them(text: str) -> None:
+def test_integers_are_parsed_as_in_java(text: str) -> None:
     assert INT.parse(text) == 5
 
 
@@ -85,7 +85,7 @@ def test_invalid_doubles(text: str) -> None:
         (1.7976931348623157e308, "1.7976931348623157E308"),
     ],
 )
-def test_doubles_as_java_writes_them(value: float, text: str) -> None:
+def test_doubles_are_formatted_as_in_java(value: float, text: str) -> None:
     assert DOUBLE.format(value) == text
 
 
@@ -98,12 +98,12 @@ def test_double_round_trips_through_text(value: float) -> None:
     ("text", "entries"),
     [("", ()), ("  ", ()), ("a", ("a",)), (" a , b ,c", ("a", "b", "c")), ("a,b,a", ("a", "b"))],
 )
-def test_lists_are_split_trimmed_and_without_repeats(text: str, entries: tuple[str, ...]) -> None:
+def test_lists_are_split_trimmed_and_deduplicated(text: str, entries: tuple[str, ...]) -> None:
     assert LIST.parse(text) == entries
 
 
 @each_case("text", ["a,,b", "a,", ",", " , a"])
-def test_a_list_has_no_empty_entries(text: str) -> None:
+def test_list_has_no_empty_entries(text: str) -> None:
     with pytest.raises(BadValue, match="empty"):
         LIST.parse(text)
 

@@ -77,7 +77,7 @@ def test_synonyms_are_listed_by_precedence() -> None:
         ("", {"log.retention.ms": "8"}, {"log.retention.ms": "7"}, {"retention.ms": "6"}, 6, TOPIC),
     ],
 )
-def test_the_strongest_source_decides(
+def test_strongest_source_wins(
     static: str,
     cluster: dict[str, str],
     own: dict[str, str],
@@ -109,13 +109,13 @@ def test_topic_setting_without_broker_default() -> None:
     assert (each.text, each.source) == ("0:1,1:2", TOPIC)
 
 
-def test_a_topic_is_described_in_full_and_can_be_changed() -> None:
+def test_topic_is_described_in_full_and_can_be_changed() -> None:
     found = layers().describe_topic(topic_overrides({}))
     assert {each.name for each in found} == set(topic.TOPIC.settings)
     assert not any(each.read_only for each in found)
 
 
-def test_every_default_of_a_topic_is_what_the_broker_gives() -> None:
+def test_topic_defaults_equal_the_broker_settings() -> None:
     config = layers().topic(topic_overrides({}))
     for setting in topic.TOPIC.settings.values():
         assert config[setting] == setting.default
@@ -126,7 +126,7 @@ def test_topic_values_must_match_inherited_ones() -> None:
     own = topic_overrides({"min.compaction.lag.ms": "11"})
     with pytest.raises(InvalidSettings, match=r"min.compaction.lag.ms: invalid value \"11\""):
         found.check_topic(own)
-    assert found.topic(own)[topic.MIN_COMPACTION_LAG_MS] == 11  # the broker's came later
+    assert found.topic(own)[topic.MIN_COMPACTION_LAG_MS] == 11  # the broker's value came later
 
 
 def test_dynamic_value_hides_synonyms_of_weaker_sources() -> None:

@@ -67,7 +67,7 @@ def test_endpoint_protocol() -> None:
     }
 
 
-def test_the_default_is_the_loopback() -> None:
+def test_default_listener_is_loopback() -> None:
     assert listeners(broker_config()) == (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
 
 

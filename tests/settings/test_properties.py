@@ -102,7 +102,7 @@ def test_every_malformed_escape_is_found() -> None:
     assert len(read_properties("a=\\u1\nb=2\nc=\\u3", FILE).problems) == 2
 
 
-def test_an_entry_does_not_print_its_value() -> None:
+def test_entry_repr_hides_its_value() -> None:
     assert "hunter2" not in repr(read_properties("ssl.key.password=hunter2", FILE))
 
 
@@ -119,7 +119,7 @@ def test_override_without_key_hides_its_text(text: str) -> None:
     assert str(caught.value) == "--override: expected key=value"
 
 
-# A writer of its own, made from the documentation of java.util.Properties.store.
+# A separate writer, written from the documentation of java.util.Properties.store.
 def written(key: str, value: str, *, separator: str, wide: bool, breaks: bool) -> str:
     def escaped(text: str, *, is_key: bool) -> str:
         out: list[str] = []
@@ -151,7 +151,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\uf
 def test_written_properties_round_trip(
     values: dict[str, str], separator: str, end: str, wide: bool, breaks: bool
 ) -> None:
-    # Inside a broken value a blank would be dropped as the next line's indentation.
+    # In a continued value, a blank here would be dropped as indentation of the next line.
     if breaks:
         values = {key: value.replace(" ", "_") for key, value in values.items()}
     lines = ["# a comment", ""]

@@ -28,7 +28,7 @@ def test_reference_pages_are_current(
 def test_stale_missing_and_extra_pages_are_reported(
     generate: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tmp_path = tmp_path / "reference"  # one page is beside the folder
+    tmp_path = tmp_path / "reference"  # one page is next to the folder
     tmp_path.mkdir()
     generate.write(tmp_path)
     assert generate.check(tmp_path) == 0
@@ -48,7 +48,7 @@ def test_stale_missing_and_extra_pages_are_reported(
     assert len(printed.splitlines()) < 60
 
 
-def test_pages_hold_every_setting(generate: ModuleType) -> None:
+def test_pages_contain_every_setting(generate: ModuleType) -> None:
     from ottla.settings.config_parser import TABLES
 
     text = "".join(generate.render(page) for _, page in generate.PAGES)

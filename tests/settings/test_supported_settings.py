@@ -21,7 +21,7 @@ MODULES = {
     "connection": connection,
     "compression": compression,
 }
-# Of the settings themselves only these say what a value leads to; checks and tables do not.
+# Modules of settings/ that use values; its checks and tables do not.
 DECIDING = {"derived.py", "endpoints.py"}
 
 LATER = {
@@ -57,9 +57,9 @@ ROWS = [*BROKER.settings.values(), *TOPIC.settings.values()]
 
 @cache
 def read_somewhere() -> frozenset[tuple[str, str]]:
-    """Module and constant of every setting that the source mentions where it may count.
+    """Return module and constant of every setting that the source uses.
 
-    What a client reads is the client's, though a broker has a setting of that name too.
+    A setting that the client reads is the client's, even if the broker has one of that name.
     """
     found: set[tuple[str, str]] = set()
     for path in SOURCE.rglob("*.py"):
@@ -79,7 +79,7 @@ def read_somewhere() -> frozenset[tuple[str, str]]:
 
 
 def is_read(row: Setting[Any]) -> bool:
-    """Whether somebody reads it, for itself or as what a topic falls back to."""
+    """Whether a setting is read, directly or as the fallback of a topic setting."""
     if any(
         value is row and (module, name) in read_somewhere()
         for module, rows in MODULES.items()
@@ -104,7 +104,7 @@ def test_every_supported_setting_is_used(row: Setting[Any]) -> None:
         assert len(pieces(row)) == 1, f"{row.name} is read by nobody"
 
 
-def test_no_exception_of_the_list_is_stale() -> None:
+def test_exceptions_list_has_no_stale_entries() -> None:
     unread = [row.name for row in ROWS if not is_read(row)]
     for names in LATER.values():
         for pattern in names:
@@ -112,6 +112,6 @@ def test_no_exception_of_the_list_is_stale() -> None:
 
 
 def test_names_in_comments_and_checks_are_ignored() -> None:
-    assert not is_read(broker.SUPER_USERS)  # which settings/checks.py mentions
-    assert is_read(broker.LOG_RETENTION_HOURS)  # by retention.ms
+    assert not is_read(broker.SUPER_USERS)  # mentioned only in settings/checks.py
+    assert is_read(broker.LOG_RETENTION_HOURS)  # through retention.ms
     assert is_read(broker.NUM_PARTITIONS)

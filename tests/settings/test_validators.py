@@ -129,7 +129,7 @@ def test_invalid_durations(text: str) -> None:
         duration_ms(text)
 
 
-def test_a_duration_fits_a_long() -> None:
+def test_duration_must_fit_a_long() -> None:
     with pytest.raises(BadValue):
         duration_ms("P999999999999D")
 

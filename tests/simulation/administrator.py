@@ -1,4 +1,4 @@
-"""Whoever makes, grows, changes and deletes topics while others use them."""
+"""An admin client that creates, grows, changes and deletes topics while they are in use."""
 
 from random import Random
 
@@ -83,12 +83,12 @@ class Administrator:
                 else:
                     await self._delete_records(deleting)
             except Gone:
-                continue  # nobody knows whether it was done
+                continue  # it is unknown whether the change was made
 
     # Topics.
 
     async def create(self, kind: Kind) -> None:
-        """Make a topic, however long it takes."""
+        """Create a topic; retry until it exists."""
         topic = CreatableTopic(
             name=kind.name,
             num_partitions=kind.partitions,
@@ -104,7 +104,7 @@ class Administrator:
                 )
                 (one,) = answer.topics
                 if one.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                    topic_id = await self._id_of(kind.name)  # it was made, though nobody said so
+                    topic_id = await self._id_of(kind.name)  # it was created without a response
                 else:
                     topic_id = one.topic_id if one.error_code == ErrorCode.NONE else None
             except Gone:
@@ -140,7 +140,7 @@ class Administrator:
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=kind.name, topic_id=ZERO_UUID)], timeout_ms=5000
         )
-        # One that was begun may be finished at any later start: so until it is.
+        # An interrupted deletion may finish at any later start: retry until it has.
         while self.history.topics[kind.name] != {None}:
             try:
                 (one,) = (await self.speaker.ask(request, DeleteTopicsResponse)).responses

@@ -1,4 +1,4 @@
-"""A client of the simulated broker: one connection, one request at a time, and patience."""
+"""A client of the simulated broker: one connection, one request at a time, with retries."""
 
 import asyncio
 from typing import TypeVar
@@ -14,7 +14,7 @@ REQUEST_SECONDS_MAX = 8.0
 
 
 class Gone(Exception):
-    """No answer came; nobody knows whether the request was carried out."""
+    """No response arrived; it is unknown whether the request was carried out."""
 
 
 class _Ear(asyncio.Protocol):
@@ -54,7 +54,7 @@ class Speaker:
         *,
         seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> M:
-        """The answer, or Gone; after Gone the next request takes a new connection."""
+        """Return the response or raise Gone; after Gone the next request uses a new connection."""
         try:
             async with asyncio.timeout(seconds_max):
                 response = await self._ask(message, version)
@@ -88,7 +88,7 @@ class Speaker:
         self._ear = None
 
     def vanish(self) -> None:
-        """Be gone, and tell nobody."""
+        """Disappear without closing the connection."""
         if self._ear is not None and self._ear.transport is not None:
             self._ear.transport.vanish()
         self._ear = None

@@ -66,30 +66,30 @@ from simulation.history import History, Place
 
 SESSION_MS = 4000
 REBALANCE_MS = 3000
-BY_NAME = 9  # of the commit and fetch of offsets
+BY_NAME = 9  # of OffsetCommit and OffsetFetch
 FETCH_BY_NAME, FETCH_BY_ID = 12, 17
 EARLIEST = -2
 
 
 class Rejoin(Exception):
-    """The member is not in the generation any more."""
+    """The member is no longer in the generation."""
 
 
 class Fenced(Exception):
-    """Another one has taken the place of this static member."""
+    """Another client has replaced this static member."""
 
 
 @dataclass
 class FetchSession:
-    """A client's side of a fetch session."""
+    """The client side of a fetch session."""
 
     id: int = 0
     epoch: int = 0
-    known: dict[Place, int] = field(default_factory=dict[Place, int])  # offsets as the broker knows
+    known: dict[Place, int] = field(default_factory=dict[Place, int])  # offsets known to the broker
 
 
 class Fetcher:
-    """Reads partitions through a fetch session, and tells the history what it reads."""
+    """Reads partitions through a fetch session and records them in the history."""
 
     def __init__(
         self, world: Simulation, history: History, speaker: Speaker, topic_ids: dict[str, Uuid]
@@ -101,14 +101,14 @@ class Fetcher:
         self._topic_ids = topic_ids
         self._session = FetchSession()
         self._watermarks: dict[Place, int] = {}
-        self._deleted: dict[Place, int] = {}  # up to where, when the request was sent
+        self._deleted: dict[Place, int] = {}  # deleted offsets when the request was sent
         self._cuts = -1
 
     def forget_session(self) -> None:
         self._session = FetchSession()
 
     async def fetch(self, wait_ms: int, version: int = FETCH_BY_ID) -> None:
-        """One round, after which the positions are further on; Gone when there is no answer."""
+        """Fetch once and advance the positions; raise Gone if no response arrives."""
         session = self._session
         changed = {
             place: offset
@@ -188,7 +188,7 @@ class Fetcher:
 
 
 async def earliest(speaker: Speaker, place: Place) -> int | None:
-    """Where a partition begins."""
+    """Return the first offset of a partition."""
     request = ListOffsetsRequest(
         replica_id=-1,
         topics=[
@@ -204,7 +204,7 @@ async def earliest(speaker: Speaker, place: Place) -> int | None:
 
 
 async def committed(speaker: Speaker, group: str, places: list[Place]) -> dict[Place, int]:
-    """What the broker says is committed; Rejoin while it cannot say."""
+    """Return the committed offsets; raise Rejoin while the broker cannot return them."""
     topics = [
         OffsetFetchRequestTopics(name=topic, partition_indexes=[index]) for topic, index in places
     ]
@@ -225,7 +225,7 @@ async def committed(speaker: Speaker, group: str, places: list[Place]) -> dict[P
 
 
 class Watcher:
-    """Reads all there is, by itself, and waits long for more."""
+    """Reads all partitions without a group, with long polls."""
 
     def __init__(
         self,
@@ -249,10 +249,10 @@ class Watcher:
 
 
 class Member:
-    """A consumer of a group: joins, reads, commits, and now and then stops without a word.
+    """A group member: joins, reads and commits, and sometimes disappears.
 
-    With an instance it is a static one: it does not leave, and whoever comes after it with the
-    same instance takes its place.
+    With an instance it is a static member: it does not leave, and a later member with the same
+    instance replaces it.
     """
 
     def __init__(
@@ -275,12 +275,12 @@ class Member:
         self.instance = instance
         self.may_sleep = True
         self.stopping = False
-        self.is_outdated = False  # another one has come for the same instance
-        self.settled: tuple[int, frozenset[Place]] | None = None  # generation and share
+        self.is_outdated = False  # another member has joined with the same instance
+        self.settled: tuple[int, frozenset[Place]] | None = None  # generation and assignment
         self._topics = list(topics)
         self._member_id = ""
         self._generation = -1
-        self._shared_out: list[Place] | None = None  # what the leader gave to the members
+        self._shared_out: list[Place] | None = None  # the partitions that the leader assigned
         self._beaten_s = 0.0
         self._committed: dict[Place, int] = {}
         self._version = self.random.choice((FETCH_BY_NAME, FETCH_BY_ID))
@@ -300,10 +300,10 @@ class Member:
         await self._leave()
 
     async def vanish(self) -> None:
-        """Stop at once; the broker finds out by itself."""
+        """Stop at once; the broker has to detect it."""
         self.speaker.vanish()
 
-    # Joining.
+    # Join.
 
     async def _join(self) -> None:
         self.settled = None
@@ -332,7 +332,7 @@ class Member:
         assignments: list[SyncGroupRequestAssignment] = []
         self._shared_out = None
         if joined.skip_assignment:
-            # It led before it went, and all have their shares (KIP-814).
+            # It was the leader before, and all members have their assignments (KIP-814).
             known = self.history.shared_out(self.group, self._generation)
             self._shared_out = [place for place in self._places() if place in known]
         elif joined.leader == joined.member_id:
@@ -390,9 +390,9 @@ class Member:
         if error is ErrorCode.FENCED_INSTANCE_ID and self.is_outdated:
             raise Fenced
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-            self._member_id = ""  # or by a request of its own that was long under way
+            self._member_id = ""  # or fenced by its own delayed request
         elif error not in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
-            # It is loading, nobody has asked for a coordinator yet, or the disk has failed: later.
+            # The coordinator is loading or not created yet, or the disk has failed: retry later.
             await self.speaker.ask(
                 FindCoordinatorRequest(coordinator_keys=[self.group]), FindCoordinatorResponse
             )
@@ -412,18 +412,18 @@ class Member:
                 offset = found
             self.fetcher.positions[place] = self._committed[place] = offset
 
-    # Working.
+    # Work.
 
     async def _work(self) -> None:
         if self._shared_out is not None and self._shared_out != self._places():
-            raise Rejoin  # a topic has grown: the leader shares out again
+            raise Rejoin  # a topic has grown: the leader assigns again
         if self.world.clock.elapsed_s() - self._beaten_s > SESSION_MS / 4000:
             await self._beat()
         if self.fetcher.positions:
             await self.fetcher.fetch(self.random.choice((0, 100, 500)), self._version)
         await self.speaker.pause(0.02 + 0.2 * self.random.random())
         if self.may_sleep and self.random.random() < 0.01:
-            # Put out meanwhile, perhaps, and not knowing of it.
+            # It may be removed meanwhile without knowing it.
             await self.speaker.pause(2.5 * SESSION_MS / 1000 * self.random.random())
             await self._commit()
         elif self.random.random() < 0.4:
@@ -445,7 +445,7 @@ class Member:
         self._beaten_s = self.world.clock.elapsed_s()
 
     async def _commit(self) -> None:
-        """Commit what was read, and the same again at times."""
+        """Commit the positions, sometimes twice."""
         due = {p: o for p, o in self.fetcher.positions.items() if self._committed.get(p) != o}
         if not due:
             return

@@ -1,7 +1,7 @@
-"""What clients were told, and whether all of it can be true.
+"""What clients observed, and whether it is consistent.
 
-Times are those at which answers arrived. When the power goes out nothing is on its way any more,
-so whatever a client knows comes from before.
+Times are arrival times of responses. A power failure drops everything in flight, so all that a
+client knows then is from before.
 """
 
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from ottla.ids import Uuid
 
-FLUSHED_AFTER_SECONDS = 8.0  # flush.ms, the interval of the check, and a slow disk, all together
+FLUSHED_AFTER_SECONDS = 8.0  # flush.ms plus the check interval plus a slow disk
 
 Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What the records of a topic may count on."""
+    """The guarantees of a topic."""
 
     name: str
     partitions: int
@@ -29,10 +29,10 @@ class Kind:
 
 @dataclass(frozen=True)
 class Sent:
-    """A record, which is like no other."""
+    """A unique record."""
 
     producer: str
-    number: int  # of the producer's records in this partition
+    number: int  # among the producer's records in this partition
     key: bytes
     timestamp_ms: int
 
@@ -52,13 +52,13 @@ class PartitionHistory:
     kind: Kind
     acked: dict[int, Acked] = field(default_factory=dict[int, Acked])
     seen: dict[int, bytes] = field(default_factory=dict[int, bytes])
-    deleted_until: int = 0  # what the broker said
+    deleted_until: int = 0  # as the broker returned it
     asked_to_delete: int = 0
 
 
 @dataclass(frozen=True)
 class Found:
-    """A record that was read at the end."""
+    """A record that was read at the end of the run."""
 
     offset: int
     key: bytes
@@ -67,11 +67,11 @@ class Found:
 
 @dataclass
 class CommitHistory:
-    """What a group may find committed for a partition."""
+    """The offsets that a group may find committed for a partition."""
 
     acked: int | None = None
-    order: tuple[int, int] = (-1, -1)  # generation and number of the commit that was acknowledged
-    open: dict[int, int] = field(default_factory=dict[int, int])  # offsets by number
+    order: tuple[int, int] = (-1, -1)  # generation and number of the acknowledged commit
+    open: dict[int, int] = field(default_factory=dict[int, int])  # in flight: offset by number
 
     @property
     def possible(self) -> set[int | None]:
@@ -79,7 +79,7 @@ class CommitHistory:
 
 
 class Incarnation(NamedTuple):
-    """When a static member asked to be taken for its instance, and when it knew that it was."""
+    """When a static member sent its join, and when it got the response."""
 
     sent_s: float
     answered_s: float
@@ -90,13 +90,13 @@ class History:
         self.violations: list[str] = []
         self.partitions: dict[Place, PartitionHistory] = {}
         self.commits: dict[tuple[str, Place], CommitHistory] = {}
-        self.generations: dict[str, int] = {}  # the newest that a member of the group has heard of
+        self.generations: dict[str, int] = {}  # the newest that a member has seen
         self.owners: dict[tuple[str, int, Place], str] = {}
-        self.topics: dict[str, set[Uuid | None]] = {}  # what there may be of that name
-        self.counts: dict[str, int] = {}  # partitions there are at least
+        self.topics: dict[str, set[Uuid | None]] = {}  # the topic ids that may exist
+        self.counts: dict[str, int] = {}  # minimum number of partitions
         self.settings: dict[tuple[int, str, str], set[str | None]] = {}
         self.producer_ids: set[int] = set()
-        self.repeated: set[tuple[Place, bytes]] = set()  # by producers that have no id
+        self.repeated: set[tuple[Place, bytes]] = set()  # by producers without an id
         self.shares: dict[tuple[str, int, str], frozenset[Place]] = {}
         self.incarnations: dict[tuple[str, str], dict[str, Incarnation]] = {}  # by instance
         self.acknowledged = 0
@@ -133,7 +133,7 @@ class History:
             self.wrong(f"{place}: read {value!r} at {offset}, where {seen!r} was")
 
     def power_cut(self, now_s: float, running_since_s: float) -> None:
-        """What was not flushed may be gone, and others may take its place."""
+        """Unflushed records may be lost and their offsets reused."""
         self.power_cuts += 1
         for history in self.partitions.values():
             if not history.kind.flushed:
@@ -147,14 +147,14 @@ class History:
             }
 
     def log_start(self, place: Place, log_start: int, deleted_until: int) -> None:
-        """Where a partition starts; how far it was deleted when that was asked for."""
+        """Check the log start against the deletions acknowledged before the request."""
         if log_start < deleted_until:
             self.wrong(f"{place}: starts at {log_start}, deleted up to {deleted_until}")
 
     def compare(
         self, place: Place, found: list[Found], log_start: int, end: int, now_ms: int
     ) -> None:
-        """What is in a partition at the end, from its start on."""
+        """Compare the final content of a partition with the history."""
         history = self.partitions[place]
         kind = history.kind
         self.log_start(place, log_start, history.deleted_until)
@@ -186,7 +186,7 @@ class History:
         seen: set[bytes] = set()
         for one in found:
             if (place, one.value) in self.repeated and (one.value in seen or not whole):
-                continue  # one more of it, or perhaps: the first may be gone
+                continue  # a duplicate, or possibly one whose original is lost
             seen.add(one.value)
             name, _, number = one.value.decode().rpartition(" ")
             if int(number) == last.get(name, -1):
@@ -198,7 +198,7 @@ class History:
     # Groups.
 
     def synced(self, group: str, generation: int, member: str, mine: Iterable[Place]) -> None:
-        """A member, or a static one's instance, heard what is its own in a generation."""
+        """Record the assignment of a member, or of a static member's instance."""
         self.generations[group] = max(self.generations.get(group, -1), generation)
         share = frozenset(mine)
         before = self.shares.setdefault((group, generation, member), share)
@@ -212,17 +212,17 @@ class History:
     def incarnated(
         self, group: str, instance: str, member: str, sent_s: float, answered_s: float
     ) -> None:
-        """A static member was taken in under an id."""
+        """Record that a static member joined with this member id."""
         known = self.incarnations.setdefault((group, instance), {})
         known.setdefault(member, Incarnation(sent_s, answered_s))
 
     def is_replaced(self, group: str, instance: str, member: str) -> bool:
-        """Whether another one came after a static member was in, and was taken for it."""
+        """Whether another member joined with this instance after this one had its response."""
         known = self.incarnations[group, instance]
         return any(one.sent_s > known[member].answered_s for one in known.values())
 
     def shared_out(self, group: str, generation: int) -> set[Place]:
-        """What members have heard that it is theirs in a generation."""
+        """Return the partitions that members know to be assigned in a generation."""
         return {
             place for name, number, place in self.owners if (name, number) == (group, generation)
         }
@@ -241,7 +241,7 @@ class History:
         if generation < newest_when_sent:
             self.wrong(f"{group}: {place}: {generation} commits after {newest_when_sent} began")
         if offset is None or (generation, number) < commits.order:
-            return  # a later one was acknowledged meanwhile
+            return  # a later commit was acknowledged meanwhile
         commits.acked, commits.order = offset, (generation, number)
         commits.open = {other: value for other, value in commits.open.items() if other > number}
 

@@ -1,4 +1,4 @@
-"""Producers: they repeat a batch until they know what became of it, with an id or without."""
+"""Producers with and without an id, which retry a batch until they know its result."""
 
 from collections import defaultdict
 from random import Random
@@ -52,7 +52,7 @@ class Producer:
         self._numbers: dict[Place, int] = defaultdict(int)
 
     async def run(self, until_s: float) -> None:
-        """Produce until it is time; whatever was begun is finished."""
+        """Produce until the given time; finish batches in progress."""
         while self._world.clock.elapsed_s() < until_s:
             await self.speaker.pause(0.3 * self.random.random())
             kinds = [kind for name, kind in self.kinds.items() if name in self.topic_ids]
@@ -62,7 +62,7 @@ class Producer:
             await self.produce(kind, self.random.randrange(self.history.counts[kind.name]))
 
     async def produce(self, kind: Kind, index: int) -> None:
-        """One batch, until it is acknowledged."""
+        """Send one batch until it is acknowledged."""
         place = (kind.name, index)
         self.history.partition(kind, index)
         now_ms = self._world.clock.now_ms()
@@ -88,21 +88,21 @@ class Producer:
                 self.history.ack(place, answer.base_offset, records, now_s)
                 return
             if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not kind.flushed:
-                self._id = -1  # what came before is lost: begin anew
+                self._id = -1  # earlier records are lost: start again
             elif error in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-                self._note_repeat(place, records)  # it may be in the log, though not on the device
+                self._note_repeat(place, records)  # it may be in the log but not on the device
                 await self.speaker.pause(0.5)
             else:
                 self.history.wrong(f"{place}: {self.name} was told {error.name}")
                 return
 
     def _note_repeat(self, place: Place, records: list[Sent]) -> None:
-        """Nobody can tell the repeat of a batch that has no id from another one."""
+        """Record that a batch without an id was sent again: a duplicate is allowed."""
         if not self._idempotent:
             self.history.repeated |= {(place, record.value) for record in records}
 
     def forget(self, kind: Kind) -> None:
-        """The topic is gone; one of the same name begins anew."""
+        """Reset the state of a deleted topic."""
         for place in [one for one in self._sequences if one[0] == kind.name]:
             del self._sequences[place]
 

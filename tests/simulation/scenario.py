@@ -1,6 +1,6 @@
-"""One run: a broker that is used and mistreated for a while, then asked what it has.
+"""One run: clients use a broker while faults are injected, then everything is checked.
 
-Everything is drawn from the seed: `run(seed)` is the same run every time.
+Everything is drawn from the seed: `run(seed)` is the same in every run.
 """
 
 import asyncio
@@ -57,9 +57,9 @@ COMPACTED = Kind(
 )
 KINDS = {kind.name: kind for kind in (SAFE, LAZY, SHORT, COMPACTED)}
 GROUPS = {"red": ("safe", "lazy"), "blue": ("safe",)}
-# Groups and instances; a member with an instance is a static one.
+# Group and instance; a member with an instance is static.
 MEMBERS = (("red", None), ("red", "static"), ("blue", None))
-PRODUCERS = ((ALL, True), (LEADER, True), (LEADER, False))  # acks, and whether idempotent
+PRODUCERS = ((ALL, True), (LEADER, True), (LEADER, False))  # acks, idempotent
 DIRECTORIES = ("/data", "/more")
 
 SETTINGS = (
@@ -110,11 +110,11 @@ class Harness:
         self.history = History()
         self.broker: SimulatedBroker = world.broker(*SETTINGS)
         self.started_s = 0.0
-        self.failing_s = math.inf  # since when nothing reaches the device
+        self.failing_s = math.inf  # time since when syncs fail
         self.topic_ids: dict[str, Uuid] = {}
         self.administrator = Administrator(world, self.history, self.topic_ids)
         self.members: dict[Member, asyncio.Task[None]] = {}
-        self._outdated: dict[Member, asyncio.Task[None]] = {}  # others came for their instances
+        self._outdated: dict[Member, asyncio.Task[None]] = {}  # replaced static members
         self._names = 0
 
     async def play(self) -> None:
@@ -152,7 +152,7 @@ class Harness:
         await self._catch_up()
         await self._end()
 
-    # The broker's life.
+    # Broker lifecycle.
 
     async def _start(self) -> None:
         while not await self.broker.start():
@@ -168,7 +168,7 @@ class Harness:
         self.broker.cut_power(loss)
 
     async def _trouble(self, until_s: float) -> None:
-        """Let the broker die in many ways, and live again."""
+        """Stop the broker in many ways and start it again."""
         world, random = self.world, self.world.random
         while (now_s := world.clock.elapsed_s()) < until_s:
             await world.clock.sleep(min(1 + 7 * random.random(), until_s - now_s + 0.001))
@@ -190,7 +190,7 @@ class Harness:
                 await self._die()
             await world.clock.sleep(random.choice((0.0, 0.5, 3.0)))
             if random.random() < 0.3:
-                self.broker.die_at_call(random.randrange(80))  # while it starts, or soon after
+                self.broker.die_at_call(random.randrange(80))  # during the start or soon after
             await self._start()
             self.broker.device.cold = random.random() < 0.3
             if self.broker.device.crash_at is not None and random.random() < 0.5:
@@ -199,19 +199,19 @@ class Harness:
             self.broker.device.crash_at = None
 
     async def _stop(self) -> None:
-        with suppress(StorageFailure):  # which is why it does not say that it stopped cleanly
+        with suppress(StorageFailure):  # then the stop is not clean
             if await self.broker.stop():
                 return
         self._cut_power()
 
     async def _die(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(5):  # a broker whose disk has failed calls it no more
+            async with asyncio.timeout(5):  # after a disk failure it makes no more calls
                 await self.broker.death()
         self._cut_power()
 
     def _let_the_device_fail(self) -> None:
-        """Let some writes and syncs fail until the broker's end, in one directory or in all."""
+        """Let some writes and syncs fail until the broker ends, in one directory or in all."""
         self.failing_s = self.world.clock.elapsed_s()
         random = Random(self.world.random.random())
         where = random.choice(("", *DIRECTORIES))
@@ -254,7 +254,7 @@ class Harness:
             self._join(member.group)
 
     async def _replace(self, member: Member, task: asyncio.Task[None]) -> None:
-        """Let a static member come back, soon or late, or while it still believes to be there."""
+        """Replace a static member, early or late, or while it is still active."""
         member.is_outdated = True
         if self.world.random.random() < 0.4:
             self._outdated[member] = task
@@ -265,7 +265,7 @@ class Harness:
         self._join(member.group, member.instance)
 
     async def _bring_back(self) -> None:
-        """Let a static member go and come back within its session: nobody else notices."""
+        """Restart a static member within its session; no other member must notice."""
         for member, task in self._outdated.items():
             task.cancel()
             await member.vanish()
@@ -282,7 +282,7 @@ class Harness:
             self.history.wrong(f"{before[member]} became {again.settled} for a static member")
 
     async def _settled(self, group: str) -> Mapping[Member, object]:
-        """Wait until the members of a group are in one generation, for longer than a session."""
+        """Wait until a group is in one generation, for longer than a session."""
         since_s = self.world.clock.elapsed_s()
         known: Mapping[Member, object] = {}
         while True:
@@ -296,13 +296,13 @@ class Harness:
             await self.world.clock.sleep(0.25)
 
     async def _lose_a_member(self) -> None:
-        """Let one of the larger group vanish, and nobody come for it."""
+        """Let one member of the larger group disappear without a replacement."""
         member = next(one for one in self.members if (one.group, one.instance) == ("red", None))
         self.members.pop(member).cancel()
         await member.vanish()
 
     async def _catch_up(self) -> None:
-        """Every group reads all there is, whoever has died in it."""
+        """Let every group read to the end."""
         deadline_s = self.world.clock.elapsed_s() + CATCH_UP_SECONDS
         speaker = Speaker(self.world, "watcher")
         while True:
@@ -330,7 +330,7 @@ class Harness:
     # The end.
 
     async def _end(self) -> None:
-        """Pull the plug a last time, and look at everything that is left."""
+        """Cut the power a last time and check everything that is left."""
         self._cut_power()
         await self._start()
         await self.administrator.check_topics()

@@ -1,9 +1,9 @@
-"""The simulation notices every check that is switched off.
+"""The simulation detects every check that is disabled.
 
-A check is switched off here by changing the product's code in the test's process, never by a
-setting of the product. Some seed among the first hundred must then find a violation. The first
-seed that does is written down beside the check and is tried first, so that most checks take one
-run; a seed that has become wrong costs time, and `make soak` fails until it is corrected.
+A check is disabled by patching the product's code in the test process, never by a setting. One of
+the first hundred seeds must then find a violation. The first such seed is recorded next to the
+check and tried first, so that most checks take one run. A recorded seed that has become wrong costs
+time, and `make soak` fails until it is corrected.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,13 +43,13 @@ from ottla.replication.partition import Partition
 from sampling import SOAK
 from simulation.scenario import run
 
-SEEDS_MAX = 100  # most need one; a crash that leaves damage to a synced segment is rare
+SEEDS_MAX = 100  # most need one; damage to a synced segment is rare
 
 Switch = Callable[[pytest.MonkeyPatch], None]
 
 
 def answering(answer: object) -> Callable[..., Any]:
-    """Whatever it is asked."""
+    """Return a function that always returns this."""
 
     def answered(*args: object, **options: object) -> object:
         return answer
@@ -58,17 +58,17 @@ def answering(answer: object) -> Callable[..., Any]:
 
 
 def repeats_are_recognised(patch: pytest.MonkeyPatch) -> None:
-    """Rule D1."""
+    """Rule D1: duplicates are detected."""
     patch.setattr(Producers, "check", answering(None))
 
 
 def what_is_acknowledged_is_flushed(patch: pytest.MonkeyPatch) -> None:
-    """Rule C5, where flush.messages asks for it."""
+    """Rule C5, where flush.messages requires it."""
     patch.setattr(Partition, "must_flush", False)
 
 
 def what_the_leader_acknowledges_is_flushed(patch: pytest.MonkeyPatch) -> None:
-    """Rule C5 for acks=1, where flush.messages asks for it."""
+    """Rule C5 for acks=1, where flush.messages requires it."""
     append, asked = Partition.append, Partition.must_flush.fget
     assert asked is not None
     wanted: dict[str, int] = {}
@@ -85,7 +85,7 @@ def what_the_leader_acknowledges_is_flushed(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_are_answered_when_they_are_durable(patch: pytest.MonkeyPatch) -> None:
-    """Rule F7."""
+    """Rule F7: a commit is acknowledged when it is durable."""
     asked = Partition.must_flush.fget
     assert asked is not None
 
@@ -103,7 +103,7 @@ class _Anything(int):
 
 
 def the_crc_counts_in_recovery(patch: pytest.MonkeyPatch) -> None:
-    """Rule C3."""
+    """Rule C3: recovery checks CRCs."""
 
     def none_at_once(chunk: bytes, at: int, **rest: object) -> tuple[list[object], int]:
         return [], at
@@ -114,7 +114,7 @@ def the_crc_counts_in_recovery(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_log_is_checked_after_an_unclean_stop(patch: pytest.MonkeyPatch) -> None:
-    """Rule C3."""
+    """Rule C3: a log is recovered after an unclean shutdown."""
 
     def trusting(*args: Any, **options: Any) -> object:
         return open_log(*args, **{**options, "clean": True})
@@ -123,7 +123,7 @@ def a_log_is_checked_after_an_unclean_stop(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_crash_is_not_taken_for_a_clean_stop(patch: pytest.MonkeyPatch) -> None:
-    """Rule C2: the mark of a clean stop is gone before anything is written."""
+    """Rule C2: the clean-shutdown mark is deleted before the first write."""
     begin = DataDirectory.begin
 
     def keeping_the_mark(self: DataDirectory) -> None:
@@ -137,7 +137,7 @@ def a_crash_is_not_taken_for_a_clean_stop(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_flush_covers_the_names_in_the_folder(patch: pytest.MonkeyPatch) -> None:
-    """Rule C1."""
+    """Rule C1: a flush syncs the directory."""
 
     def carry_out(self: FlushPlan, disk: Disk, snapshots: Snapshots) -> None:
         for file in self.files:
@@ -150,7 +150,7 @@ def a_flush_covers_the_names_in_the_folder(patch: pytest.MonkeyPatch) -> None:
 
 
 def producers_are_learnt_from_the_log(patch: pytest.MonkeyPatch) -> None:
-    """Rule D3."""
+    """Rule D3: producer state is rebuilt from the log."""
 
     def forgetful(
         segment: Segment, interval_bytes: int, starts: list[EpochStart], producers: object
@@ -165,7 +165,7 @@ def producers_are_learnt_from_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def coordination_is_on_the_device_when_it_answers(patch: pytest.MonkeyPatch) -> None:
-    """The promise of the embedded store."""
+    """The durability of the embedded store."""
 
     def append(self: Any, transactions: Sequence[Transaction]) -> None:
         frame = journal._frame(transactions)  # pyright: ignore[reportPrivateUsage]
@@ -186,12 +186,12 @@ def members_that_are_silent_are_put_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_commit_shows_its_generation(patch: pytest.MonkeyPatch) -> None:
-    """Rule F2."""
+    """Rule F2: a commit with an old generation is fenced."""
     patch.setattr(ClassicGroup, "commit_problem", answering(ErrorCode.NONE))
 
 
 def a_static_member_that_was_replaced_is_fenced(patch: pytest.MonkeyPatch) -> None:
-    """Rule F5."""
+    """Rule F5: a replaced static member is fenced."""
     problem = ClassicGroup.commit_problem
 
     def of_the_instance(
@@ -204,7 +204,7 @@ def a_static_member_that_was_replaced_is_fenced(patch: pytest.MonkeyPatch) -> No
 
 
 def a_static_member_that_is_back_in_time_keeps_its_place(patch: pytest.MonkeyPatch) -> None:
-    """KIP-345: nobody else is asked to join again."""
+    """KIP-345: the other members do not rejoin."""
     replace_static = join._replace_static_member  # pyright: ignore[reportPrivateUsage]
 
     def rebalancing(group: ClassicGroup, event: Any, known: str, turn: Any) -> None:
@@ -216,7 +216,7 @@ def a_static_member_that_is_back_in_time_keeps_its_place(patch: pytest.MonkeyPat
 
 
 def what_was_deleted_stays_deleted(patch: pytest.MonkeyPatch) -> None:
-    """DeleteRecords stores the log start before it answers."""
+    """DeleteRecords stores the log start before the response."""
     store = LogManager.store
 
     async def without_starts(self: LogManager, name: str, directory: DataDirectory) -> None:
@@ -227,7 +227,7 @@ def what_was_deleted_stays_deleted(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_producer_id_is_reserved_before_it_is_given(patch: pytest.MonkeyPatch) -> None:
-    """Rule B12."""
+    """Rule B12: ids are reserved before they are issued."""
 
     async def reserve(self: Any) -> None:
         self._next, self._end = 0, 1000
@@ -236,11 +236,11 @@ def a_producer_id_is_reserved_before_it_is_given(patch: pytest.MonkeyPatch) -> N
 
 
 def a_log_belongs_to_one_topic(patch: pytest.MonkeyPatch) -> None:
-    """By its id, not by its name, where a deletion that was cut short left a folder behind."""
+    """By topic id, not by name, where an interrupted deletion left a directory."""
     host, lead_all = Leadership._host, Topics.lead_all  # pyright: ignore[reportPrivateUsage]
 
     async def hosting(*args: Any, at_start: bool) -> None:
-        await host(*args, at_start=True)  # whoever has no id is taken
+        await host(*args, at_start=True)  # every topic id is accepted
 
     async def left_alone(self: Topics, name: str) -> None:
         pass
@@ -256,7 +256,7 @@ def a_log_belongs_to_one_topic(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Topics, "lead_all", leading)
 
 
-# Each check, and the first seed whose run notices that it is missing.
+# Each check, and the first seed that detects that it is missing.
 SWITCHES: dict[Switch, int] = {
     repeats_are_recognised: 1,
     what_is_acknowledged_is_flushed: 0,
@@ -279,7 +279,9 @@ SWITCHES: dict[Switch, int] = {
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.__name__)
-def test_it_is_noticed_when(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulation_detects_a_missing_check(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     switch(monkeypatch)
     first = SWITCHES[switch]
     if SOAK:

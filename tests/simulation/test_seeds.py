@@ -1,8 +1,8 @@
-"""Runs of the whole broker, each from a seed: no promise is broken, whatever happens.
+"""Runs of the whole broker from seeds: no guarantee is violated.
 
-`make test` takes a sample of the seeds; `make soak` takes all, and ten times as many. A seed that
-fails is repeated with `OTTLA_FUZZ_SCALE=10 pytest tests/simulation -k seed-17`, and fails in the
-same way every time.
+`make test` runs a sample of the seeds; `make soak` runs all, and ten times as many. Repeat a failed
+seed with `OTTLA_FUZZ_SCALE=10 pytest tests/simulation -k seed-17`; it fails in the same way every
+time.
 """
 
 import os
@@ -21,7 +21,7 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("seed", sample(SEEDS, SEEDS_SAMPLED), ids=lambda seed: f"seed-{seed}")
-def test_nothing_promised_is_broken(seed: int) -> None:
+def test_no_guarantee_is_violated(seed: int) -> None:
     outcome = run(seed)
     assert not outcome.violations, "\n".join(outcome.violations[:5])
     assert outcome.acknowledged > 100
@@ -39,10 +39,10 @@ def digest_in_another_process(seed: int, hash_seed: str) -> str:
 
 
 @pytest.mark.parametrize("seed", sample([1, 2, 3], 1), ids=lambda seed: f"seed-{seed}")
-def test_a_seed_is_the_same_run_in_every_process(seed: int) -> None:
+def test_seed_gives_the_same_run_in_every_process(seed: int) -> None:
     here = run(seed).digest
     assert {digest_in_another_process(seed, hash_seed) for hash_seed in ("1", "77")} == {here}
 
 
-def test_another_seed_is_another_run() -> None:
+def test_another_seed_gives_another_run() -> None:
     assert run(4).digest != run(5).digest

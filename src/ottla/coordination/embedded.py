@@ -153,7 +153,7 @@ class EmbeddedStore:
             if session.state is SessionState.SUSPENDED
         ]
 
-    # Operations of sessions. All except `ask` and `leave` are acts that `Commits` runs in turn.
+    # Operations of sessions. All except `ask` and `leave` are acts that `GroupCommit` runs in turn.
 
     async def ask(
         self, session: "EmbeddedSession", act: Callable[[], T], *, provisional: bool = False

@@ -1,4 +1,4 @@
-"""Groups whose members come and go, made from a seed: what their assignors are asked and answer."""
+"""Random groups whose members come and go: the input and results of their assignors, by seed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from ottla.protocol.consumer_protocol import (
     encode_embedded,
 )
 
-# Names with equal hashes, names that Java and Python would order differently, and plain ones.
+# Names with equal hashes, names that Java and Python order differently, and plain names.
 NAMES = [
     *("AaAa", "BBBB", "AaBB", "BBAa", "a", "b", "t-1", "t-2", "orders", "payments.v2"),
     *(f"topic-{index}" for index in range(40)),
@@ -32,7 +32,7 @@ ROUNDS = 8
 
 @dataclass
 class Member:
-    """A consumer: what it subscribed to, and what it was last given."""
+    """A consumer with its subscription and its last assignment."""
 
     member_id: str
     topics: tuple[str, ...]
@@ -40,7 +40,8 @@ class Member:
     group_instance_id: str | None = None
     rack: str | None = None
     version: int = 3
-    """Of the subscriptions it writes; before 2 they have no generation, before 1 nothing owned."""
+    """Version of its subscriptions; below 2 they have no generation, below 1 no owned partitions.
+    """
     owned: tuple[TopicPartition, ...] = ()
     generation: int = -1
 
@@ -110,14 +111,14 @@ class Group:
         }
         found = leader.assign(self.topics, asked)
         for key, member in self.members.items():
-            # Who misses the answer comes back with an old generation.
+            # A member that misses the response returns with an old generation.
             if not (self.kind.disorder and self.random.random() < 0.2):
                 member.receive(found[key], self.generation)
         return Round(self.generation, new_leader, dict(self.topics), asked, sent, found)
 
     def disturbed(self, asked: Subscription) -> Subscription:
         other = self.random.choice(list(self.members.values())).subscription()
-        # Who had a partition of a topic that it does not read is the matter of another test.
+        # Another test covers members that owned a partition of an unsubscribed topic.
         if self.random.random() < 0.08 and set(other.topics) <= set(asked.topics):
             return replace(asked, owned=other.owned, user_data=other.user_data)
         if self.random.random() < 0.04:
@@ -163,7 +164,7 @@ class Group:
         return (*chosen, NOT_THERE) if self.random.random() < 0.1 else tuple(chosen)
 
     def resubscribe(self, member: Member) -> None:
-        if not self.kind.disorder:  # A member that missed a rebalance may have had any topic.
+        if not self.kind.disorder:  # a member that missed a rebalance may have owned any topic
             member.topics = self.choose_topics()
             member.owned = tuple(each for each in member.owned if each.topic in member.topics)
 
@@ -195,13 +196,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a group is like."""
+    """Properties of a group."""
 
     alike: bool
     """All members subscribe to the same topics."""
     racks: bool = False
     disorder: bool = False
-    """Members miss rebalances, claim what others have, and send user data that mean nothing."""
+    """Members miss rebalances, claim partitions of others, and send invalid user data."""
 
 
 KINDS = [
@@ -213,12 +214,12 @@ KINDS = [
 
 
 def history(name: str, kind: Kind, seed: int) -> list[Round]:
-    """What a group of one assignor goes through."""
+    """Return the rebalances of a group with one assignor."""
     return list(Group(Random(seed), name, kind).rounds(ROUNDS))
 
 
 def sent_bytes(subscription: Subscription, version: int) -> bytes:
-    """As an older client writes it."""
+    """Encode a subscription as an older client does."""
     newest = subscription_bytes(subscription)
     return encode_embedded(decode_embedded(ConsumerProtocolSubscription, newest), version)
 

@@ -1,4 +1,4 @@
-"""What the assignors promise, over groups whose members come and go."""
+"""Properties of the assignors, over groups whose members come and go."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ some = settings(max_examples=40)
 
 
 def wanted(each: Round) -> set[TopicPartition]:
-    """Every partition that somebody subscribed to."""
+    """Return every partition with a subscriber."""
     topics = {topic for member in each.members.values() for topic in member.topics}
     return {
         partition(topic, index)
@@ -45,7 +45,7 @@ def owners(assignment: Assignment) -> dict[TopicPartition, str]:
 
 
 def sizes(each: Round, topic: str | None = None) -> list[int]:
-    """How many partitions the members have; of one topic only its subscribers."""
+    """Return the members' partition counts; for one topic only those of its subscribers."""
     return [
         sum(topic in (None, found.topic) for found in partitions)
         for key, partitions in each.assignment.items()
@@ -53,7 +53,7 @@ def sizes(each: Round, topic: str | None = None) -> list[int]:
     ]
 
 
-# Each partition once, and to who reads it.
+# Every partition is assigned once, to a subscriber.
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
@@ -72,9 +72,7 @@ def test_every_partition_goes_to_one_subscriber(name: str, kind: Kind, seed: int
 
 @some
 @given(kind=ANY, seed=SEEDS)
-def test_the_cooperative_one_leaves_out_only_what_somebody_still_owns(
-    kind: Kind, seed: int
-) -> None:
+def test_cooperative_leaves_out_only_owned_partitions(kind: Kind, seed: int) -> None:
     for each in history(COOPERATIVE, kind, seed):
         owned = {found for member in each.members.values() for found in member.owned}
         assert wanted(each) - owners(each.assignment).keys() <= owned
@@ -82,21 +80,19 @@ def test_the_cooperative_one_leaves_out_only_what_somebody_still_owns(
 
 @some
 @given(kind=ORDERLY, seed=SEEDS)
-def test_the_cooperative_one_gives_nothing_that_another_has_not_given_up(
-    kind: Kind, seed: int
-) -> None:
+def test_cooperative_assigns_no_partition_owned_by_another(kind: Kind, seed: int) -> None:
     for each in history(COOPERATIVE, kind, seed):
         owner_of = {found: key for key, member in each.members.items() for found in member.owned}
         for found, key in owners(each.assignment).items():
             assert owner_of.get(found, key) == key
 
 
-# Even.
+# Balance.
 
 
 @some
 @given(kind=ANY, seed=SEEDS)
-def test_range_cuts_each_topic_evenly(kind: Kind, seed: int) -> None:
+def test_range_splits_each_topic_evenly(kind: Kind, seed: int) -> None:
     for each in history("range", kind, seed):
         for topic in {found.topic for found in wanted(each)}:
             assert max(sizes(each, topic)) - min(sizes(each, topic)) <= 1
@@ -104,7 +100,7 @@ def test_range_cuts_each_topic_evenly(kind: Kind, seed: int) -> None:
 
 @some
 @given(seed=SEEDS)
-def test_range_cuts_topics_of_equal_size_and_readers_alike(seed: int) -> None:
+def test_range_splits_equal_topics_alike(seed: int) -> None:
     for each in history("range", ALIKE, seed):
         readers: dict[tuple[int, int], str] = {}
         for found, key in owners(each.assignment).items():
@@ -115,7 +111,7 @@ def test_range_cuts_topics_of_equal_size_and_readers_alike(seed: int) -> None:
 @pytest.mark.parametrize("name", ["roundrobin", "sticky"])
 @some
 @given(kind=ANY, seed=SEEDS)
-def test_where_all_subscribe_alike_nobody_has_two_more_than_another(
+def test_counts_differ_by_at_most_one_for_equal_subscriptions(
     name: str, kind: Kind, seed: int
 ) -> None:
     for each in history(name, replace(kind, alike=True), seed):
@@ -123,7 +119,7 @@ def test_where_all_subscribe_alike_nobody_has_two_more_than_another(
 
 
 def could_be_more_even(each: Round) -> bool:
-    """Somebody could read a partition of a member that has at least two more."""
+    """Whether a member could read a partition of a member that has at least two more."""
     return any(
         len(each.assignment[owner]) > len(each.assignment[key]) + 1
         for found, owner in owners(each.assignment).items()
@@ -139,7 +135,7 @@ def test_sticky_is_as_even_as_subscriptions_allow(kind: Kind, seed: int) -> None
         assert not could_be_more_even(each)
 
 
-# In these groups a partition goes back and forth between the same members; Java does not end.
+# In these groups a partition moves back and forth between the same members; Java does not end.
 @each_case(
     ("name", "racks", "seed"),
     [
@@ -149,20 +145,18 @@ def test_sticky_is_as_even_as_subscriptions_allow(kind: Kind, seed: int) -> None
         (COOPERATIVE, True, 237814662),
     ],
 )
-def test_an_assignment_in_which_partitions_go_in_circles_ends(
-    name: str, racks: bool, seed: int
-) -> None:
+def test_assignment_with_circular_moves_ends(name: str, racks: bool, seed: int) -> None:
     found = history(name, Kind(alike=False, racks=racks), seed)
     assert len(found) == ROUNDS
     if name == "sticky":
         assert not any(could_be_more_even(each) for each in found)
 
 
-# Sticky.
+# Stickiness.
 
 
 def again(each: Round) -> Assignment:
-    """The next rebalance, in which nothing has changed."""
+    """Repeat the rebalance without any change."""
     members = {
         key: replace(member, owned=each.assignment[key], generation=each.generation)
         for key, member in each.members.items()
@@ -172,8 +166,8 @@ def again(each: Round) -> Assignment:
 
 @some
 @given(seed=SEEDS)
-def test_what_was_left_out_comes_in_the_next_rebalance_and_then_all_stays(seed: int) -> None:
-    # Where subscriptions differ or racks count, more may move before all is at rest, as in Java.
+def test_cooperative_assignment_settles_in_the_next_rebalance(seed: int) -> None:
+    # If subscriptions differ or racks matter, more moves may follow, as in Java.
     for each in history(COOPERATIVE, ALIKE, seed):
         second = replace(each, assignment=again(each))
         assert owners(second.assignment).keys() == wanted(each)
@@ -182,7 +176,7 @@ def test_what_was_left_out_comes_in_the_next_rebalance_and_then_all_stays(seed: 
 
 @some
 @given(seed=SEEDS)
-def test_a_new_member_takes_and_nothing_else_moves(seed: int) -> None:
+def test_new_member_causes_no_other_moves(seed: int) -> None:
     for each in history("sticky", ALIKE, seed):
         topics = next(iter(each.members.values())).topics
         members = {**after(each), "new": Subscription(topics)}
@@ -193,7 +187,7 @@ def test_a_new_member_takes_and_nothing_else_moves(seed: int) -> None:
 
 @some
 @given(seed=SEEDS)
-def test_when_a_member_goes_the_others_keep_what_they_have(seed: int) -> None:
+def test_other_members_keep_partitions_when_one_leaves(seed: int) -> None:
     for each in history("sticky", ALIKE, seed):
         if len(each.members) > 1:
             members = after(each)
@@ -204,7 +198,7 @@ def test_when_a_member_goes_the_others_keep_what_they_have(seed: int) -> None:
 
 
 def after(each: Round) -> dict[str, Subscription]:
-    """What the members of the sticky assignor say after a rebalance."""
+    """Return the subscriptions of sticky members after a rebalance."""
     found: dict[str, Subscription] = {}
     for key, member in each.members.items():
         assignor = StickyAssignor()
@@ -213,10 +207,10 @@ def after(each: Round) -> dict[str, Subscription]:
     return found
 
 
-# By hand.
+# Single cases.
 
 
-def test_a_member_near_a_replica_gets_the_partition() -> None:
+def test_member_on_the_rack_of_a_replica_gets_the_partition() -> None:
     racks = tuple(frozenset({rack}) for rack in ("x", "y", "x", "y"))
     members = {
         "a": Subscription(("t",), rack="y"),
@@ -241,13 +235,13 @@ def test_static_members_come_first() -> None:
 
 
 @each_case("name", ASSIGNORS)
-def test_without_members_or_partitions_nobody_gets_anything(name: str) -> None:
+def test_no_members_or_partitions_gives_empty_assignments(name: str) -> None:
     assert ASSIGNORS[name]().assign({"t": TopicLayout(1)}, {}) == {}
     members = {"a": Subscription(("t",)), "b": Subscription(("u", "t")), "c": Subscription(())}
     assert ASSIGNORS[name]().assign({"u": TopicLayout(0)}, members) == {"a": (), "b": (), "c": ()}
 
 
-def test_of_two_claims_the_later_generation_counts_and_of_one_generation_none() -> None:
+def test_later_claim_wins_and_equal_generations_are_disputed() -> None:
     topics = {"t": TopicLayout(2)}
     zero, one = partition("t", 0), partition("t", 1)
     members = {
@@ -259,16 +253,16 @@ def test_of_two_claims_the_later_generation_counts_and_of_one_generation_none() 
         "a": Subscription(("t",), (zero,), generation=4),
         "b": Subscription(("t",), (zero, one), generation=4),
     }
-    # Both must give it up before anybody gets it.
+    # Both owners must revoke it before it is assigned.
     assert assign_cooperatively(topics, members).assignment == {"a": (), "b": (one,)}
 
 
-def test_a_leader_remembers_the_newest_generation_it_has_seen() -> None:
+def test_leader_remembers_the_newest_generation() -> None:
     seen = assign_sticky({"t": TopicLayout(1)}, {"a": Subscription(("t",))}, 7)
     assert seen.generation_max == 7
 
 
-# The table.
+# Table and encoding.
 
 
 def test_names_and_protocols() -> None:
@@ -294,7 +288,7 @@ def test_user_data() -> None:
     assert data == bytes.fromhex("00000001 000174 00000002 00000005 00000002 00000009")
     assert read_sticky(data).partitions == (partition("t", 5), partition("t", 2))
     assert read_sticky(data).generation == 9
-    # Members of before generations were told.
+    # User data of the older format, without a generation.
     assert read_sticky(data[:-4]).partitions == (partition("t", 5), partition("t", 2))
     assert read_sticky(data[:-4]).generation == -1
     for size in range(len(data) - 4):
@@ -303,7 +297,7 @@ def test_user_data() -> None:
         assert read_sticky(bytes.fromhex(broken)) == read_sticky(None)
 
 
-def test_cooperative_members_tell_their_generation() -> None:
+def test_cooperative_user_data_has_the_generation() -> None:
     assignor = ASSIGNORS[COOPERATIVE]()
     assignor.on_assignment([partition("t", 5)], 9)
     assert assignor.user_data() == b"\0\0\0\x09"

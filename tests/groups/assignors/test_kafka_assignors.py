@@ -1,6 +1,6 @@
-"""Our assignors, compared with those of Kafka's Java client: partitions, their order and bytes.
+"""Our assignors, compared with those of Kafka's Java client: partitions, order and bytes.
 
-The same seed draws the same groups. Java's answers are recorded, most of them as fingerprints.
+The same seed gives the same groups. Java's results are recorded, most of them as fingerprints.
 """
 
 import os
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.recorded
 
 JUDGE = Path(__file__).with_name("AssignorJudge.java")
 HISTORIES_PER_KIND = 12
-# The same groups every time: a difference is found again. Another seed looks for another one; of
-# some thousand groups there is one in which Java does not end.
+# The groups are the same in every run, so that a difference can be reproduced. Another seed gives
+# other groups; in about one of some thousand Java does not end.
 SEED = int(os.environ.get("OTTLA_TEST_SEED", "1"))
 
 
@@ -47,7 +47,7 @@ Judge = Callable[[Iterable[str]], list[str]]
 
 @pytest.fixture(scope="module")
 def judge() -> Generator[Judge]:
-    """One Java process for all tests, which starts when it is asked."""
+    """One Java process for all tests, started on first use."""
     with ExitStack() as stack:
 
         @cache
@@ -89,7 +89,7 @@ def written(partitions: tuple[TopicPartition, ...]) -> str:
 
 
 def answer(name: str, each: Round) -> dict[str, str]:
-    """What Java would write."""
+    """Return what Java would write."""
     lines: dict[str, str] = {}
     for member_id, partitions in each.assignment.items():
         sent = assignment_bytes(partitions)
@@ -139,7 +139,7 @@ def test_every_assignment_is_that_of_java(scenario: Scenario, judge: Judge, name
 def compared(
     scenario: Scenario, judge: Judge, members: dict[str, Subscription], **partitions: int
 ) -> tuple[str, Json]:
-    """One rebalance by the sticky assignors: ours, and what Java does."""
+    """Return one rebalance of the sticky assignors, ours and Java's."""
     topics = {topic: TopicLayout(count) for topic, count in partitions.items()}
     sent = {key: subscription_bytes(each) for key, each in members.items()}
     assignment = ASSIGNORS["sticky"]().assign(topics, members)
@@ -155,7 +155,7 @@ def compared(
 
 
 def had(topics: str, generation: int, *partitions: TopicPartition) -> Subscription:
-    """A member of either sticky assignor."""
+    """Return a member of either sticky assignor."""
     data = sticky_bytes(Claim(partitions, generation))
     return Subscription(tuple(topics), partitions, generation, data)
 
