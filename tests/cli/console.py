@@ -1,4 +1,4 @@
-"""Commands as users run them: the console scripts of this installation, as processes."""
+"""Runs commands as users do: the console scripts of this installation, as processes."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ PATIENCE_S = 120
 
 
 def surroundings(home: Path | str, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """An environment in which nothing of this user counts."""
+    """Return an environment without settings of this user."""
     kept = {
         name: value
         for name, value in os.environ.items()

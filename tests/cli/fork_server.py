@@ -35,13 +35,13 @@ def preload() -> None:
 
 
 def next_command(control: socket.socket) -> Callable[[], object]:
-    """Serve requests; return, in the process of a command only, what the command has to run."""
+    """Serve requests; returns only in the process of a command, with what it has to run."""
     wake, woken = socket.socketpair()
     for end in (wake, woken):
         end.setblocking(False)
     signal.set_wakeup_fd(wake.fileno())
     signal.signal(signal.SIGCHLD, ignore)
-    replies: dict[int, int] = {}  # the pid of a command and where its exit status is written
+    replies: dict[int, int] = {}  # pid of a command, and where to write its exit status
     with selectors.DefaultSelector() as selector:
         selector.register(control, selectors.EVENT_READ)
         selector.register(woken, selectors.EVENT_READ)
@@ -72,7 +72,7 @@ def next_command(control: socket.socket) -> Callable[[], object]:
 
 
 def ignore(number: int, frame: FrameType | None) -> None:
-    """The byte that the signal writes into the wake-up socket is all that is needed."""
+    """Do nothing: the signal writes a byte to the wake-up socket, which is enough."""
 
 
 def reap(replies: dict[int, int]) -> None:
@@ -86,7 +86,7 @@ def reap(replies: dict[int, int]) -> None:
 
 
 def become(request: Any, streams: list[int]) -> Callable[[], object]:
-    """Turn this process into what the request asks for; return its entry point."""
+    """Turn this process into the requested command; returns its entry point."""
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -105,7 +105,7 @@ def become(request: Any, streams: list[int]) -> Callable[[], object]:
 
 
 def stream(number: int, mode: str, like: Any, *, line_buffering: bool = False) -> Any:
-    """A standard stream as Python opens it when it starts."""
+    """Open a standard stream as Python does at its start."""
     raw: Any = open(number, f"{mode}b", closefd=False)  # noqa: SIM115 - open to the end
     return io.TextIOWrapper(
         raw, like.encoding, like.errors, line_buffering=line_buffering or raw.isatty()

@@ -1,8 +1,8 @@
-"""Runs a console script to its end as a process, without the time that its imports take.
+"""Runs a console script as a process, without the time of its imports.
 
 The process is forked from one that has imported the commands (`cli.fork_server`), which takes a few
-hundredths of a second instead of some tenths. Tests of how a command starts, of signals and of odd
-streams start a new interpreter; `test_every_command` does so with each command.
+hundredths of a second instead of some tenths. Tests of start-up, signals and unusual streams start
+a new interpreter; `test_every_command` does so with each command.
 """
 
 import atexit
@@ -40,7 +40,7 @@ class _Server:
         atexit.register(self.close)
 
     def close(self) -> None:
-        self.control.close()  # the server ends when its requests do
+        self.control.close()  # the server ends when its socket is closed
         self.process.wait()
 
 
@@ -59,9 +59,9 @@ def run_script(
     folder: Path | None = None,
     fresh: bool = False,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a script to its end; it reads `stdin` from a pipe and writes into two.
+    """Run a script to its end, with pipes for stdin, stdout and stderr.
 
-    `fresh` starts a new interpreter, as a shell does, and so do settings of the interpreter.
+    `fresh` starts a new interpreter, as a shell does. Settings of the interpreter do so as well.
     """
     command = [str(SCRIPTS / script), *arguments]
     if fresh or _interpreter_environment(env) != _interpreter_environment(os.environ):
@@ -115,7 +115,7 @@ def run_script(
 
 
 def as_text(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:
-    """The same, with its output as text, whose line ends are those of Unix."""
+    """Return the result with its output as text with Unix line ends."""
     out, err = (io.TextIOWrapper(io.BytesIO(raw)).read() for raw in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
@@ -128,7 +128,7 @@ def _feed(pipe: IO[bytes], stdin: bytes) -> None:
 
 
 def _interpreter_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What Python and the libraries read when they start or are imported, not later."""
+    """Return the variables that Python and libraries read only at their start."""
     return {
         name: value
         for name, value in env.items()

@@ -1,6 +1,6 @@
-"""What commands print, kept in files: the files are reviewed like code.
+"""Golden files: the output of commands, reviewed like code.
 
-OTTLA_GOLDEN=write puts there what is printed now.
+OTTLA_GOLDEN=write writes the present output to the files.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "golden"
 
-# What differs from run to run, and what stands for it: as long, so that columns stay in line.
+# What differs between runs, and its replacement of the same length, so that columns stay aligned.
 _UNSETTLED = (
     (re.compile(r"(?<![\w-])(?=[\w-]*[A-Z0-9])[\w-]{22}(?![\w-])"), "AAAAAAAAAAAAAAAAAAAAAA"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:9092"),
@@ -19,7 +19,7 @@ _UNSETTLED = (
 
 
 def check_golden(name: str, text: str, known: Mapping[str, str] | None = None) -> None:
-    """Compare with a file, after what is known to differ each time is replaced by its name."""
+    """Compare with a file, after values that differ between runs are replaced by their names."""
     for value, word in (known or {}).items():
         text = text.replace(value, f"<{word}>")
     path = FOLDER / name
@@ -31,7 +31,7 @@ def check_golden(name: str, text: str, known: Mapping[str, str] | None = None) -
 
 
 def check_settled(name: str, text: str) -> None:
-    """The same, with the ids of topics, ports and folders replaced."""
+    """Compare with a file, after topic ids, ports and directories are replaced."""
     for pattern, instead in _UNSETTLED:
         text = pattern.sub(instead, text)
     check_golden(name, text)

@@ -1,4 +1,4 @@
-"""Servers that are no brokers: one that answers rubbish, one that never answers."""
+"""Servers that are not brokers: one sends garbage, one never responds."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ RUBBISH = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 
 
 class NonBroker:
-    """Listens on loopback and does with connections what it is told to."""
+    """Listens on loopback and handles connections as requested."""
 
     def __init__(self, answer: bytes | None) -> None:
         self._answer = answer
@@ -17,7 +17,7 @@ class NonBroker:
         self._open: list[socket.socket] = []
         self.port: int = self._server.getsockname()[1]
         self.asked = threading.Semaphore(0)
-        """Released by each connection on which something was said."""
+        """Released for each connection that has sent something."""
 
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -54,7 +54,7 @@ class NonBroker:
 
 @contextmanager
 def talkative() -> Generator[NonBroker]:
-    """One that answers what is no answer."""
+    """Run a server that sends garbage."""
     found = NonBroker(RUBBISH)
     try:
         yield found
@@ -64,7 +64,7 @@ def talkative() -> Generator[NonBroker]:
 
 @contextmanager
 def silent() -> Generator[NonBroker]:
-    """One that takes what is said and never answers."""
+    """Run a server that reads and never responds."""
     found = NonBroker(None)
     try:
         yield found
@@ -73,6 +73,6 @@ def silent() -> Generator[NonBroker]:
 
 
 def nobody() -> str:
-    """An address where nobody listens."""
+    """Return an address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as gone:
         return f"127.0.0.1:{gone.getsockname()[1]}"

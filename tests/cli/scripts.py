@@ -1,4 +1,4 @@
-"""The installed scripts, run as users run them."""
+"""Runs the installed scripts as users do."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ PLAIN = {"NO_COLOR": "1", "COLUMNS": "200", "TERM": "dumb"}
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """That of a user who has no profiles."""
+    """Return an environment without profiles."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
     return {**kept, **PLAIN, "OTTLA_CONFIG": os.devnull, **(more or {})}
 

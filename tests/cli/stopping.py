@@ -1,4 +1,4 @@
-"""Commands that are sent signals while they work."""
+"""Commands that get signals while they work."""
 
 import array
 import fcntl
@@ -19,10 +19,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def unignored() -> Generator[None]:
-    """Let commands hear the signals also where this process ignores one, as under `nohup`."""
+    """Handle the signals here, so that commands do not inherit an ignored one (`nohup`)."""
     ignored = [one for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN]
     for one in ignored:
-        signal.signal(one, lambda number, frame: None)  # which a command does not inherit
+        signal.signal(one, lambda number, frame: None)  # a handler is not inherited
     try:
         yield
     finally:
@@ -32,7 +32,7 @@ def unignored() -> Generator[None]:
 
 @contextmanager
 def silent(broker: OttlaBroker) -> Generator[None]:
-    """Let a broker answer nobody for a while."""
+    """Stop a broker from responding during the block."""
     os.kill(broker.process_id, signal.SIGSTOP)
     try:
         yield
@@ -41,21 +41,21 @@ def silent(broker: OttlaBroker) -> Generator[None]:
 
 
 def unread(pipe: int) -> int:
-    """How many bytes of a pipe nobody has read."""
+    """Return the number of unread bytes in a pipe."""
     count = array.array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, count)
     return count[0]
 
 
 def hears_sigterm(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether a process has a handler for it, as it has until the first signal."""
+    """Whether a process handles SIGTERM, as it does until the first signal."""
     text = Path(f"/proc/{process.pid}/status").read_text()
     caught = [line.split()[1] for line in text.splitlines() if line.startswith("SigCgt")]
     return bool(caught) and bool(int(caught[0], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def wait_until(process: "subprocess.Popen[bytes]", is_so: Callable[[], bool]) -> None:
-    """Wait for something of a process that runs."""
+    """Wait for a condition of a running process."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not is_so():
         assert process.poll() is None, process.communicate()

@@ -1,4 +1,4 @@
-"""A script in a terminal, as somebody sits before it."""
+"""Runs a script in a pseudo-terminal."""
 
 import os
 import pty
@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 class Terminal:
-    """A script, or a program by its path, in a pseudo-terminal; after the `with` it has ended."""
+    """A script, or a program by its path, in a pseudo-terminal; it has ended after the block."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Terminal:
         os.close(self._ours)
 
     def read_until(self, text: str) -> str:
-        """All that was said when it says this."""
+        """Return all output up to this text."""
         deadline_s = time.monotonic() + PATIENCE_S
         while text not in self.said:
             assert time.monotonic() < deadline_s, self.said
@@ -62,15 +62,15 @@ class Terminal:
         return self.said
 
     def type(self, text: str) -> None:
-        """Press keys."""
+        """Type text."""
         os.write(self._ours, text.encode())
 
     def interrupt(self) -> None:
-        """As Ctrl-C does."""
+        """Press Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait for the end; returns the exit code."""
         while self._read():
             pass
         return self._process.wait(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Completion in a real bash, with its prompt and its keys: it breaks words at `:` and `=`."""
+"""Completion in a real bash, which breaks words at `:` and `=`."""
 
 import shutil
 from collections.abc import Generator
@@ -14,7 +14,7 @@ from ottla.sync import Admin
 FOUND = shutil.which("bash")
 pytestmark = pytest.mark.skipif(FOUND is None, reason="there is no bash, whose keys these are")
 
-END = "%end"  # typed behind a word: it shows where the word ended
+END = "%end"  # typed after a word, to show where it ends
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,9 @@ def broker() -> Generator[OttlaBroker]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where bash has been told of it, and where files are named as topics might be."""
+    """Create a home with completion installed, and with files that are named like topics."""
     home = tmp_path_factory.mktemp("home")
-    for _ in range(2):  # a second time changes nothing
+    for _ in range(2):  # the second installation changes nothing
         done = ottla("--install-completion", "bash", env={"HOME": str(home)})
         assert done.returncode == 0, done.stderr
     assert (home / ".bashrc").read_text().count("source") == 1
@@ -42,7 +42,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def completed(home: Path, line: str) -> str:
-    """The words that the line has after Tab."""
+    """Return the words of the line after Tab."""
     assert FOUND is not None
     surroundings = {
         "HOME": str(home),
@@ -53,10 +53,10 @@ def completed(home: Path, line: str) -> str:
     }
     options = ("--noprofile", "--rcfile", str(home / ".bashrc"), "-i")
     with Terminal(FOUND, *options, env=surroundings, folder=home) as bash:
-        # A name in two pieces is not the one that is shown while it is typed.
+        # Two strings, so that the echo of the typed line does not match.
         bash.type("shown() { printf '<%s>' \"$@\"; echo '.'over; }; PS1=rea'dy>'\n")
         bash.read_until("ready>")
-        # Ctrl-A goes to the line's beginning: the command is not run, its words are shown.
+        # Ctrl-A moves to the start: the words are printed, and the command does not run.
         bash.type(f"{line}\t{END}\x01shown \n")
         said = bash.read_until(">.over")
     return said.rpartition("<ottla>")[2].partition(".over")[0]
@@ -66,7 +66,7 @@ def words(*expected: str) -> str:
     return "".join(f"<{one}>" for one in (*expected[:-1], expected[-1] + END))
 
 
-def test_topics_are_completed_behind_an_address(home: Path, broker: OttlaBroker) -> None:
+def test_topics_are_completed_after_an_address(home: Path, broker: OttlaBroker) -> None:
     where = broker.bootstrap
     assert completed(home, f"ottla topic describe -b {where} au") == words(
         "topic", "describe", "-b", where, "audit", ""
@@ -79,7 +79,7 @@ def test_topics_are_completed_behind_an_address(home: Path, broker: OttlaBroker)
     )
 
 
-def test_what_is_behind_an_equals_sign_is_completed(home: Path, broker: OttlaBroker) -> None:
+def test_word_after_an_equals_sign_is_completed(home: Path, broker: OttlaBroker) -> None:
     where = broker.bootstrap
     assert completed(home, f"ottla config describe -b {where} --topic=au") == words(
         "config", "describe", "-b", where, "--topic=audit", ""
@@ -89,7 +89,7 @@ def test_what_is_behind_an_equals_sign_is_completed(home: Path, broker: OttlaBro
     )
 
 
-def test_a_name_with_a_colon_or_a_space_is_completed(home: Path, broker: OttlaBroker) -> None:
+def test_name_with_a_colon_or_space_is_completed(home: Path, broker: OttlaBroker) -> None:
     begin, where = ("group", "describe", "-b"), broker.bootstrap
     line = f"ottla group describe -b {where}"
     assert completed(home, f"{line} te") == words(*begin, where, "team:")
@@ -98,7 +98,7 @@ def test_a_name_with_a_colon_or_a_space_is_completed(home: Path, broker: OttlaBr
     assert completed(home, f"{line} 'night s") == words(*begin, where, "night shift", "")
 
 
-def test_files_are_offered_where_files_belong_alone(home: Path, broker: OttlaBroker) -> None:
+def test_files_are_offered_only_where_files_belong(home: Path, broker: OttlaBroker) -> None:
     where = broker.bootstrap
     assert completed(home, f"ottla topic describe -b {where} xy") == words(
         "topic", "describe", "-b", where, "xy"

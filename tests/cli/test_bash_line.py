@@ -1,4 +1,4 @@
-"""A line that bash is to complete, without a bash."""
+"""Parsing of a line for bash completion, without bash."""
 
 from cases import each_case
 from ottla.cli.bash_line import bash_line
@@ -19,7 +19,9 @@ BREAKS = " \t\n\"'><=;|&(:"
         ('ottla "a\\"b" \'\' c\\', ["ottla", 'a"b', "", "c"], 0, ""),
     ],
 )
-def test_words_are_those_of_the_shell(text: str, words: list[str], kept: int, quote: str) -> None:
+def test_line_is_split_like_the_shell_does(
+    text: str, words: list[str], kept: int, quote: str
+) -> None:
     assert bash_line(text, BREAKS) == (words, kept, quote)
 
 
@@ -38,7 +40,7 @@ def test_words_are_those_of_the_shell(text: str, words: list[str], kept: int, qu
         ("ottla team:b", BREAKS, "other", None),
     ],
 )
-def test_what_is_behind_the_last_break_is_offered(
+def test_completion_starts_after_the_last_break(
     text: str, breaks: str, value: str, offered: str | None
 ) -> None:
     assert bash_line(text, breaks).offered(value) == offered

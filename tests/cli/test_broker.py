@@ -1,4 +1,4 @@
-"""`ottla broker` and `ottla dev` as processes, with a client that is not ours."""
+"""`ottla broker` and `ottla dev` as processes, with kafka-python as client."""
 
 import asyncio
 import os
@@ -88,7 +88,7 @@ def values(address: str) -> list[bytes]:
         consumer.close()
 
 
-def test_dev_serves_a_client_and_has_its_records_again(tmp_path: Path) -> None:
+def test_dev_serves_its_records_after_a_restart(tmp_path: Path) -> None:
     with dev(tmp_path) as running:
         client: Any = kafka
         producer = client.KafkaProducer(bootstrap_servers=running.address)
@@ -102,7 +102,7 @@ def test_dev_serves_a_client_and_has_its_records_again(tmp_path: Path) -> None:
         assert values(running.address) == [b"%d" % number for number in range(100)]
 
 
-def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
+def test_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
     with dev(tmp_path):
         code, told = refused("dev", "--port", "0", "--data", str(tmp_path))
         assert code == 1
@@ -110,7 +110,7 @@ def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
         assert "--data DIR" in told
 
 
-def test_a_port_that_is_taken_names_its_holder_and_the_flag(tmp_path: Path) -> None:
+def test_port_in_use_names_its_process_and_the_flag(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         code, told = refused("dev", "--port", str(port), "--data", str(tmp_path))
@@ -120,7 +120,7 @@ def test_a_port_that_is_taken_names_its_holder_and_the_flag(tmp_path: Path) -> N
         assert "--port N" in told
 
 
-def test_a_taken_port_of_metrics_is_told_with_its_holder_and_the_flag(tmp_path: Path) -> None:
+def test_metrics_port_in_use_names_its_process_and_flag(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         with dev(tmp_path, f"ottla.metrics.listener=127.0.0.1:{port}") as running:
@@ -134,14 +134,14 @@ def test_a_taken_port_of_metrics_is_told_with_its_holder_and_the_flag(tmp_path: 
     assert "--override ottla.metrics.listener=" in line
 
 
-def test_without_metrics_nothing_is_told_of_them(tmp_path: Path) -> None:
+def test_disabled_metrics_are_not_mentioned(tmp_path: Path) -> None:
     with dev(tmp_path, "ottla.metrics.listener=") as running:
         running.stop()
         assert running.process.stdout is not None
         assert "  metrics  " not in running.process.stdout.read()
 
 
-def test_a_wrong_file_is_explained(tmp_path: Path) -> None:
+def test_invalid_properties_file_is_explained(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("node.id=1\nnum.partitions=zero\n")
     code, told = refused("broker", "--config", str(file))
@@ -169,7 +169,7 @@ async def started_consumer(address: str) -> Any:
 
 
 async def read(consumers: list[Any], until: Callable[[list[bytes]], bool]) -> list[bytes]:
-    """What consumers of one group see together, until it is enough."""
+    """Return what consumers of one group read together, until it is enough."""
     seen: list[bytes] = []
     while not until(seen):
         for consumer in consumers:
@@ -186,7 +186,7 @@ async def produce(address: str, numbers: range) -> None:
     await producer.stop()
 
 
-def test_a_group_shares_a_topic_and_resumes_where_it_committed(tmp_path: Path) -> None:
+def test_group_shares_a_topic_and_resumes(tmp_path: Path) -> None:
     async def share(address: str) -> None:
         await produce(address, range(40))
         consumers = [await started_consumer(address) for _ in range(2)]
@@ -196,7 +196,7 @@ def test_a_group_shares_a_topic_and_resumes_where_it_committed(tmp_path: Path) -
             return len(set(seen)) == 40 and [len(one) for one in shares] == [2, 2]
 
         await read(consumers, shared)
-        # Whatever was read before the last rebalance, all of it counts now.
+        # Records read before the last rebalance count as well.
         for consumer in consumers:
             await consumer.seek_to_end()
             await consumer.commit(
@@ -219,7 +219,7 @@ def test_a_group_shares_a_topic_and_resumes_where_it_committed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("form", "read"), [("text", read_text), ("json", read_json)])
-def test_the_log_is_one_readable_line_for_each_event(
+def test_log_has_one_line_per_event(
     tmp_path: Path, form: str, read: Callable[[str], dict[str, str]]
 ) -> None:
     with dev(tmp_path, "ottla.metrics.listener=127.0.0.1:0", log_format=form) as running:
@@ -244,7 +244,7 @@ def test_the_log_is_one_readable_line_for_each_event(
     assert running.process.returncode == 0
 
 
-def test_a_broker_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
+def test_broker_raises_its_limit_of_open_files(tmp_path: Path) -> None:
     command = f'ulimit -Sn 256; exec "{OTTLA}" dev --port 0 --data "{tmp_path}"'
     process = subprocess.Popen(
         ["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -261,7 +261,7 @@ def test_a_broker_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
         process.communicate()
 
 
-def test_a_setting_that_changes_nothing_is_warned_of(tmp_path: Path) -> None:
+def test_setting_without_effect_is_logged_as_a_warning(tmp_path: Path) -> None:
     with dev(tmp_path, "process.roles=broker") as running:
         running.stop()
         assert running.process.stderr is not None
@@ -271,7 +271,7 @@ def test_a_setting_that_changes_nothing_is_warned_of(tmp_path: Path) -> None:
     assert "every broker can become the controller" in line
 
 
-def test_a_stop_with_hardly_an_open_file_left_is_clean(tmp_path: Path) -> None:
+def test_stop_is_clean_with_few_free_descriptors(tmp_path: Path) -> None:
     with dev(tmp_path, "num.partitions=150", before="ulimit -n 256") as one:
         client: Any = kafka
         producer = client.KafkaProducer(bootstrap_servers=one.address)
@@ -283,9 +283,9 @@ def test_a_stop_with_hardly_an_open_file_left_is_clean(tmp_path: Path) -> None:
     assert (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
 
-def test_a_stop_that_is_not_clean_ends_with_1_and_says_why(tmp_path: Path) -> None:
+def test_unclean_stop_exits_with_1_and_the_reason(tmp_path: Path) -> None:
     with dev(tmp_path) as running:
-        # A folder where the mark is to be written: nothing removes it.
+        # A directory at the path of the marker makes the write fail.
         (tmp_path / "data" / f"{CLEAN_SHUTDOWN}.tmp").mkdir()
         assert running.stop() == 1
         assert running.process.stderr is not None
@@ -295,16 +295,16 @@ def test_a_stop_that_is_not_clean_ends_with_1_and_says_why(tmp_path: Path) -> No
     assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
 
-def test_a_broker_ends_with_1_when_all_its_data_directories_have_failed(tmp_path: Path) -> None:
+def test_broker_exits_with_1_without_data_directories(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     often = "replica.high.watermark.checkpoint.interval.ms=50"
     with dev(tmp_path, f"log.dirs={one},{two}", often) as running:
-        # A folder where a checkpoint is to be written: nothing removes it.
+        # A directory at the path of a checkpoint makes the write fail.
         (two / f"{HIGH_WATERMARKS}.tmp").mkdir()
         assert running.process.stderr is not None
         while "data directory offline" not in (told := running.process.stderr.readline()):
             assert told
-        assert running.process.poll() is None  # the other one is left
+        assert running.process.poll() is None  # the other directory is still online
         (one / f"{HIGH_WATERMARKS}.tmp").mkdir()
         assert running.process.wait(30) == 1
         *_, told = running.process.stderr.read().splitlines()
@@ -313,7 +313,7 @@ def test_a_broker_ends_with_1_when_all_its_data_directories_have_failed(tmp_path
     assert f"{two} (" in told
 
 
-def test_a_directory_of_kafka_is_left_as_it_is_and_who_takes_it_over_is_told(
+def test_data_of_kafka_is_refused_and_not_changed(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "meta.properties").write_text("version=1\ncluster.id=theirs\nnode.id=3\n")
@@ -327,7 +327,7 @@ def test_a_directory_of_kafka_is_left_as_it_is_and_who_takes_it_over_is_told(
 
 
 @needs_ipv6
-def test_an_ipv6_address_is_told_as_it_is_typed(tmp_path: Path) -> None:
+def test_ipv6_address_is_printed_in_brackets(tmp_path: Path) -> None:
     settings = ("listeners=PLAINTEXT://[::1]:0", "ottla.metrics.listener=[::1]:0")
     with dev(tmp_path, *settings) as running:
         assert re.fullmatch(r"\[::1\]:\d+", running.address)
@@ -346,7 +346,7 @@ def test_an_ipv6_address_is_told_as_it_is_typed(tmp_path: Path) -> None:
         assert f"[::1]:{port} is already in use" in told
 
 
-def test_what_is_told_can_be_typed_anywhere_also_where_the_command_is_not_found(
+def test_printed_commands_work_in_any_directory(
     tmp_path: Path,
 ) -> None:
     with dev(Path(os.path.relpath(tmp_path)), path="/usr/bin:/bin") as running:
@@ -360,7 +360,7 @@ def test_what_is_told_can_be_typed_anywhere_also_where_the_command_is_not_found(
 
 @pytest.fixture
 def heeded(number: signal.Signals) -> Generator[None]:
-    """Whoever runs the tests under nohup ignores the signal, and so would what they start."""
+    """Handle the signal, because processes inherit an ignored one (`nohup`)."""
     before = signal.signal(number, signal.SIG_DFL)
     yield
     signal.signal(number, before)
@@ -368,7 +368,7 @@ def heeded(number: signal.Signals) -> Generator[None]:
 
 @pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_stops_a_broker_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_stops_the_broker_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with dev(tmp_path) as running:
         running.process.send_signal(number)
         assert running.process.wait(30) == 0
@@ -377,7 +377,7 @@ def test_a_signal_stops_a_broker_cleanly(tmp_path: Path, number: signal.Signals)
     assert (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
 
-def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+def test_ignored_sighup_stays_ignored(tmp_path: Path) -> None:
     with dev(tmp_path, before="trap '' HUP") as running:
         running.process.send_signal(signal.SIGHUP)
         assert values(running.address) == []
@@ -403,7 +403,7 @@ run()
 
 
 @pytest.mark.parametrize("module", ["ottla.cli.main", "ottla.broker.node"])
-def test_a_signal_while_a_broker_is_being_imported_is_not_lost(tmp_path: Path, module: str) -> None:
+def test_signal_during_import_is_not_lost(tmp_path: Path, module: str) -> None:
     data = tmp_path / "data"
     done = subprocess.run(
         [sys.executable, "-c", EARLY, module, "dev", "--port", "0", "--data", str(data)],
@@ -414,4 +414,4 @@ def test_a_signal_while_a_broker_is_being_imported_is_not_lost(tmp_path: Path, m
     )
     assert done.returncode == 0, done.stderr
     assert "signal=SIGTERM" in done.stderr
-    assert not data.exists()  # it was not begun
+    assert not data.exists()  # it was not created

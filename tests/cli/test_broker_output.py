@@ -20,7 +20,7 @@ NO_METRICS = ("--override", "ottla.metrics.listener=")
 
 @contextmanager
 def serving(*arguments: str) -> Generator[subprocess.Popen[str]]:
-    """It runs; at the end it is asked to stop, and has said nothing more."""
+    """Run the command; at the end it is stopped and has printed nothing more."""
     process = subprocess.Popen(
         [str(BIN / "ottla"), *arguments],
         stdout=subprocess.PIPE,
@@ -46,7 +46,7 @@ def first_object(process: subprocess.Popen[str]) -> dict[str, Any]:
     return json.loads(line)
 
 
-def test_dev_tells_where_it_listens(tmp_path: Path) -> None:
+def test_dev_prints_its_address_as_json(tmp_path: Path) -> None:
     words = ("dev", "--port", "0", "--data", str(tmp_path), *NO_METRICS)
     with serving(*words, "-o", "json") as process:
         told = first_object(process)
@@ -67,7 +67,7 @@ def test_dev_tells_where_it_listens(tmp_path: Path) -> None:
         assert "in use by another process" in error["message"]
 
 
-def test_broker_tells_its_listeners_in_yaml(tmp_path: Path) -> None:
+def test_broker_prints_its_listeners_as_yaml(tmp_path: Path) -> None:
     settings = ("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path / 'data'}")
     words = [word for one in settings for word in ("--override", one)]
     with serving("broker", *words, *NO_METRICS, "-o", "yaml") as process:
@@ -80,7 +80,7 @@ def test_broker_tells_its_listeners_in_yaml(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["dev", "broker"])
-def test_a_port_that_is_taken_is_an_object(tmp_path: Path, command: str) -> None:
+def test_port_in_use_is_one_error_object(tmp_path: Path, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         where = f"127.0.0.1:{holder.getsockname()[1]}"
         settings = (f"listeners=PLAINTEXT://{where}", f"log.dirs={tmp_path / 'data'}")
@@ -92,7 +92,7 @@ def test_a_port_that_is_taken_is_an_object(tmp_path: Path, command: str) -> None
     assert f"{where} is already in use" in error["message"]
 
 
-def test_a_wrong_setting_is_an_object() -> None:
+def test_invalid_setting_is_one_error_object() -> None:
     done = ottla("broker", "--override", "num.partitions=x", "-o", "json")
     assert (done.returncode, done.stderr) == (2, "")
     error = json.loads(done.stdout)["error"]

@@ -1,4 +1,4 @@
-"""The page for people who know Kafka's tools: every tool that is installed is in its table."""
+"""docs/cli-from-kafka.md: every installed tool is in its table."""
 
 import tomllib
 from pathlib import Path

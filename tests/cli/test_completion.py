@@ -1,4 +1,4 @@
-"""Completion as a shell asks for it: by the environment of the installed script."""
+"""Completion as shells request it: through the environment of the installed script."""
 
 import socket
 import subprocess
@@ -26,7 +26,7 @@ def broker() -> Generator[OttlaBroker]:
 
 
 def completed(words: str, **env: str) -> list[str]:
-    """What bash is offered for the last word."""
+    """Return what bash is offered for the last word."""
     said = ottla(
         env={
             "_OTTLA_COMPLETE": "complete_bash",
@@ -39,7 +39,7 @@ def completed(words: str, **env: str) -> list[str]:
     return said.stdout.split()
 
 
-def test_topics_are_offered(broker: OttlaBroker) -> None:
+def test_topics_are_completed(broker: OttlaBroker) -> None:
     where = f"-b {broker.bootstrap}"
     assert completed(f"ottla topic describe {where} ") == ["orders", "orders-eu", "users"]
     assert completed(f"ottla topic describe {where} or") == ["orders", "orders-eu"]
@@ -49,14 +49,14 @@ def test_topics_are_offered(broker: OttlaBroker) -> None:
     assert completed(f"ottla topic alter {where} x") == []
 
 
-def test_groups_are_offered(broker: OttlaBroker) -> None:
+def test_groups_are_completed(broker: OttlaBroker) -> None:
     where = f"-b {broker.bootstrap}"
     assert completed(f"ottla config describe {where} --group s") == ["shop"]
     assert completed(f"ottla group seek {where} s") == ["shop"]
     assert completed(f"ottla group seek new {where} --from-group s") == ["shop"]
 
 
-def test_profiles_are_offered(tmp_path: Path) -> None:
+def test_profiles_are_completed(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[profiles.prod]\n"client.id" = "x"\n[profiles.dev]\n[profiles.pre]\n')
     known = {"OTTLA_CONFIG": str(file)}
@@ -67,7 +67,7 @@ def test_profiles_are_offered(tmp_path: Path) -> None:
     assert completed("ottla profile use ", **known) == []
 
 
-def test_every_name_of_something_that_is_there_is_completed() -> None:
+def test_every_option_with_an_existing_name_is_completed() -> None:
     named = {"topic", "topics", "group", "groups", "from_group", "profile"}
     without = {
         f"{leaf.name} {one.name}"
@@ -79,7 +79,7 @@ def test_every_name_of_something_that_is_there_is_completed() -> None:
     assert without == {"topic create topics"}, "whose names are new"
 
 
-def test_a_profile_is_heeded(broker: OttlaBroker, tmp_path: Path) -> None:
+def test_completion_uses_the_profile(broker: OttlaBroker, tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[profiles.shop]\n"bootstrap.servers" = "{broker.bootstrap}"\n')
     known = {"OTTLA_CONFIG": str(file)}
@@ -88,7 +88,7 @@ def test_a_profile_is_heeded(broker: OttlaBroker, tmp_path: Path) -> None:
     assert completed("ottla topic delete --profile none u", **known) == []
 
 
-def test_zsh_and_fish_are_offered_the_same(broker: OttlaBroker) -> None:
+def test_zsh_and_fish_are_completed(broker: OttlaBroker) -> None:
     for shell in ("zsh", "fish"):
         said = ottla(
             env={
@@ -101,21 +101,21 @@ def test_zsh_and_fish_are_offered_the_same(broker: OttlaBroker) -> None:
         assert "orders" not in said.stdout
 
 
-def test_where_nobody_answers_nothing_is_offered_and_nothing_said() -> None:
+def test_completion_is_silent_without_a_broker() -> None:
     assert completed("ottla topic describe -b 127.0.0.1:1 ") == []
     assert completed("ottla topic describe -b nonsense ") == []
     assert completed("ottla topic describe -X nonsense ") == []
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections and is silent
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never responds
         where = f"127.0.0.1:{silent.getsockname()[1]}"
         assert completed(f"ottla topic describe -b {where} ") == []
 
 
-def test_options_and_commands_are_offered_without_a_broker() -> None:
+def test_options_and_commands_are_completed_without_a_broker() -> None:
     assert completed("ottla topic cr") == ["create"]
     assert "--if-exists" in completed("ottla topic delete --if")
 
 
-def test_the_script_is_that_of_the_shell_that_is_named(tmp_path: Path) -> None:
+def test_script_is_for_the_named_shell(tmp_path: Path) -> None:
     for shell, word in (("zsh", "#compdef ottla"), ("fish", "complete --command"), ("bash", "-F")):
         for words in ((f"--show-completion={shell}",), ("--show-completion", shell)):
             done = ottla(*words)
@@ -130,9 +130,9 @@ def test_the_script_is_that_of_the_shell_that_is_named(tmp_path: Path) -> None:
     assert "'nu' is not one of 'bash', 'zsh', 'fish'" in done.stderr
 
 
-def test_without_a_name_it_is_the_shell_that_runs_it_or_else_the_users_own() -> None:
+def test_script_is_for_the_current_shell_by_default() -> None:
     shells = {"bash": "complete -o default", "fish": "complete --command"}
-    # The pipe keeps bash there: it would become the last command of `-c` itself.
+    # With a pipe, bash keeps running instead of replacing itself by the last command.
     done = subprocess.run(
         ["bash", "-c", f"{BIN}/ottla --show-completion | cat"],
         capture_output=True,

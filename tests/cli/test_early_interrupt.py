@@ -1,6 +1,6 @@
-"""Ctrl-C before a command has begun: the process sends it to itself when a module is imported.
+"""Ctrl-C before a command starts: the process sends it to itself when a module is imported.
 
-Or while its event loop is made, of which half would be left behind.
+One test sends it while the event loop is being created.
 """
 
 import json
@@ -91,13 +91,13 @@ def done_by(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("when", "words"), AT_ONCE)
-def test_a_command_says_so_in_one_line_and_ends_with_130(when: str, words: Sequence[str]) -> None:
+def test_interrupted_import_prints_one_line(when: str, words: Sequence[str]) -> None:
     done = interrupted("ottla.cli.entry", "run", when, *words)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "ottla: interrupted\n")
 
 
 @pytest.mark.parametrize(("when", "words"), AT_ONCE)
-def test_with_json_and_yaml_it_is_an_object(when: str, words: Sequence[str]) -> None:
+def test_interrupted_import_prints_one_object(when: str, words: Sequence[str]) -> None:
     done = interrupted("ottla.cli.entry", "run", when, *words, "-o", "json")
     assert (done.returncode, done.stderr) == (130, "")
     assert json.loads(done.stdout)["error"]["code"] == "INTERRUPTED"
@@ -107,13 +107,13 @@ def test_with_json_and_yaml_it_is_an_object(when: str, words: Sequence[str]) -> 
 
 
 @pytest.mark.parametrize("when", ["ottla.cli.kafka.topics.tool", "ottla.cli.kafka.flags"])
-def test_one_of_kafkas_tools_ends_with_130_and_without_a_word(when: str) -> None:
+def test_interrupted_import_of_kafkas_tool_is_silent(when: str) -> None:
     arguments = ("kafka-topics", "--list", "--bootstrap-server", "127.0.0.1:1")
     done = interrupted("ottla.cli.kafka.scripts", "topics", when, *arguments)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_while_its_loop_is_made_nothing_is_said_of_half_a_loop() -> None:
+def test_interrupt_while_the_loop_is_created_is_clean() -> None:
     for words in (LIST, DESCRIBE):
         program = MAKING_A_LOOP.format(module="ottla.cli.entry", script="run", arguments=[*words])
         done = done_by(program)
@@ -125,7 +125,7 @@ def test_while_its_loop_is_made_nothing_is_said_of_half_a_loop() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_where_interrupts_are_ignored_they_stay_so() -> None:
+def test_ignored_sigint_stays_ignored() -> None:
     done = subprocess.run(
         [sys.executable, "-c", IGNORING], check=False, capture_output=True, text=True
     )
@@ -134,9 +134,7 @@ def test_where_interrupts_are_ignored_they_stay_so() -> None:
 
 @pytest.mark.parametrize("when", ["ottla.cli.gc_freeze", "ottla.cli.early_interrupt"])
 @pytest.mark.parametrize(("script", "word"), [("ottla", "version"), ("kafka-topics", "--version")])
-def test_before_anything_can_tell_of_it_the_signal_ends_it_silently(
-    script: str, word: str, when: str
-) -> None:
+def test_first_interrupt_ends_the_script_by_the_signal(script: str, word: str, when: str) -> None:
     arguments = [str(BIN / script), word]
     done = done_by(SCRIPT.format(when=when, arguments=arguments, ignoring=False))
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
@@ -145,7 +143,7 @@ def test_before_anything_can_tell_of_it_the_signal_ends_it_silently(
     assert done.stdout
 
 
-def test_who_imports_a_script_is_interrupted_as_before() -> None:
+def test_importing_a_script_keeps_the_sigint_handler() -> None:
     program = "import signal, ottla.cli.entry, ottla.cli.kafka.scripts; "
     program += "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
     assert done_by(program).returncode == 0

@@ -1,7 +1,7 @@
-"""Every command, ours and Kafka's: help, a wrong flag, no broker, a stranger, and Ctrl-C.
+"""Every command of Ottla and Kafka: help, wrong flag, no broker, another server, Ctrl-C.
 
-They are found in the tables, so that a new one is here as soon as it is there. What it needs to be
-said is found in its parameters; where that does not do, it is in ARGUMENTS.
+Commands are found in the tables, so new ones are included. Required arguments are found in the
+parameters, or listed in ARGUMENTS.
 """
 
 import json
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 AT_ONCE = 4
 WRONG = "--no-such-flag"
 
-# What a command needs besides, where its parameters do not tell.
+# Required arguments that the parameters do not show.
 ARGUMENTS: Mapping[str, Sequence[str]] = {
     "config describe": ("--topic", "t"),
     "config set": ("--topic", "t", "retention.ms=1"),
@@ -38,9 +38,9 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "topic alter": ("t", "--partitions", "2"),
     "topic apply": ("-f", "{topics}", "--yes"),
 }
-# Kafka's tools that say what is wrong where Kafka's do, with the exit code that those have.
+# Tools that print errors where Kafka's do, and their exit code.
 AS_KAFKA: Mapping[str, int] = {"kafka-configs": 1, "kafka-consumer-groups": 0, "kafka-topics": 1}
-# Of Kafka's tools, whose tables do not tell what is needed. {server} is asked, {file} is there.
+# Required arguments of Kafka's tools. {server} is the address, {file} an existing file.
 TOOLS: Mapping[str, str] = {
     "kafka-broker-api-versions": "--bootstrap-server {server}",
     "kafka-cluster": "cluster-id --bootstrap-server {server}",
@@ -67,10 +67,10 @@ OFFSETS = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "offset"
 
 @dataclass(frozen=True)
 class Leaf:
-    """A command of `ottla`, with what it has to be told."""
+    """A command of `ottla` with its required arguments."""
 
     words: tuple[str, ...]
-    parameters: Sequence[Any]  # of Typer, which has no types for them
+    parameters: Sequence[Any]  # Typer's, without types
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ class Leaf:
 
     @property
     def asks(self) -> bool:
-        """Whether it asks a cluster."""
+        """Whether the command talks to a cluster."""
         return any(one.name == "bootstrap_server" for one in self.parameters)
 
     @property
@@ -102,7 +102,7 @@ class Leaf:
 
 
 def value(parameter: Any, file: Path) -> str:
-    """Something that a parameter takes."""
+    """Return a valid value of a parameter."""
     kind = str(parameter.type.name).lower()
     if kind in ("path", "file"):
         return str(file)
@@ -142,7 +142,7 @@ def tool_words(tool: str, server: str, file: Path) -> list[str]:
     return TOOLS[tool].replace("{server}", server).replace("{file}", str(file)).split()
 
 
-def test_the_tables_are_read() -> None:
+def test_every_command_is_found() -> None:
     names = {one.name for one in LEAVES}
     assert {"topic list", "log dump", "doctor", "cluster describe", "version"} <= names
     assert {*ARGUMENTS} <= names
@@ -150,8 +150,8 @@ def test_the_tables_are_read() -> None:
     assert len(ASKING) >= 4
 
 
-def test_what_every_command_prints_is_kept() -> None:
-    """`broker` and `dev` print until they are ended; their tests read along."""
+def test_every_command_has_golden_output() -> None:
+    """`broker` and `dev` print until they are stopped; they have their own tests."""
     kept = sorted(path.name for path in FOLDER.iterdir())
     for leaf in LEAVES:
         name = "-".join(leaf.words)
@@ -162,7 +162,7 @@ def test_what_every_command_prints_is_kept() -> None:
 
 
 def at_once(check: Callable[[Any], str | None], cases: Sequence[Any]) -> None:
-    """Check cases side by side; all that fail are told."""
+    """Check cases concurrently and report all failures."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         wrong = [told for told in pool.map(check, cases) if told]
     assert not wrong, "\n\n".join(wrong)
@@ -176,7 +176,7 @@ def verdict(
     one_line: bool,
     is_json: bool = False,
 ) -> str | None:
-    """What is wrong with how a command ended."""
+    """Return what is wrong with the result of a command."""
     whys: list[str] = []
     if done.returncode not in codes:
         whys.append(f"ends with {done.returncode} and not with {codes}")
@@ -199,7 +199,7 @@ def verdict(
 # Help and wrong flags.
 
 
-def test_help_of_everything() -> None:
+def test_every_command_prints_help() -> None:
     def check(words: tuple[str, ...]) -> str | None:
         done = command(words[0], *words[1:], "--help", fresh=True)
         if done.returncode or not done.stdout.strip() or done.stderr:
@@ -210,7 +210,7 @@ def test_help_of_everything() -> None:
     at_once(check, [("ottla", *words) for words in (*groups, *(one.words for one in LEAVES))])
 
 
-def test_a_wrong_flag_of_ours_is_one_line_and_2(file: Path) -> None:
+def test_unknown_flag_prints_one_line_and_exits_with_2(file: Path) -> None:
     def check(leaf: Leaf) -> str | None:
         words = [*leaf.words, *leaf.needs(file), WRONG]
         told = verdict(leaf.name, command("ottla", *words), [2], one_line=True)
@@ -222,7 +222,7 @@ def test_a_wrong_flag_of_ours_is_one_line_and_2(file: Path) -> None:
     at_once(check, LEAVES)
 
 
-def test_a_wrong_flag_of_a_tool_is_told_with_its_usage(file: Path) -> None:
+def test_unknown_flag_of_kafkas_tool_prints_the_usage(file: Path) -> None:
     def check(tool: str) -> str | None:
         done = command(tool, *tool_words(tool, "127.0.0.1:1", file), WRONG)
         if WRONG[2:] not in done.stderr.splitlines()[0]:
@@ -232,14 +232,14 @@ def test_a_wrong_flag_of_a_tool_is_told_with_its_usage(file: Path) -> None:
     at_once(check, SCRIPT_NAMES)
 
 
-# Who is asked.
+# Brokers and other servers.
 
 
 def asked(leaf: Leaf, server: str, file: Path, *more: str) -> list[str]:
     return [*leaf.words, *leaf.needs(file), "-b", server, *more]
 
 
-def test_without_a_broker_it_is_one_line_and_1(file: Path) -> None:
+def test_missing_broker_prints_one_line_and_exits_with_1(file: Path) -> None:
     server = nobody()
 
     def check(leaf: Leaf) -> str | None:
@@ -260,7 +260,7 @@ def test_without_a_broker_it_is_one_line_and_1(file: Path) -> None:
     at_once(check_tool, ASKING_TOOLS)
 
 
-def test_a_stranger_on_the_port_is_one_line_and_1(file: Path) -> None:
+def test_non_broker_prints_one_line_and_exits_with_1(file: Path) -> None:
     def check(leaf: Leaf) -> str | None:
         words = asked(leaf, stranger.address, file)
         done = command("ottla", *words, folder=file.parent, stdin="x\n")
@@ -297,10 +297,11 @@ UNKNOWN: Mapping[str, str] = {
     "topic delete": "{none} --yes",
     "topic describe": "{none}",
 }
-"""With a topic or a group that is not there. What Kafka's tools do then Java's tell elsewhere."""
+"""Arguments with a missing topic or group. Kafka's tools are compared with Java's in other tests.
+"""
 
 
-def test_an_unknown_topic_or_group_is_one_line_and_1(file: Path) -> None:
+def test_unknown_topic_or_group_exits_with_1(file: Path) -> None:
     naming = {
         one.name
         for one in ASKING
@@ -330,7 +331,7 @@ def test_an_unknown_topic_or_group_is_one_line_and_1(file: Path) -> None:
 def interrupted(
     words: Sequence[str], server: NonBroker, folder: Path
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command until it waits for an answer, then press Ctrl-C."""
+    """Run a command until it waits for a response, then press Ctrl-C."""
     process = subprocess.Popen(
         words,
         stdin=subprocess.PIPE,
@@ -353,7 +354,7 @@ def interrupted(
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
-def test_ctrl_c_while_nobody_answers_is_130(file: Path) -> None:
+def test_ctrl_c_during_a_request_exits_with_130(file: Path) -> None:
     def check(case: tuple[str, Sequence[str], bool, bool]) -> str | None:
         name, words, one_line, is_json = case
         with silent() as server:

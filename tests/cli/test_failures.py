@@ -1,4 +1,4 @@
-"""Errors that nobody foresaw: one line, and a way to see where they come from."""
+"""Unexpected errors: one line, and a traceback on request."""
 
 import errno
 import json
@@ -20,7 +20,9 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TRACEBACK, raising=False)
 
 
-def test_it_is_one_line_and_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unexpected_error_prints_one_line_and_exits_with_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert carried_out(lambda: fails(KeyError("a\nb")), Output.TABLE) == 1
     out, told = capsys.readouterr()
     assert out == ""
@@ -28,30 +30,30 @@ def test_it_is_one_line_and_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.count("\n") == 1
 
 
-def test_it_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unexpected_error_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert carried_out(lambda: fails(RecursionError("too deep")), Output.JSON) == 1
     out, told = capsys.readouterr()
     assert json.loads(out)["error"]["code"] == "INTERNAL"
     assert told == ""
 
 
-def test_a_file_is_named() -> None:
+def test_os_error_names_its_file() -> None:
     denied = PermissionError(errno.EACCES, "Permission denied", "/some/where")
     assert own_mistake(denied) == "/some/where: Permission denied"
 
 
-def test_who_wants_to_see_where_it_is_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TRACEBACK, "1")
     with pytest.raises(KeyError):
         carried_out(lambda: fails(KeyError("a")), Output.TABLE)
 
 
 @pytest.mark.parametrize("error", [typer.Abort(), typer.Exit(3), typer.BadParameter("wrong")])
-def test_what_typer_ends_a_command_with_is_left_to_it(error: Exception) -> None:
+def test_errors_of_typer_are_passed_through(error: Exception) -> None:
     with pytest.raises(type(error)):
         carried_out(lambda: fails(error), Output.TABLE)
 
 
-def test_output_that_cannot_be_written_is_told_elsewhere() -> None:
+def test_errors_of_output_are_passed_through() -> None:
     with pytest.raises(BrokenPipeError):
         carried_out(lambda: fails(BrokenPipeError(errno.EPIPE, "Broken pipe")), Output.TABLE)

@@ -1,5 +1,6 @@
-"""Every command that asks a cluster, run by somebody who may do nothing there: it says so, and does
-nothing. The cluster is a Kafka with an authorizer; who may see nothing there sees nothing.
+"""Every command that talks to a cluster, run without rights: it says so and changes nothing.
+
+The cluster is a Kafka with an authorizer.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ BOB = {
     "sasl.username": "bob",
     "sasl.password": "secret",
 }
-# What takes no rights: who the cluster is, and what of it one may see, which is nothing.
+# Commands that need no rights: the cluster, and lists of what the user may see, which are empty.
 OPEN: Mapping[str, str] = {
     "api-versions": "Metadata",
     "cluster describe": "127.0.0.1",
@@ -55,7 +56,7 @@ REFUSED = (
     "topic delete t --yes",
     "topic describe t",
 )
-# Of Kafka's tools, how each ends: some say what is wrong and end with 0, as Kafka's do.
+# Exit codes of Kafka's tools: some print the error and exit with 0, like Kafka's.
 TOOLS: Mapping[str, int] = {
     "kafka-broker-api-versions": 0,
     "kafka-cluster cluster-id": 0,
@@ -85,7 +86,7 @@ TOOLS: Mapping[str, int] = {
 
 
 class Scene(NamedTuple):
-    """A cluster with a topic and a group, and what bob runs commands with."""
+    """A cluster with a topic and a group, and the settings of bob."""
 
     kafka: KafkaBroker
     folder: Path
@@ -101,7 +102,7 @@ class Scene(NamedTuple):
         ]
 
     def state(self) -> object:
-        """What somebody could have changed."""
+        """Return everything that a command could change."""
         with Admin(bootstrap_servers=self.kafka.bootstrap) as admin:
             topics = {one.name: one.partitions for one in admin.list_topics().values()}
             owners = [ConfigResource.topic("t"), ConfigResource.broker(None)]
@@ -159,7 +160,7 @@ def _is(name: str, words: str) -> bool:
 
 EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.judge)])
 SOME = 6
-"""Of the commands, as many as `make test` runs; `make judge` runs them all."""
+"""The number of commands that `make test` runs; `make judge` runs all."""
 
 
 @EVERY
@@ -185,7 +186,7 @@ def test_command_without_rights_says_so_and_does_nothing(scene: Scene, every: bo
 
     def seen(words: str) -> str | None:
         done = command("ottla", *words.split(), env=env, folder=scene.folder)
-        # What else a doctor finds depends on the machine.
+        # Other findings of doctor depend on the machine.
         codes = [0, 1] if words == "doctor" else [0]
         if OPEN[words] not in done.stdout:
             return f"{words}: says {done.stdout}{done.stderr}"

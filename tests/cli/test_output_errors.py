@@ -1,4 +1,4 @@
-"""Output that nobody reads, or that cannot be written: what a command ends with."""
+"""Output that is not read or cannot be written: exit codes."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def ended(words: str, output: int) -> tuple[int, str]:
 
 
 @each_case("words", WORDS)
-def test_a_reader_that_left_is_141_for_help_too(words: str) -> None:
+def test_closed_reader_exits_with_141_also_for_help(words: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -36,14 +36,14 @@ def test_a_reader_that_left_is_141_for_help_too(words: str) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
 @each_case("words", WORDS)
-def test_a_full_disk_is_74_and_one_line(words: str) -> None:
+def test_full_disk_exits_with_74_and_one_line(words: str) -> None:
     with open("/dev/full", "w") as full:
         code, told = ended(words, full.fileno())
     assert (code, told.count("\n")) == (74, 1), told
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_what_an_encoding_has_not_is_shown_and_ends_nothing(encoding: str) -> None:
+def test_characters_missing_in_the_encoding_are_escaped(encoding: str) -> None:
     done = subprocess.run(
         [str(SCRIPTS / "ottla"), "profile", "set", "--help"],
         capture_output=True,
@@ -52,4 +52,4 @@ def test_what_an_encoding_has_not_is_shown_and_ends_nothing(encoding: str) -> No
         env={**surroundings("/nonexistent"), "PYTHONIOENCODING": encoding},
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"\\u2026" in done.stdout  # there are three dots in one
+    assert b"\\u2026" in done.stdout  # one character for three dots

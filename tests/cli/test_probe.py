@@ -1,4 +1,4 @@
-"""Who answers where a cluster is said to be, as commands find out before they ask."""
+"""Probing of bootstrap servers before a command starts."""
 
 import asyncio
 
@@ -14,14 +14,14 @@ def why_not(*servers: str, protocol: str = "PLAINTEXT", tells: bool = True) -> s
     return asyncio.run(probe(settings, tells=tells))
 
 
-def test_a_broker_is_reached_and_one_is_enough(capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_responding_broker_is_enough(capfd: pytest.CaptureFixture[str]) -> None:
     with ottla_broker() as running, talkative() as stranger:
         assert why_not(running.bootstrap) is None
         assert why_not(nobody(), stranger.address, running.bootstrap) is None
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_is_no_broker_is_told_with_its_address() -> None:
+def test_non_broker_is_reported_with_its_address() -> None:
     gone = nobody()
     with talkative() as stranger:
         told = why_not(gone, stranger.address)
@@ -31,7 +31,7 @@ def test_what_is_no_broker_is_told_with_its_address() -> None:
     assert "security.protocol" in told
 
 
-def test_one_that_hangs_up_may_be_a_broker() -> None:
+def test_closed_connection_may_be_a_broker() -> None:
     stranger = NonBroker(b"")
     try:
         assert why_not(stranger.address) is None
@@ -40,7 +40,7 @@ def test_one_that_hangs_up_may_be_a_broker() -> None:
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_a_slow_one_is_waited_for_and_whoever_waits_is_told(
+def test_slow_server_is_reported_but_not_refused(
     capfd: pytest.CaptureFixture[str], *, tells: bool
 ) -> None:
     with silent() as server:
@@ -51,7 +51,7 @@ def test_a_slow_one_is_waited_for_and_whoever_waits_is_told(
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "sasl_ssl"])
-def test_where_tls_is_spoken_nothing_is_said_in_the_clear(protocol: str) -> None:
+def test_nothing_is_sent_in_plain_text_to_a_tls_port(protocol: str) -> None:
     with silent() as server:
         assert why_not(server.address, protocol=protocol) is None
         assert not server.asked.acquire(timeout=0), "something was said"

@@ -1,4 +1,4 @@
-"""config/server.properties: what it says is valid, true, and starts a broker."""
+"""config/server.properties: valid settings, correct defaults, and a broker starts from it."""
 
 import re
 from pathlib import Path
@@ -19,14 +19,14 @@ TEXT = FILE.read_text()
 SHOWN = {"advertised.listeners", "ottla.metrics.listener"}
 
 
-def test_every_setting_is_valid_also_those_with_a_mark_in_front() -> None:
+def test_every_setting_is_valid_also_if_commented_out() -> None:
     text = re.sub(r"^#(?=[a-z])", "", TEXT, flags=re.MULTILINE)
     config = broker_config(read_properties(text, FILE.name))
     assert len(config.given) > 30
     assert not config.notices
 
 
-def test_what_has_a_mark_in_front_is_what_counts_without_it() -> None:
+def test_commented_out_settings_show_their_default() -> None:
     marked = re.findall(r"^#([a-z][a-z.]+)=(.*)$", TEXT, re.MULTILINE)
     assert len(marked) > 10
     plain = broker_config(read_properties(TEXT, FILE.name))
@@ -37,7 +37,7 @@ def test_what_has_a_mark_in_front_is_what_counts_without_it() -> None:
             assert given[setting] == plain[setting], name
 
 
-def test_a_broker_starts_from_it(tmp_path: Path) -> None:
+def test_broker_starts_from_the_file(tmp_path: Path) -> None:
     with OttlaBroker(tmp_path, config=FILE) as broker:
         broker.start()
         client: Any = kafka  # it has no types
@@ -48,7 +48,7 @@ def test_a_broker_starts_from_it(tmp_path: Path) -> None:
         assert (tmp_path / "data" / "t-0").is_dir()
 
 
-def test_dev_tells_how_to_connect_and_where_the_data_are(tmp_path: Path) -> None:
+def test_dev_prints_how_to_connect_and_its_directory(tmp_path: Path) -> None:
     with dev(tmp_path) as running:
         assert running.process.stdout is not None
         told = running.told

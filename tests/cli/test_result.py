@@ -1,4 +1,4 @@
-"""What is printed of an answer, in each of its forms."""
+"""Output of results in each format."""
 
 import json
 
@@ -15,7 +15,7 @@ ANSWER = Result(
 )
 
 
-def test_a_table_is_aligned_and_harmless() -> None:
+def test_table_is_aligned_and_escaped() -> None:
     table = Table(("NAME", "SIZE", "IN"), [("a\x1b[31m", 1, True), ("b", 1000, None)])
     assert [*table.lines()] == [
         "NAME       SIZE  IN",
@@ -25,11 +25,11 @@ def test_a_table_is_aligned_and_harmless() -> None:
     assert [*Table(("A", "B"), []).lines()] == ["A  B"]
 
 
-def test_facts_stand_in_two_columns() -> None:
+def test_facts_are_in_two_columns() -> None:
     assert facts({"a_b": 1, "c": None, "d": "x\n"}) == ["a b  1", "c    -", "d    x\\n"]
 
 
-def test_the_forms_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_formats_have_the_same_content(capsys: pytest.CaptureFixture[str]) -> None:
     assert show(ANSWER, Output.TABLE) == 0
     assert capsys.readouterr().out.splitlines()[0] == "Two topics:"
     assert show(ANSWER, Output.JSON) == 0
@@ -40,7 +40,7 @@ def test_the_forms_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert yaml.safe_load(capsys.readouterr().out) == ANSWER.value
 
 
-def test_what_failed_is_told_beside_what_did_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_partial_failure_prints_result_and_errors(capsys: pytest.CaptureFixture[str]) -> None:
     answer = Result({"deleted": ["a"]}, ["Deleted a."], [Failure("b is not there", "UNKNOWN", "b")])
     assert show(answer, Output.TABLE) == 1
     told = capsys.readouterr()
@@ -54,7 +54,7 @@ def test_what_failed_is_told_beside_what_did_not(capsys: pytest.CaptureFixture[s
     assert told.err == ""
 
 
-def test_a_failure_is_one_line_or_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_is_one_line_or_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     failure = Failure("a\nb\x1b", "X")
     show_failure(failure, Output.TABLE)
     assert capsys.readouterr().err == "ottla: a b\\x1b\n"
@@ -75,7 +75,5 @@ def test_a_failure_is_one_line_or_one_object(capsys: pytest.CaptureFixture[str])
         (["json", "-b", "o"], Output.TABLE),
     ],
 )
-def test_the_form_is_known_before_the_arguments_are_right(
-    arguments: list[str], output: Output
-) -> None:
+def test_format_is_known_before_arguments_are_parsed(arguments: list[str], output: Output) -> None:
     assert wanted(arguments) is output

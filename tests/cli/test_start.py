@@ -1,4 +1,4 @@
-"""How a command starts: held by what it imports and what the collector does, not by a clock."""
+"""Start of a command: checked by its imports and the garbage collector, not by time."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ gc_freeze.release()
 assert gc.get_freeze_count() <= frozen, "what came later is searched"
 """
 
-# What takes long to import, and what only some commands need.
+# Modules that are slow to import, or that only some commands need.
 TERMINAL = ("typer", "rich", "click", "shellingham")
 FORMS = ("yaml", "tomllib", "msgspec", "difflib")
 ARRAYS = ("numpy", "pyarrow", "pandas", "pyspark")
@@ -57,14 +57,14 @@ VERSION = (*LISTING, *CLIENT, "asyncio", "ssl", "socket", "logging", "inspect", 
 
 
 def started(module: str, script: str, *arguments: str) -> tuple[str, set[str]]:
-    """What a command prints, and what it has imported when it ends."""
+    """Return the output of a command, and its imported modules."""
     done = done_by(PROGRAM.format(module=module, script=script, arguments=[*arguments]))
     assert done.returncode == 0, done.stderr
     return done.stdout, {*done.stderr.split()}
 
 
 def imported(found: set[str], unwanted: Sequence[str]) -> list[str]:
-    """The modules that are, or are in, what is not wanted."""
+    """Return the modules that are unwanted or inside an unwanted package."""
     return sorted(
         one for one in found if any(one == name or one.startswith(f"{name}.") for name in unwanted)
     )
@@ -78,14 +78,14 @@ def broker() -> Iterator[OttlaBroker]:
         yield found
 
 
-def test_the_version_needs_next_to_nothing() -> None:
+def test_version_imports_next_to_nothing() -> None:
     told, found = started("ottla.cli.entry", "run", "ottla", "version")
     assert told.startswith("ottla")
     assert "ottla.cli.version" in found
     assert imported(found, VERSION) == []
 
 
-def test_a_list_of_topics_needs_a_client_that_lists_topics(broker: OttlaBroker) -> None:
+def test_topic_list_imports_only_its_client(broker: OttlaBroker) -> None:
     words = ("ottla", "topic", "list", "-b", broker.bootstrap)
     told, found = started("ottla.cli.entry", "run", *words)
     assert [line.split()[0] for line in told.splitlines()] == ["TOPIC", "a", "b"]
@@ -93,7 +93,7 @@ def test_a_list_of_topics_needs_a_client_that_lists_topics(broker: OttlaBroker) 
     assert imported(found, LISTING) == []
 
 
-def test_so_does_kafkas_tool(broker: OttlaBroker) -> None:
+def test_kafka_topics_list_imports_only_its_client(broker: OttlaBroker) -> None:
     words = ("kafka-topics", "--list", "--bootstrap-server", broker.bootstrap)
     told, found = started("ottla.cli.kafka.scripts", "topics", *words)
     assert told.split() == ["a", "b"]
@@ -101,13 +101,13 @@ def test_so_does_kafkas_tool(broker: OttlaBroker) -> None:
     assert imported(found, LISTING) == []
 
 
-def test_other_commands_do_without_what_draws_help(broker: OttlaBroker) -> None:
+def test_other_commands_do_not_import_rich(broker: OttlaBroker) -> None:
     _, found = started("ottla.cli.entry", "run", "ottla", "group", "list", "-b", broker.bootstrap)
     assert "typer" in found
     assert imported(found, ("rich", "yaml", "tomllib", *ARRAYS, "ottla.log", *CLIENTS)) == []
 
 
-def test_the_command_line_answers_as_the_short_way_does(broker: OttlaBroker) -> None:
+def test_fast_path_prints_what_the_command_line_prints(broker: OttlaBroker) -> None:
     address = broker.bootstrap
     for more in ((), ("-o", "json"), ("-o", "yaml"), ("--internal",), ("-X", "client.id=me")):
         words = ("ottla", "topic", "list", *more)
@@ -139,16 +139,16 @@ def test_the_command_line_answers_as_the_short_way_does(broker: OttlaBroker) -> 
         "--",
     ],
 )
-def test_what_has_to_be_explained_is_left_to_the_command_line(words: str) -> None:
+def test_fast_path_leaves_wrong_usage_to_the_command_line(words: str) -> None:
     assert plain(words.split()) is None
 
 
-def test_plain_arguments_are_those_that_need_no_word() -> None:
+def test_fast_path_accepts_plain_arguments() -> None:
     for words in ("", "-b x:1", "--internal -o json --profile p", "-X a=1 -X b=2 --output yaml"):
         assert plain(words.split()) is not None
 
 
-def test_a_noun_is_made_ready_with_the_verb_that_was_said() -> None:
+def test_only_the_requested_verb_of_a_noun_is_added() -> None:
     def verbs(*arguments: str) -> set[str]:
         group = getattr(typer.main.get_command(app(arguments)), "commands")["topic"]  # noqa: B009
         return {*group.commands}
@@ -160,7 +160,7 @@ def test_a_noun_is_made_ready_with_the_verb_that_was_said() -> None:
         assert verbs(*words) == every
 
 
-def test_the_collector_rests_while_a_command_starts_and_works_when_it_waits() -> None:
+def test_garbage_collector_is_relaxed_during_the_start() -> None:
     done = subprocess.run(
         [sys.executable, "-c", COLLECTOR], check=False, capture_output=True, text=True
     )

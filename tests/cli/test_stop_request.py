@@ -1,4 +1,4 @@
-"""What is read until a signal asks to stop."""
+"""Reading until a signal requests a stop."""
 
 import fcntl
 import os
@@ -11,12 +11,12 @@ import pytest
 from ottla.cli.stop_request import StopRequest
 
 FROM = 1024
-"""`select.select` takes no descriptor from here on."""
+"""`select.select` does not accept descriptors from here on."""
 
 
 @pytest.fixture
 def high() -> Generator[int]:
-    """A file whose descriptor is a large number."""
+    """Open a file with a large descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < FROM + 100:
         pytest.skip("so many files are not allowed here")
@@ -30,14 +30,14 @@ def high() -> Generator[int]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_file_whose_number_is_large_is_read(high: int) -> None:
+def test_file_with_a_large_descriptor_is_read(high: int) -> None:
     assert high >= FROM
     assert StopRequest().read(high, 10) == b""
 
 
 @pytest.fixture
 def interrupts() -> Generator[None]:
-    """Gives Ctrl-C back, which is ignored after a signal."""
+    """Restore the handling of Ctrl-C, which is ignored after a signal."""
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""A session at a terminal: questions, colours, and Ctrl-C."""
+"""A session on a terminal: prompts, colors and Ctrl-C."""
 
 import os
 import pty
@@ -14,7 +14,7 @@ from cli.console import PATIENCE_S, SCRIPTS, surroundings
 from ottla.cli import profiles
 from ottla.cli.profiles import Profiles
 
-# Runs a command at a terminal of its own, and ends as it ended.
+# Runs a command on a terminal of its own and exits like it.
 SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 BOLD = b"\x1b[1m"
 CTRL_C = b"\x03"
@@ -67,7 +67,7 @@ def a_profile(home: Path) -> Path:
     return path
 
 
-def test_who_says_no_keeps_what_there_is(tmp_path: Path) -> None:
+def test_answer_no_changes_nothing(tmp_path: Path) -> None:
     path = a_profile(tmp_path)
     with terminal(tmp_path, "profile", "delete", "dev") as session:
         session.wait_for(b"Delete profile dev? [y/N]: ")
@@ -77,7 +77,7 @@ def test_who_says_no_keeps_what_there_is(tmp_path: Path) -> None:
     assert "dev" in profiles.read(path).settings
 
 
-def test_who_says_yes_gets_it(tmp_path: Path) -> None:
+def test_answer_yes_deletes(tmp_path: Path) -> None:
     path = a_profile(tmp_path)
     with terminal(tmp_path, "profile", "delete", "dev") as session:
         session.wait_for(b"[y/N]: ")
@@ -87,7 +87,7 @@ def test_who_says_yes_gets_it(tmp_path: Path) -> None:
     assert profiles.read(path) == Profiles()
 
 
-def test_ctrl_c_at_a_question_is_130_and_does_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_at_a_prompt_exits_with_130(tmp_path: Path) -> None:
     path = a_profile(tmp_path)
     with terminal(tmp_path, "profile", "delete", "dev") as session:
         session.wait_for(b"[y/N]: ")
@@ -97,8 +97,8 @@ def test_ctrl_c_at_a_question_is_130_and_does_nothing(tmp_path: Path) -> None:
     assert "dev" in profiles.read(path).settings
 
 
-# Asks, and when it is interrupted asks again. The signal comes in another thread, so that it ends
-# no waiting of the one that asks: this is how it is with one that comes just before the waiting.
+# Prompts, and prompts again after an interrupt. Another thread gets the signal, so it does not
+# interrupt the wait of the prompt. A signal just before the wait has the same effect.
 ASKING = """
 import signal, sys, threading
 from ottla.cli.prompt import confirmed
@@ -112,7 +112,7 @@ for number in range(int(sys.argv[1])):
 """
 
 
-def test_ctrl_c_is_heard_that_comes_before_it_waits() -> None:
+def test_ctrl_c_just_before_the_wait_is_not_lost() -> None:
     rounds = 100
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -133,7 +133,7 @@ def test_ctrl_c_is_heard_that_comes_before_it_waits() -> None:
             os.close(ours)
 
 
-def test_an_answer_that_is_none_is_asked_for_again(tmp_path: Path) -> None:
+def test_invalid_answer_is_asked_again(tmp_path: Path) -> None:
     path = a_profile(tmp_path)
     with terminal(tmp_path, "profile", "delete", "dev") as session:
         session.wait_for(b"[y/N]: ")
@@ -143,12 +143,12 @@ def test_an_answer_that_is_none_is_asked_for_again(tmp_path: Path) -> None:
         assert session.end() == 1
     with terminal(tmp_path, "profile", "delete", "dev") as session:
         session.wait_for(b"[y/N]: ")
-        session.type(b"\x04")  # Ctrl-D, the end of the input
+        session.type(b"\x04")  # Ctrl-D, end of input
         assert session.end() == 130
     assert "dev" in profiles.read(path).settings
 
 
-def test_nobody_is_asked_who_said_yes_before(tmp_path: Path) -> None:
+def test_yes_flag_skips_the_prompt(tmp_path: Path) -> None:
     path = a_profile(tmp_path)
     with terminal(tmp_path, "profile", "delete", "dev", "-y") as session:
         assert session.end() == 0
@@ -156,7 +156,7 @@ def test_nobody_is_asked_who_said_yes_before(tmp_path: Path) -> None:
     assert profiles.read(path) == Profiles()
 
 
-def test_a_terminal_has_colours_unless_it_wants_none(tmp_path: Path) -> None:
+def test_terminal_has_colors_unless_no_color_is_set(tmp_path: Path) -> None:
     a_profile(tmp_path)
     with terminal(tmp_path, "profile", "list") as session:
         assert session.end() == 0
@@ -167,7 +167,7 @@ def test_a_terminal_has_colours_unless_it_wants_none(tmp_path: Path) -> None:
         assert b"\x1b" not in session.shown
 
 
-def test_what_a_terminal_would_act_on_is_escaped(tmp_path: Path) -> None:
+def test_control_characters_are_escaped(tmp_path: Path) -> None:
     path = profiles.place({"HOME": str(tmp_path)})
     profiles.write(path, Profiles().with_settings("\x1b]0;x\x07", {"client.id": "\x1b[2J"}))
     for arguments in (("list",), ("show", "\x1b]0;x\x07")):

@@ -1,4 +1,4 @@
-"""Times in what commands answer."""
+"""Times in results."""
 
 from cases import each_case
 from ottla.cli.times import time_text
@@ -11,8 +11,8 @@ from ottla.cli.times import time_text
         (1_793_577_600_007, "2026-11-02T00:00:00.007Z"),
         (-1, "1969-12-31T23:59:59.999Z"),
         (None, None),
-        (2**63 - 1, None),  # a record may say so, and no calendar has it
+        (2**63 - 1, None),  # records may have it, but it is outside the calendar
     ],
 )
-def test_a_time_is_text(time_ms: int | None, text: str | None) -> None:
+def test_time_is_formatted_in_utc(time_ms: int | None, text: str | None) -> None:
     assert time_text(time_ms) == text

@@ -1,4 +1,4 @@
-"""`ottla version`, in a process of its own as users run it."""
+"""`ottla version` as a process."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_json_is_one_object_with_stable_keys() -> None:
     assert facts["python"] == platform.python_version()
 
 
-def test_what_is_printed() -> None:
+def test_output_is_golden() -> None:
     facts = json.loads(ottla("version", "-o", "json").stdout)
     known = {value: name for name, value in reversed(facts.items())}
     check_golden("version.txt", ottla("version").stdout, known)
@@ -48,7 +48,7 @@ def test_yaml_has_the_keys_of_json() -> None:
     assert told == json.loads(ottla("version", "-o", "json").stdout)
 
 
-def test_the_table_names_the_extension_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_names_the_running_extension(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         app(["version"])(["version"])
     assert ended.value.code == 0
@@ -57,7 +57,7 @@ def test_the_table_names_the_extension_that_runs(capsys: pytest.CaptureFixture[s
     assert ("python" in words[words.index("extension") :]) is not COMPILED
 
 
-def test_a_wrong_use_ends_with_2() -> None:
+def test_wrong_usage_exits_with_2() -> None:
     answer = ottla("version", "--output", "xml")
     assert answer.returncode == 2
     assert "xml" in answer.stderr

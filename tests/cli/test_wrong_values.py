@@ -1,4 +1,4 @@
-"""Values that cannot be, and options that do not fit together: refused, and nothing is done."""
+"""Invalid values and options that do not fit together are refused, and nothing changes."""
 
 import json
 from collections.abc import Generator
@@ -57,7 +57,7 @@ def own_settings(broker: OttlaBroker) -> dict[str, str]:
         (["consume", "fruit", "-g", "\udcff"], 2, "not valid UTF-8"),
     ],
 )
-def test_it_is_one_line_and_nothing_is_done(
+def test_invalid_value_prints_one_line_and_changes_nothing(
     broker: OttlaBroker, words: list[str], code: int, said: str
 ) -> None:
     done = ottla(*words, "-b", broker.bootstrap)
@@ -96,21 +96,19 @@ def test_kafkas_tools_refuse_numbers_that_java_refuses(
 @each_case(
     "servers", ["", "127.0.0.1:99999", "127.0.0.1:x", "a..b:1", ".a:1", "a" * 64 + ":1", "\udcff:1"]
 )
-def test_what_is_no_address_is_a_wrong_use(servers: str) -> None:
+def test_invalid_address_is_wrong_usage(servers: str) -> None:
     done = ottla("topic", "list", "-b", servers)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
 
 
-def test_perf_reads_as_many_as_it_was_told_to(broker: OttlaBroker) -> None:
+def test_perf_reads_the_requested_number_of_records(broker: OttlaBroker) -> None:
     assert ottla("perf", "produce", "fruit", "-n", "1200", "-b", broker.bootstrap).returncode == 0
     told = ottla("perf", "consume", "fruit", "-n", "1001", "-o", "json", "-b", broker.bootstrap)
     assert json.loads(told.stdout)["records"] == 1001
 
 
-def test_kafkas_tools_leave_out_what_is_for_others_and_warn_of_what_is_for_nobody(
-    broker: OttlaBroker, tmp_path: Path
-) -> None:
+def test_kafkas_tools_warn_of_unknown_client_settings(broker: OttlaBroker, tmp_path: Path) -> None:
     shared = tmp_path / "client.properties"
     shared.write_text("group.id=g\nlinger.ms=3\nmy.custom=1\n")
     servers = ("--bootstrap-server", broker.bootstrap)

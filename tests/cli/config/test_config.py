@@ -1,4 +1,4 @@
-"""`ottla config` on our broker: what it does, what it prints, and what it says of bad input."""
+"""`ottla config` on an Ottla broker: changes, output and errors."""
 
 import json
 import socket
@@ -37,7 +37,7 @@ def values(broker: OttlaBroker, *arguments: str) -> dict[str, str | None]:
     return {one["name"]: one["value"] for one in configs}
 
 
-def test_settings_of_a_topic(broker: OttlaBroker) -> None:
+def test_topic_settings_are_set_described_and_unset(broker: OttlaBroker) -> None:
     of_topic = ("--topic", "orders")
     empty = config(broker, "describe", *of_topic)
     assert (
@@ -65,13 +65,13 @@ def test_settings_of_a_topic(broker: OttlaBroker) -> None:
     assert values(broker, *of_topic) == {}
 
 
-def test_a_dry_run_changes_nothing(broker: OttlaBroker) -> None:
+def test_dry_run_changes_nothing(broker: OttlaBroker) -> None:
     of_topic = ("--topic", "orders")
     assert told(broker, "set", *of_topic, "retention.ms=5", "--dry-run")["changed"] is False
     assert values(broker, *of_topic) == {}
 
 
-def test_settings_of_brokers(broker: OttlaBroker) -> None:
+def test_broker_settings_override_cluster_defaults(broker: OttlaBroker) -> None:
     assert config(broker, "set", "--broker-defaults", "log.cleaner.threads=2").returncode == 0
     assert values(broker, "--broker-defaults") == {"log.cleaner.threads": "2"}
     assert config(broker, "set", "--broker", "1", "log.cleaner.threads=3").returncode == 0
@@ -87,7 +87,7 @@ def test_settings_of_brokers(broker: OttlaBroker) -> None:
         }
     ]
     given = values(broker, "--broker", "1")
-    assert given["node.id"] == "1"  # of its command line
+    assert given["node.id"] == "1"  # from the command line
     for words in (("--broker", "1"), ("--broker-defaults",)):
         assert config(broker, "unset", *words, "log.cleaner.threads").returncode == 0
     assert values(broker, "--broker-defaults") == {}
@@ -110,7 +110,7 @@ def test_settings_of_brokers(broker: OttlaBroker) -> None:
     ],
     ids=str,
 )
-def test_what_is_refused_is_one_line_and_1(
+def test_refused_change_prints_one_line_and_exits_with_1(
     broker: OttlaBroker, words: tuple[str, ...], why: str
 ) -> None:
     said = config(broker, *words)
@@ -137,7 +137,7 @@ def test_what_is_refused_is_one_line_and_1(
     ],
     ids=" ".join,
 )
-def test_a_wrong_use_is_one_line_and_2(words: tuple[str, ...]) -> None:
+def test_wrong_usage_prints_one_line_and_exits_with_2(words: tuple[str, ...]) -> None:
     said = ottla("config", *words, "-b", "127.0.0.1:1")
     assert (said.returncode, said.stdout) == (2, "")
     assert said.stderr.startswith("ottla: ")
@@ -153,9 +153,9 @@ def test_a_wrong_use_is_one_line_and_2(words: tuple[str, ...]) -> None:
     ],
     ids=" ".join,
 )
-def test_without_a_broker_it_fails_at_once(words: tuple[str, ...]) -> None:
+def test_config_fails_at_once_without_a_broker(words: tuple[str, ...]) -> None:
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # nobody listens
+        held.bind(("127.0.0.1", 0))  # not listening
         said = ottla("config", *words, "-b", f"127.0.0.1:{held.getsockname()[1]}")
     assert (said.returncode, said.stdout) == (1, "")
     assert said.stderr.startswith("ottla: no broker found: ")

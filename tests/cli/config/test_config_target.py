@@ -1,4 +1,4 @@
-"""Whose settings `ottla config` is about."""
+"""The resource that options of `ottla config` name."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from ottla.client.admin.quotas import Quota, QuotaEntity
         (Said(ip_defaults=True), QuotaEntity(ip=Quota.DEFAULT)),
     ],
 )
-def test_it_is_one_thing(said: Said, target: object) -> None:
+def test_options_name_one_resource(said: Said, target: object) -> None:
     assert said.target() == target
 
 
@@ -41,12 +41,12 @@ def test_it_is_one_thing(said: Said, target: object) -> None:
         Said(user="u", user_defaults=True),
     ],
 )
-def test_none_or_two_are_refused(said: Said) -> None:
+def test_no_resource_or_several_are_refused(said: Said) -> None:
     with pytest.raises(Misused):
         said.target()
 
 
-def test_a_quota_is_a_number() -> None:
+def test_quota_must_be_a_number() -> None:
     assert quotas_of({"producer_byte_rate": "1e6"}) == {"producer_byte_rate": 1e6}
     with pytest.raises(Misused, match="producer_byte_rate=fast: a quota must be a number"):
         quotas_of({"producer_byte_rate": "fast"})

@@ -1,4 +1,4 @@
-"""`ottla doctor`: each judgement both ways, the facts of this machine, and the whole command."""
+"""`ottla doctor`: judgements of good and bad facts, the facts of this machine, the command."""
 
 import asyncio
 import json
@@ -59,25 +59,25 @@ def grade(found: Judgement, expected: Grade, *words: str) -> None:
         assert word in found.found + found.advice
 
 
-def test_where_all_is_well_all_is_ok() -> None:
+def test_good_facts_have_no_problems() -> None:
     assert {one.grade for one in judgements.judged(GOOD)} == {OK}
     assert answer([*judgements.judged(GOOD)]).failures == []
 
 
-def test_python() -> None:
+def test_old_python_or_missing_assertions_are_problems() -> None:
     grade(judgements.python(GOOD.python), OK, "CPython 3.11.7")
     grade(judgements.python(PythonFacts((3, 10, 9), "CPython", asserts=True)), PROBLEM, "3.11")
     grade(judgements.python(PythonFacts((3, 11, 0), "CPython", asserts=False)), PROBLEM, "-O")
 
 
-def test_kernel_and_java() -> None:
+def test_missing_kernel_or_java_is_a_warning() -> None:
     grade(judgements.kernel(KernelFacts(False, "kernel.py")), WARNING, "C compiler")
     grade(judgements.java(JavaFacts(None, "there is none")), WARNING, "there is none", "Spark")
     grade(judgements.java(JavaFacts(21)), OK, "21")
 
 
 @pytest.mark.parametrize("use", ["a broker", "its metrics"])
-def test_ports(use: str) -> None:
+def test_port_of_another_process_is_a_warning(use: str) -> None:
     grade(judgements.port(PortFacts(9092, use, is_free=True)), OK, "free")
     taken = PortFacts(9092, use, is_free=False, occupant="nginx (pid 7)")
     grade(judgements.port(taken), WARNING, "nginx (pid 7)", "N`")
@@ -85,7 +85,7 @@ def test_ports(use: str) -> None:
     grade(judgements.port(replace(taken, occupant=None)), WARNING, "another process")
 
 
-def test_disk() -> None:
+def test_full_or_read_only_disk_is_a_problem() -> None:
     grade(judgements.writable(DISK), OK, "/d/.ottla")
     grade(judgements.writable(replace(DISK, why_not_writable="Read-only")), PROBLEM, "Read-only")
     grade(judgements.room(DISK), OK, "50.0 GiB of 100.0 GiB")
@@ -95,20 +95,20 @@ def test_disk() -> None:
     grade(judgements.room(replace(DISK, free_bytes=200 * 1024**2)), PROBLEM, "200.0 MiB")
 
 
-def test_where_files_have_no_room_at_all_none_is_missing() -> None:
+def test_file_system_without_a_size_is_not_full() -> None:
     of_proc = replace(DISK, free_bytes=0, total_bytes=0, why_not_writable="Permission denied")
     told = [one.about for one in judgements.judged(replace(GOOD, disk=of_proc)) if one.advice]
     assert told == [judgements.writable(of_proc).about]
 
 
-def test_open_files() -> None:
+def test_low_limit_of_open_files_is_reported() -> None:
     grade(judgements.open_files(LimitFacts(None, None)), OK, "unlimited")
-    grade(judgements.open_files(LimitFacts(256, 65_536)), OK)  # a broker takes the upper one
+    grade(judgements.open_files(LimitFacts(256, 65_536)), OK)  # a broker raises it
     grade(judgements.open_files(LimitFacts(1024, 4096)), WARNING, "LimitNOFILE")
     grade(judgements.open_files(LimitFacts(256, 256)), PROBLEM, "256")
 
 
-def test_clock() -> None:
+def test_wrong_or_unsynchronized_clock_is_reported() -> None:
     grade(judgements.clock(NOW), OK)
     grade(judgements.clock(replace(NOW, synchronized=True)), OK, "synchronized")
     grade(judgements.clock(replace(NOW, synchronized=False)), WARNING, "chrony")
@@ -116,7 +116,7 @@ def test_clock() -> None:
     grade(judgements.clock(replace(NOW, now_ms=NOW.installed_ms - 30 * HOUR_MS)), PROBLEM)
 
 
-def test_the_cluster() -> None:
+def test_missing_cluster_is_a_problem_only_if_configured() -> None:
     grade(judgements.cluster(GOOD.cluster), OK, "1 broker")
     grade(judgements.cluster(ClusterFacts("a:1", True, "nobody")), PROBLEM, "-b HOST:PORT")
     grade(judgements.cluster(ClusterFacts("a:1", False, "nobody")), WARNING, "ottla dev")
@@ -132,11 +132,13 @@ def test_the_cluster() -> None:
         ("::1", "a", WARNING),
     ],
 )
-def test_an_address_that_means_whoever_asks(host: str, servers: str, expected: Grade) -> None:
+def test_local_address_is_a_warning_for_remote_clients(
+    host: str, servers: str, expected: Grade
+) -> None:
     grade(judgements.listener(replace(THERE, host=host), servers), expected)
 
 
-def test_an_address_that_nobody_reaches() -> None:
+def test_unreachable_address_is_a_problem() -> None:
     refused = replace(THERE, why_not="connection refused")
     grade(
         judgements.listener(refused, "a:1"), PROBLEM, "connection refused", "advertised.listeners"
@@ -144,7 +146,7 @@ def test_an_address_that_nobody_reaches() -> None:
     grade(judgements.listener(replace(THERE, is_other=True), "a:1"), PROBLEM, "another cluster")
 
 
-def test_sizes_can_be_read() -> None:
+def test_sizes_have_a_readable_unit() -> None:
     assert [judgements.size(n) for n in (5, 2048, 3 * GIB, 5 * 1024 * GIB)] == [
         "5 bytes",
         "2.0 KiB",
@@ -153,10 +155,10 @@ def test_sizes_can_be_read() -> None:
     ]
 
 
-# The facts of this machine.
+# Facts of this machine.
 
 
-def test_facts_of_this_machine(tmp_path: Path) -> None:
+def test_facts_are_gathered_and_leave_nothing_behind(tmp_path: Path) -> None:
     assert judgements.python(machine.python()).grade is OK
     assert machine.kernel().file.endswith((".py", ".so"))
     found = machine.disk(tmp_path / "not" / "there")
@@ -168,7 +170,7 @@ def test_facts_of_this_machine(tmp_path: Path) -> None:
     assert machine.java({"PATH": str(tmp_path)}).version is None
 
 
-def test_a_folder_that_one_may_not_enter_is_a_fact(tmp_path: Path) -> None:
+def test_forbidden_directory_is_not_writable(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
     with nobody():
@@ -181,7 +183,7 @@ def test_a_folder_that_one_may_not_enter_is_a_fact(tmp_path: Path) -> None:
             grade(judgements.writable(found), PROBLEM, "Permission denied")
 
 
-def test_a_folder_that_cannot_be_is_a_fact(tmp_path: Path) -> None:
+def test_impossible_directory_is_not_writable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     for name, why in (("n" * 300, "too long"), ("file", "directory"), ("loop", "symbolic links")):
@@ -191,7 +193,7 @@ def test_a_folder_that_cannot_be_is_a_fact(tmp_path: Path) -> None:
 
 @contextmanager
 def nobody() -> Generator[None]:
-    """Root may enter everything: be somebody else for a while."""
+    """Run as another user, because root may enter every directory."""
     if os.geteuid():
         yield
         return
@@ -202,7 +204,7 @@ def nobody() -> Generator[None]:
         os.seteuid(0)
 
 
-def test_a_port_is_free_or_somebodys() -> None:
+def test_port_is_free_or_names_its_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         number = holder.getsockname()[1]
         found = machine.port(number, "a broker", is_ours=False)
@@ -211,7 +213,7 @@ def test_a_port_is_free_or_somebodys() -> None:
     assert machine.port(number, "a broker", is_ours=False).is_free
 
 
-def test_who_answers_is_told_apart() -> None:
+def test_non_brokers_are_not_taken_for_brokers() -> None:
     with talkative() as rubbish, silent() as mute:
         assert not asyncio.run(addresses.is_broker(rubbish.port))
         assert not asyncio.run(addresses.is_metrics_page(rubbish.port))
@@ -230,7 +232,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> "object":
         yield running
 
 
-def test_a_broker_that_is_reached(broker: OttlaBroker, tmp_path: Path) -> None:
+def test_reachable_broker_is_ok(broker: OttlaBroker, tmp_path: Path) -> None:
     done = ottla("doctor", "-b", broker.bootstrap, "--port", str(broker.port), "-o", "json",
                  folder=tmp_path)  # fmt: skip
     told = json.loads(done.stdout)
@@ -249,7 +251,7 @@ def test_a_broker_that_is_reached(broker: OttlaBroker, tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_broker_that_sends_clients_elsewhere(tmp_path: Path) -> None:
+def test_wrong_advertised_listener_is_a_problem(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         nowhere = gone.getsockname()[1]
     with OttlaBroker(tmp_path, f"advertised.listeners=PLAINTEXT://127.0.0.1:{nowhere}") as broker:
@@ -262,8 +264,8 @@ def test_a_broker_that_sends_clients_elsewhere(tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1
 
 
-def test_where_the_current_folder_was_deleted(tmp_path: Path) -> None:
-    """The doctor says so, and a broker for development too, each in a line."""
+def test_deleted_current_directory_is_reported(tmp_path: Path) -> None:
+    """`ottla doctor` and `ottla dev` print one line each."""
     for words, said in (
         ("doctor", "data directory: . is not writable: the current directory was deleted"),
         (
@@ -287,7 +289,7 @@ def test_where_the_current_folder_was_deleted(tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1
 
 
-def test_what_is_printed() -> None:
+def test_output_is_golden() -> None:
     bad = replace(
         GOOD,
         limits=LimitFacts(256, 256),

@@ -1,4 +1,4 @@
-"""`ottla` as a process, for tests of commands on groups."""
+"""Runs `ottla` as a process, for tests of group commands."""
 
 import json
 import os
@@ -13,7 +13,7 @@ PATIENCE_S = 60
 
 
 class Ran(NamedTuple):
-    """How a command ended, and what it said."""
+    """Exit code and output of a command."""
 
     status: int
     out: str
@@ -21,19 +21,19 @@ class Ran(NamedTuple):
 
     @property
     def object(self) -> dict[str, Any]:
-        """The one object on stdout."""
+        """The only object on stdout."""
         assert self.out.count("\n") == 1
         return json.loads(self.out)
 
     @property
     def line(self) -> str:
-        """The one line on stderr."""
+        """The only line on stderr."""
         assert self.err.count("\n") == 1, self
         return self.err
 
 
 def environment() -> dict[str, str]:
-    """Without what the user of this machine has set up."""
+    """Return an environment without settings of this user."""
     return {**os.environ, "NO_COLOR": "1", "OTTLA_CONFIG": os.devnull}
 
 

@@ -1,4 +1,4 @@
-"""Topics, records and groups that the tests of commands on groups look at."""
+"""Topics, records and groups for tests of group commands."""
 
 import asyncio
 from collections.abc import Generator
@@ -18,12 +18,12 @@ FIRST_MS: Final = 1_600_000_000_000  # 2020-09-13T12:26:40Z
 
 
 def records(partition: int) -> int:
-    """How many records partitions of orders have."""
+    """Return the number of records in a partition of orders."""
     return (10, 5, 0)[partition]
 
 
 async def fill(bootstrap: str) -> None:
-    """Make topics and write records, a second between them."""
+    """Create topics and write records with timestamps one second apart."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         topics = [
             NewTopic(ORDERS, 3, config=AGELESS),
@@ -35,7 +35,7 @@ async def fill(bootstrap: str) -> None:
         for number in range(3):
             for at in range(records(number)):
                 time_ms = FIRST_MS + 1000 * at
-                # One batch for each record, so that the log always has the same size.
+                # One batch per record, so that the log always has the same size.
                 await (await producer.send(ORDERS, b"v", partition=number, timestamp_ms=time_ms))
         for at in range(4):
             time_ms = FIRST_MS + 1000 * at
@@ -43,14 +43,14 @@ async def fill(bootstrap: str) -> None:
 
 
 async def idle_groups(bootstrap: str, *names: str) -> None:
-    """Groups without members that have committed."""
+    """Create groups without members that have committed offsets."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         for name in names:
             (await admin.alter_group_offsets(name, IDLE)).or_raise()
 
 
 def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
-    """Where a group is."""
+    """Return the committed offsets of a group."""
 
     async def asked() -> dict[tuple[str, int], int]:
         async with Admin(bootstrap_servers=bootstrap) as admin:
@@ -62,7 +62,7 @@ def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 
 @contextmanager
 def busy_group(bootstrap: str, name: str, protocol: str = "classic") -> Generator[None]:
-    """A group with a member that reads orders, and is somewhere in its first partition."""
+    """Start a group with a member that reads orders and has committed an offset in partition 0."""
     asyncio.run(_commit(bootstrap, name))
     settings = {
         "bootstrap.servers": bootstrap,

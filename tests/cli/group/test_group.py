@@ -1,4 +1,4 @@
-"""`ottla group` and `ottla offsets` on our broker: what they show, change and refuse."""
+"""`ottla group` and `ottla offsets` on an Ottla broker: output, changes and refusals."""
 
 import asyncio
 import os
@@ -47,14 +47,14 @@ def cluster() -> Generator[str]:
 
 @pytest.fixture
 def group(cluster: str) -> str:
-    """A group of its own that has committed."""
+    """A new group with committed offsets."""
     name = f"own-{next(NUMBERS)}"
     asyncio.run(idle_groups(cluster, name))
     return name
 
 
 def plain(text: str, bootstrap: str) -> str:
-    """Without what is another every time."""
+    """Replace what differs between runs."""
     port = bootstrap.rpartition(":")[2]
     text = re.sub(r"reader-[0-9a-f-]{36}", "reader-ID", text)
     return re.sub(rf"\b{port}\b", "PORT", text)
@@ -68,9 +68,9 @@ GOLDEN = {
 }
 
 
-# This comes first: what is done later makes more groups.
+# This test comes first, because later ones create more groups.
 @each_case("name", GOLDEN)
-def test_what_is_shown_is_as_somebody_saw_it(cluster: str, name: str) -> None:
+def test_output_is_golden(cluster: str, name: str) -> None:
     table = ottla(cluster, *GOLDEN[name])
     assert (table.status, table.err) == (0, "")
     check_golden(f"{name}.txt", plain(table.out, cluster))
@@ -80,7 +80,7 @@ def test_what_is_shown_is_as_somebody_saw_it(cluster: str, name: str) -> None:
     check_golden(f"{name}.json", plain(told.out, cluster))
 
 
-def test_what_is_said_of_a_deletion_is_as_somebody_saw_it(cluster: str) -> None:
+def test_output_of_deletions_is_golden(cluster: str) -> None:
     for form, ending in (("table", "txt"), ("json", "json")):
         asyncio.run(idle_groups(cluster, "first", "second"))
         asked = ["group", "delete", "first", "-t", f"{ORDERS}:0", "--yes", "-o", form]
@@ -113,7 +113,7 @@ def test_groups_are_listed_by_state_and_type(cluster: str) -> None:
     assert ottla(cluster, "group", "list", "--type", "share").out == "No matching groups.\n"
 
 
-def test_lag_is_told_of_partitions_members_and_groups(cluster: str) -> None:
+def test_lag_is_shown_per_partition_member_and_group(cluster: str) -> None:
     told = ottla(cluster, "group", "describe", "busy", "-o", "json").object["groups"][0]
     assert (told["state"], told["lag"], told["since"]) == ("Stable", 7, "2020-09-13T12:26:43.000Z")
     assert told["coordinator"]["port"] == int(cluster.rpartition(":")[2])
@@ -126,7 +126,7 @@ def test_lag_is_told_of_partitions_members_and_groups(cluster: str) -> None:
     assert (second["lag"], second["since"]) == (None, None)
 
 
-def test_what_was_deleted_unread_is_not_looked_at(cluster: str) -> None:
+def test_lag_skips_records_that_were_deleted(cluster: str) -> None:
     async def cut() -> None:
         async with Admin(bootstrap_servers=cluster) as admin:
             (await admin.create_topics([NewTopic("cut", 1, config=AGELESS)])).or_raise()
@@ -166,7 +166,7 @@ SEEKS = {
 
 
 @pytest.mark.parametrize("to", SEEKS)
-def test_a_seek_shows_its_plan_and_does_it_when_told_to(cluster: str, group: str, to: str) -> None:
+def test_seek_shows_its_plan_and_executes_it_on_request(cluster: str, group: str, to: str) -> None:
     plan = ottla(cluster, "group", "seek", group, "--to", to, "-o", "json").object
     assert plan["executed"] is False
     assert committed(cluster, group) == IDLE
@@ -179,7 +179,7 @@ def test_a_seek_shows_its_plan_and_does_it_when_told_to(cluster: str, group: str
         assert one["skipped"] - one["again"] == one["after"] - one["before"]
 
 
-def test_a_seek_of_some_partitions_leaves_the_others(cluster: str, group: str) -> None:
+def test_seek_of_some_partitions_leaves_the_others(cluster: str, group: str) -> None:
     asked = ["group", "seek", group, "--to", "start", "-t", f"{ORDERS}:0,2", "--execute"]
     done = ottla(cluster, *asked)
     assert done.status == 0
@@ -187,7 +187,7 @@ def test_a_seek_of_some_partitions_leaves_the_others(cluster: str, group: str) -
     assert committed(cluster, group) == {**IDLE, (ORDERS, 0): 0, (ORDERS, 2): 0}
 
 
-def test_a_group_is_made_where_another_one_is(cluster: str) -> None:
+def test_seek_creates_a_group_at_offsets_of_another(cluster: str) -> None:
     asked = ["group", "seek", "made", "--from-group", "idle"]
     assert "The group does not exist yet and will be created." in ottla(cluster, *asked).out
     assert committed(cluster, "made") == {}
@@ -199,7 +199,7 @@ def test_a_group_is_made_where_another_one_is(cluster: str) -> None:
 
 
 @pytest.mark.parametrize("execute", [[], ["--execute"]])
-def test_a_group_with_members_stays_where_it_is(cluster: str, execute: list[str]) -> None:
+def test_seek_refuses_a_group_with_members(cluster: str, execute: list[str]) -> None:
     refused = ottla(cluster, "group", "seek", "busy", "--to", "start", *execute)
     assert refused.status == 1
     assert refused.line.startswith(
@@ -209,7 +209,7 @@ def test_a_group_with_members_stays_where_it_is(cluster: str, execute: list[str]
     assert committed(cluster, "busy") == {(ORDERS, 0): 3}
 
 
-def test_groups_are_deleted_and_what_is_not_is_told(cluster: str, group: str) -> None:
+def test_delete_reports_groups_that_were_not_deleted(cluster: str, group: str) -> None:
     done = ottla(cluster, "group", "delete", group, "absent", "busy", "--yes", "-o", "json")
     assert done.status == 1
     assert done.object["deleted"] == [group]
@@ -221,7 +221,7 @@ def test_groups_are_deleted_and_what_is_not_is_told(cluster: str, group: str) ->
     assert committed(cluster, "busy") == {(ORDERS, 0): 3}
 
 
-def test_what_a_group_committed_in_a_topic_is_deleted_alone(cluster: str, group: str) -> None:
+def test_delete_of_a_topics_offsets_keeps_the_others(cluster: str, group: str) -> None:
     done = ottla(cluster, "group", "delete", group, "-t", f"{ORDERS}:0", "--yes")
     assert (done.status, done.out) == (0, f"{group}: deleted the offset of orders-0.\n")
     assert committed(cluster, group) == {(ORDERS, 1): 5, (LONG, 0): 1}
@@ -230,7 +230,7 @@ def test_what_a_group_committed_in_a_topic_is_deleted_alone(cluster: str, group:
     assert "ottla: orders-0: The group is subscribed to the topic" in done.err
 
 
-def test_a_deletion_is_confirmed_on_a_terminal(cluster: str, group: str) -> None:
+def test_deletion_is_confirmed_on_a_terminal(cluster: str, group: str) -> None:
     status, said = on_a_terminal([OTTLA, "group", "delete", group, "-b", cluster], b"n\n")
     assert status == 1
     assert f"Delete {group} with all committed offsets? [y/N]" in said
@@ -243,7 +243,7 @@ def test_a_deletion_is_confirmed_on_a_terminal(cluster: str, group: str) -> None
 
 
 def on_a_terminal(command: list[str], typed: bytes) -> tuple[int, str]:
-    """Run a command on a pseudo-terminal, and type when it asks."""
+    """Run a command on a pseudo-terminal and type when it prompts."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment()
@@ -265,7 +265,7 @@ def on_a_terminal(command: list[str], typed: bytes) -> tuple[int, str]:
     return process.wait(PATIENCE_S), said.decode()
 
 
-def test_offsets_are_those_of_all_topics_unless_some_are_named(cluster: str) -> None:
+def test_offsets_of_all_topics_are_listed_by_default(cluster: str) -> None:
     told = ottla(cluster, "offsets", "-o", "json").object["partitions"]
     found = {(one["topic"], one["partition"]): (one["first"], one["next"]) for one in told}
     assert found == {
@@ -279,7 +279,7 @@ def test_offsets_are_those_of_all_topics_unless_some_are_named(cluster: str) -> 
     assert "__consumer_offsets" in {one["topic"] for one in told}
 
 
-# What is wrong.
+# Errors.
 
 WRONG = {
     "seek idle": "no target: use --to POSITION or --from-group GROUP",
@@ -299,7 +299,7 @@ WRONG = {
 
 
 @each_case("words", WRONG)
-def test_a_wrong_use_is_one_line_and_2(cluster: str, words: str) -> None:
+def test_wrong_usage_prints_one_line_and_exits_with_2(cluster: str, words: str) -> None:
     noun = [] if words.startswith("offsets") else ["group"]
     refused = ottla(cluster, *noun, *words.split())
     assert refused.status == 2
@@ -327,7 +327,7 @@ UNKNOWN = {
 
 
 @each_case("words", UNKNOWN)
-def test_what_is_not_there_is_one_line_and_1(cluster: str, words: str) -> None:
+def test_missing_group_or_topic_exits_with_1(cluster: str, words: str) -> None:
     noun = [] if words.startswith("offsets") else ["group"]
     refused = ottla(cluster, *noun, *words.split())
     assert refused.status == 1
@@ -341,7 +341,7 @@ def test_what_is_not_there_is_one_line_and_1(cluster: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["group describe", "group delete --yes", "topic describe"])
-def test_an_empty_name_is_seen_in_what_is_told(cluster: str, words: str) -> None:
+def test_empty_name_is_quoted_in_errors(cluster: str, words: str) -> None:
     assert ottla(cluster, *words.split(), "").line.startswith("ottla: '': ")
 
 
@@ -355,8 +355,8 @@ COMMANDS = [
 
 
 @each_case("words", COMMANDS)
-def test_without_a_broker_it_is_one_line_and_1(words: str) -> None:
-    with socket.socket() as nobody:  # bound and not listening
+def test_missing_broker_prints_one_line_and_exits_with_1(words: str) -> None:
+    with socket.socket() as nobody:  # bound, not listening
         nobody.bind(("127.0.0.1", 0))
         refused = ottla(f"127.0.0.1:{nobody.getsockname()[1]}", *words.split())
     assert refused.status == 1
@@ -366,7 +366,7 @@ def test_without_a_broker_it_is_one_line_and_1(words: str) -> None:
 
 @contextmanager
 def server(answer: bytes | None) -> Generator[str]:
-    """Something that listens and is no broker; without an answer it says nothing for ever."""
+    """Serve a port without being a broker; without an answer it never responds."""
     taken: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -399,7 +399,7 @@ def reply(one: socket.socket, answer: bytes) -> None:
 
 
 @each_case("words", COMMANDS)
-def test_what_is_no_broker_is_told_in_one_line_and_1(words: str) -> None:
+def test_non_broker_prints_one_line_and_exits_with_1(words: str) -> None:
     with server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         refused = ottla(address, *words.split(), "-X", "default.api.timeout.ms=1000",
                         "-X", "request.timeout.ms=1000")  # fmt: skip
@@ -409,7 +409,7 @@ def test_what_is_no_broker_is_told_in_one_line_and_1(words: str) -> None:
 
 
 @each_case("words", COMMANDS)
-def test_an_interrupt_is_one_line_and_130(words: str) -> None:
+def test_ctrl_c_prints_one_line_and_exits_with_130(words: str) -> None:
     with server(None) as address:
         process = subprocess.Popen(
             [OTTLA, *words.split(), "-b", address],
@@ -426,7 +426,7 @@ def test_an_interrupt_is_one_line_and_130(words: str) -> None:
 
 
 def wait_until_connected(process: subprocess.Popen[str], address: str) -> None:
-    """Until it has asked: the system knows of a connection that it keeps."""
+    """Wait until the process has an established connection to the address."""
     port = f":{int(address.rpartition(':')[2]):04X}"
     while process.poll() is None:
         with open(f"/proc/{process.pid}/net/tcp") as table:

@@ -1,4 +1,4 @@
-"""`ottla group` and `ottla offsets` on a real Kafka, and with the rights that one needs there."""
+"""`ottla group` and `ottla offsets` on a real Kafka, with and without rights."""
 
 import asyncio
 from collections.abc import Generator
@@ -95,7 +95,7 @@ def test_lag_time_is_that_of_a_record_and_not_of_a_marker(
             await admin.create_topic("marked", 1, config={"retention.ms": "-1"})
         settings = {"bootstrap.servers": kafka.bootstrap, "transactional.id": "marks"}
         async with Producer(settings) as producer:
-            for at in range(3):  # each record is followed by a marker
+            for at in range(3):  # each record is followed by a transaction marker
                 async with producer.transaction():
                     await producer.send("marked", b"v", timestamp_ms=1_600_000_000_000 + at)
 
@@ -108,7 +108,7 @@ def test_lag_time_is_that_of_a_record_and_not_of_a_marker(
     asked = ["group", "seek", "marks", "--to", "5", "-t", "marked", "--execute"]
     assert ottla(kafka.bootstrap, *asked).status == 0
     (told,) = ottla(kafka.bootstrap, "group", "describe", "marks", "-o", "json").object["groups"]
-    assert (told["lag"], told["since"]) == (1, None)  # the last is a marker, which nobody reads
+    assert (told["lag"], told["since"]) == (1, None)  # the last offset is that of a marker
 
 
 def test_offsets_at_a_time_are_listed(kafka: KafkaBroker) -> None:
@@ -127,7 +127,7 @@ def test_offsets_at_a_time_are_listed(kafka: KafkaBroker) -> None:
 
 
 async def allow(bootstrap: str) -> None:
-    """Let dora see a group and its topics, but read nothing."""
+    """Let dora describe a group and its topics, but not read records."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         (await admin.alter_scram_users([ScramPassword("dora", "secret")])).or_raise()
         seen = [(AclResource.GROUP, "idle"), (AclResource.TOPIC, ORDERS), (AclResource.TOPIC, LONG)]
@@ -149,11 +149,11 @@ def test_missing_rights_are_reported_and_nothing_changes(kafka: KafkaBroker) -> 
     def dora(*arguments: str) -> Ran:
         return ottla(login, *arguments, *words, "-o", "json")
 
-    while (told := dora("group", "describe", "idle")).status:  # until every part knows the rules
+    while (told := dora("group", "describe", "idle")).status:  # until the rules take effect
         pass
     (group,) = told.object["groups"]
     assert group["lag"] == 9
-    assert group["since"] is None  # who may not read sees no times
+    assert group["since"] is None  # requires the right to read
     for words_ in ("describe other", "seek idle --to start --execute", "delete idle --yes"):
         refused = dora("group", *words_.split())
         assert refused.status == 1

@@ -1,4 +1,4 @@
-"""How far a group is behind, and since when."""
+"""Lag of a group, and since when it lags."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ A, B, C, D = (("orders", number) for number in range(4))
 ENDS = dict.fromkeys((A, B, C, D), 10)
 
 
-def test_what_members_have_comes_first_and_the_busiest_before_the_others() -> None:
+def test_partitions_of_busy_members_come_first() -> None:
     idle, one, two = member("idle"), member("one", C), member("two", B, A)
     committed = {C: CommittedOffset(4), D: CommittedOffset(10), A: None}
     found = partition_lags([idle, one, two], committed, {}, ENDS)
@@ -29,19 +29,19 @@ def test_what_members_have_comes_first_and_the_busiest_before_the_others() -> No
     assert total(found[:2]) is None
 
 
-def test_a_partition_that_does_not_tell_its_end_has_no_lag() -> None:
+def test_partition_without_an_end_offset_has_no_lag() -> None:
     (row,) = partition_lags([], {A: CommittedOffset(4)}, {}, {})
     assert (row.end, row.lag) == (None, None)
     assert first_unread([row]) == {}
 
 
-def test_the_first_unread_record_is_one_that_is_still_there() -> None:
+def test_first_unread_record_still_exists() -> None:
     at = {A: CommittedOffset(4), B: CommittedOffset(4), C: CommittedOffset(10)}
     found = partition_lags([], at, {A: 0, B: 7, C: 0}, ENDS)
     assert first_unread(found) == {A: 4, B: 7}
 
 
-def test_a_group_waits_since_its_first_partition_does() -> None:
+def test_group_lags_since_its_earliest_partition() -> None:
     row = PartitionLag(A, CommittedOffset(4), 0, 10, None)
     assert earliest([row]) is None
     assert earliest([row, replace(row, since_ms=5), replace(row, since_ms=3)]) == 3

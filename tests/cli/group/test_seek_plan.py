@@ -1,4 +1,4 @@
-"""The plan of a seek: where a group goes on, and what it skips or reads again."""
+"""Plan of a seek: new offsets, skipped and repeated records."""
 
 from collections.abc import Callable
 
@@ -44,15 +44,15 @@ TIME = Position(PositionKind.TIME, 1)
         (shift(-3), 15, None, 12, None),
         (shift(99), 15, None, 20, Limit.END),
         (shift(-99), 15, None, 10, Limit.START),
-        (shift(1), 3, None, 10, Limit.START),  # what it was at is gone
+        (shift(1), 3, None, 10, Limit.START),  # its offset was deleted
         (TIME, 15, 13, 13, None),
         (TIME, 15, None, 20, Limit.NO_LATER),
         (None, 15, None, 15, None),
-        (None, 3, None, 3, None),  # to stay is to stay
+        (None, 3, None, 3, None),  # stays, although the offset was deleted
         (None, None, None, 20, None),
     ],
 )
-def test_a_move_goes_where_it_is_aimed_at(
+def test_move_reaches_its_target_within_limits(
     aim: Aim, before: int | None, found: int | None, after: int, limit: Limit | None
 ) -> None:
     one = move(aim, before, found)
@@ -67,25 +67,25 @@ def test_a_move_goes_where_it_is_aimed_at(
         (15, 12, 0, 3),
         (15, 15, 0, 0),
         (None, 20, 0, 0),
-        (3, 12, 2, 0),  # what was deleted is not skipped by anybody
+        (3, 12, 2, 0),  # deleted records are not skipped
         (3, 10, 0, 0),
-        (25, 20, 0, 0),  # behind the end there was nothing to be read a first time
+        (25, 20, 0, 0),  # there are no records after the end
         (25, 18, 0, 2),
     ],
 )
-def test_what_is_skipped_and_read_again(
+def test_skipped_and_repeated_records_are_counted(
     before: int | None, after: int, skipped: int, again: int
 ) -> None:
     one = Move(WHERE, before, after, BOUNDS)
     assert (one.skipped, one.again) == (skipped, again)
 
 
-def test_a_shift_needs_to_know_where_the_group_is() -> None:
+def test_shift_requires_a_committed_offset() -> None:
     with pytest.raises(NothingCommitted, match="no committed offset for orders-0"):
         move(shift(-1), None)
 
 
-def test_moves_are_in_order() -> None:
+def test_moves_are_sorted_by_partition() -> None:
     places = [("b", 0), ("a", 10), ("a", 2)]
     bounds = dict.fromkeys(places, BOUNDS)
     found = planned(dict.fromkeys(places, START), {}, bounds, {})
@@ -99,7 +99,7 @@ def test_moves_are_in_order() -> None:
     st.integers(0, 1000),
     st.integers(0, 1000),
 )
-def test_no_move_leads_out_of_a_partition(
+def test_moves_stay_within_the_partition(
     kind: Callable[[int], Position], value: int, before: int, start: int, size: int
 ) -> None:
     bounds = Bounds(start, start + size)

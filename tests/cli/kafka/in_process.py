@@ -1,4 +1,4 @@
-"""Our versions of Kafka's tools, run in this process: starting one takes longer than its work."""
+"""Runs Ottla's versions of Kafka's tools in this process, because starting one takes longer."""
 
 import contextlib
 import io
@@ -13,7 +13,7 @@ from ottla.cli.kafka import scripts
 
 
 def run_here(tool: str, *arguments: str) -> Said:
-    """Run a tool by the name of its script, on a user's arguments and without profiles."""
+    """Run a tool by the name of its script, without profiles."""
     script = getattr(scripts, tool.removeprefix("kafka-").replace("-", "_"))
     assert isinstance(script, scripts.Script)
     run = import_module(script.module).run

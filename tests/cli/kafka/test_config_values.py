@@ -1,4 +1,4 @@
-"""How `kafka-configs` reads settings, and writes numbers."""
+"""`kafka-configs`: parsing of configs and formatting of numbers."""
 
 from pathlib import Path
 
@@ -27,11 +27,11 @@ from ottla.settings.invalid_settings import InvalidSettings
         ("a=1,a=2", {"a": "2"}),
     ],
 )
-def test_settings_to_set(text: str, found: dict[str, str]) -> None:
+def test_add_config_is_parsed_with_brackets(text: str, found: dict[str, str]) -> None:
     assert to_set(USAGE.read(["--add-config", text])) == found
 
 
-def test_a_file_of_settings_is_taken_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_config_file_is_applied_completely_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "settings"
     given = USAGE.read(["--add-config-file", str(path)])
     path.write_text("a=1\na : [2]\nb")
@@ -42,12 +42,12 @@ def test_a_file_of_settings_is_taken_as_a_whole_or_not_at_all(tmp_path: Path) ->
 
 
 @each_case("text", ["a", "a=1=2", "a=1,,b=2", "a b=1", "a$=1", ""])
-def test_what_is_no_setting_is_refused(text: str) -> None:
+def test_invalid_config_is_refused(text: str) -> None:
     with pytest.raises(Illegal):
         to_set(USAGE.read(["--add-config", text]))
 
 
-def test_settings_to_unset() -> None:
+def test_delete_config_is_parsed() -> None:
     assert to_unset(USAGE.read(["--delete-config", "a, b", "--delete-config", "c"])) == [
         "a",
         "b",
@@ -55,7 +55,7 @@ def test_settings_to_unset() -> None:
     ]
 
 
-def test_passwords_have_iterations_or_not() -> None:
+def test_scram_iterations_have_a_default() -> None:
     assert credential("SCRAM-SHA-256", "password=a,b=c") == (4096, "a,b=c")
     assert credential("SCRAM-SHA-256", "iterations=-1,password=") == (4096, "")
     assert credential("SCRAM-SHA-512", "iterations=9000,password=x") == (9000, "x")
@@ -76,17 +76,17 @@ def test_passwords_have_iterations_or_not() -> None:
         (-5e300, "-5.0E300"),
     ],
 )
-def test_numbers_are_written_as_java_writes_them(value: float, text: str) -> None:
+def test_doubles_are_formatted_like_java(value: float, text: str) -> None:
     assert java_double(value) == text
 
 
-def test_replicas_are_by_partition() -> None:
+def test_replica_assignment_is_parsed_per_partition() -> None:
     given = TOPICS.read(["--topic", "a", "--replica-assignment", "1:2, 2:3"])
     assert new_topic(given).replicas == {0: [1, 2], 1: [2, 3]}
 
 
 @each_case("broker", ["99999999999999", "-2147483649", "x", ""])
-def test_what_is_no_int_of_java_is_told_as_java_does(broker: str) -> None:
+def test_invalid_broker_id_has_javas_message(broker: str) -> None:
     given = TOPICS.read(["--topic", "a", f"--replica-assignment=1:{broker}"])
     with pytest.raises(OttlaError) as told:
         new_topic(given)

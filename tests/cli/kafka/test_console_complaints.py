@@ -1,4 +1,4 @@
-"""`kafka-console-producer` tells of each record that a broker refuses, when it does."""
+"""`kafka-console-producer` reports each refused record at once."""
 
 import select
 import subprocess
@@ -31,12 +31,12 @@ def words(broker: OttlaBroker, topic: str, *more: str) -> list[str]:
 
 
 def next_line(stream: IO[bytes]) -> bytes:
-    """A line, which has to come soon."""
+    """Return the next line, which must arrive soon."""
     assert select.select([stream], [], [], PATIENCE_S)[0], "nothing is said"
     return stream.readline()
 
 
-def test_each_refusal_is_told_before_the_next_line_is_there(broker: OttlaBroker) -> None:
+def test_refused_record_is_reported_before_the_next_line(broker: OttlaBroker) -> None:
     with subprocess.Popen(
         words(broker, "small", "--timeout", "0"),
         stdin=subprocess.PIPE,
@@ -62,11 +62,11 @@ def test_each_refusal_is_told_before_the_next_line_is_there(broker: OttlaBroker)
 @pytest.mark.parametrize(
     ("topic", "stdin", "count"),
     [
-        ("keyed", b"a\nb\nc\n", 3),  # one batch, refused as a whole
+        ("keyed", b"a\nb\nc\n", 3),  # one batch, refused completely
         ("small", TOO_LARGE * 4 + b"fits\n", 4),
     ],
 )
-def test_of_a_batch_each_record_is_told(
+def test_each_record_of_a_refused_batch_is_reported(
     broker: OttlaBroker, topic: str, stdin: bytes, count: int
 ) -> None:
     words_ = words(broker, topic)[1:]
@@ -77,7 +77,7 @@ def test_of_a_batch_each_record_is_told(
     assert [line.startswith(begin) for line in told] == [True] * count
 
 
-def test_with_sync_the_first_is_told_once(broker: OttlaBroker) -> None:
+def test_sync_stops_at_the_first_refused_record(broker: OttlaBroker) -> None:
     stdin = b"ok\n" + TOO_LARGE * 2
     done = run("kafka-console-producer", *words(broker, "synced", "--sync")[1:], stdin=stdin)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1), done.stderr

@@ -1,4 +1,4 @@
-"""How Kafka's console tools print records and read lines."""
+"""Record formats of Kafka's console tools: printed records and parsed lines."""
 
 import struct
 
@@ -23,11 +23,11 @@ def printed(properties: dict[str, str]) -> bytes:
     return formatter.shown(Cells(taken_of(ROWS), 0, 2))
 
 
-def test_a_value_is_a_line_and_null_is_null() -> None:
+def test_default_format_prints_values_and_null() -> None:
     assert printed({}) == b"v\nnull\n"
 
 
-def test_all_parts_are_in_javas_order() -> None:
+def test_parts_are_printed_in_javas_order() -> None:
     every = ("timestamp", "key", "offset", "epoch", "partition", "headers", "delivery")
     assert printed({f"print.{one}": "true" for one in every}).splitlines() == [
         b"CreateTime:1000\tPartition:3\tOffset:0\tDelivery:NOT_PRESENT\tEpoch:NOT_PRESENT\ta:1,b:null\tk\tv",
@@ -35,7 +35,7 @@ def test_all_parts_are_in_javas_order() -> None:
     ]
 
 
-def test_separators_and_null_can_be_said() -> None:
+def test_separators_and_null_literal_are_configurable() -> None:
     said = {
         "print.key": " TRUE ", "print.headers": "true", "key.separator": "|",
         "line.separator": ";", "headers.separator": "&", "null.literal": "0",
@@ -45,7 +45,7 @@ def test_separators_and_null_can_be_said() -> None:
     assert printed({"print.value": "false"}) == b""
 
 
-def test_what_stands_for_null_is_deserialized_as_java_does() -> None:
+def test_null_literal_is_deserialized_like_java() -> None:
     said = {"key.deserializer": JAVA + "IntegerDeserializer", "print.key": "true"}
     formatter = formatter_of(DEFAULT_FORMATTER, said, print)
     taken = taken_of(ROWS)
@@ -58,14 +58,14 @@ def test_what_stands_for_null_is_deserialized_as_java_does() -> None:
     assert error is not None
 
 
-def test_an_unknown_deserializer_is_told_and_left_out() -> None:
+def test_unknown_deserializer_is_reported_and_ignored() -> None:
     said: list[str] = []
     formatter = formatter_of(DEFAULT_FORMATTER, {"value.deserializer": "my.Own"}, said.append)
     assert formatter.shown(Cells(taken_of(ROWS), 0, 1)) == b"v\n"
     assert said == ["Unable to instantiate a deserializer from my.Own"]
 
 
-def test_another_formatter_is_not_done() -> None:
+def test_unknown_formatter_is_not_supported() -> None:
     with pytest.raises(NotDone):
         formatter_of("my.Formatter", {}, print)
     silent = formatter_of("org.apache.kafka.tools.consumer.NoOpMessageFormatter", {}, print)
@@ -80,9 +80,9 @@ def test_another_formatter_is_not_done() -> None:
         (float("nan"), "NaN"), (float("-inf"), "-Infinity"), (5e-324, "4.9E-324"),
     ],
 )  # fmt: skip
-def test_doubles_are_printed_as_by_java(value: float, text: str) -> None:
+def test_doubles_are_printed_like_java(value: float, text: str) -> None:
     if value == 5e-324:
-        assert double_text(value) in (text, "5.0E-324")  # newer Javas print the shorter one
+        assert double_text(value) in (text, "5.0E-324")  # newer Java versions print the shorter one
     else:
         assert double_text(value) == text
 
@@ -91,7 +91,7 @@ def test_doubles_are_printed_as_by_java(value: float, text: str) -> None:
     ("value", "text"),
     [(0.1, "0.1"), (3.4028235e38, "3.4028235E38"), (1e10, "1.0E10"), (2.0**24, "1.6777216E7")],
 )
-def test_floats_are_printed_as_by_java(value: float, text: str) -> None:
+def test_floats_are_printed_like_java(value: float, text: str) -> None:
     (single,) = struct.unpack(">f", struct.pack(">f", value))
     assert single_text(single) == text
 
@@ -108,13 +108,13 @@ def test_floats_are_printed_as_by_java(value: float, text: str) -> None:
         ("UUIDDeserializer", b"0-0-0-0-1", b"00000000-0000-0000-0000-000000000001"),
     ],
 )
-def test_values_are_printed_as_by_java(name: str, data: bytes, text: bytes) -> None:
+def test_deserialized_values_are_printed_like_java(name: str, data: bytes, text: bytes) -> None:
     make = deserializer(JAVA + name, {}, is_key=False)
     assert make is not None
     assert make(data) == text
 
 
-def test_a_line_has_headers_a_key_and_a_value() -> None:
+def test_line_is_parsed_to_headers_key_and_value() -> None:
     reader = reader_of({"parse.key": "true", "parse.headers": "true", "null.marker": "NULL"})
     assert reader.draft(b"a:1,b:NULL\tk\tv\tw") == Draft(b"k", b"v\tw", (("a", b"1"), ("b", None)))
     assert reader.draft(b"NULL\tNULL\tNULL") == Draft(None, None)
@@ -126,12 +126,12 @@ def test_a_line_has_headers_a_key_and_a_value() -> None:
         reader.draft(b"NULL:1\tk\tv")
 
 
-def test_errors_can_be_ignored() -> None:
+def test_parse_errors_can_be_ignored() -> None:
     reader = reader_of({"parse.key": "true", "ignore.error": "true"})
     assert reader.draft(b"v") == Draft(None, b"v")
 
 
-def test_marks_must_differ() -> None:
+def test_equal_separators_are_refused() -> None:
     with pytest.raises(
         OttlaError, match=r"headers.delimiter and headers.separator may not be equal"
     ):
@@ -140,7 +140,7 @@ def test_marks_must_differ() -> None:
         reader_of({"null.marker": "\t"})
 
 
-def test_lines_end_as_in_java() -> None:
+def test_lines_are_split_like_java() -> None:
     assert split_as_java(b"a\nb\r\nc\rd") == ([b"a", b"b", b"c"], b"d")
     assert split_as_java(b"a\r") == ([], b"a\r")
     assert split_as_java(b"a\r\n") == ([b"a"], b"")

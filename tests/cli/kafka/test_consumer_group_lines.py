@@ -1,4 +1,4 @@
-"""The lines of `kafka-consumer-groups`: Kafka's headings and widths."""
+"""Lines of `kafka-consumer-groups`: Kafka's headings and widths."""
 
 from ottla.cli.group.lag import PartitionLag
 from ottla.cli.group.view import GroupView
@@ -27,7 +27,7 @@ def view(*members: MemberDescription) -> GroupView:
     return GroupView(told, BrokerView(BrokerId(1), "127.0.0.1", 9092), ())
 
 
-def test_a_list_has_what_was_asked_for() -> None:
+def test_list_has_type_and_state_on_request() -> None:
     groups = [ListedGroup("g", "consumer", "Stable", "classic"), ListedGroup("h", "", None, None)]
     assert list_lines(groups, with_type=False, with_state=False) == ["g", "h"]
     heads, first, second = list_lines(groups, with_type=True, with_state=True)
@@ -36,7 +36,7 @@ def test_a_list_has_what_was_asked_for() -> None:
     assert second == f"{'h':25} {'Unknown':20} {'Unknown':20}"
 
 
-def test_offsets_of_members_and_of_nobody() -> None:
+def test_offsets_are_shown_with_and_without_a_member() -> None:
     rows = [
         PartitionLag(("t", 0), CommittedOffset(3, "", 7), None, 10, STATIC),
         PartitionLag(("t", 1), None, None, 10, STATIC),
@@ -54,7 +54,7 @@ def test_offsets_of_members_and_of_nobody() -> None:
     assert "LEADER-EPOCH" not in offset_lines("g", rows, is_verbose=False)[1]
 
 
-def test_static_members_have_a_column() -> None:
+def test_static_members_add_a_column() -> None:
     _, heads, first, second = member_lines(view(STATIC, OTHER), is_verbose=True)
     assert heads.split()[2] == "GROUP-INSTANCE-ID"
     assert first.split()[-4:] == ["-", "s:0;t:0,1", "-", "-"]
@@ -63,7 +63,7 @@ def test_static_members_have_a_column() -> None:
     assert "GROUP-INSTANCE-ID" not in member_lines(view(OTHER), is_verbose=False)[1]
 
 
-def test_a_state() -> None:
+def test_state_has_coordinator_and_members() -> None:
     _, heads, row = state_lines(view(STATIC), is_verbose=False)
     assert heads.endswith("STATE                #MEMBERS")
     assert row.split() == ["g", "127.0.0.1:9092", "(1)", "range", "Stable", "1"]
@@ -71,7 +71,7 @@ def test_a_state() -> None:
     assert row.split()[-3:] == ["-", "-", "0"]
 
 
-def test_plans_and_what_was_forgotten() -> None:
+def test_reset_plan_and_deleted_offsets_are_tables() -> None:
     assert reset_lines({}) == [""]
     _, heads, row = reset_lines({"g": {("t", 0): 5}})
     assert heads.split() == ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]

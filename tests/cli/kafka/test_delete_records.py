@@ -1,4 +1,4 @@
-"""What the file of `kafka-delete-records` may say."""
+"""The JSON file of `kafka-delete-records`."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ottla.cli.kafka.delete_records import BadOffsets, parse_offsets
 ROW = '{"topic": "t", "partition": 0, "offset": 5}'
 
 
-def test_offsets_of_partitions() -> None:
+def test_offset_file_is_parsed_per_partition() -> None:
     whole = f'{{"partitions": [{ROW}, {{"topic": "t", "partition": 1, "offset": -1}}]}}'
     assert parse_offsets(whole) == {("t", 0): 5, ("t", 1): -1}
     assert parse_offsets('{"partitions": [], "version": 1}') == {}
@@ -44,6 +44,6 @@ def test_offsets_of_partitions() -> None:
         (f'{{"partitions": [{ROW}, {ROW}]}}', "duplicate topic partitions: t-0"),
     ],
 )
-def test_what_says_nothing_is_refused(text: str, why: str) -> None:
+def test_invalid_offset_file_is_refused(text: str, why: str) -> None:
     with pytest.raises(BadOffsets, match=why):
         parse_offsets(text)

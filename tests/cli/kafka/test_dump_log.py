@@ -1,4 +1,4 @@
-"""`kafka-dump-log` beside Kafka's: the same lines of the same files, good and bad."""
+"""`kafka-dump-log` prints the same lines as Kafka's tool, for good and damaged files."""
 
 import asyncio
 import shutil
@@ -38,7 +38,7 @@ from ottla.records.builder import BatchBuilder
 FIRST = "00000000000000000000"
 NOW_MS = 1_700_000_000_000
 
-# Names of files stand in braces: {log} is all files of records, {first.index} one of the first.
+# {log} stands for all .log files, {first.index} for the index of the first segment.
 GOOD: dict[str, str] = {
     "batches": "--files {log}",
     "records": "--deep-iteration --files {log}",
@@ -60,7 +60,7 @@ GOOD: dict[str, str] = {
     "many wrong indexes": "--files {wrong.index},{wrong.timeindex}",
     "unknown files": "--files {first.log},/tmp/no.thing",
 }
-# Exit code 1; what is said has words of its own behind the lines that both have.
+# Exit code 1; the error message may differ from Kafka's, the lines before it may not.
 BAD: dict[str, str] = {
     "nothing": "",
     "no flag": "--nothing",
@@ -73,7 +73,7 @@ BAD: dict[str, str] = {
 
 
 def offsets_batch() -> bytes:
-    """Records of groups: commits in several versions, a group with a member, deletions, others."""
+    """Return records of groups: commits in several versions, a group, deletions, others."""
     types = offsets_topic.TYPES
     builder = BatchBuilder()
     key = types.encode_key(OffsetCommitKey(group="g", topic="ä", partition=3))
@@ -99,7 +99,7 @@ def offsets_batch() -> bytes:
         )  # fmt: skip
         group_key = types.encode_key(GroupMetadataKey(group="g"))
         builder.append(NOW_MS, group_key, types.encode_value(group, version))
-    builder.append(NOW_MS, b"\x03\xe7abc", b"x")  # 999 is no type
+    builder.append(NOW_MS, b"\x03\xe7abc", b"x")  # 999 is not a known type
     return builder.build()
 
 
@@ -121,7 +121,7 @@ def transactions_batch() -> bytes:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The files by their names in the tables above."""
+    """Return the files by their names in the tables above."""
     folder = tmp_path_factory.mktemp("data") / "events-0"
     folder.mkdir()
     asyncio.run(write_log(folder))
@@ -150,17 +150,17 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         path = other / f"{FIRST}.log"
         path.write_bytes(data)
         found[f"{name}.log"] = str(path)
-    # Indexes that do not say what is in the records.
+    # Indexes that do not match the records.
     other = folder.parent / "other"
     other.mkdir()
     shutil.copy(found["first.log"], other / f"{FIRST}.log")
     for suffix, changed in (("index", (3, 11)), ("timeindex", (7, 23, 35))):
         data = bytearray(Path(found[f"first.{suffix}"]).read_bytes())
-        for at in changed:  # the last byte of an offset or of a timestamp
+        for at in changed:  # the last byte of an offset or a timestamp
             data[at] ^= 1
         (other / f"{FIRST}.{suffix}").write_bytes(data)
         found[f"other.{suffix}"] = str(other / f"{FIRST}.{suffix}")
-    # Several of them, whose order is no other that one would think of.
+    # Several of them, to compare the order in which they are printed.
     wrong = [shutil.copytree(other, folder.parent / f"wrong-{number}") for number in range(8)]
     for suffix in ("index", "timeindex"):
         found[f"wrong.{suffix}"] = ",".join(f"{one}/{FIRST}.{suffix}" for one in wrong)
@@ -186,13 +186,13 @@ def ours(*words: str) -> Said:
 
 
 @each_case("case", GOOD)
-def test_the_lines_are_kafkas(case: str, names: dict[str, str], judged: dict[str, Said]) -> None:
+def test_output_equals_kafkas(case: str, names: dict[str, str], judged: dict[str, Said]) -> None:
     assert ours(*arguments(GOOD[case], names)) == judged[case]
     assert judged[case].code == 0
 
 
 @each_case("case", BAD)
-def test_what_cannot_be_ends_as_with_kafka(
+def test_damaged_files_end_as_with_kafka(
     case: str, names: dict[str, str], judged: dict[str, Said]
 ) -> None:
     told = ours(*arguments(BAD[case], names))
@@ -202,7 +202,7 @@ def test_what_cannot_be_ends_as_with_kafka(
     assert [line for line in told.out.splitlines() if line.startswith(("Dump", "base"))] == shown
 
 
-def test_the_cases_have_in_them_what_they_are_for(judged: dict[str, Said]) -> None:
+def test_cases_cover_what_they_are_for(judged: dict[str, Said]) -> None:
     for case, part in {
         "records": "endTxnMarker: ABORT coordinatorEpoch: 1",
         "contents": " payload: value-",
@@ -226,7 +226,9 @@ def test_the_cases_have_in_them_what_they_are_for(judged: dict[str, Said]) -> No
     ["--cluster-metadata-decoder", "--remote-log-metadata-decoder", "--share-group-state-decoder",
      "--key-decoder-class my.Decoder"],
 )  # fmt: skip
-def test_what_is_not_done_is_one_line_and_2(flags: str, names: dict[str, str]) -> None:
+def test_unsupported_flag_prints_one_line_and_exits_with_2(
+    flags: str, names: dict[str, str]
+) -> None:
     told = ours(*flags.split(), "--files", names["first.log"])
     assert told.code == 2
     assert told.out == ""
@@ -234,7 +236,7 @@ def test_what_is_not_done_is_one_line_and_2(flags: str, names: dict[str, str]) -
     assert flags.split()[0] in told.err
 
 
-def test_numbers_are_decoded_where_they_are(tmp_path: Path) -> None:
+def test_numbers_are_decoded_by_their_decoder(tmp_path: Path) -> None:
     builder = BatchBuilder()
     builder.append(NOW_MS, (7).to_bytes(4, "big"), (-9).to_bytes(8, "big", signed=True))
     path = tmp_path / f"{FIRST}.log"
@@ -247,7 +249,7 @@ def test_numbers_are_decoded_where_they_are(tmp_path: Path) -> None:
     assert "4 bytes are not a number of 8 bytes" in told.err
 
 
-def test_lines_without_files() -> None:
+def test_lines_of_unusual_entries() -> None:
     assert contents(None, None, is_alone=True) == ""
     assert contents("k", None, is_alone=True) == "| key: k"
     assert contents(None, "v", is_alone=False) == " payload: v"

@@ -1,4 +1,4 @@
-"""How the flags of Kafka's tools are read."""
+"""Parsing of the flags of Kafka's tools."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ USAGE = Usage(
 )
 
 
-def test_values_come_next_or_behind_an_equals_sign() -> None:
+def test_value_is_the_next_word_or_follows_equals() -> None:
     given = USAGE.read(["--topic", "a", "--config=x=1", "--config", "y=2", "rest", "--", "--list"])
     assert given.one("topic") == "a"
     assert given.all("config") == ["x=1", "y=2"]
@@ -34,7 +34,7 @@ def test_values_come_next_or_behind_an_equals_sign() -> None:
     assert given.one("group") is None
 
 
-def test_a_name_may_be_cut_short_where_that_is_taken_if_it_is_clear() -> None:
+def test_unambiguous_prefix_is_accepted_where_allowed() -> None:
     with pytest.raises(BadFlags, match="desc is not a recognized option"):
         USAGE.read(["--desc"])
     taking = replace(USAGE, takes_short_names=True)
@@ -44,7 +44,7 @@ def test_a_name_may_be_cut_short_where_that_is_taken_if_it_is_clear() -> None:
         taking.read(["--top", "x"])
 
 
-def test_a_value_may_be_left_out_where_it_may() -> None:
+def test_optional_value_may_be_omitted() -> None:
     given = USAGE.read(["--group", "--list"])
     assert given.all("group") == []
     assert {"group", "list"} <= given.values.keys()
@@ -59,7 +59,7 @@ def test_a_value_may_be_left_out_where_it_may() -> None:
         (["--topic", "a", "--topic", "b"], "Found multiple arguments for option topic"),
     ],
 )
-def test_a_wrong_use_is_told_with_1(
+def test_wrong_usage_prints_the_usage_and_exits_with_1(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(BadFlags, match=message):
@@ -74,7 +74,9 @@ async def _nothing(_: object) -> int:
     raise AssertionError("it is not to be run")
 
 
-def test_what_is_not_done_is_one_line_and_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsupported_flag_prints_one_line_and_exits_with_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(NotDone):
         USAGE.read(["--members"])
     assert conducted(USAGE, _nothing, ["--members"]) == 2
@@ -100,7 +102,7 @@ def _version_line(text: str) -> str:
     return next(line for line in text.splitlines(True) if "--version" in line)
 
 
-def test_a_failure_is_one_line_and_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_prints_one_line_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     async def fails(_: object) -> int:
         raise OttlaError("it did not work")
 
@@ -108,7 +110,7 @@ def test_a_failure_is_one_line_and_1(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == "it did not work\n"
 
 
-def test_settings_come_from_the_file_and_the_servers_from_the_flag(tmp_path: object) -> None:
+def test_bootstrap_server_overrides_the_properties_file(tmp_path: object) -> None:
     path = f"{tmp_path}/client.properties"
     with open(path, "w") as file:
         file.write("client.id = me\nbootstrap.servers=a:1\n")

@@ -1,4 +1,4 @@
-"""Kafka's tools on groups and offsets as processes: without a cluster, interrupted, misused."""
+"""Kafka's tools for groups and offsets as processes: without a broker, interrupted, wrong flags."""
 
 import signal
 import socket
@@ -35,7 +35,7 @@ def command(tool: str, address: str, file: str) -> list[str]:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_without_a_broker_it_is_one_line(tool: str, file: str) -> None:
+def test_missing_broker_prints_one_line(tool: str, file: str) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
@@ -50,12 +50,12 @@ def test_without_a_broker_it_is_one_line(tool: str, file: str) -> None:
     told = done.stdout + done.stderr
     assert "connection refused" in told
     assert len(told.strip().splitlines()) == 1
-    # Kafka's tool tells what failed, and ends with 0.
+    # Kafka's tool prints the failure and exits with 0.
     assert done.returncode == (0 if tool == "kafka-consumer-groups" else 1)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_an_interrupt_is_130_and_silent(tool: str, file: str) -> None:
+def test_ctrl_c_exits_with_130_silently(tool: str, file: str) -> None:
     with server(None) as address:
         process = subprocess.Popen(
             command(tool, address, file),
@@ -71,7 +71,7 @@ def test_an_interrupt_is_130_and_silent(tool: str, file: str) -> None:
 
 
 @each_case("tool", TOOLS)
-def test_help_and_a_wrong_flag_are_1(tool: str) -> None:
+def test_help_and_unknown_flag_exit_with_1(tool: str) -> None:
     def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(BIN / tool), *arguments], capture_output=True, text=True, check=False
@@ -85,7 +85,7 @@ def test_help_and_a_wrong_flag_are_1(tool: str) -> None:
     assert wrong.stderr.startswith("nonsense is not a recognized option\n")
 
 
-def test_what_is_not_done_yet_is_one_line_and_2() -> None:
+def test_unsupported_flag_prints_one_line_and_exits_with_2() -> None:
     done = subprocess.run(
         [str(BIN / "kafka-consumer-groups"), "--validate-regex", "a.*"],
         capture_output=True,
@@ -96,7 +96,7 @@ def test_what_is_not_done_yet_is_one_line_and_2() -> None:
     assert done.stderr == "kafka-consumer-groups: --validate-regex is not supported yet\n"
 
 
-def test_what_a_terminal_would_act_on_is_escaped_there_alone(
+def test_control_characters_are_escaped_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_lines(["a\x1b[31m\\"])

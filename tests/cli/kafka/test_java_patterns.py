@@ -1,4 +1,4 @@
-"""Regular expressions of Java's, and what Python makes of them."""
+"""Translation of Java's regular expressions to Python's."""
 
 import pytest
 
@@ -33,17 +33,17 @@ NAMES = ["a", "b1", "B", "orders", "Orders-2", "x.y", "x_y", "[odd]", "a+b"]
         ("", []),
     ],
 )
-def test_they_mean_what_they_mean_in_java(pattern: str, names: list[str]) -> None:
+def test_expressions_match_like_in_java(pattern: str, names: list[str]) -> None:
     assert included(pattern, NAMES) == names
 
 
 @each_case("pattern", ["[", "*", "(", "p(?<x>", "a{2,1}", "\\", r"\p{Nothing}x"])
-def test_what_is_none_is_refused(pattern: str) -> None:
+def test_invalid_expression_is_refused(pattern: str) -> None:
     with pytest.raises(BadPattern, match=r"is an invalid regex|is not supported"):
         compiled(pattern)
 
 
 @each_case("pattern", ["[a-z&&[^b]]", "[a[b]]", r"[\P{Lower}]", r"\G", r"\X"])
-def test_what_would_mean_something_else_here_is_refused(pattern: str) -> None:
+def test_expression_with_another_meaning_is_refused(pattern: str) -> None:
     with pytest.raises(BadPattern, match="not supported"):
         compiled(pattern)

@@ -1,6 +1,6 @@
 """`kafka-cluster`, `kafka-broker-api-versions`, `ottla cluster` and `ottla api-versions`.
 
-Each is compared with Kafka's Java tool. On our broker, the output of Java's tools is recorded;
+Each is compared with Kafka's Java tool. On an Ottla broker, the output of Java's tools is recorded;
 `make judge` runs both kinds of tools on both kinds of brokers.
 """
 
@@ -41,7 +41,7 @@ RUNS = {
 
 
 class Judged(NamedTuple):
-    """A broker, and what Java's tools say of it."""
+    """A broker, and the output of Java's tools for it."""
 
     server: str
     config: str
@@ -97,14 +97,14 @@ def cluster_id(server: str) -> str:
 
 
 def replaced(said: Said, names: Mapping[str, str]) -> Said:
-    """What a tool said, with names in the place of addresses and ids, or the other way round."""
+    """Replace addresses and ids in the output by names, or names by addresses and ids."""
 
     def plain(text: str) -> str:
         for name, value in names.items():
             text = text.replace(value, name)
         return text
 
-    err = "" if said.code else said.err  # a trace of the stack, which is not compared
+    err = "" if said.code else said.err  # a stack trace, which is not compared
     return Said(said.code, plain(said.out), plain(err))
 
 

@@ -1,7 +1,7 @@
-"""Our console and performance tools, compared with Kafka's Java tools.
+"""Ottla's console and performance tools, compared with Kafka's Java tools.
 
-Both write to topics of their own, which are compared record by record. Their output is compared
-as it is, except for measured numbers. On our broker, the output of Java's tools and the records
+Both write to topics of their own, which are compared record by record. Their output is compared as
+it is, except for measured numbers. On an Ottla broker, the output of Java's tools and the records
 that they write are recorded; `make judge` runs both kinds of tools on both kinds of brokers.
 """
 
@@ -42,7 +42,8 @@ class Case(NamedTuple):
     arguments: str
     stdin: str = ""
     like: str = "same"
-    """How the outputs compare: the same, only measured otherwise, or a line that is in both."""
+    """How outputs are compared: equal, equal except for measurements, or one line that both
+    contain."""
 
     server: bool = True
 
@@ -214,7 +215,7 @@ FILLED: list[Content] = [
 
 
 class Outcome(NamedTuple):
-    """What the tools printed, as it is compared, and what they wrote."""
+    """The compared output of the tools and the records that they wrote."""
 
     java: dict[str, Json]
     ours: dict[str, Json]
@@ -281,14 +282,14 @@ def our_message(err: str) -> str:
 
 
 def javas_message(err: str) -> str:
-    """The message before or after the usage; Java breaks long lines and adds spaces."""
+    """Return the message before or after the usage; Java breaks long lines and adds spaces."""
     before, *_ = re.split(r"^(?:Option |\tat )", err, maxsplit=1, flags=re.MULTILINE)
     _, error, after = before.rpartition(f"{WRITE_PERF}: error")
     return " ".join((error + after).split())
 
 
 def compared(case: Case, said: Said, message: Callable[[str], str]) -> Json:
-    """The part of a tool's output that has to be the same as Java's."""
+    """Return the part of a tool's output that must equal Java's."""
     assert "Traceback" not in said.err
     out, err = said.out, said.err
     match case.like:
@@ -306,7 +307,7 @@ def compared(case: Case, said: Said, message: Callable[[str], str]) -> Json:
 
 
 def recorded(records: list[Content]) -> Json:
-    """Records as JSON, with bytes in hexadecimal."""
+    """Return records as JSON, with bytes in hexadecimal."""
     return [
         [hexed(key), hexed(value), [[name, hexed(one)] for name, one in headers]]
         for key, value, headers in records
@@ -331,7 +332,7 @@ def unhexed(text: str | None) -> bytes | None:
 async def _fill(server: str) -> None:
     names = [topic_of(who, name) for name in WRITING for who in ("java", "ours")]
     async with Admin({"bootstrap.servers": server}) as admin:
-        kept = {"retention.ms": "-1"}  # whose records are of any time
+        kept = {"retention.ms": "-1"}  # its records have any timestamp
         topics = ("filled", "longs", "mixed", *names)
         new = [NewTopic(one, partitions=1, config=kept) for one in topics]
         (await admin.create_topics(new)).or_raise()
@@ -348,7 +349,7 @@ async def _fill(server: str) -> None:
 
 
 def _all_ours(server: str) -> dict[str, Json]:
-    """What our tools print; two run at a time, because some only wait."""
+    """Return the output of Ottla's tools; two run at a time, because some only wait."""
 
     def run_all(tool: str) -> dict[str, Json]:
         return {
@@ -388,17 +389,17 @@ async def _written(server: str, topic: str) -> list[Content]:
 
 
 def measured(text: str) -> list[str]:
-    """The lines without what differs each time: numbers with a point, times, latencies."""
+    """Replace what differs between runs: numbers with a point, times, latencies."""
     text = re.sub(r"\d+ ms (50th|95th|99th|99\.9th)", r"<ms> \1", text).replace("99.9th", "last")
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}", "<time>", text)
     text = re.sub(r"-?\d+\.\d+|NaN|Infinity", "<number>", text)
-    # How long joining and fetching took.
+    # The times of joining and fetching.
     last = r", \d+, \d+, <number>, <number>$"
     return re.sub(last, ", <ms>, <ms>, <rates>", text, flags=re.MULTILINE).splitlines()
 
 
 def printed(text: str) -> list[str]:
-    """The lines without Java's advice on another protocol."""
+    """Return the lines without Java's advice about another protocol."""
     advice = "The consumer rebalance protocol ("
     return [one for one in text.splitlines() if not one.startswith(advice)]
 

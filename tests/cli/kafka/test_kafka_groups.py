@@ -1,6 +1,6 @@
-"""Our tools for groups, offsets, records and directories, compared with Kafka's Java tools.
+"""Ottla's tools for groups, offsets, records and directories, compared with Kafka's Java tools.
 
-On our broker, the output of Java's tools is recorded. `make judge` runs both kinds of tools on
+On an Ottla broker, the output of Java's tools is recorded. `make judge` runs both kinds of tools on
 both kinds of brokers.
 """
 
@@ -35,17 +35,17 @@ __all__ = ["recording"]  # a fixture
 
 pytestmark = pytest.mark.recorded
 
-ERR_LINES = 3  # before the usage, or the trace of an exception
+ERR_LINES = 3  # before the usage or the stack trace
 
 
 class Tool(NamedTuple):
-    """A tool of ours, which Java has by the same name."""
+    """A tool of Ottla; Java's has the same name."""
 
     usage: Usage
     act: Callable[[Given], Coroutine[Any, Any, int]]
 
     def run(self, *arguments: str) -> Said:
-        """Run it in this process, which spares hundreds of starts."""
+        """Run the tool in this process, which saves hundreds of starts."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = conducted(self.usage, self.act, [*arguments])
@@ -59,7 +59,7 @@ DIRS = Tool(log_dirs.USAGE, log_dirs.act)
 
 
 class Cluster(NamedTuple):
-    """A broker with the scene, and what answers for Java's tools on it."""
+    """A broker with topics and groups, and Java's tools or their recorded output."""
 
     bootstrap: str
     owner: str
@@ -70,11 +70,11 @@ class Cluster(NamedTuple):
 
     @property
     def has_javas(self) -> bool:
-        """Whether Java's tools run, so that what they change is changed."""
+        """Whether Java's tools run, so that their changes are made."""
         return self.scenario is None or self.scenario.mode is not Mode.READ
 
     def both(self, tool: Tool, *arguments: str) -> tuple[Said, Said]:
-        """The same said to Java's tool and to ours."""
+        """Run Java's tool and Ottla's with the same arguments."""
         return self.javas(tool, *arguments), self.ours(tool, *arguments)
 
     def javas(self, tool: Tool, *arguments: str, server: bool = True) -> Said:
@@ -93,11 +93,11 @@ class Cluster(NamedTuple):
         return self._settled(tool.run(*where, *arguments))
 
     def fact(self, what: str, find: Callable[[], Json]) -> Json:
-        """Something that Java's tool brought about."""
+        """Return a fact about the effect of Java's tool."""
         return find() if self.scenario is None else self.scenario.answer(what, find)
 
     def _settled(self, said: Said) -> Said:
-        """Without addresses, places and ids of members, and without the usage."""
+        """Replace addresses, paths and member ids, and remove the usage."""
         err = "\n".join(said.err.splitlines()[:ERR_LINES])
         return Said(said.code, self._plain(said.out), self._plain(err))
 
@@ -105,7 +105,7 @@ class Cluster(NamedTuple):
         text = text.replace(self.bootstrap, "{server}").replace(str(self.folder), "{folder}")
         text = re.sub(r"reader-[0-9a-f-]{36}", "reader-{id}", text)
         text = re.sub(r'"logDir":"[^"]*"', '"logDir":"{directory}"', text)
-        # How large the topic of commits is depends on how they are batched.
+        # The size of the offsets topic depends on how commits are batched.
         return re.sub(r'(__consumer_offsets-\d+","size":)\d+', r"\g<1>0", text)
 
 
@@ -145,19 +145,19 @@ def cluster(
 
 
 def lines(text: str) -> list[str]:
-    """Java prints what is in its hash tables in their order, which is none."""
+    """Return sorted lines, because Java prints hash tables in an arbitrary order."""
     return sorted(text.splitlines())
 
 
 def same(java: Said, own: Said) -> None:
-    """Both said and did the same."""
+    """Assert that both tools printed and did the same."""
     assert own.code == java.code, (java, own)
     assert lines(own.out) == lines(java.out)
     assert first_line(own.err) == first_line(java.err)
 
 
 def first_line(err: str) -> str:
-    """What is said before a usage, or before the trace of an exception; a log says nothing."""
+    """Return the message before a usage or a stack trace, without log lines."""
     said = [one for one in err.splitlines() if not re.match(r"\tat |\[.*\] ERROR ", one)]
     first = next((one for one in said if one), "")
     thrown = re.fullmatch(r"(?:Exception in thread .*? )?[a-z]\w*(?:\.\w+)+: (.*)", first)
@@ -199,7 +199,7 @@ def test_groups_are_shown_as_by_java(cluster: Cluster, words: str) -> None:
     assert own.out
 
 
-@pytest.mark.judge  # our broker has classic groups only
+@pytest.mark.judge  # Ottla has only classic groups
 @pytest.mark.parametrize("running", ["kafka"], indirect=True)
 @pytest.mark.parametrize("view", ["", "--verbose", "--members --verbose", "--state --verbose"])
 def test_groups_of_kip_848_are_shown_as_by_java(cluster: Cluster, view: str) -> None:
@@ -241,7 +241,7 @@ def test_wrong_use_of_groups_ends_as_with_java(cluster: Cluster, words: str) -> 
     java, own = cluster.both(GROUPS, *words.split())
     assert own.code == java.code == 1, (java, own)
     assert own.out == java.out
-    # What follows is a list without an order.
+    # A list in arbitrary order follows.
     head, _, _ = first_line(own.err).partition(": ")
     assert first_line(java.err).startswith(head)
     assert committed(cluster.bootstrap, "idle") == before
@@ -302,7 +302,7 @@ RESETS = [
 
 @pytest.fixture
 def files(running: Running) -> dict[str, str]:
-    """Plans in files."""
+    """Return files with plans."""
     folder = running.folder
     texts = {
         "plan": f"orders,0,7\norders,1,99\n{LONG},0,2\n",
@@ -341,7 +341,7 @@ def test_reset_of_busy_or_missing_groups_ends_as_with_java(cluster: Cluster, wor
 
 
 class Change(NamedTuple):
-    """What is done to two groups alike, by Java's tool and by ours."""
+    """The same change of two groups, by Java's tool and by Ottla's."""
 
     words: str
     after: dict[tuple[str, int], int]
@@ -419,7 +419,7 @@ AT = [
 def test_offsets_are_shown_as_by_java(cluster: Cluster, words: str) -> None:
     java, own = cluster.both(OFFSETS, *words.split())
     assert own.code == java.code, (java, own)
-    # The group with members commits, or not, between the two.
+    # The group with members may commit between the two.
     assert shown(own.out) == shown(java.out)
     if "Error" in java.err and own.err.startswith("Error"):
         assert first_line(own.err) == first_line(java.err)
@@ -437,7 +437,7 @@ def test_get_offsets_needs_a_server(cluster: Cluster) -> None:
     assert java.code == 1
 
 
-# Directories.
+# Log directories.
 
 
 @pytest.mark.parametrize(
@@ -472,7 +472,7 @@ def directories(said: Said) -> object:
 
 
 def keys(said: Said) -> list[str]:
-    """The names of what is told, in their order."""
+    """Return the keys of the JSON object in their order."""
     return [*dict.fromkeys(re.findall(r'"(\w+)":', said.out))]
 
 
@@ -480,7 +480,7 @@ def keys(said: Said) -> list[str]:
 
 
 class Cut(NamedTuple):
-    """A file, and before which offset it deletes."""
+    """A JSON file and the offsets before which it deletes."""
 
     text: str
     offset: int
@@ -519,7 +519,7 @@ def test_records_are_deleted_as_by_java(cluster: Cluster, name: str) -> None:
 
 
 def test_missing_partition_is_reported(cluster: Cluster) -> None:
-    """Java's tool says so after a minute, as a timeout."""
+    """Java's tool reports a timeout after a minute."""
     path = cluster.folder / "absent.json"
     path.write_text('{"partitions": [{"topic": "orders", "partition": 7, "offset": 1}]}')
     own = cluster.ours(CUT, "--offset-json-file", str(path))

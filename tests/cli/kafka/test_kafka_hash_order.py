@@ -1,4 +1,4 @@
-"""The order of a java.util.HashMap, compared with Java's (recorded as fingerprints)."""
+"""Iteration order of a java.util.HashMap, compared with Java's (recorded as fingerprints)."""
 
 import subprocess
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def names_of(count: int) -> list[str]:
 
 
 def in_one_bin(count: int) -> list[str]:
-    """Names that a map of 16 bins has together, and a larger one not; a sum is their hash."""
+    """Return names that share a bin in a map of 16 bins, but not in a larger one."""
     return [chr(0x1000 + 16 * index) for index in range(count)]
 
 
@@ -35,7 +35,7 @@ CASES = [
 
 
 def ask(questions: Sequence[str]) -> list[str]:
-    """Java's answers."""
+    """Return Java's answers."""
     with judge_needed():
         command = source_command(JUDGE)
     asked = "".join(f"{line}\n" for line in questions).encode()
@@ -44,7 +44,7 @@ def ask(questions: Sequence[str]) -> list[str]:
 
 
 def our_answer(names: list[str]) -> str:
-    """A map that grows, one with enough room from the start, and one filled by computeIfAbsent."""
+    """Return the order of a growing map, of one with room, and of one for computeIfAbsent."""
     orders = (
         in_hash_order(names),
         in_hash_order(names, len(names)),

@@ -1,9 +1,9 @@
-"""Our `kafka-topics` and `kafka-configs`, compared with Kafka's Java tools.
+"""Ottla's `kafka-topics` and `kafka-configs`, compared with Kafka's Java tools.
 
-A command that changes something is given to each tool for a topic of its own, {t}; one that only
-reads is given to both for the same. On our broker, the output of Java's tools is recorded, and our
-tool makes the changes to Java's topic. `make judge` runs both tools on both kinds of brokers.
-Texts that a broker makes are compared where the broker is Kafka.
+Each tool runs a command that changes something on a topic of its own, {t}. Both run a command that
+only reads on the same topic. On an Ottla broker, the output of Java's tools is recorded, and
+Ottla's tool makes the changes to Java's topic. `make judge` runs both tools on both kinds of
+brokers. Messages of the broker are compared only on Kafka.
 """
 
 import re
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.recorded
 OURS, THEIRS = "ours", "java"
 
 Places: TypeAlias = Mapping[str, str]
-"""What other names in braces stand for."""
+"""Values of the other names in braces."""
 
 NOWHERE: Places = {}
 
 
 class Bench(NamedTuple):
-    """A broker, and what answers for Java's tools: they themselves, or their recorded output."""
+    """A broker, and Java's tools or their recorded output."""
 
     name: str
     bootstrap: str
@@ -49,7 +49,7 @@ class Bench(NamedTuple):
     def javas(
         self, tool: str, words: str, *, server: bool = True, places: Places = NOWHERE
     ) -> Said:
-        """What Java's tool says; on our broker it is recorded."""
+        """Return the output of Java's tool; it is recorded on an Ottla broker."""
         arguments = self.arguments(words, THEIRS, server=server, places=places)
 
         def ask() -> Said:
@@ -58,12 +58,12 @@ class Bench(NamedTuple):
         if self.scenario is None:
             return ask()
         if self.scenario.mode is Mode.READ and "{t}" in words:
-            run_here(tool, *arguments)  # changes the same as Java's tool, which is not there
+            run_here(tool, *arguments)  # makes the change of Java's tool, which does not run
         asked = f"{tool} {words}{' --bootstrap-server {server}' if server else ''}"
         return Said.of(self.scenario.answer(asked, lambda: ask().json))
 
     def settled(self, said: Said) -> Said:
-        """Without what is of one tool only: names, ids, addresses, the usage, stack traces."""
+        """Remove what belongs to one tool: names, ids, addresses, the usage, stack traces."""
 
         def plain(text: str) -> str:
             text = re.sub(rf"(?<![a-z])({OURS}|{THEIRS})(?![a-z])", "{t}", text)
@@ -104,13 +104,13 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 def both(
     bench: Bench, tool: str, words: str, *, server: bool = True, places: Places = NOWHERE
 ) -> tuple[Said, Said]:
-    """What our tool and Kafka's say; the words may have {t} for a topic of each one's own."""
+    """Return the output of Ottla's tool and Kafka's; {t} is a topic of each tool's own."""
     ours = run_here(tool, *bench.arguments(words, OURS, server=server, places=places))
     return bench.settled(ours), bench.javas(tool, words, server=server, places=places)
 
 
 def same(bench: Bench, tool: str, words: str, places: Places = NOWHERE) -> Said:
-    """Let both say the same; what they say."""
+    """Assert that both print the same; returns the output."""
     ours, theirs = both(bench, tool, words, places=places)
     assert ours.out.splitlines() == theirs.out.splitlines(), words
     assert ours == theirs, words
@@ -118,7 +118,7 @@ def same(bench: Bench, tool: str, words: str, places: Places = NOWHERE) -> Said:
 
 
 def _blocks(said: Said) -> list[str]:
-    """Headings with the lines below them, sorted."""
+    """Return the headings with the sorted lines below them."""
     return sorted(re.split(r"\n(?=\S)", said.out.strip()))
 
 
@@ -265,7 +265,7 @@ def test_topics_prints_what_the_broker_refuses(bench: Bench, words: str) -> None
         assert ours.out == theirs.out
 
 
-# Settings.
+# Configs.
 
 
 def test_settings_of_a_topic_are_changed_as_by_java(bench: Bench) -> None:
@@ -286,7 +286,7 @@ def test_settings_of_a_topic_are_changed_as_by_java(bench: Bench) -> None:
     ):
         configs(words)
     ours, theirs = both(bench, "kafka-configs", "--describe --entity-type topics")
-    assert _blocks(ours) == _blocks(theirs)  # a set of Scala's has them in an order of its own
+    assert _blocks(ours) == _blocks(theirs)  # Scala's set has an order of its own
     configs(f"--alter {of} --delete-config max.message.bytes --add-config retention.ms=5")
     assert "max.message.bytes" not in configs(f"--describe {of}").out
     assert configs(f"--alter {of} --delete-config max.message.bytes").code == 0
@@ -315,7 +315,7 @@ def test_settings_of_brokers_are_changed_as_by_java(bench: Bench) -> None:
         "--describe --broker one",
     ):
         configs(words)
-    if bench.name == "kafka":  # ours would have to be recorded again with every new setting
+    if bench.name == "kafka":  # for Ottla it would have to be recorded again with every new setting
         configs(f"--describe --all {one}")
     assert configs(f"--alter {everybody} --delete-config log.cleaner.threads").code in (0, 1)
     for words in ("--broker-defaults", "--broker 1"):
@@ -338,7 +338,7 @@ def test_settings_are_read_from_a_file(bench: Bench, tmp_path: Path) -> None:
     same(bench, "kafka-topics", "--delete --topic {t}")
 
 
-@pytest.mark.judge  # our broker has no settings of groups and no quotas yet
+@pytest.mark.judge  # Ottla does not support group configs and quotas yet
 def test_group_settings_and_quotas_are_changed_as_by_java(of_kafka: Bench) -> None:
     def configs(words: str) -> Said:
         return same(of_kafka, "kafka-configs", words)
@@ -452,7 +452,7 @@ def test_configs_needs_a_server(of_ottla: Bench) -> None:
     assert ours == theirs
 
 
-# What Kafka's tool is not asked for: it waits for a minute, or ends with the whole test.
+# Cases for which Kafka's tool waits for a minute or would end the test process.
 
 
 @pytest.mark.parametrize(

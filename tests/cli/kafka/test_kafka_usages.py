@@ -1,4 +1,4 @@
-"""Help, versions and shortened flags of our tools, compared with Kafka's Java tools (recorded)."""
+"""Help, versions and abbreviated flags of Ottla's tools, compared with Kafka's (recorded)."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,11 +14,11 @@ __all__ = ["recording", "scenario"]  # fixtures
 pytestmark = pytest.mark.recorded
 
 TOOLS = sorted(name for name in CLASSES if (SCRIPTS / name).exists())
-# What Kafka's script answers is not what its class answers, and an error of it is in its log.
+# Kafka's script answers differently from its class, whose errors go to the log.
 OF_THE_SCRIPT = {
     ("kafka-server-start", words) for words in ("", "--hel", "--versio", "-x", "-help")
 }
-# These read their arguments by other means, for which one dash is the sign of a letter.
+# These use argparse4j, which takes one dash as the start of a one-letter flag.
 OF_LETTERS = {
     (tool, words)
     for tool in (
@@ -32,7 +32,7 @@ OF_LETTERS = {
 
 
 def manner(said: Said) -> Json:
-    """The exit code, what was written to, and whether the flag is said to be unknown."""
+    """Return the exit code, the streams that were written, and whether the flag is unknown."""
     is_unknown = "is not a recognized option" in said.err or "unrecognized argument" in said.err
     return {"code": said.code, "out": bool(said.out), "err": bool(said.err), "unknown": is_unknown}
 

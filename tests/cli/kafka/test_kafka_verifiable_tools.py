@@ -1,7 +1,7 @@
-"""Our verifiable producer and consumer, compared with Kafka's Java tools.
+"""Ottla's verifiable producer and consumer, compared with Kafka's Java tools.
 
-On our broker, what Java's tools print is recorded; `make judge` runs both kinds of tools on both
-kinds of brokers.
+On an Ottla broker, the output of Java's tools is recorded; `make judge` runs both kinds of tools on
+both kinds of brokers.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ CLASSES = {
 
 
 class Bench(NamedTuple):
-    """A broker, and the recorded output of Java's tools when it is ours."""
+    """A broker, and the recorded output of Java's tools on an Ottla broker."""
 
     server: str
     scenario: Scenario | None
 
     def javas(self, what: str, ask: Callable[[], Json]) -> Any:
-        """Something about Java's tools; Any: events are what they are."""
+        """Return a recorded fact about Java's tools; Any because events have no fixed type."""
         return ask() if self.scenario is None else self.scenario.answer(what, ask)
 
 
@@ -91,7 +91,7 @@ def events(who: str, tool: str, server: str, *arguments: str) -> tuple[int, list
 
 
 def plain(found: list[dict[str, Any]], who: str) -> list[dict[str, Any]]:
-    """Events without times and rates."""
+    """Return events without times and rates."""
     text = json.dumps(found).replace(f"{who}-topic", "topic")
     return [
         {**one, "timestamp": 0, **({"avg_throughput": 0} if "sent" in one else {})}
@@ -100,7 +100,7 @@ def plain(found: list[dict[str, Any]], who: str) -> list[dict[str, Any]]:
 
 
 def both(bench: Bench, tool: str, *arguments: str) -> list[dict[str, Any]]:
-    """The events of both tools, which are the same."""
+    """Return the events of both tools, which must be equal."""
 
     def ask() -> Json:
         code, java = events("java", tool, bench.server, *arguments)
@@ -146,7 +146,7 @@ def test_wrong_use_ends_as_javas(bench: Bench, tool: str, arguments: list[str]) 
 
     def ask() -> Json:
         java = ended("java")
-        # The message follows the usage. Long lines are broken, with more spaces between the words.
+        # The message follows the usage. Long lines are broken, with extra spaces.
         _, found, message = " ".join(java.stderr.split()).rpartition(f"{tool}: error")
         return {"code": java.returncode, "err": found + message}
 

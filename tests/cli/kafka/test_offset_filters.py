@@ -1,4 +1,4 @@
-"""Which partitions and which time `kafka-get-offsets` is asked for."""
+"""Partition filters and times of `kafka-get-offsets`."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def texts(found: list[tuple[str, int]]) -> list[str]:
         ("none", None, []),
     ],
 )
-def test_a_topic_and_partitions(
+def test_topic_and_partitions_select_partitions(
     topic: str | None, partitions: str | None, found: list[str]
 ) -> None:
     assert texts(wanted(rules_of(topic, partitions), TOPICS)) == found
@@ -48,11 +48,11 @@ def test_a_topic_and_partitions(
         ("order:,b.*:1", ["bills:1", "order:0", "order:1"]),
     ],
 )
-def test_rules(text: str, found: list[str]) -> None:
+def test_topic_partitions_select_partitions(text: str, found: list[str]) -> None:
     assert texts(wanted(parse_rules(text), TOPICS)) == found
 
 
-def test_partitions_are_in_the_order_of_their_text() -> None:
+def test_partitions_are_sorted_as_text() -> None:
     assert texts(wanted(parse_rules("orders:1-"), TOPICS))[:4] == [
         "orders:1",
         "orders:10",
@@ -61,7 +61,7 @@ def test_partitions_are_in_the_order_of_their_text() -> None:
     ]
 
 
-def test_what_means_nothing_is_refused() -> None:
+def test_invalid_filter_is_refused() -> None:
     with pytest.raises(BadFilter, match="Invalid rule specification: a:b"):
         parse_rules("t,a:b")
     with pytest.raises(BadFilter, match="numeric partition ids, but received: 1,x"):
@@ -84,11 +84,11 @@ def test_what_means_nothing_is_refused() -> None:
         ("1793491200000", 1_793_491_200_000),
     ],
 )
-def test_a_time(text: str, place: int) -> None:
+def test_time_is_parsed(text: str, place: int) -> None:
     assert parse_place(text) == place
 
 
 @each_case("text", ["", "soon", "1.5", "-", "LATEST", "-7", "9223372036854775808"])
-def test_no_time(text: str) -> None:
+def test_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(BadFilter, match="Malformed time argument"):
         parse_place(text)

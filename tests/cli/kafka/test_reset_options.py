@@ -1,4 +1,4 @@
-"""What --reset-offsets takes: times, spans and files."""
+"""Values of --reset-offsets: times, durations and CSV files."""
 
 import pytest
 
@@ -26,7 +26,7 @@ LONG = "a-name-of-more-than-24-letters"
         ("1970-01-02T00:00:00.5", DAY_MS + 5),  # milliseconds, not a fraction
     ],
 )
-def test_a_time(text: str, time_ms: int) -> None:
+def test_datetime_is_parsed(text: str, time_ms: int) -> None:
     assert datetime_ms(text) == time_ms
 
 
@@ -44,7 +44,7 @@ def test_a_time(text: str, time_ms: int) -> None:
         ("yesTerday", 'Unparseable date: "yesTerdayZ"$'),
     ],
 )
-def test_no_time(text: str, why: str) -> None:
+def test_invalid_datetime_is_refused(text: str, why: str) -> None:
     with pytest.raises(BadReset, match=why):
         datetime_ms(text)
 
@@ -62,17 +62,17 @@ def test_no_time(text: str, why: str) -> None:
         ("PT1,25S", 1250),
     ],
 )
-def test_a_span(text: str, span_ms: int) -> None:
+def test_duration_is_parsed(text: str, span_ms: int) -> None:
     assert duration_ms(text) == span_ms
 
 
 @each_case("text", ["", "P", "PT", "P1DT", "1D", "P1Y", "PT1", "P1D ", "1h"])
-def test_no_span(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(BadReset, match="Text cannot be parsed to a Duration"):
         duration_ms(text)
 
 
-def test_a_file_is_of_one_group_or_names_them() -> None:
+def test_plan_file_has_one_group_or_names_groups() -> None:
     at = {("t", 0): 5, ("t", 1): 6}
     assert read_rows("t,0,5\nt,1,6\n", ["g"]) == {"g": at}
     assert read_rows("g,t,0,5\r\ng,t,1,6\r\n\nh,t,0,1", ["g", "h"]) == {
@@ -100,17 +100,17 @@ def test_a_file_is_of_one_group_or_names_them() -> None:
         "g,99999999999,1",
     ],
 )
-def test_a_line_that_is_none_is_named(text: str) -> None:
+def test_invalid_row_is_named(text: str) -> None:
     with pytest.raises(BadReset, match=text.splitlines()[-1]):
         read_rows(text, ["g"])
 
 
 @pytest.mark.parametrize("text", ["t,99999999999,1", "t,x,5"])
-def test_a_first_line_without_numbers_is_as_with_java_of_another_group(text: str) -> None:
+def test_first_row_without_numbers_is_skipped_like_java(text: str) -> None:
     assert read_rows(text, ["g"]) == {}
 
 
-def test_what_is_written_is_what_is_read() -> None:
+def test_exported_plan_can_be_read() -> None:
     plan = {'a "b", c': {("t", 0): 5, (LONG, 1): 6}}
     lines = written_rows(plan, with_group=True)
     assert lines == ['"a ""b"", c",t,0,5', f'"a ""b"", c","{LONG}",1,6']

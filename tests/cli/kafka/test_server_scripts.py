@@ -1,6 +1,6 @@
-"""`kafka-server-start` and `kafka-server-stop`: a broker from Kafka's kind of file.
+"""`kafka-server-start` and `kafka-server-stop`: a broker from a Kafka properties file.
 
-What stops brokers is told which one by its id: others may run on this machine.
+Brokers are stopped by their id, because others may run on this machine.
 """
 
 import os
@@ -75,7 +75,7 @@ def started(properties: Path, tmp_path: Path) -> Generator[tuple[subprocess.Pope
         process.wait()
 
 
-def test_a_broker_is_started_and_stopped(started: tuple[subprocess.Popen[bytes], int]) -> None:
+def test_broker_is_started_and_stopped(started: tuple[subprocess.Popen[bytes], int]) -> None:
     process, port = started
     told = command("kafka-broker-api-versions", "--bootstrap-server", f"127.0.0.1:{port}")
     assert f"(id: {NODE_ID} rack: null" in told.stdout
@@ -88,7 +88,7 @@ def test_a_broker_is_started_and_stopped(started: tuple[subprocess.Popen[bytes],
     assert (told.returncode, told.stdout + told.stderr) == (1, "No kafka server to stop\n")
 
 
-def test_a_daemon_lives_on_and_writes_to_its_file(properties: Path, tmp_path: Path) -> None:
+def test_daemon_survives_sighup_and_writes_to_its_file(properties: Path, tmp_path: Path) -> None:
     port = free_port()
     words = ["-daemon", str(properties), "--override", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
     done = command("kafka-server-start", *words, env={"LOG_DIR": str(tmp_path / "logs")})
@@ -127,7 +127,7 @@ def test_a_daemon_lives_on_and_writes_to_its_file(properties: Path, tmp_path: Pa
         ),
     ],
 )
-def test_what_cannot_be_started_is_told_with_1(
+def test_failed_start_prints_the_reason_and_exits_with_1(
     arguments: list[str], says: str, properties: Path, tmp_path: Path
 ) -> None:
     words = [word.replace("{file}", str(properties)) for word in arguments]
@@ -139,13 +139,13 @@ def test_what_cannot_be_started_is_told_with_1(
     assert not (tmp_path / "data").exists()
 
 
-def test_who_says_nothing_is_told_the_usage_as_by_kafkas_script() -> None:
+def test_start_without_arguments_prints_kafkas_usage() -> None:
     told = command("kafka-server-start")
     assert (told.returncode, told.stderr) == (1, "")
     assert told.stdout.startswith("USAGE: kafka-server-start [-daemon] server.properties ")
 
 
-def test_who_asks_for_help_stops_no_broker() -> None:
+def test_help_of_stop_stops_no_broker() -> None:
     told = command("kafka-server-stop", "--help")
     assert (told.returncode, told.stderr) == (0, "")
     assert "--node-id" in told.stdout
@@ -168,11 +168,13 @@ def test_who_asks_for_help_stops_no_broker() -> None:
         ("", None),
     ],
 )  # fmt: skip
-def test_a_command_line_is_a_brokers_or_not(line: str, expected: BrokerCommand | None) -> None:
+def test_broker_is_recognized_by_its_command_line(
+    line: str, expected: BrokerCommand | None
+) -> None:
     assert command_of(line.split()) == expected
 
 
-def test_who_a_broker_is() -> None:
+def test_broker_id_is_read_where_the_broker_reads_it() -> None:
     files = {
         "f": "node.id=7\nlog.dirs=/d\n",
         "old": "broker.id=8\n",
@@ -193,7 +195,7 @@ def test_who_a_broker_is() -> None:
     assert who("gone") is None
 
 
-def test_who_is_meant() -> None:
+def test_stop_selects_brokers_by_id_or_role() -> None:
     found = [BrokerProcess(1, 1), BrokerProcess(2, 2), BrokerProcess(3, None)]
 
     def chosen(*arguments: str) -> list[int]:
@@ -209,7 +211,7 @@ def test_who_is_meant() -> None:
         chosen("--node-id=x")
 
 
-def test_what_to_start() -> None:
+def test_start_arguments_are_parsed() -> None:
     def wanted(*arguments: str) -> Order:
         return order(START.read(arguments))
 

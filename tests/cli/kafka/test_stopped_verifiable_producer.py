@@ -1,6 +1,6 @@
-"""What becomes of records that `kafka-verifiable-producer` has sent, at a signal.
+"""Records that `kafka-verifiable-producer` has sent before a signal.
 
-The last of them would linger for an hour: what is written then, the signal has written.
+The last of them would linger for an hour, so only the signal can have written them.
 """
 
 import json
@@ -40,16 +40,16 @@ def heard() -> Generator[None]:
 def started(
     broker: OttlaBroker, topic: str, folder: Path, *more: str
 ) -> Generator["subprocess.Popen[bytes]"]:
-    """The tool, when it has begun."""
+    """Start the tool and wait for its first event."""
     config = folder / "slow.properties"
-    # Batches of a few records leave when they are full.
+    # Batches of a few records are sent when they are full.
     config.write_text(f"linger.ms={HOUR_MS}\ndelivery.timeout.ms={2 * HOUR_MS}\nbatch.size=300\n")
     said = ["--topic", topic, "--command-config", str(config), *more]
     with subprocess.Popen(
         [BIN / "kafka-verifiable-producer", "--bootstrap-server", broker.bootstrap, *said],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        bufsize=0,  # what is read line by line takes nothing from the rest
+        bufsize=0,  # reading a line must not buffer the rest
         env=environment(),
     ) as process:
         try:
@@ -61,19 +61,19 @@ def started(
 
 
 def a_line(process: "subprocess.Popen[bytes]") -> dict[str, Any]:
-    """The next event."""
+    """Return the next event."""
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
 
 def told(process: "subprocess.Popen[bytes]") -> tuple[list[dict[str, Any]], bytes]:
-    """What a tool still says until it ends: events, and what is on stderr."""
+    """Return the remaining events of a tool and its stderr."""
     out, err = process.communicate(timeout=PATIENCE_S)
     return [json.loads(line) for line in out.splitlines()], err
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_what_was_sent_is_written_and_told_before_a_signal_ends_it(
+def test_signal_waits_until_sent_records_are_written(
     broker: OttlaBroker, number: signal.Signals, tmp_path: Path
 ) -> None:
     with started(broker, f"sending-{int(number)}", tmp_path, *ENDLESS) as process:
@@ -88,7 +88,7 @@ def test_what_was_sent_is_written_and_told_before_a_signal_ends_it(
     assert (ended["name"], summed["acked"]) == ("shutdown_complete", summed["sent"])
 
 
-def test_nothing_lingers_when_all_is_sent(broker: OttlaBroker, tmp_path: Path) -> None:
+def test_last_records_do_not_linger(broker: OttlaBroker, tmp_path: Path) -> None:
     with started(broker, "ended", tmp_path, "--max-messages", str(SENT)) as process:
         events, said = told(process)
     assert (process.returncode, said) == (0, b"")
@@ -96,7 +96,7 @@ def test_nothing_lingers_when_all_is_sent(broker: OttlaBroker, tmp_path: Path) -
     assert events[-1]["acked"] == SENT
 
 
-def test_a_second_signal_ends_it_while_it_waits(broker: OttlaBroker, tmp_path: Path) -> None:
+def test_second_signal_ends_the_wait(broker: OttlaBroker, tmp_path: Path) -> None:
     with started(broker, "stuck", tmp_path, *ENDLESS) as process:
         a_line(process)
         with silent(broker):

@@ -1,4 +1,4 @@
-"""A real Kafka writes topics, records and commits, and stops; Ottla goes on with all of it."""
+"""Ottla adopts the topics, records and commits of a stopped Kafka."""
 
 import json
 import re
@@ -27,7 +27,7 @@ TOPICS = {
 
 
 class Seen(NamedTuple):
-    """What a client sees of a server."""
+    """What a client reads from a server."""
 
     records: dict[tuple[str, int], list[tuple[int, int, bytes | None, bytes | None]]]
     committed: dict[tuple[str, int], tuple[int, str] | None]
@@ -106,7 +106,7 @@ def see(bootstrap: str) -> Seen:
 
 def own_settings(admin: Any, topic: str) -> dict[str, str]:
     resource = client.admin.ConfigResource(client.admin.ConfigResourceType.TOPIC, topic)
-    (answer,) = admin.describe_configs([resource]).values()  # by the kind of resource
+    (answer,) = admin.describe_configs([resource]).values()  # by resource type
     return {name: found["value"] for name, found in answer[topic].items()}
 
 
@@ -119,7 +119,7 @@ def adopt(*words: str) -> tuple[int, str, str]:
 
 @contextmanager
 def served(data: Path) -> Generator[str]:
-    """Our broker on a folder; where it is."""
+    """Run an Ottla broker on a directory; yields its address."""
     with OttlaBroker(data.parent, data=data) as broker:
         broker.start()
         yield broker.bootstrap
@@ -127,7 +127,7 @@ def served(data: Path) -> Generator[str]:
 
 
 class Left(NamedTuple):
-    """What the stopped Kafka left, and what it said before."""
+    """The data of the stopped Kafka, and what clients read from it before."""
 
     data: Path
     seen: Seen
@@ -153,13 +153,13 @@ def refuse_while_it_runs(kafka: KafkaBroker) -> None:
     assert "is in use by another process: stop that broker first" in told
 
 
-def test_what_a_kafka_that_did_not_stop_left_is_refused(left: Left) -> None:
+def test_data_of_an_unclean_shutdown_is_refused(left: Left) -> None:
     code, _, told = adopt("--check", str(left.data.parent / "running"))
     assert code == 1
     assert "was not shut down cleanly" in told
 
 
-def test_a_check_tells_and_changes_nothing(left: Left) -> None:
+def test_check_reports_and_changes_nothing(left: Left) -> None:
     before = {path.name for path in left.data.iterdir()} - {".lock"}
     code, told, _ = adopt("--check", "-o", "json", str(left.data))
     assert code == 0
@@ -174,7 +174,7 @@ def test_a_check_tells_and_changes_nothing(left: Left) -> None:
     assert after - {".lock"} == before
 
 
-def test_records_settings_and_commits_are_there_and_go_on(left: Left, tmp_path: Path) -> None:
+def test_adopted_records_settings_and_offsets_are_served(left: Left, tmp_path: Path) -> None:
     data = Path(shutil.copytree(left.data, tmp_path / "data"))
     code, told, _ = adopt(str(data))
     assert code == 0, told
@@ -200,25 +200,25 @@ def test_records_settings_and_commits_are_there_and_go_on(left: Left, tmp_path: 
         assert again.committed["orders", 2] == left.seen.committed["orders", 2]
 
 
-def test_what_is_printed(left: Left, tmp_path: Path) -> None:
+def test_output_is_golden(left: Left, tmp_path: Path) -> None:
     data = Path(shutil.copytree(left.data, tmp_path / "data"))
-    for deleted in data.glob("*-delete"):  # Kafka may have come to it, or not
+    for deleted in data.glob("*-delete"):  # Kafka may have deleted it already, or not
         shutil.rmtree(deleted)
     for form, name in (("table", "log-adopt.txt"), ("json", "log-adopt.json")):
         code, told, _ = adopt("--check", "-o", form, str(data))
         assert code == 0
-        # How small records become differs from time to time.
+        # The size of compressed records varies.
         check_settled(name, re.sub(r'(bytes"?:?) \d+', r"\1 1000", told))
 
 
-def test_the_data_of_another_broker_is_refused(left: Left) -> None:
+def test_data_of_another_broker_is_refused(left: Left) -> None:
     code, _, told = adopt("--check", "--node-id", "5", str(left.data))
     assert (code, "belongs to broker 1, not to broker 5" in told) == (1, True)
     code, told, _ = adopt("--check", "--node-id", "5", "-o", "json", str(left.data))
     assert (code, json.loads(told)["error"]["code"]) == (1, "REFUSED")
 
 
-def test_a_part_of_the_data_is_refused(left: Left, tmp_path: Path) -> None:
+def test_missing_partition_directory_is_refused(left: Left, tmp_path: Path) -> None:
     data = Path(shutil.copytree(left.data, tmp_path / "data"))
     shutil.rmtree(data / "orders-1")
     code, _, told = adopt("--check", str(data))
@@ -227,7 +227,7 @@ def test_a_part_of_the_data_is_refused(left: Left, tmp_path: Path) -> None:
     assert "orders-1 is not here" in told
 
 
-def test_without_kafkas_metadata_nothing_is_deleted(left: Left, tmp_path: Path) -> None:
+def test_nothing_is_deleted_without_kafkas_metadata(left: Left, tmp_path: Path) -> None:
     data = Path(shutil.copytree(left.data, tmp_path / "data"))
     shutil.rmtree(data / "__cluster_metadata-0")
     code, told, _ = adopt("--check", "-o", "json", str(data))

@@ -1,4 +1,4 @@
-"""`ottla log dump`: what it prints, how it ends, and that records cannot drive the terminal."""
+"""`ottla log dump`: output, exit codes, and escaping of control characters."""
 
 import asyncio
 import json
@@ -26,12 +26,12 @@ KEYS = {
     row[1]: set(re.findall(r"`(\w+)`", row[2]))
     for row in re.finditer(r"^\| `([a-z-]+)` \| (.*) \|$", PAGE, re.MULTILINE)
 }
-"""The keys of each kind of object, as the page promises them."""
+"""The documented keys of each kind of object."""
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with one partition, cleanly left."""
+    """Return a data directory with one partition after a clean shutdown."""
     data = tmp_path_factory.mktemp("data")
     (data / "events-0").mkdir()
     asyncio.run(write_log(data / "events-0"))
@@ -53,7 +53,7 @@ def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
 
 
 def lone(folder: Path, *records: tuple[bytes | None, bytes | None], topic: str = "t") -> Path:
-    """A records file in the folder of a partition."""
+    """Create a records file in a partition directory."""
     builder = BatchBuilder()
     for key, value in records:
         builder.append(1_700_000_000_000, key, value)
@@ -63,7 +63,7 @@ def lone(folder: Path, *records: tuple[bytes | None, bytes | None], topic: str =
     return path
 
 
-def test_json_is_an_object_a_line_with_stable_keys(data: Path) -> None:
+def test_json_is_one_object_per_line_with_stable_keys(data: Path) -> None:
     found = objects(data, "--keys", "text", "--values", "text")
     seen = {each["kind"] for each in found}
     assert seen == set(KEYS) - {"finding", "summary", "known-damage"}
@@ -90,7 +90,7 @@ def test_yaml_has_the_keys_and_values_of_json(data: Path) -> None:
     assert read == objects(*arguments)
 
 
-def test_the_table_says_it_in_words(data: Path) -> None:
+def test_table_describes_batches_and_records(data: Path) -> None:
     done = dump(data / "events-0", "--values", "text", "-n", 2)
     assert done.exit_code == 0
     assert "batch 0 to 9, 10 records, at 0, 271 bytes, none, epoch 3" in done.stdout
@@ -101,7 +101,7 @@ def test_the_table_says_it_in_words(data: Path) -> None:
     assert "producer 9 aborted 131 to 151, last stable offset 152" in done.stdout
 
 
-def test_a_range_and_a_limit(data: Path) -> None:
+def test_range_and_limit_select_records(data: Path) -> None:
     arguments = (data, "--records", "--from-offset", 205, "--to-offset", 400)
     found = [e["offset"] for e in objects(*arguments) if e["kind"] == "record"]
     assert found == list(range(205, 400))
@@ -109,10 +109,10 @@ def test_a_range_and_a_limit(data: Path) -> None:
     assert limited == [205, 206, 364, 365]
     path = data / "events-0" / "00000000000000000000.log"
     kinds = [e["kind"] for e in objects(path, "--records", "-n", 10)]
-    assert kinds == ["file", "batch", *["record"] * 10]  # and not the next batch
+    assert kinds == ["file", "batch", *["record"] * 10]  # without the next batch
 
 
-def test_verify_ends_with_0_and_a_summary(data: Path) -> None:
+def test_verify_of_good_files_exits_with_0(data: Path) -> None:
     (summary,) = objects(data, "--verify")
     assert set(summary) - {"kind"} == KEYS["summary"]
     assert (summary["records"], summary["damage"], summary["incomplete"]) == (606, 0, 0)
@@ -122,9 +122,7 @@ def test_verify_ends_with_0_and_a_summary(data: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["--verify"], []])
-def test_damage_ends_with_1_and_names_file_position_and_problem(
-    tmp_path: Path, options: list[str]
-) -> None:
+def test_damage_exits_with_1_and_names_the_position(tmp_path: Path, options: list[str]) -> None:
     path = lone(tmp_path, (b"k", b"v"))
     data = bytearray(path.read_bytes())
     data[-2] ^= 1
@@ -137,7 +135,7 @@ def test_damage_ends_with_1_and_names_file_position_and_problem(
     assert (finding["level"], finding["path"], finding["position"]) == ("damage", str(path), 0)
 
 
-def test_an_unfinished_batch_is_reported_and_no_damage(tmp_path: Path) -> None:
+def test_incomplete_last_batch_is_not_damage(tmp_path: Path) -> None:
     path = lone(tmp_path, (b"k", b"v"))
     path.write_bytes(path.read_bytes()[:-1])
     found = objects("--verify", path.parent)
@@ -159,13 +157,13 @@ def test_an_unfinished_batch_is_reported_and_no_damage(tmp_path: Path) -> None:
         [".", "--from-offset", "-1"],
     ],
 )
-def test_a_wrong_use_ends_with_2(arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     done = dump(*arguments)
     assert done.exit_code == 2
     assert done.stdout == "" or not arguments
 
 
-def test_what_is_printed(tmp_path: Path) -> None:
+def test_output_is_golden(tmp_path: Path) -> None:
     file = lone(tmp_path, (b"apple", b"red"), (b"pear", None))
     check_settled("log-dump.txt", dump(file, "--records", "--keys", "text").stdout)
     check_settled("log-dump.json", dump(file, "--records", "--keys", "text", "-o", "json").stdout)
@@ -174,7 +172,9 @@ def test_what_is_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--verify"]])
-def test_a_path_without_a_log_is_no_success(data: Path, tmp_path: Path, options: list[str]) -> None:
+def test_path_without_log_files_exits_with_2(
+    data: Path, tmp_path: Path, options: list[str]
+) -> None:
     (tmp_path / "holiday.jpg").touch()
     for path in (tmp_path, tmp_path / "holiday.jpg"):
         done = dump(path, *options)
@@ -182,14 +182,14 @@ def test_a_path_without_a_log_is_no_success(data: Path, tmp_path: Path, options:
         assert done.stderr == f"ottla: {path}: no log files found\n"
         told = json.loads(dump(path, "-o", "json").stdout)
         assert told["error"]["message"] == f"{path}: no log files found"
-        # The others are looked at all the same.
+        # Other paths are still printed.
         done = dump(path, data, *options)
         assert done.exit_code == 2
         assert done.stdout == dump(data, *options).stdout
 
 
 @pytest.mark.parametrize("options", [[], ["--verify"]])
-def test_a_name_alone_makes_no_partition(tmp_path: Path, options: list[str]) -> None:
+def test_directory_with_other_files_is_not_a_partition(tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "java-17").mkdir()
     (tmp_path / "java-17" / "release").touch()
     (tmp_path / "photo-1").touch()
@@ -198,13 +198,13 @@ def test_a_name_alone_makes_no_partition(tmp_path: Path, options: list[str]) -> 
         2,
         f"ottla: {tmp_path}: no log files found\n",
     )
-    # A partition without records yet is one, and the strange folder is left out with a note.
+    # A partition without records is a partition; the other directory is skipped with a note.
     (tmp_path / "photo-1").unlink()
     (tmp_path / "events-0").mkdir()
     assert dump(tmp_path, *options).exit_code == 0
 
 
-def test_a_file_of_another_kind_in_a_folder_is_left_out_with_a_note(tmp_path: Path) -> None:
+def test_foreign_file_is_skipped_with_a_note(tmp_path: Path) -> None:
     folder = lone(tmp_path, (b"k", b"v")).parent
     (folder / "holiday.jpg").touch()
     notes = [one for one in objects(folder) if one["kind"] == "finding"]
@@ -213,12 +213,12 @@ def test_a_file_of_another_kind_in_a_folder_is_left_out_with_a_note(tmp_path: Pa
     ]
 
 
-# What is in records.
+# Contents of records.
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\x7f\r\u2028\\"
 
 
-def test_records_cannot_drive_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_of_records_are_escaped(tmp_path: Path) -> None:
     path = lone(tmp_path, (EVIL.encode(), EVIL.encode() + b"\xff\x1b"), (b"\x1b", EVIL.encode()))
     (path.parent / "\x1b[31mname").touch()
     for options in (
@@ -233,7 +233,7 @@ def test_records_cannot_drive_the_terminal(tmp_path: Path) -> None:
             assert unprintable <= ({"\x7f"} if output != "table" else set())
 
 
-def test_the_forms_of_a_value(tmp_path: Path) -> None:
+def test_values_are_printed_in_the_requested_format(tmp_path: Path) -> None:
     value = b'{"b": [1, "\xc3\xa9"]}'
     path = lone(tmp_path, (b"k", value), (None, b"\xff\x00"), (b"k", None))
 
@@ -250,13 +250,13 @@ def test_the_forms_of_a_value(tmp_path: Path) -> None:
 
 
 @each_case("value", [b"[" * 100_000, b"NaN", b"1e999", b"1" * 10_000, b"{", b""])
-def test_what_is_no_json_is_shown_as_text(tmp_path: Path, value: bytes) -> None:
+def test_invalid_json_is_printed_as_text(tmp_path: Path, value: bytes) -> None:
     path = lone(tmp_path, (b"k", value))
     found = [e["value"] for e in objects(path, "--values", "json") if e["kind"] == "record"]
     assert found == [value.decode()]
 
 
-def test_commits_of_groups_are_decoded(tmp_path: Path) -> None:
+def test_offsets_topic_is_decoded(tmp_path: Path) -> None:
     types = offsets_topic.TYPES
     commit = types.encode_key(offsets_topic.OffsetCommitKey(group="g", topic="t", partition=3))
     committed = types.encode_value(
@@ -295,11 +295,11 @@ def test_commits_of_groups_are_decoded(tmp_path: Path) -> None:
         assert records[1]["value"] is None
         (shown,) = records[2]["value"]["members"]
         assert shown["subscription"]["topics"] == ["t"]
-        assert records[3]["key"] == "fwB3aGF0"  # not known: as it is
+        assert records[3]["key"] == "fwB3aGF0"  # an unknown type: base64
     assert "OffsetCommitKey" in dump(path, "--decode", "auto").stdout
 
 
-def test_transactions_are_decoded(tmp_path: Path) -> None:
+def test_transactions_topic_is_decoded(tmp_path: Path) -> None:
     types = transactions_topic.TYPES
     key = types.encode_key(transactions_topic.TransactionLogKey(transactional_id="tx"))
     value = types.encode_value(
@@ -324,10 +324,10 @@ def test_transactions_are_decoded(tmp_path: Path) -> None:
     assert "key" not in plain
 
 
-# In a process of its own.
+# As a process.
 
 
-def test_a_reader_that_stops_early_is_no_error(data: Path) -> None:
+def test_closed_reader_exits_with_141_silently(data: Path) -> None:
     run = "from ottla.cli.entry import run; run()"
     command = [
         sys.executable,
@@ -353,9 +353,9 @@ def test_a_reader_that_stops_early_is_no_error(data: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", [["version"], ["log", "dump"]])
-def test_output_that_cannot_be_written_is_one_line_and_74(data: Path, arguments: list[str]) -> None:
+def test_full_disk_prints_one_line_and_exits_with_74(data: Path, arguments: list[str]) -> None:
     run = "from ottla.cli.entry import run; run()"
-    paths = [str(data)] * 20 if arguments[0] == "log" else []  # more than is kept in memory
+    paths = [str(data)] * 20 if arguments[0] == "log" else []  # more than fits into the buffer
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-c", run, *arguments, *paths],
@@ -370,7 +370,7 @@ def test_output_that_cannot_be_written_is_one_line_and_74(data: Path, arguments:
 
 @each_case("arguments", ["version", "log dump {}", "log dump --verify {}"])
 @each_case("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_no_output_at_all_is_a_failure_to_write(data: Path, arguments: str, closed: str) -> None:
+def test_closed_stdout_exits_with_74(data: Path, arguments: str, closed: str) -> None:
     run = f"{sys.executable} -c 'from ottla.cli.entry import run; run()'"
     command = f"{run} {arguments.format(data)} {closed}"
     done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
@@ -379,7 +379,7 @@ def test_no_output_at_all_is_a_failure_to_write(data: Path, arguments: str, clos
     assert done.stderr == (told if "2>" not in closed else b"")
 
 
-def test_no_stderr_is_no_failure(data: Path) -> None:
+def test_closed_stderr_is_not_a_failure(data: Path) -> None:
     run = f"{sys.executable} -c 'from ottla.cli.entry import run; run()'"
     command = f"{run} log dump --verify {data} 2>&-"
     done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
@@ -389,24 +389,22 @@ def test_no_stderr_is_no_failure(data: Path) -> None:
 
 @each_case("options", [[], ["--verify"]])
 @each_case("name", ["00000000000000000100.log", "00000000000000000000.index"])
-def test_a_pipe_named_like_a_file_of_a_log_is_refused(
+def test_pipe_with_the_name_of_a_log_file_is_refused(
     tmp_path: Path, name: str, options: list[str]
 ) -> None:
     folder = lone(tmp_path, (b"k", b"v")).parent
     os.mkfifo(folder / name)
-    for path in (folder, folder / name):  # a hang ends with the time limit of every test
+    for path in (folder, folder / name):  # if it hangs, the time limit of the test ends it
         done = dump(path, *options)
         assert done.exit_code == 1
         assert f"{name}: open: not a regular file" in done.output
         assert done.output.count(name) == 1
         if path == folder and options:
-            assert "1 batches" in done.output  # what can be read is checked
+            assert "1 batches" in done.output  # other files are checked
 
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata"])
-def test_a_text_that_cannot_be_opened_keeps_nothing_else_from_being_checked(
-    tmp_path: Path, name: str
-) -> None:
+def test_unreadable_text_file_does_not_stop_the_check(tmp_path: Path, name: str) -> None:
     folder = lone(tmp_path, (b"k", b"v")).parent
     os.mkfifo(folder / name)
     done = dump(folder, "--verify")
@@ -415,7 +413,7 @@ def test_a_text_that_cannot_be_opened_keeps_nothing_else_from_being_checked(
     assert "1 batches" in done.output
 
 
-def test_what_a_broker_found_damaged_is_told(tmp_path: Path) -> None:
+def test_damage_known_to_the_broker_is_printed(tmp_path: Path) -> None:
     folder = lone(tmp_path, (b"k", b"v")).parent
     told = folder / "damaged-offset-checkpoint"
     told.write_text("0\n1\n0 70 90 3 5\n")
@@ -434,14 +432,14 @@ def test_what_a_broker_found_damaged_is_told(tmp_path: Path) -> None:
         assert "overlapping or negative range" in dump(path, "--verify").output
 
 
-def test_a_whole_data_directory_is_not_changed(data: Path) -> None:
+def test_data_directory_is_not_changed(data: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
     assert dump(data, "--values", "text").exit_code == 0
     assert dump(data, "--verify").exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
 
 
-def test_progress_is_one_line_that_goes_away(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_line_is_cleared(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress(visible=True)
     progress.show("/small", 1, 100)
     for done in range(0, PROGRESS_BYTES_MIN + 1, 1024 * 1024):
@@ -455,7 +453,7 @@ def test_progress_is_one_line_that_goes_away(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == ""
 
 
-def test_colors_are_for_terminals_that_want_them(tmp_path: Path) -> None:
+def test_colors_are_for_terminals_without_no_color(tmp_path: Path) -> None:
     path = lone(tmp_path, (b"k", b"v"))
     path.write_bytes(path.read_bytes() + b"?" * 80)
     run = "from ottla.cli.entry import run; run()"

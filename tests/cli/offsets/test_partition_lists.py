@@ -1,4 +1,4 @@
-"""Partitions as they are said on a command line."""
+"""Partition lists on a command line."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from ottla.cli.offsets.partition_lists import (
 )
 
 
-def test_a_topic_stands_for_all_its_partitions() -> None:
+def test_topic_selects_all_its_partitions() -> None:
     assert parse_choice("orders") == Choice("orders")
     assert parse_choice("orders:0,2") == Choice("orders", (0, 2))
     known = {"orders": range(3), "bills": [0]}
@@ -22,19 +22,19 @@ def test_a_topic_stands_for_all_its_partitions() -> None:
 
 
 @each_case("text", ["", ":0", "orders:", "orders:0:1"])
-def test_what_names_nothing_is_refused(text: str) -> None:
+def test_invalid_partition_list_is_refused(text: str) -> None:
     with pytest.raises(BadPartitions, match="as orders:0,1") as refused:
         parse_choice(text)
     assert refused.value.number is None
 
 
 @each_case("number", ["x", "-1", "", " 1", "1_0", "2147483648"])
-def test_what_is_no_number_is_named(number: str) -> None:
+def test_invalid_partition_number_is_named(number: str) -> None:
     with pytest.raises(BadPartitions, match="is not a partition number") as refused:
         parse_choice(f"orders:0,{number}")
     assert refused.value.number == number
 
 
-def test_partitions_that_are_not_there_are_named() -> None:
+def test_missing_partitions_are_named() -> None:
     with pytest.raises(NoSuchPartitions, match="partitions orders-7, orders-9 do not exist"):
         chosen([Choice("orders", (9, 0, 7))], {"orders": range(3)})

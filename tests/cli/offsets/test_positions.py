@@ -1,4 +1,4 @@
-"""What is said of positions on a command line, and what it means."""
+"""Positions on a command line."""
 
 import pytest
 
@@ -31,7 +31,7 @@ HOUR_MS = 3_600_000
         ("@-1h", Position(PositionKind.TIME, NOW_MS - HOUR_MS)),
     ],
 )
-def test_a_position_is_what_was_said(text: str, position: Position) -> None:
+def test_position_is_parsed(text: str, position: Position) -> None:
     assert parse_position(text, NOW_MS) == position
 
 
@@ -53,7 +53,7 @@ def test_a_position_is_what_was_said(text: str, position: Position) -> None:
         ("-1s5ms", NOW_MS - 1_005),
     ],
 )
-def test_a_time_is_what_was_said(text: str, time_ms: int) -> None:
+def test_time_is_parsed(text: str, time_ms: int) -> None:
     assert parse_time(text, NOW_MS) == time_ms
 
 
@@ -67,7 +67,7 @@ def test_a_time_is_what_was_said(text: str, time_ms: int) -> None:
         "1_000",
         "--1",
         "+",
-        "\u0661",  # a digit, but not one of ours
+        "\u0661",  # a digit, but not an ASCII one
         "9223372036854775808",
         "-9223372036854775808",
         "@",
@@ -78,7 +78,7 @@ def test_a_time_is_what_was_said(text: str, time_ms: int) -> None:
         "@-h",
         "@+1h",
         "@-1h ",
-        "@1969-12-31T23:59:59.999Z",  # the wire takes -1 for the end
+        "@1969-12-31T23:59:59.999Z",  # -1 means the end in ListOffsets
         "@-9999w",
         "@2026-13-01",
         "@2026-11-01T25:00",
@@ -86,7 +86,7 @@ def test_a_time_is_what_was_said(text: str, time_ms: int) -> None:
         " 1",
     ],
 )
-def test_what_is_no_position_is_refused_in_one_line(text: str) -> None:
+def test_invalid_position_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(BadPosition) as refused:
         parse_position(text, NOW_MS)
     assert repr(text) in str(refused.value)

@@ -1,4 +1,4 @@
-"""What is made of what was measured."""
+"""Latencies, rates and samples of measurements."""
 
 import pytest
 
@@ -7,24 +7,24 @@ from ottla.cli.kafka.perf.consumer import DateFormat
 from ottla.cli.perf.load import Latencies, Span, sample_every, shares
 
 
-def test_latencies_are_told_by_shares() -> None:
+def test_latencies_have_percentiles() -> None:
     found = Latencies([float(n) for n in range(100, 0, -1)])
     assert shares(found) == [51.0, 96.0, 100.0, 100.0]
     assert (found.average, found.largest) == (50.5, 100.0)
     assert (Latencies().at(0.5), Latencies().average, Latencies().largest) == (0.0, 0.0, 0.0)
 
 
-def test_one_record_in_a_thousand_is_timed_and_of_few_records_enough() -> None:
+def test_short_runs_time_at_least_two_hundred_records() -> None:
     assert [sample_every(count) for count in (1, 399, 400, 20_000)] == [1, 1, 2, 100]
     assert [sample_every(count) for count in (200_000, 1_000_000, 10**9)] == [1000, 1000, 1000]
 
 
-def test_rates_are_of_a_second() -> None:
+def test_rates_are_per_second() -> None:
     span = Span(1000, 2 << 20, 0.5)
     assert (span.rate, span.mb_rate) == (2000.0, 4.0)
 
 
-def test_dates_are_as_a_pattern_of_java_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dates_follow_javas_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     monkeypatch.setenv("TZ", "UTC")

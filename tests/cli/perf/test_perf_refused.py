@@ -1,4 +1,4 @@
-"""What the tools that measure say when a broker refuses records."""
+"""Performance tools when a broker refuses records."""
 
 import json
 from collections.abc import Generator
@@ -22,8 +22,8 @@ def broker() -> Generator[OttlaBroker]:
 
 
 @pytest.mark.parametrize("rate", [(), ("--rate", "100")], ids=["fast", "rate"])
-def test_perf_produce_ends_soon_and_tells_why(broker: OttlaBroker, rate: tuple[str, ...]) -> None:
-    # At its rate all of them would take hours.
+def test_perf_produce_stops_at_a_refused_record(broker: OttlaBroker, rate: tuple[str, ...]) -> None:
+    # At this rate a complete run would take hours.
     said = ["small", "-n", "1000000", "--size", str(SIZE), "--batch", "1", *rate]
     done = run("ottla", "perf", "produce", *said, "-o", "json", "-b", broker.bootstrap)
     assert (done.returncode, done.stderr) == (1, b"")
@@ -33,7 +33,9 @@ def test_perf_produce_ends_soon_and_tells_why(broker: OttlaBroker, rate: tuple[s
 
 
 @pytest.mark.parametrize("throughput", ["-1", "1000"])
-def test_kafkas_tool_says_why_and_goes_on(broker: OttlaBroker, throughput: str) -> None:
+def test_kafkas_tool_reports_refused_records_and_continues(
+    broker: OttlaBroker, throughput: str
+) -> None:
     done = run(
         "kafka-producer-perf-test", "--topic", "small", "--num-records", "500", "--record-size",
         str(SIZE), "--throughput", throughput, "--bootstrap-server", broker.bootstrap,
@@ -46,11 +48,11 @@ def test_kafkas_tool_says_why_and_goes_on(broker: OttlaBroker, throughput: str) 
 
 
 @pytest.mark.parametrize("throughput", ["-1", "1000"])
-def test_kafkas_tool_counts_what_is_written(
+def test_kafkas_tool_counts_only_written_records(
     broker: OttlaBroker, throughput: str, tmp_path: Path
 ) -> None:
     values = tmp_path / "values"
-    values.write_text(f"small\n{'x' * SIZE}\n")  # one or the other, by chance
+    values.write_text(f"small\n{'x' * SIZE}\n")  # one of the two, at random
     before = offsets(broker, "mixed")
     done = run(
         "kafka-producer-perf-test", "--topic", "mixed", "--num-records", "100", "--payload-file",
@@ -67,6 +69,6 @@ def test_kafkas_tool_counts_what_is_written(
 
 
 def offsets(broker: OttlaBroker, topic: str) -> int:
-    """How many records a topic has."""
+    """Return the number of records in a topic."""
     done = run("ottla", "offsets", topic, "-o", "json", "-b", broker.bootstrap)
     return sum(one["offsets"] for one in json.loads(done.stdout)["partitions"])

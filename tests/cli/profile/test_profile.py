@@ -1,4 +1,4 @@
-"""`ottla profile`: what is kept, what is shown, and what nobody gets to see."""
+"""`ottla profile`: saved settings, output, and hidden passwords."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def kept(home: Path) -> profiles.Profiles:
     return profiles.read(profiles.place({"HOME": str(home)}))
 
 
-def test_what_is_set_is_kept_and_listed(home: Path) -> None:
+def test_profile_is_saved_and_listed(home: Path) -> None:
     assert kept(home).of("prod")["sasl.password"] == SECRET
     assert ottla("profile", "use", "prod", home=home).returncode == 0
     assert kept(home).used == "prod"
@@ -50,7 +50,7 @@ def test_what_is_set_is_kept_and_listed(home: Path) -> None:
         check_golden(name, done.stdout)
 
 
-def test_passwords_are_shown_to_nobody(home: Path) -> None:
+def test_passwords_are_not_shown(home: Path) -> None:
     ottla("profile", "use", "prod", home=home)
     for form, name in (("table", "profile-show.txt"), ("json", "profile-show.json")):
         done = ottla("profile", "show", "-o", form, home=home)
@@ -62,7 +62,7 @@ def test_passwords_are_shown_to_nobody(home: Path) -> None:
     assert kept(home).of("prod")["sasl.password"] == SECRET
 
 
-def test_a_setting_is_changed_and_taken_away(home: Path) -> None:
+def test_setting_is_changed_and_removed(home: Path) -> None:
     done = ottla("profile", "set", "prod", "sasl.password=", "client.id=x", "-o", "json", home=home)
     assert json.loads(done.stdout)["warnings"] == []
     found = kept(home).of("prod")
@@ -70,7 +70,7 @@ def test_a_setting_is_changed_and_taken_away(home: Path) -> None:
     assert (found["client.id"], found["sasl.username"]) == ("x", "me")
 
 
-def test_commands_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_commands_keep_all_profiles(tmp_path: Path) -> None:
     running = [
         subprocess.Popen(
             [str(SCRIPTS / "ottla"), "profile", "set", f"profile-{number}", "client.id=x"],
@@ -83,7 +83,7 @@ def test_commands_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     assert {*kept(tmp_path).settings} == {f"profile-{number}" for number in range(6)}
 
 
-def test_the_variable_counts_before_what_is_used(home: Path) -> None:
+def test_variable_overrides_the_current_profile(home: Path) -> None:
     env = {"OTTLA_PROFILE": "dev"}
     done = ottla("profile", "use", "prod", home=home, env=env)
     assert "OTTLA_PROFILE=dev overrides it" in done.stderr
@@ -93,7 +93,7 @@ def test_the_variable_counts_before_what_is_used(home: Path) -> None:
     assert kept(home).used is None
 
 
-def test_deleting_asks_or_is_told(home: Path) -> None:
+def test_delete_asks_or_needs_yes(home: Path) -> None:
     done = ottla("profile", "delete", "prod", home=home)
     assert done.returncode == 2
     assert done.stderr == "ottla: Delete profile prod? Cannot ask without a terminal: use --yes\n"
@@ -103,7 +103,7 @@ def test_deleting_asks_or_is_told(home: Path) -> None:
     assert "prod" not in kept(home).settings
 
 
-def test_what_is_printed_of_changes(home: Path) -> None:
+def test_output_of_changes_is_golden(home: Path) -> None:
     for words in (
         ("set", "prod", "client.id=x", "sasl.password=other"),
         ("use", "prod"),
@@ -119,7 +119,7 @@ def test_what_is_printed_of_changes(home: Path) -> None:
         check_settled(f"{name}.json", objects.stdout)
 
 
-def test_an_unknown_setting_is_kept_with_the_name_that_was_meant(home: Path) -> None:
+def test_unknown_setting_is_saved_with_a_warning(home: Path) -> None:
     done = ottla("profile", "set", "dev", "bootstrap.server=a:1", home=home)
     assert done.returncode == 0
     assert done.stderr == (
@@ -146,7 +146,7 @@ def test_an_unknown_setting_is_kept_with_the_name_that_was_meant(home: Path) -> 
         (("set", "dev", f"{NO_UTF8}=x"), "profile names and settings must be valid UTF-8"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_2(
+def test_wrong_usage_prints_one_line_and_exits_with_2(
     home: Path, arguments: tuple[str, ...], says: str
 ) -> None:
     before = kept(home)
@@ -161,7 +161,7 @@ def test_what_cannot_be_is_one_line_and_2(
     assert kept(home) == before
 
 
-def test_every_secret_of_the_tables_is_masked() -> None:
+def test_every_sensitive_setting_is_masked() -> None:
     rows = [row for table in (ADMIN, PRODUCER, CONSUMER) for row in table.settings.values()]
     secrets = {row.name for row in rows if row.sensitive}
     assert {"sasl.password", "sasl.jaas.config", "ssl.key.password"} <= secrets
@@ -173,7 +173,7 @@ def test_every_secret_of_the_tables_is_masked() -> None:
     }
 
 
-def test_settings_are_checked_by_the_tables() -> None:
+def test_settings_are_validated() -> None:
     assert check({"bootstrap.servers": "a:1", "retries": ""}) == []
     assert check({"acks": "all", "group.id": "g"}) == []
     with pytest.raises(InvalidSettings, match="retries"):
@@ -201,11 +201,11 @@ FOR_ALL = {
         (["consumer", "producer"], {"bootstrap.servers", "default.api.timeout.ms", "group.id"}),
     ],
 )
-def test_of_a_profile_a_client_gets_what_it_takes(clients: list[Client], names: set[str]) -> None:
+def test_client_gets_its_settings_of_a_profile(clients: list[Client], names: set[str]) -> None:
     assert {*taken(FOR_ALL, (), clients, {})} == names
 
 
-def test_a_producer_gets_its_patience_under_its_own_name() -> None:
+def test_producer_gets_the_api_timeout_as_max_block_ms() -> None:
     settings = {name: value for name, value in FOR_ALL.items() if name != "key.serializer"}
     found = taken(settings, (), ["producer"], {})
     assert found["max.block.ms"] == "20000"
@@ -214,8 +214,8 @@ def test_a_producer_gets_its_patience_under_its_own_name() -> None:
     assert found["max.block.ms"] == "7"
 
 
-def test_what_was_said_to_a_command_it_takes_or_refuses() -> None:
-    """From a profile it is left out."""
+def test_given_setting_is_refused_if_no_client_has_it() -> None:
+    """The same setting of a profile is ignored."""
     why = {"linger.ms": "use --linger"}
     assert "linger.ms" not in taken(FOR_ALL, (), ["producer"], why)
     both: tuple[Client, Client] = ("consumer", "producer")
@@ -231,7 +231,7 @@ def test_what_was_said_to_a_command_it_takes_or_refuses() -> None:
     assert taken({"linger.ms": "5"}, {"linger.ms"}, both, {}) == {}
 
 
-def test_what_no_client_knows_is_refused_with_the_name_that_was_meant() -> None:
+def test_unknown_setting_is_refused_with_a_suggestion() -> None:
     with pytest.raises(InvalidSettings) as told:
         taken({"liner.ms": SECRET, "retention.ms": "1", "acks": "1"}, (), ["admin"], {})
     assert [str(one) for one in told.value.problems] == [
@@ -240,8 +240,8 @@ def test_what_no_client_knows_is_refused_with_the_name_that_was_meant() -> None:
     ]
 
 
-def test_a_profile_is_for_all_commands(tmp_path: Path) -> None:
-    """Whosever settings are in it, and without moving the group that is in it."""
+def test_profile_is_for_all_commands(tmp_path: Path) -> None:
+    """Settings of any client are accepted, and the group in the profile is not used."""
     with ottla_broker() as broker, Admin(bootstrap_servers=broker.bootstrap) as admin:
         settings = {
             "bootstrap.servers": broker.bootstrap,

@@ -1,4 +1,4 @@
-"""Profiles and what a client's settings are made of."""
+"""Profiles, and the effective settings of a client."""
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from ottla.cli.target import BOOTSTRAP, HERE, target_of
 ODD = 'a "quoted" \\ value\nwith ünïcode\x7f and \x01'
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_profiles_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "below" / "config.toml"
     made = Profiles().with_settings("prod", {BOOTSTRAP: "a:1,b:2", "sasl.password": ODD})
     made = made.with_settings("odd name.", {"client.id": "x"}).using("prod")
@@ -25,7 +25,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [*path.parent.iterdir()] == [path]
 
 
-def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+def test_concurrent_changes_are_all_kept(tmp_path: Path) -> None:
     path = tmp_path / "below" / "config.toml"
     names = [f"profile-{number}" for number in range(64)]
 
@@ -40,7 +40,7 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     assert stat.S_IMODE(lock.stat().st_mode) == 0o600
 
 
-def test_a_change_that_cannot_be_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_failed_change_leaves_the_file_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     profiles.changed(path, lambda known: known.with_settings("a", {"x": "1"}))
     with pytest.raises(BadProfile, match="profile 'b' does not exist"):
@@ -48,13 +48,13 @@ def test_a_change_that_cannot_be_leaves_the_file_as_it_was(tmp_path: Path) -> No
     assert profiles.changed(path, lambda known: known.using("a")).used == "a"
 
 
-def test_where_nothing_can_be_written_a_change_is_refused(tmp_path: Path) -> None:
+def test_change_of_an_unwritable_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadProfile, match="cannot write"):
         profiles.changed(tmp_path / "file" / "config.toml", lambda known: known)
 
 
-def test_a_file_by_hand_may_leave_the_quotes_away(tmp_path: Path) -> None:
+def test_dotted_names_without_quotes_are_read(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(
         '[profiles.dev]\nbootstrap.servers = "a:1"\nenable.idempotence = false\nn = 5\n'
@@ -63,19 +63,19 @@ def test_a_file_by_hand_may_leave_the_quotes_away(tmp_path: Path) -> None:
     assert found == {BOOTSTRAP: "a:1", "enable.idempotence": "false", "n": "5"}
 
 
-def test_without_a_file_there_are_none(tmp_path: Path) -> None:
+def test_missing_file_has_no_profiles(tmp_path: Path) -> None:
     assert profiles.read(tmp_path / "none") == Profiles()
 
 
 @each_case("text", ["[profiles", "profile = 3", "profiles = 3", "[profiles]\nprod = 3", "\xff"])
-def test_a_bad_file_is_told(tmp_path: Path, text: str) -> None:
+def test_invalid_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(BadProfile, match=r"config\.toml"):
         profiles.read(path)
 
 
-def test_profiles_change() -> None:
+def test_profiles_are_changed_and_removed() -> None:
     made = Profiles().with_settings("a", {"x": "1", "y": "2"}).with_settings("a", {"x": ""})
     assert made.of("a") == {"y": "2"}
     used = made.using("a")
@@ -86,13 +86,13 @@ def test_profiles_change() -> None:
         used.without("b")
 
 
-def test_the_place_follows_the_environment() -> None:
+def test_path_depends_on_the_environment() -> None:
     assert profiles.place({"OTTLA_CONFIG": "/x/y"}) == Path("/x/y")
     assert profiles.place({"XDG_CONFIG_HOME": "/c"}) == Path("/c/ottla/config.toml")
     assert profiles.place({"HOME": "/h"}) == Path("/h/.config/ottla/config.toml")
 
 
-def test_what_is_said_nearer_counts(tmp_path: Path) -> None:
+def test_command_line_overrides_profiles(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     made = Profiles().with_settings("a", {BOOTSTRAP: "a:1", "client.id": "a"})
     made = made.with_settings("b", {BOOTSTRAP: "b:1"})
@@ -117,11 +117,11 @@ def test_what_is_said_nearer_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("said", ["x", "=x", " =x"])
-def test_a_setting_needs_a_name_and_a_value(said: str) -> None:
+def test_setting_requires_a_name_and_a_value(said: str) -> None:
     with pytest.raises(BadSetting):
         target_of({"OTTLA_CONFIG": "/none"}, settings=[said])
 
 
-def test_a_value_may_have_any_characters() -> None:
+def test_value_may_have_any_characters() -> None:
     found = target_of({"OTTLA_CONFIG": "/none"}, settings=["a=b=c", "d="])
     assert (found.settings["a"], found.settings["d"], found.said) == ("b=c", "", {"a", "d"})

@@ -1,4 +1,4 @@
-"""Records as a consumer takes them, without a broker; and commands as users run them."""
+"""Records as a consumer returns them without a broker, and commands as processes."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ Row = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 
 def taken_of(rows: Iterable[Row], *, epoch: int = 7) -> Taken:
-    """Rows of (timestamp, key, value, headers), at offsets from 0 on."""
+    """Return rows of (timestamp, key, value, headers) as taken records, from offset 0."""
     builder = BatchBuilder(1 << 24, Compression.NONE)
     count = 0
     for timestamp, key, value, headers in rows:
@@ -34,7 +34,7 @@ def taken_of(rows: Iterable[Row], *, epoch: int = 7) -> Taken:
 
 
 def environment() -> dict[str, str]:
-    """That of a user who has no profiles."""
+    """Return an environment without profiles."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
     return {**kept, "NO_COLOR": "1", "COLUMNS": "200", "OTTLA_CONFIG": os.devnull, "TZ": "UTC"}
 
@@ -54,7 +54,7 @@ def run(
 
 @contextmanager
 def broker_with(*topics: NewTopic) -> Generator[OttlaBroker]:
-    """A broker that has these topics, and makes none by itself."""
+    """Run a broker with these topics and without automatic creation."""
 
     async def create(servers: str) -> None:
         async with Admin({"bootstrap.servers": servers}) as admin:

@@ -1,4 +1,4 @@
-"""`ottla consume` on our broker: what it shows, where it begins and ends, and how it is ended."""
+"""`ottla consume` on an Ottla broker: output, positions, limits, and how it ends."""
 
 import asyncio
 import json
@@ -64,13 +64,13 @@ def lines(done: subprocess.CompletedProcess[bytes]) -> list[str]:
     return sorted(done.stdout.decode().splitlines())
 
 
-def test_it_shows_values_and_ends_at_the_end(broker: OttlaBroker) -> None:
+def test_values_are_printed_up_to_the_end(broker: OttlaBroker) -> None:
     done = consume(broker, "fruit", "-p", "0")
     assert done.stdout == b'1 apple\n{"count":2}\nnull\n'
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_what_is_printed(broker: OttlaBroker) -> None:
+def test_output_is_golden(broker: OttlaBroker) -> None:
     whole = consume(broker, "fruit", "-f", "%t %p %o %T %d %K %V %k %v %h\\n", "--key", "hex")
     check_golden("consume.txt", "".join(f"{line}\n" for line in lines(whole)))
     objects = consume(broker, "fruit", "-o", "json", "--value", "json")
@@ -91,16 +91,16 @@ def test_what_is_printed(broker: OttlaBroker) -> None:
         ("@-1h", []),
     ],
 )
-def test_it_begins_where_it_is_told(broker: OttlaBroker, where: str, shown: list[str]) -> None:
+def test_offset_selects_the_first_record(broker: OttlaBroker, where: str, shown: list[str]) -> None:
     assert lines(consume(broker, "fruit", f"--offset={where}", "-f", "%p:%o\\n")) == shown
 
 
-def test_a_format_of_nothing_shows_nothing(broker: OttlaBroker) -> None:
+def test_empty_format_prints_nothing(broker: OttlaBroker) -> None:
     said = consume(broker, "fruit", "-f", "")
     assert (said.returncode, said.stdout) == (0, b"")
 
 
-def test_so_many_and_no_more(broker: OttlaBroker) -> None:
+def test_count_limits_the_records(broker: OttlaBroker) -> None:
     assert len(lines(consume(broker, "fruit", "-n", "2", "-f", "%o\\n"))) == 2
     assert len(lines(consume(broker, "fruit", "-n", "3", "-o", "json"))) == 3
 
@@ -117,10 +117,10 @@ CONSOLE_CONSUMER = "kafka-console-consumer --topic fruit --from-beginning --max-
     ],
 )
 @each_case("closed", ["<&-", "<&- 2>&-"])
-def test_what_is_closed_is_no_place_for_a_socket(
+def test_closed_stdin_or_stderr_does_not_break_the_loop(
     broker: OttlaBroker, command: str, closed: str
 ) -> None:
-    """The first file that is opened has the lowest number, which event loops do not expect."""
+    """The first opened file gets the lowest free descriptor, which event loops do not expect."""
     done = subprocess.run(
         ["sh", "-c", f"{BIN}/{command.format(servers=broker.bootstrap)} {closed}"],
         capture_output=True,
@@ -132,20 +132,20 @@ def test_what_is_closed_is_no_place_for_a_socket(
     assert done.stdout.count(b"\n") == 1
 
 
-def test_an_empty_topic_has_nothing(broker: OttlaBroker) -> None:
+def test_empty_topic_prints_nothing(broker: OttlaBroker) -> None:
     assert lines(consume(broker, "empty")) == []
 
 
-def test_a_group_goes_on_where_it_was(broker: OttlaBroker) -> None:
+def test_group_continues_at_its_committed_offsets(broker: OttlaBroker) -> None:
     first = lines(consume(broker, "fruit", "-g", "readers", "-n", "2", "-f", "%p:%o\\n"))
     rest = lines(consume(broker, "fruit", "-g", "readers", "-e", "-f", "%p:%o\\n"))
     assert sorted(first + rest) == ["0:0", "0:1", "0:2", "1:0", "1:1"]
     assert lines(consume(broker, "fruit", "-g", "readers")) == []
 
 
-def test_a_member_without_partitions_ends_and_says_why(broker: OttlaBroker) -> None:
+def test_member_without_partitions_ends_with_a_message(broker: OttlaBroker) -> None:
     async def beside_another() -> subprocess.CompletedProcess[bytes]:
-        # Static members come first: what it has it keeps.
+        # Static members are assigned first and keep their partition.
         settings = {"group.id": "full", "group.instance.id": "first"}
         servers = {"bootstrap.servers": broker.bootstrap}
         async with Consumer({**servers, **settings}, "empty") as consumer:
@@ -183,7 +183,7 @@ def test_a_member_without_partitions_ends_and_says_why(broker: OttlaBroker) -> N
         (["fruit", "--nothing"], 2, "--nothing"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_failure_prints_one_line(
     broker: OttlaBroker, arguments: list[str], code: int, said: str
 ) -> None:
     done = consume(broker, *arguments)
@@ -204,7 +204,7 @@ def test_what_cannot_be_done_is_one_line(
         ("value", "5", "{path}: this is no Avro schema: 5 is no name of a type"),
     ],
 )
-def test_avro_without_a_schema_that_is_one_is_a_wrong_use(
+def test_avro_requires_a_valid_schema(
     broker: OttlaBroker, tmp_path: Path, output: str, part: str, text: str | None, said: str
 ) -> None:
     path = tmp_path / "schema.avsc"
@@ -220,13 +220,13 @@ def test_avro_without_a_schema_that_is_one_is_a_wrong_use(
         assert told.count("\n") == 1
     else:
         assert done.stderr == b""
-        error = yaml.safe_load(done.stdout)["error"]  # JSON is YAML
+        error = yaml.safe_load(done.stdout)["error"]  # JSON is valid YAML
         assert error["code"] == "USAGE"
         told = error["message"]
     assert told.startswith(said.format(path=path))
 
 
-def test_it_follows_and_ctrl_c_ends_it(broker: OttlaBroker) -> None:
+def test_follow_prints_new_records_until_ctrl_c(broker: OttlaBroker) -> None:
     words = [str(BIN / "ottla"), "consume", "empty", "--follow", "-b", broker.bootstrap]
     with _ended(words) as process:
         assert process.stdout is not None
@@ -238,7 +238,7 @@ def test_it_follows_and_ctrl_c_ends_it(broker: OttlaBroker) -> None:
     assert (process.returncode, out, err) == (130, b"", b"ottla: interrupted\n")
 
 
-# Many.
+# Many records.
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +249,7 @@ def many(broker: OttlaBroker) -> str:
 
 @pytest.fixture(scope="module")
 def few(broker: OttlaBroker) -> str:
-    """More than a pipe holds, in small batches: YAML takes a millisecond for each record."""
+    """Fill a topic with more than a pipe holds, in small batches: YAML takes 1 ms per record."""
     fill(broker, "few", 5_000, batch_bytes=8_192)
     return "few"
 
@@ -282,8 +282,8 @@ def command(tool: str, broker: OttlaBroker, topic: str) -> list[str]:
     ]  # fmt: skip
 
 
-# Started by something small: until it runs, a process counts what the one that started it holds.
-# What it has written is counted by Linux, /dev/null or not.
+# Started by a small process, because a process counts the memory of its parent until exec. Linux
+# counts what the command writes, also to /dev/null.
 MEASURED = """
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:]).returncode
@@ -294,7 +294,7 @@ sys.exit(code)
 
 
 class Measured(NamedTuple):
-    """How a command ended that was measured."""
+    """Result and measurements of a command."""
 
     code: int
     said: list[str]
@@ -304,7 +304,7 @@ class Measured(NamedTuple):
 
 @contextmanager
 def measured(words: list[str], stdout: int) -> Generator[Callable[[], Measured]]:
-    """Start a command; what is yielded waits for its end."""
+    """Start a command; the yielded function waits for its end."""
     with subprocess.Popen(
         [sys.executable, "-c", MEASURED, *words],
         stdout=stdout, stderr=subprocess.PIPE, env=environment(), text=True,
@@ -325,7 +325,7 @@ def measured(words: list[str], stdout: int) -> Generator[Callable[[], Measured]]
 
 
 @pytest.mark.parametrize("tool", ["ottla", "kafka-console-consumer"])
-def test_five_million_records_into_nothing_take_little_memory(
+def test_memory_is_bounded_for_five_million_records(
     broker: OttlaBroker, many: str, tool: str
 ) -> None:
     with measured(command(tool, broker, many), subprocess.DEVNULL) as ended:
@@ -338,7 +338,7 @@ def test_five_million_records_into_nothing_take_little_memory(
 
 @each_case("read_bytes", [0, 1_000_000])
 @each_case("tool", ["ottla", "kafka-console-consumer"])
-def test_a_closed_pipe_ends_it_without_a_word_too_many(
+def test_closed_pipe_exits_with_141(
     broker: OttlaBroker, many: str, tool: str, read_bytes: int
 ) -> None:
     ours, theirs = os.pipe()
@@ -354,7 +354,7 @@ def test_a_closed_pipe_ends_it_without_a_word_too_many(
 
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml"])
-def test_a_pipe_that_nobody_reads_does_not_keep_ctrl_c(
+def test_ctrl_c_works_while_nobody_reads_the_pipe(
     broker: OttlaBroker, many: str, few: str, form: str
 ) -> None:
     ours, theirs = os.pipe()
@@ -377,7 +377,7 @@ def test_a_pipe_that_nobody_reads_does_not_keep_ctrl_c(
 
 @contextmanager
 def _ended(words: list[str]) -> Generator[subprocess.Popen[bytes]]:
-    """A command that has ended when the `with` is over."""
+    """Run a command that is killed at the end of the block."""
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     ) as process:
@@ -388,17 +388,17 @@ def _ended(words: list[str]) -> Generator[subprocess.Popen[bytes]]:
 
 
 def _wait_until_full(pipe: int) -> None:
-    """Until a pipe takes no more. What is written at once is more than it holds: somebody waits."""
+    """Wait until a pipe is full: one write is larger than the pipe, so the writer blocks."""
     deadline_s = time.monotonic() + PATIENCE_S
     while select.select([], [pipe], [], 0)[1]:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
 
 
-# A terminal.
+# On a terminal.
 
 
-def test_on_a_terminal_it_follows_and_what_it_shows_is_harmless(broker: OttlaBroker) -> None:
+def test_terminal_follows_and_escapes_control_characters(broker: OttlaBroker) -> None:
     ours, theirs = pty.openpty()
     words = [str(BIN / "ottla"), "consume", "fruit", "-p", "1", "-b", broker.bootstrap]
     with subprocess.Popen(words, stdout=theirs, env=environment()) as process:
@@ -408,7 +408,7 @@ def test_on_a_terminal_it_follows_and_what_it_shows_is_harmless(broker: OttlaBro
             while b"last\r\n" not in shown:
                 shown += os.read(ours, 1000)
             assert shown == "b\u00e9\\x1b[31m\r\nlast\r\n".encode()
-            assert process.poll() is None  # it waits for more
+            assert process.poll() is None  # waits for more records
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE_S) == 130
         finally:

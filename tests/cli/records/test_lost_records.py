@@ -1,4 +1,4 @@
-"""What `ottla consume` does when records that it is to read are deleted before they come."""
+"""`ottla consume` when records are deleted before they are read."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
@@ -24,7 +24,7 @@ def broker() -> Generator[OttlaBroker]:
 
 
 async def read(broker: OttlaBroker, topic: str, lose: Callable[[Admin], Awaitable[object]]) -> int:
-    """Read a topic up to the end that it had before it lost something; how many records came."""
+    """Read a topic up to its end before the loss; returns the number of records."""
     where = partition_of((topic, 0))
     servers = {"bootstrap.servers": broker.bootstrap}
     async with Admin(servers) as admin:
@@ -44,7 +44,7 @@ async def read(broker: OttlaBroker, topic: str, lose: Callable[[Admin], Awaitabl
 
 
 @pytest.mark.parametrize(("before", "left"), [(END, 0), (3, 2)])
-def test_records_that_are_deleted_are_not_waited_for(
+def test_consume_does_not_wait_for_deleted_records(
     broker: OttlaBroker, before: int, left: int
 ) -> None:
     topic = f"deleted-{before}"
@@ -55,6 +55,6 @@ def test_records_that_are_deleted_are_not_waited_for(
     assert asyncio.run(read(broker, topic, lose)) == left
 
 
-def test_a_topic_that_is_deleted_is_a_failure(broker: OttlaBroker) -> None:
+def test_consume_fails_when_its_topic_is_deleted(broker: OttlaBroker) -> None:
     with pytest.raises(Failed, match="topic gone was deleted before its end was reached"):
         asyncio.run(read(broker, "gone", lambda admin: admin.delete_topics(["gone"])))

@@ -1,4 +1,4 @@
-"""`ottla produce` of more files than a process may have open, and of such as come but once."""
+"""`ottla produce` with more files than a process may open, and with pipes."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def values(broker: OttlaBroker, topic: str) -> list[bytes]:
     return run("ottla", "consume", topic, "-b", broker.bootstrap).stdout.splitlines()
 
 
-def test_more_files_are_read_than_may_be_open(broker: OttlaBroker, tmp_path: Path) -> None:
+def test_more_files_are_read_than_may_be_open_at_once(broker: OttlaBroker, tmp_path: Path) -> None:
     names = [str(number) for number in range(3 * OPEN_MAX)]
     for name in names:
         (tmp_path / name).write_text(f"{name}\n")
@@ -44,8 +44,8 @@ def test_more_files_are_read_than_may_be_open(broker: OttlaBroker, tmp_path: Pat
     assert values(broker, "many") == [name.encode() for name in names]
 
 
-def test_a_pipe_is_opened_but_once(broker: OttlaBroker, tmp_path: Path) -> None:
-    # Who opens it again waits for another writer.
+def test_pipe_is_opened_only_once(broker: OttlaBroker, tmp_path: Path) -> None:
+    # Opening the pipe again would wait for another writer.
     (tmp_path / "file").write_text("first\n")
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(
@@ -63,9 +63,7 @@ def test_a_pipe_is_opened_but_once(broker: OttlaBroker, tmp_path: Path) -> None:
     assert values(broker, "once") == [b"first", b"second"]
 
 
-def test_a_file_that_is_gone_is_told_with_what_was_written(
-    broker: OttlaBroker, tmp_path: Path
-) -> None:
+def test_file_deleted_meanwhile_is_reported(broker: OttlaBroker, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text("second\n")
     with subprocess.Popen(

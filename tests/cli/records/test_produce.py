@@ -1,4 +1,4 @@
-"""`ottla produce` and `ottla perf` on our broker."""
+"""`ottla produce` and `ottla perf` on an Ottla broker."""
 
 import asyncio
 import json
@@ -60,14 +60,14 @@ def test_each_line_is_a_record(broker: OttlaBroker) -> None:
     assert raw == b"a\n\nb\r\n\xff\nlast\n"
 
 
-def test_keys_headers_and_nulls(broker: OttlaBroker) -> None:
+def test_keys_headers_and_nulls_are_written(broker: OttlaBroker) -> None:
     stdin = b"k1:v1\nk2:-\n"
     done = produce(broker, "keys", "-K", ":", "-H", "a=1", "-H", "b", "--null", "-", stdin=stdin)
     assert done.returncode == 0, done.stderr
     assert shown(broker, "keys", "%k %v %h") == ["k1 v1 a=1,b=null", "k2 null a=1,b=null"]
 
 
-def test_one_key_for_all_keeps_them_together(broker: OttlaBroker) -> None:
+def test_same_key_keeps_records_in_one_partition(broker: OttlaBroker) -> None:
     done = produce(broker, "fast", "-k", "same", stdin=b"x\n" * 1000)
     assert done.stdout == b"Wrote 1000 records to fast.\n"
     found = shown(broker, "fast", "%p %k")
@@ -75,7 +75,7 @@ def test_one_key_for_all_keeps_them_together(broker: OttlaBroker) -> None:
     assert len(set(found)) == 1
 
 
-def test_what_consume_prints_is_taken(broker: OttlaBroker) -> None:
+def test_json_output_of_consume_is_accepted(broker: OttlaBroker) -> None:
     line = {
         "key": {"base64": "/w=="}, "value": "v", "headers": [{"key": "h", "value": None}],
         "partition": 1, "timestamp": 1234,
@@ -87,7 +87,7 @@ def test_what_consume_prints_is_taken(broker: OttlaBroker) -> None:
     assert copied == objects.replace(b'"json"', b'"copied"')
 
 
-def test_files_are_read_one_after_the_other(broker: OttlaBroker, tmp_path: Path) -> None:
+def test_files_are_read_in_order(broker: OttlaBroker, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"{name}1\n{name}2")
     done = produce(broker, "files", "-p", "0", str(tmp_path / "a"), str(tmp_path / "b"))
@@ -102,7 +102,7 @@ def test_batches_are_compressed(broker: OttlaBroker) -> None:
     assert 0 < size < 10_000
 
 
-def test_what_is_printed(broker: OttlaBroker) -> None:
+def test_output_is_golden(broker: OttlaBroker) -> None:
     table = produce(broker, "golden", stdin=b"a\n").stdout
     objects = produce(broker, "golden", "-o", "json", stdin=b"a\n").stdout
     check_golden("produce.txt", table.decode())
@@ -110,7 +110,7 @@ def test_what_is_printed(broker: OttlaBroker) -> None:
 
 
 @pytest.mark.parametrize("columns", [(), ("--columns",)])
-def test_offsets_without_records_are_not_waited_for(
+def test_perf_consume_does_not_wait_for_compacted_offsets(
     broker: OttlaBroker, gaps: str, columns: Sequence[str]
 ) -> None:
     done = run(
@@ -122,7 +122,7 @@ def test_offsets_without_records_are_not_waited_for(
 
 @pytest.fixture(scope="module")
 def gaps(broker: OttlaBroker) -> str:
-    """A topic with fewer records than offsets: it was compacted."""
+    """Create a topic with fewer records than offsets, by compaction."""
     config = {
         "cleanup.policy": "compact",
         "min.cleanable.dirty.ratio": "0",
@@ -145,7 +145,7 @@ def gaps(broker: OttlaBroker) -> str:
     return "gaps"
 
 
-def test_a_line_that_is_no_record_ends_it(broker: OttlaBroker) -> None:
+def test_invalid_line_stops_produce(broker: OttlaBroker) -> None:
     done = produce(
         broker, "bad", "--json", stdin=b'{"value": "1"}\n{"value": 2}\n{\n{"value": 4}\n'
     )
@@ -158,7 +158,7 @@ def test_a_line_that_is_no_record_ends_it(broker: OttlaBroker) -> None:
     assert json.loads(told.stdout)["error"]["code"] == "BAD_RECORD"
 
 
-def test_a_line_with_a_partition_that_is_not_there_is_named(broker: OttlaBroker) -> None:
+def test_line_with_a_missing_partition_is_named(broker: OttlaBroker) -> None:
     lines = b'{"value": "a", "partition": 1}\n{"value": "b", "partition": 7}\n'
     done = produce(broker, "plain", "--json", stdin=lines)
     assert done.returncode == 1
@@ -169,7 +169,7 @@ def test_a_line_with_a_partition_that_is_not_there_is_named(broker: OttlaBroker)
     assert error == {"code": "UNKNOWN_TOPIC_OR_PARTITION", "message": why}
 
 
-def test_a_record_that_is_refused_ends_it(broker: OttlaBroker) -> None:
+def test_refused_record_stops_produce(broker: OttlaBroker) -> None:
     done = produce(broker, "small", stdin=b"a\nb\n" + b"x" * 1000 + b"\n")
     assert done.returncode == 1
     assert re.search(r"; [012] records? (was|were) written to small\n$", done.stderr.decode())
@@ -179,7 +179,7 @@ def test_a_record_that_is_refused_ends_it(broker: OttlaBroker) -> None:
     assert large.stderr.decode().endswith("; 0 records were written to bad\n")
 
 
-def test_what_has_no_lines_ends_it_and_is_not_held_without_bounds(broker: OttlaBroker) -> None:
+def test_overlong_line_stops_produce(broker: OttlaBroker) -> None:
     command = f"(echo first; head -c 200M /dev/zero) | {BIN}/ottla produce bad -b"
     done = subprocess.run(
         ["sh", "-c", f"{command} {broker.bootstrap}"],
@@ -207,7 +207,7 @@ def test_what_has_no_lines_ends_it_and_is_not_held_without_bounds(broker: OttlaB
         (["plain", "-p", "99999999999"], 2, "99999999999 is not in the range 0<=x<=2147483647"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_failure_prints_one_line(
     broker: OttlaBroker, arguments: list[str], code: int, said: str
 ) -> None:
     done = produce(broker, *arguments, stdin=b"x\n")
@@ -217,7 +217,7 @@ def test_what_cannot_be_done_is_one_line(
     assert done.stdout == b""
 
 
-# How fast it is.
+# Performance.
 
 NUMBER = re.compile(r"\d+(\.\d+)?")
 
@@ -229,11 +229,11 @@ def perf(broker: OttlaBroker, *arguments: str) -> bytes:
 
 
 def plain(text: bytes) -> str:
-    """Without the numbers that differ each time, and the columns that they make wider."""
+    """Replace the measured numbers and the width of their columns."""
     return re.sub(r" +", " ", NUMBER.sub("0", text.decode()))
 
 
-def test_perf_tells_what_it_measured(broker: OttlaBroker) -> None:
+def test_perf_prints_its_measurements(broker: OttlaBroker) -> None:
     asyncio.run(_create_one(broker.bootstrap, "perf"))
     check_golden("perf-produce.txt", plain(perf(broker, "produce", "perf", "-n", "5000")))
     told = perf(broker, "produce", "perf", "-n", "5000", "--size", "10", "-o", "json")
@@ -269,14 +269,16 @@ async def _create_one(servers: str, name: str) -> None:
         (["produce", "none", "-X", "max.block.ms=500"], "there is no such topic"),
     ],
 )
-def test_perf_without_what_it_needs(broker: OttlaBroker, arguments: list[str], said: str) -> None:
+def test_perf_fails_without_its_topic_or_records(
+    broker: OttlaBroker, arguments: list[str], said: str
+) -> None:
     done = run("ottla", "perf", *arguments, "-b", broker.bootstrap)
     assert done.returncode == 1
     assert said in done.stderr.decode()
     assert done.stderr.count(b"\n") == 1
 
 
-def test_on_a_terminal_files_have_a_bar(broker: OttlaBroker, tmp_path: Path) -> None:
+def test_files_have_a_progress_bar_on_a_terminal(broker: OttlaBroker, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"x" * 99 + b"\n" + b"y\n" * 200_000)
     ours, theirs = pty.openpty()
@@ -288,7 +290,7 @@ def test_on_a_terminal_files_have_a_bar(broker: OttlaBroker, tmp_path: Path) -> 
     )
     os.close(theirs)
     shown = b""
-    with suppress(OSError):  # which is how the end is told
+    with suppress(OSError):  # raised at the end
         while data := os.read(ours, 1000):
             shown += data
     os.close(ours)

@@ -1,4 +1,4 @@
-"""What a format makes of records, and records as objects."""
+"""Formats of records, and records as objects."""
 
 import json
 from itertools import chain
@@ -47,21 +47,21 @@ def text(format_: str, rows: list[Row] = ROWS, looks: Looks | None = None) -> by
         ("", b""),
     ],
 )
-def test_a_format_is_filled_in(format_: str, expected: bytes) -> None:
+def test_format_is_filled_in(format_: str, expected: bytes) -> None:
     assert text(format_) == expected
 
 
 @each_case("bad", ["%y", "%", "\\q", "\\", "\\xg0", "a%"])
-def test_an_unknown_part_is_told(bad: str) -> None:
+def test_unknown_field_is_refused(bad: str) -> None:
     with pytest.raises(BadFormat, match="is not valid in a format"):
         parse(bad)
 
 
-def test_what_null_is_can_be_said() -> None:
+def test_null_text_is_configurable() -> None:
     assert text("%k ", looks=Looks(null=b"-")) == b"k -  "
 
 
-def test_stretches_hold_all_rows_once() -> None:
+def test_stretches_contain_every_row_once() -> None:
     rows: list[Row] = [(n, b"%d" % n, b"v" * 100_000, [("h", b"%d" % n)]) for n in range(101)]
     taken = taken_of(rows)
     cells = [*taken.stretches(99)]
@@ -77,7 +77,7 @@ def test_stretches_hold_all_rows_once() -> None:
     assert taken.size == sum(len(key or b"") + len(value or b"") for _, key, value, _ in rows)
 
 
-def test_a_row_larger_than_a_stretch_is_one() -> None:
+def test_large_row_is_a_stretch_of_its_own() -> None:
     taken = taken_of([(0, None, b"v" * 5_000_000, ()), (0, b"k" * 5_000_000, b"", ())])
     assert [one.count for one in taken.stretches(2)] == [1, 1]
 
@@ -109,7 +109,7 @@ SCHEMA = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"
         (Seen.AVRO, b"", "", b'""'),
     ],
 )  # fmt: skip
-def test_bytes_are_told_as_what_they_are(
+def test_bytes_are_decoded_in_the_requested_format(
     form: Seen, data: bytes, told: object, printed: bytes | None
 ) -> None:
     schema = SchemaFile("r.avsc", SCHEMA) if form is Seen.AVRO else None
@@ -118,14 +118,14 @@ def test_bytes_are_told_as_what_they_are(
     assert (None if make is None else make(data)) == printed
 
 
-def test_avro_needs_its_schema() -> None:
+def test_avro_requires_a_schema() -> None:
     with pytest.raises(ValueError, match="--value-schema"):
         to_bytes(Seen.AVRO)
     with pytest.raises(ValueError, match="--value-schema"):
         Objects(value=Seen.AVRO)
 
 
-def test_objects_have_the_same_keys_always() -> None:
+def test_objects_have_stable_keys() -> None:
     taken = taken_of([*ROWS, (5, b"\xff", b"{}", [("h", b"\xff")])])
     lines = written(Objects(value=Seen.JSON).made(Cells(taken, 0, 4)), Output.JSON).splitlines()
     found = [json.loads(line) for line in lines]
@@ -141,7 +141,7 @@ def test_objects_have_the_same_keys_always() -> None:
     assert found[3]["headers"] == [{"key": "h", "value": {"base64": "/w=="}}]
 
 
-def test_yaml_is_one_document_each() -> None:
+def test_yaml_has_one_document_per_record() -> None:
     import yaml
 
     taken = taken_of(ROWS)
@@ -149,7 +149,7 @@ def test_yaml_is_one_document_each() -> None:
     assert [one["offset"] for one in yaml.safe_load_all(told)] == [0, 1, 2]
 
 
-def test_what_is_too_deep_for_the_writer_of_yaml_is_told_all_the_same() -> None:
+def test_deeply_nested_value_is_written_as_json_in_yaml() -> None:
     deep = b"[" * 500 + b"]" * 500
     taken = taken_of([(1, None, deep, []), (2, None, b"{}", [])])
     told = written(Objects(value=Seen.JSON).made(Cells(taken, 0, 2)), Output.YAML)
@@ -158,6 +158,6 @@ def test_what_is_too_deep_for_the_writer_of_yaml_is_told_all_the_same() -> None:
     assert b"value: {}\n" in second
 
 
-def test_a_terminal_gets_nothing_that_it_acts_on() -> None:
+def test_control_characters_are_escaped() -> None:
     assert harmless(b"a\tb\n\x1b[31m\r\x9b") == b"a\tb\n\\x1b[31m\\r\\x9b"
     assert harmless("\u202e\u00e9\\".encode()) == "\\u202e\u00e9\\".encode()

@@ -1,4 +1,4 @@
-"""Records out of lines."""
+"""Parsing of lines to records."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from ottla.cli.records.input import BadLine, Draft, LineForm, header_of, timesta
 from ottla.cli.records.sending import split_lines
 
 
-def test_a_line_is_a_value() -> None:
+def test_line_is_a_value() -> None:
     form = LineForm(key=b"k", partition=2)
     assert form.is_plain
     assert form.draft(b"v") == Draft(b"k", b"v", (), 2)
 
 
-def test_a_key_stands_before_its_separator() -> None:
+def test_key_is_before_the_separator() -> None:
     form = LineForm(key_separator=b"::", null=b"-")
     assert form.draft(b"a::b::c") == Draft(b"a", b"b::c")
     assert form.draft(b"-::-") == Draft(None, None)
@@ -22,7 +22,7 @@ def test_a_key_stands_before_its_separator() -> None:
         form.draft(b"a:b")
 
 
-def test_headers_are_of_all() -> None:
+def test_headers_are_added_to_all_records() -> None:
     form = LineForm(headers=(header_of("a=1=2"), header_of("b")))
     assert not form.is_plain
     assert form.draft(b"v").headers == (("a", b"1=2"), ("b", None))
@@ -45,7 +45,7 @@ def test_headers_are_of_all() -> None:
         (b'{"topic": "x", "offset": 7, "value": "v"}', Draft(None, b"v")),
     ],
 )  # fmt: skip
-def test_a_line_of_json_is_a_record(line: bytes, draft: Draft) -> None:
+def test_json_line_is_a_record(line: bytes, draft: Draft) -> None:
     assert LineForm(json=True).draft(line) == draft
 
 
@@ -70,7 +70,7 @@ def test_a_line_of_json_is_a_record(line: bytes, draft: Draft) -> None:
         (b'{"value": ' + b"[" * 2000 + b"]" * 2000 + b"}", "nested too deeply"),
     ],
 )
-def test_what_is_no_record_is_told(line: bytes, why: str) -> None:
+def test_invalid_json_line_is_refused(line: bytes, why: str) -> None:
     with pytest.raises(BadLine, match=why):
         LineForm(json=True).draft(line)
 
@@ -84,11 +84,11 @@ def test_what_is_no_record_is_told(line: bytes, why: str) -> None:
         (b'"0.1234567890123456789012"', b"0.1234567890123456789012"),
     ],
 )
-def test_a_value_that_is_no_text_is_its_json_made_anew(said: bytes, written: bytes) -> None:
+def test_value_that_is_not_text_is_written_as_json(said: bytes, written: bytes) -> None:
     assert LineForm(json=True).draft(b'{"value": ' + said + b"}").value == written
 
 
-def test_a_time_is_a_number_or_a_date() -> None:
+def test_timestamp_is_a_number_or_a_date() -> None:
     assert timestamp_of("1970-01-01T00:00:01Z") == 1000
     assert timestamp_of("1970-01-01T01:00:00+01:00") == 0
     assert timestamp_of(None) is None

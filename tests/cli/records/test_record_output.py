@@ -1,4 +1,4 @@
-"""What is written in large pieces, beside an event loop."""
+"""Output in large pieces, written beside an event loop."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from ottla.cli.blocking_calls import BlockingCalls
 from ottla.cli.records.output import PIECE_BYTES, RecordOutput
 
 
-def test_all_of_it_leaves_in_order() -> None:
+def test_everything_is_written_in_order() -> None:
     read, write = os.pipe()
     found: list[bytes] = []
 
@@ -34,7 +34,7 @@ def test_all_of_it_leaves_in_order() -> None:
     assert b"".join(found) == b"".join(b"%06d" % number * 500 for number in range(1000))
 
 
-def test_a_little_waits_for_more_until_it_is_flushed() -> None:
+def test_small_piece_is_written_on_flush() -> None:
     read, write = os.pipe()
     os.set_blocking(read, False)
 
@@ -51,7 +51,7 @@ def test_a_little_waits_for_more_until_it_is_flushed() -> None:
     os.close(write)
 
 
-def test_a_reader_that_left_is_told() -> None:
+def test_closed_reader_raises_broken_pipe() -> None:
     read, write = os.pipe()
     os.close(read)
 
@@ -65,7 +65,7 @@ def test_a_reader_that_left_is_told() -> None:
     os.close(write)
 
 
-def test_a_pipe_that_does_not_block_is_waited_for() -> None:
+def test_non_blocking_pipe_is_written_completely() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
     whole = b"x" * 300_000
@@ -85,7 +85,7 @@ def test_a_pipe_that_does_not_block_is_waited_for() -> None:
     os.close(write)
 
 
-def test_a_reader_that_never_reads_keeps_nobody() -> None:
+def test_blocked_writer_does_not_delay_the_exit() -> None:
     read, write = os.pipe()
 
     async def main() -> None:
@@ -100,7 +100,7 @@ def test_a_reader_that_never_reads_keeps_nobody() -> None:
     os.close(write)
 
 
-def test_calls_are_done_one_after_the_other() -> None:
+def test_blocking_calls_run_in_order() -> None:
     async def main() -> None:
         calls = BlockingCalls()
         done: list[int] = []

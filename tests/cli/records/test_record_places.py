@@ -1,4 +1,4 @@
-"""Where reading begins and stops."""
+"""Start and end of reading."""
 
 from cases import each_case
 from cli.records.harness import WHERE, taken_of
@@ -13,16 +13,16 @@ from ottla.cli.records.places import Limits, places
         ("+5", 15), ("+500", 30), ("@1000", 17), ("@now", 17),
     ],
 )  # fmt: skip
-def test_a_position_is_one_that_there_is(said: str, place: int) -> None:
+def test_position_is_limited_to_the_partition(said: str, place: int) -> None:
     position = parse_position(said, 5000)
     assert places(position, {WHERE: 10}, {WHERE: 30}, {WHERE: 17}) == {WHERE: place}
 
 
-def test_behind_all_times_is_the_end() -> None:
+def test_time_after_the_last_record_is_the_end() -> None:
     assert places(parse_position("@1000", 0), {WHERE: 10}, {WHERE: 30}, {}) == {WHERE: 30}
 
 
-def test_it_ends_after_so_many() -> None:
+def test_reading_stops_after_the_requested_count() -> None:
     taken = taken_of([(0, None, b"x", ())] * 5)
     limits = Limits(left=7)
     assert limits.rows(taken) == 5
@@ -31,7 +31,7 @@ def test_it_ends_after_so_many() -> None:
     assert limits.is_reached
 
 
-def test_it_ends_where_the_end_was() -> None:
+def test_reading_stops_at_the_end() -> None:
     taken = taken_of([(0, None, b"x", ())] * 5)
     limits = Limits(ends={WHERE: 3})
     assert limits.rows(taken) == 3
@@ -42,11 +42,11 @@ def test_it_ends_where_the_end_was() -> None:
     assert not further.is_reached
 
 
-def test_what_was_not_to_be_read_is_not() -> None:
+def test_finished_partition_is_not_read() -> None:
     assert Limits(ends={}).rows(taken_of([(0, None, b"x", ())])) == 0
 
 
-def test_without_limits_it_goes_on() -> None:
+def test_reading_continues_without_limits() -> None:
     limits = Limits()
     assert limits.rows(taken_of([(0, None, b"x", ())] * 5)) == 5
     assert not limits.is_reached

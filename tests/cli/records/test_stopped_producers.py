@@ -1,6 +1,6 @@
-"""What becomes of lines that `ottla produce` and `kafka-console-producer` have read, at a signal.
+"""Lines that `ottla produce` and `kafka-console-producer` have read before a signal.
 
-They would linger for an hour: what is written after a signal, the signal has written.
+They would linger for an hour, so only the signal can have written them.
 """
 
 import json
@@ -54,7 +54,7 @@ def heard() -> Generator[None]:
 
 @contextmanager
 def having_read(said: list[str], data: bytes) -> Generator["subprocess.Popen[bytes]"]:
-    """A command that has read so much of its stdin, and waits for more."""
+    """Run a command that has read this data from stdin and waits for more."""
     with subprocess.Popen(
         said,
         stdin=subprocess.PIPE,
@@ -75,7 +75,7 @@ def having_read(said: list[str], data: bytes) -> Generator["subprocess.Popen[byt
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("tool", TOOLS)
-def test_what_was_read_is_written_before_a_signal_ends_it(
+def test_signal_writes_what_was_read_before_the_exit(
     broker: OttlaBroker, tool: str, number: signal.Signals
 ) -> None:
     topic = f"{tool}-{int(number)}"
@@ -89,7 +89,7 @@ def test_what_was_read_is_written_before_a_signal_ends_it(
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_how_many_were_written_is_in_the_object(
+def test_json_error_has_the_number_of_written_records(
     broker: OttlaBroker, number: signal.Signals
 ) -> None:
     said = [*words("ottla", broker, f"json-{int(number)}"), "-o", "json"]
@@ -104,7 +104,7 @@ def test_how_many_were_written_is_in_the_object(
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_second_signal_ends_it_at_once(
+def test_second_signal_ends_the_command_at_once(
     broker: OttlaBroker, tool: str, number: signal.Signals
 ) -> None:
     with having_read(words(tool, broker, f"stuck-{int(number)}"), b"one\n") as process:
@@ -119,7 +119,7 @@ def test_a_second_signal_ends_it_at_once(
     assert "Traceback" not in said
 
 
-def test_a_command_that_nobody_is_to_hang_up_reads_on(broker: OttlaBroker) -> None:
+def test_nohup_command_ignores_sighup(broker: OttlaBroker) -> None:
     said = ["sh", "-c", """trap '' HUP; exec "$0" "$@" """, *words("ottla", broker, "nohup")]
     with having_read(said, b"one\n") as process:
         process.send_signal(signal.SIGHUP)

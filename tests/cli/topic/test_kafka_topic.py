@@ -1,6 +1,6 @@
-"""`ottla topic` and `ottla config` on a real Kafka, with and without the rights that they need.
+"""`ottla topic` and `ottla config` on a real Kafka, with and without rights.
 
-Most of it needs a Kafka without other topics, and is left to `make judge`.
+Most of it needs a Kafka without other topics and runs only in `make judge`.
 """
 
 import json
@@ -48,7 +48,7 @@ def told(kafka: KafkaBroker, *arguments: str) -> Any:
 
 
 def as_bob(kafka: KafkaBroker, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it as somebody who may do nothing."""
+    """Run a command as a user without rights."""
     settings = {
         "bootstrap.servers": f"127.0.0.1:{kafka.ports['LOGIN']}",
         "security.protocol": "SASL_PLAINTEXT",

@@ -1,12 +1,12 @@
-"""Which partition of a topic carries too much."""
+"""Detection of skewed partitions."""
 
 from ottla.cli.topic.partition_load import Look, bytes_shown, rate_shown, skewed
 
 
-def test_a_partition_above_twice_the_mean_is_skewed() -> None:
+def test_partition_above_twice_the_mean_is_skewed() -> None:
     assert skewed({0: 700, 1: 100, 2: 100}, None) == {0: {"size": 700 / 300}}
-    assert skewed({0: 200, 1: 50, 2: 50}, None) == {}  # just twice
-    assert skewed({0: 1000, 1: 0}, None) == {}  # of two none can have more than all
+    assert skewed({0: 200, 1: 50, 2: 50}, None) == {}  # exactly twice
+    assert skewed({0: 1000, 1: 0}, None) == {}  # needs three partitions or more
     assert skewed({0: 0, 1: 0, 2: 0}, None) == {}
     assert skewed({}, None) == {}
 
@@ -19,12 +19,12 @@ def test_new_records_count_when_there_are_enough() -> None:
     assert many.rates() == {0: 450.0, 1: 50.0, 2: 50.0}
 
 
-def test_a_rate_is_never_below_zero_and_needs_two_looks() -> None:
+def test_rate_is_not_negative_and_needs_two_reads() -> None:
     assert Look({0: 5}, {0: 3, 1: 8}, 1.0).rates() == {0: 0.0}
     assert Look({0: 5}, {0: 5}, 0.0).rates() == {}
 
 
-def test_sizes_and_rates_are_short() -> None:
+def test_sizes_and_rates_are_formatted_briefly() -> None:
     sizes = (None, 0, 1023, 1024, 1536, 5 << 20, 3 << 30, 5000 << 40)
     assert [bytes_shown(one) for one in sizes] == [
         "-", "0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 GiB", "5000.0 TiB",

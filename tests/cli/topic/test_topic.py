@@ -1,4 +1,4 @@
-"""`ottla topic` on our broker: what it does, what it prints, and what it says of bad input."""
+"""`ottla topic` on an Ottla broker: changes, output and errors."""
 
 import json
 import socket
@@ -56,10 +56,10 @@ def own_configs(broker: OttlaBroker, name: str) -> dict[str, str]:
     return described["topics"][0]["configs"]
 
 
-# Making and listing.
+# Create and list.
 
 
-def test_create_and_list(clean: OttlaBroker) -> None:
+def test_created_topics_are_listed(clean: OttlaBroker) -> None:
     said = topic(clean, "create", "orders", "-p", "3", "-r", "1", "-c", "retention.ms=1000")
     assert (said.returncode, said.stderr) == (0, "")
     check_settled("topic-create.txt", said.stdout)
@@ -71,7 +71,7 @@ def test_create_and_list(clean: OttlaBroker) -> None:
     check_settled("topic-list.yaml", topic(clean, "list", "-o", "yaml").stdout)
 
 
-def test_one_that_is_there_fails_or_not(clean: OttlaBroker) -> None:
+def test_existing_topic_fails_without_if_not_exists(clean: OttlaBroker) -> None:
     assert topic(clean, "create", "a").returncode == 0
     again = topic(clean, "create", "a", "b")
     assert again.returncode == 1
@@ -83,14 +83,14 @@ def test_one_that_is_there_fails_or_not(clean: OttlaBroker) -> None:
     assert fine["created"] == []
 
 
-def test_a_dry_run_makes_nothing(clean: OttlaBroker) -> None:
+def test_dry_run_creates_nothing(clean: OttlaBroker) -> None:
     assert told(clean, "create", "a", "--dry-run")["possible"] == ["a"]
     assert topic(clean, "create", "b", "--dry-run", "-c", "no.such=1").returncode == 1
     assert listed(clean) == {}
     assert topic(clean, "list").stdout == "No topics.\n"
 
 
-def test_names_that_metrics_mistake_are_warned_of(clean: OttlaBroker) -> None:
+def test_name_with_dot_or_underscore_prints_a_warning(clean: OttlaBroker) -> None:
     for name in ("a.b", "c_d"):
         said = topic(clean, "create", name)
         assert said.returncode == 0
@@ -100,10 +100,10 @@ def test_names_that_metrics_mistake_are_warned_of(clean: OttlaBroker) -> None:
     assert topic(clean, "create", "g-h").stderr == ""
 
 
-# Describing.
+# Describe.
 
 
-def test_describe(clean: OttlaBroker) -> None:
+def test_describe_marks_the_skewed_partition(clean: OttlaBroker) -> None:
     topic(clean, "create", "orders", "-p", "4", "-c", "cleanup.policy=delete")
     with Producer(bootstrap_servers=clean.bootstrap, acks="all") as producer:
         for index in range(400):
@@ -129,7 +129,7 @@ def test_describe(clean: OttlaBroker) -> None:
     assert [("x the mean" in line) for line in lines].count(True) == 1
 
 
-def test_describe_golden(clean: OttlaBroker) -> None:
+def test_output_of_describe_is_golden(clean: OttlaBroker) -> None:
     topic(clean, "create", "orders", "-p", "2", "-c", "retention.ms=1000")
     topic(clean, "create", "users")
     check_settled("topic-describe.txt", topic(clean, "describe", "--seconds", "0.1").stdout)
@@ -139,7 +139,7 @@ def test_describe_golden(clean: OttlaBroker) -> None:
     assert topic(clean, "describe").stdout == "No topics.\n"
 
 
-def test_a_rate_is_what_came_between_two_looks(clean: OttlaBroker) -> None:
+def test_rate_counts_records_between_two_reads(clean: OttlaBroker) -> None:
     topic(clean, "create", "busy", "-p", "3")
     with Producer(bootstrap_servers=clean.bootstrap, linger_ms=0) as producer:
         process = subprocess.Popen(
@@ -166,7 +166,7 @@ def _command() -> list[str]:
     return [str(BIN / "ottla")]
 
 
-def test_an_unknown_topic_hides_no_other(clean: OttlaBroker) -> None:
+def test_unknown_topic_does_not_hide_others(clean: OttlaBroker) -> None:
     topic(clean, "create", "a")
     said = topic(clean, "describe", "a", "absent", "--seconds", "0")
     assert said.returncode == 1
@@ -179,10 +179,10 @@ def test_an_unknown_topic_hides_no_other(clean: OttlaBroker) -> None:
     assert found["errors"][0]["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-# Changing.
+# Alter.
 
 
-def test_alter(clean: OttlaBroker) -> None:
+def test_alter_adds_partitions_and_changes_settings(clean: OttlaBroker) -> None:
     topic(clean, "create", "a", "b")
     said = topic(clean, "alter", "a", "b", "-p", "3", "-c", "retention.ms=5", "-c", "segment.ms=9")
     assert said.returncode == 0
@@ -196,7 +196,7 @@ def test_alter(clean: OttlaBroker) -> None:
     assert own_configs(clean, "a") == {"segment.ms": "9"}
 
 
-def test_what_cannot_be_altered_as_a_whole_is_not_altered(clean: OttlaBroker) -> None:
+def test_failed_alter_changes_nothing(clean: OttlaBroker) -> None:
     topic(clean, "create", "a", "b")
     bad = ("-c", "retention.ms=soon")
     assert topic(clean, "alter", "a", "b", "-p", "2", *bad).returncode == 1
@@ -209,10 +209,10 @@ def test_what_cannot_be_altered_as_a_whole_is_not_altered(clean: OttlaBroker) ->
     assert "warning" not in fewer.stderr
 
 
-# Deleting.
+# Delete.
 
 
-def test_delete(clean: OttlaBroker) -> None:
+def test_delete_removes_existing_topics(clean: OttlaBroker) -> None:
     topic(clean, "create", "a", "b", "c")
     check_settled("topic-delete.txt", topic(clean, "delete", "a", "--yes").stdout)
     check_settled("topic-delete.json", topic(clean, "delete", "b", "-y", "-o", "json").stdout)
@@ -224,7 +224,7 @@ def test_delete(clean: OttlaBroker) -> None:
     assert listed(clean) == {}
 
 
-def test_nothing_is_deleted_where_nobody_can_be_asked(clean: OttlaBroker) -> None:
+def test_delete_without_a_terminal_requires_yes(clean: OttlaBroker) -> None:
     topic(clean, "create", "a")
     said = topic(clean, "delete", "a")
     assert (said.returncode, said.stdout) == (2, "")
@@ -234,13 +234,13 @@ def test_nothing_is_deleted_where_nobody_can_be_asked(clean: OttlaBroker) -> Non
     assert listed(clean) == {"a": 1}
 
 
-def test_a_name_that_is_refused_gets_no_warning(clean: OttlaBroker) -> None:
+def test_refused_name_prints_no_warning(clean: OttlaBroker) -> None:
     said = topic(clean, "create", ".")
     assert said.returncode == 1
     assert "warning" not in said.stderr
 
 
-def test_somebody_at_a_terminal_is_asked(clean: OttlaBroker) -> None:
+def test_delete_asks_on_a_terminal(clean: OttlaBroker) -> None:
     topic(clean, "create", "a")
     for keys, code in (("n\r", 1), ("y\r", 0)):
         with Terminal("ottla", "topic", "delete", "a", "-b", clean.bootstrap) as terminal:
@@ -252,7 +252,7 @@ def test_somebody_at_a_terminal_is_asked(clean: OttlaBroker) -> None:
     assert listed(clean) == {}
 
 
-def test_who_deletes_the_topic_of_the_groups_is_told_what_it_holds(clean: OttlaBroker) -> None:
+def test_delete_of_consumer_offsets_explains_the_loss(clean: OttlaBroker) -> None:
     name = "__consumer_offsets"
     topic(clean, "create", name, "-p", "1")
     with Terminal("ottla", "topic", "delete", name, "-b", clean.bootstrap) as terminal:
@@ -261,7 +261,7 @@ def test_who_deletes_the_topic_of_the_groups_is_told_what_it_holds(clean: OttlaB
         assert terminal.end() == 0
 
 
-def test_ctrl_c_at_the_question_deletes_nothing(clean: OttlaBroker) -> None:
+def test_ctrl_c_at_the_prompt_deletes_nothing(clean: OttlaBroker) -> None:
     topic(clean, "create", "a")
     with Terminal("ottla", "topic", "delete", "a", "-b", clean.bootstrap) as terminal:
         terminal.read_until("Delete topic a")
@@ -272,7 +272,7 @@ def test_ctrl_c_at_the_question_deletes_nothing(clean: OttlaBroker) -> None:
     assert listed(clean) == {"a": 1}
 
 
-# Applying.
+# Apply.
 
 FILE = """\
 topics:
@@ -292,7 +292,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_apply_makes_and_changes_and_then_has_nothing_to_do(clean: OttlaBroker, file: Path) -> None:
+def test_apply_creates_and_changes_topics_once(clean: OttlaBroker, file: Path) -> None:
     topic(clean, "create", "users", "other", "-c", "segment.ms=7")
     dry = topic(clean, "apply", "-f", str(file), "--dry-run")
     assert dry.returncode == 0
@@ -310,7 +310,7 @@ def test_apply_makes_and_changes_and_then_has_nothing_to_do(clean: OttlaBroker, 
     assert again.stdout == "= 2 topics are unchanged\nNothing to do.\n"
 
 
-def test_apply_for_programs(clean: OttlaBroker, file: Path) -> None:
+def test_apply_prints_json_and_requires_yes(clean: OttlaBroker, file: Path) -> None:
     answer = topic(clean, "apply", "-f", str(file), "--yes", "-o", "json")
     assert answer.returncode == 0
     check_settled("topic-apply.json", answer.stdout)
@@ -319,7 +319,7 @@ def test_apply_for_programs(clean: OttlaBroker, file: Path) -> None:
     assert listed(clean) == {"orders": 3, "users": 2}
 
 
-def test_apply_takes_away_only_what_it_is_told_to(clean: OttlaBroker, tmp_path: Path) -> None:
+def test_apply_removes_others_only_on_request(clean: OttlaBroker, tmp_path: Path) -> None:
     topic(clean, "create", "a", "b", "-c", "segment.ms=7", "-c", "retention.ms=5")
     path = tmp_path / "t.yaml"
     path.write_text("- {name: a, configs: {retention.ms: 5}}\n")
@@ -342,7 +342,7 @@ def test_apply_takes_away_only_what_it_is_told_to(clean: OttlaBroker, tmp_path: 
         ("- {name: new, replication_factor: 9}\n- {name: more}\n", "new: "),
     ],
 )
-def test_apply_does_nothing_when_something_cannot_be(
+def test_apply_changes_nothing_if_a_part_is_impossible(
     clean: OttlaBroker, tmp_path: Path, text: str, why: str
 ) -> None:
     topic(clean, "create", "a", "-p", "2")
@@ -363,7 +363,7 @@ def test_apply_does_nothing_when_something_cannot_be(
     ("text", "first", "second"),
     [("- {name: a.c}\n- {name: a_c}\n", "a.c", "a_c"), ("- {name: x_y}\n", "x.y", "x_y")],
 )
-def test_apply_makes_none_of_names_that_collide(
+def test_apply_refuses_colliding_names(
     clean: OttlaBroker, tmp_path: Path, text: str, first: str, second: str
 ) -> None:
     topic(clean, "create", "x.y")
@@ -391,10 +391,8 @@ def test_apply_shows_the_plan_before_it_asks(clean: OttlaBroker, file: Path) -> 
     assert listed(clean) == {"orders": 3, "users": 2}
 
 
-def test_long_work_has_a_bar_on_a_terminal_and_nowhere_else(
-    clean: OttlaBroker, tmp_path: Path
-) -> None:
-    """Of more topics than go into one request."""
+def test_progress_bar_is_only_on_a_terminal(clean: OttlaBroker, tmp_path: Path) -> None:
+    """Uses more topics than fit into one request."""
     file = tmp_path / "t.yaml"
     file.write_text("".join(f"- {{name: t{number}, partitions: 1}}\n" for number in range(60)))
     apply = ("apply", "-f", str(file), "--yes")
@@ -422,7 +420,7 @@ def test_long_work_has_a_bar_on_a_terminal_and_nowhere_else(
         ("- name: a\n\tpartitions: 3\n", ", line 2: "),
     ],
 )
-def test_a_bad_file_is_one_line_with_its_line(
+def test_invalid_file_prints_the_line_number(
     clean: OttlaBroker, tmp_path: Path, text: str, why: str
 ) -> None:
     path = tmp_path / "t.yaml"
@@ -436,7 +434,7 @@ def test_a_bad_file_is_one_line_with_its_line(
     assert missing.stderr.count("\n") == 1
 
 
-# Bad input.
+# Errors.
 
 COMMANDS = (
     ("list",),
@@ -448,9 +446,9 @@ COMMANDS = (
 
 
 @each_case("words", COMMANDS, ids=lambda words: words[0])
-def test_without_a_broker_it_fails_at_once(words: tuple[str, ...]) -> None:
+def test_topic_fails_at_once_without_a_broker(words: tuple[str, ...]) -> None:
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # nobody listens
+        held.bind(("127.0.0.1", 0))  # not listening
         where = f"127.0.0.1:{held.getsockname()[1]}"
         said = ottla("topic", *words, "-b", where)
         assert (said.returncode, said.stdout) == (1, "")
@@ -479,7 +477,7 @@ def test_without_a_broker_it_fails_at_once(words: tuple[str, ...]) -> None:
     ],
     ids=" ".join,
 )
-def test_a_wrong_use_is_one_line_and_2(words: tuple[str, ...]) -> None:
+def test_wrong_usage_prints_one_line_and_exits_with_2(words: tuple[str, ...]) -> None:
     said = ottla("topic", *words, "-b", "127.0.0.1:1")
     assert (said.returncode, said.stdout) == (2, "")
     assert said.stderr.startswith("ottla: ")
@@ -490,18 +488,18 @@ def test_a_wrong_use_is_one_line_and_2(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "ü", "", "x" * 250])
-def test_what_is_no_name_is_told(clean: OttlaBroker, name: str) -> None:
+def test_invalid_topic_name_is_refused(clean: OttlaBroker, name: str) -> None:
     said = topic(clean, "create", "--", name)
     assert said.returncode == 1
     assert said.stderr.count("\n") == 1
     assert listed(clean) == {}
 
 
-def test_ctrl_c_ends_it_with_130() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections and is silent
+def test_ctrl_c_exits_with_130() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never responds
         where = f"127.0.0.1:{silent.getsockname()[1]}"
         with Terminal("ottla", "topic", "list", "-b", where) as terminal:
-            held = [silent.accept()[0] for _ in range(2)]  # whether it listens, and the client
+            held = [silent.accept()[0] for _ in range(2)]  # one of the probe, one of the client
             terminal.interrupt()
             assert terminal.end() == 130
         for one in held:
@@ -511,7 +509,7 @@ def test_ctrl_c_ends_it_with_130() -> None:
     assert ended == "ottla: interrupted"
 
 
-def test_what_is_no_broker_is_told() -> None:
+def test_non_broker_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as web:
         thread = threading.Thread(target=_serve_text, args=(web,), daemon=True)
         thread.start()
@@ -525,7 +523,7 @@ def test_what_is_no_broker_is_told() -> None:
 
 
 def _serve_text(server: socket.socket) -> None:
-    """Answer as something does that speaks another protocol."""
+    """Respond in another protocol."""
     with suppress(OSError):
         while True:
             connection, _ = server.accept()

@@ -1,4 +1,4 @@
-"""Files of topics: what is read, and what is wrong with which line."""
+"""Files of topics: valid ones, and errors with their line."""
 
 import pytest
 
@@ -23,7 +23,7 @@ topics:
 """
 
 
-def test_a_file_says_what_topics_there_are_to_be() -> None:
+def test_file_of_topics_is_parsed() -> None:
     orders, other = read_topics(GOOD, "topics.yaml")
     assert orders == WantedTopic(
         "orders",
@@ -43,7 +43,7 @@ def test_a_file_says_what_topics_there_are_to_be() -> None:
     assert other == WantedTopic("1999", line=14)
 
 
-def test_the_list_may_stand_alone_and_parts_may_be_shared() -> None:
+def test_bare_list_and_yaml_anchors_are_accepted() -> None:
     text = "- {name: a, configs: &c {x: 1}}\n- {name: b, configs: *c, partitions: null}\n"
     assert [one.configs for one in read_topics(text, "f")] == [{"x": "1"}, {"x": "1"}]
     assert read_topics("[]", "f") == []
@@ -88,7 +88,7 @@ def test_the_list_may_stand_alone_and_parts_may_be_shared() -> None:
         ("- name: \x07\n", "f: "),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, message: str) -> None:
+def test_invalid_file_names_the_line(text: str, message: str) -> None:
     with pytest.raises(BadTopicFile) as refused:
         read_topics(text, "f")
     assert str(refused.value).startswith(message)

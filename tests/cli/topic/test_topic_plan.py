@@ -1,4 +1,4 @@
-"""The way from the topics that there are to those that there are to be."""
+"""Plan of the changes from present topics to wanted ones."""
 
 import pytest
 
@@ -20,7 +20,7 @@ PRESENT = {
 }
 
 
-def test_what_is_not_there_is_made() -> None:
+def test_missing_topic_is_created() -> None:
     wanted = WantedTopic("new", 3, None, {"retention.ms": "1", "segment.ms": None})
     (step,) = plan([wanted], PRESENT)
     assert step == Step(
@@ -41,11 +41,11 @@ def test_what_is_not_there_is_made() -> None:
         WantedTopic("kept", configs={"cleanup.policy": None}),
     ],
 )
-def test_what_is_as_wanted_is_kept(wanted: WantedTopic) -> None:
+def test_unchanged_topic_is_kept(wanted: WantedTopic) -> None:
     assert plan([wanted], PRESENT) == [Step("kept", Action.KEEP)]
 
 
-def test_what_differs_is_changed_and_the_rest_stays() -> None:
+def test_only_differences_are_changed() -> None:
     wanted = WantedTopic("kept", 5, 1, {"retention.ms": "2", "cleanup.policy": "compact"})
     (step,) = plan([wanted], PRESENT)
     assert step.action is Action.CHANGE
@@ -58,7 +58,7 @@ def test_what_differs_is_changed_and_the_rest_stays() -> None:
     assert step.configs() == {"retention.ms": "2", "cleanup.policy": "compact"}
 
 
-def test_a_setting_is_unset_when_it_is_said_to_be() -> None:
+def test_setting_is_unset_on_request() -> None:
     (named,) = plan([WantedTopic("kept", configs={"retention.ms": None})], PRESENT)
     assert named.configs() == {"retention.ms": None}
     (others,) = plan(
@@ -67,7 +67,7 @@ def test_a_setting_is_unset_when_it_is_said_to_be() -> None:
     assert others.configs() == {"segment.ms": None}
 
 
-def test_nothing_is_deleted_unless_it_is_told_to() -> None:
+def test_topics_are_deleted_only_on_request() -> None:
     assert plan([], PRESENT) == []
     assert plan([WantedTopic("kept")], PRESENT, delete_others=True) == [
         Step("kept", Action.KEEP),
@@ -75,7 +75,7 @@ def test_nothing_is_deleted_unless_it_is_told_to() -> None:
     ]
 
 
-def test_what_cannot_be_is_in_the_plan() -> None:
+def test_impossible_changes_are_in_the_plan() -> None:
     (step,) = plan([WantedTopic("kept", 2, 3, {"retention.ms": "2"})], PRESENT)
     assert not step.is_possible
     assert [one.what for one in step.changes if one.obstacle] == [
@@ -88,7 +88,7 @@ def test_what_cannot_be_is_in_the_plan() -> None:
     assert [*steps[0].obstacles()] == ["no"]
 
 
-def test_names_that_differ_in_dots_and_underscores_alone_cannot_both_be() -> None:
+def test_names_that_differ_only_in_dots_collide() -> None:
     present = {"kept_x": PresentTopic("kept_x", 1, 1, {})}
     names = ["a.c", "a_c", "ac", "kept_x", "kept.x", "other.x", "a-c"]
     steps = plan([WantedTopic(name) for name in names], present)
@@ -100,14 +100,14 @@ def test_names_that_differ_in_dots_and_underscores_alone_cannot_both_be() -> Non
     }
 
 
-def test_what_is_there_already_collides_with_nothing() -> None:
-    """However it came to be."""
+def test_existing_topics_do_not_collide() -> None:
+    """Existing topics may have colliding names."""
     present = {name: PresentTopic(name, 1, 1, {}) for name in ("a.c", "a_c")}
     wanted = [WantedTopic("a.c", 2), WantedTopic("a_c")]
     assert collisions(plan(wanted, present), present) == {}
 
 
-def test_people_see_what_becomes_of_each() -> None:
+def test_plan_is_printed_per_topic() -> None:
     wanted = [
         WantedTopic("new", 3, 1, {"retention.ms": "1"}),
         WantedTopic("kept", 5, configs={"retention.ms": None, "x": "1"}),
