@@ -383,7 +383,7 @@ def test_apply_shows_the_plan_before_it_asks(clean: OttlaBroker, file: Path) -> 
         with Terminal(
             "ottla", "topic", "apply", "-f", str(file), "-b", clean.bootstrap
         ) as terminal:
-            said = terminal.read_until("Make 2 topics?")
+            said = terminal.read_until("Create 2 topics?")
             assert "+ orders: to be created\n    partitions: 3\n" in said
             assert listed(clean) == {}
             terminal.type(keys)

@@ -208,7 +208,7 @@ def _question(work: Sequence[Step]) -> str:
     parts = [
         f"{verb} {counts[action]}"
         for action, verb in (
-            (Action.CREATE, "make"),
+            (Action.CREATE, "create"),
             (Action.CHANGE, "change"),
             (Action.DELETE, "delete"),
         )
