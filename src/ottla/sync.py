@@ -5,8 +5,7 @@ Invariant: a name that `ottla` also has does the same, and blocks where that one
 
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
-from ottla.client.sync.producer import Producer
-from ottla.client.sync.row_ack import RowsAck
+from ottla.client.sync.producer import Producer, RowsAck
 from ottla.client.sync.send_queue import Ack
 from ottla.client.sync.transaction import Transaction
 

@@ -1,14 +1,16 @@
 """Checks arguments of the public API.
 
 Invariant: a returned value fits into a request. Anything else raises TypeError or ValueError with
-the correct form in the call that received it, before anything changes.
+the correct form in the call that received it, before anything changes. An invalid topic name raises
+RequestError, as from a broker: in a request it would fail all topics. Which valid names a cluster
+accepts is decided by the cluster.
 """
 
 from collections.abc import Iterable, Mapping
 from operator import index
 from typing import Any, Final, TypeVar, cast
 
-from ottla.client.topic_name import checked_name
+from ottla.errors import ErrorCode, RequestError
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Mapping[Any, Any])
@@ -21,6 +23,18 @@ PARTITION_MAX: Final = (1 << 31) - 1
 
 NOTE_BYTES_MAX: Final = (1 << 15) - 1
 """The limit of the protocol; brokers accept less, see offset.metadata.max.bytes."""
+
+
+def checked_name(topic: object) -> str:
+    """Return the name; raises TypeError for a non-str and RequestError for an invalid name."""
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic is named by a str, and not by {topic!r}")
+    if not topic or not topic.isascii():
+        raise RequestError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{topic!r} is no name of a topic: letters, digits, '.', '_' and '-' make one",
+        )
+    return topic
 
 
 def pair_of(given: object) -> tuple[str, int]:

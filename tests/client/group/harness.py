@@ -9,10 +9,11 @@ from typing import Any, Final, TypeAlias
 
 from client.scenario_runner import until
 from ottla.client.consumer.config import group_rules
+from ottla.client.group.classic import ClassicMembership
 from ottla.client.group.commits import Commits
 from ottla.client.group.coordinator import GroupCoordinator
-from ottla.client.group.entry import membership_of
 from ottla.client.group.interfaces import Membership, Rebalance
+from ottla.client.group.kip848 import Kip848Membership
 from ottla.client.network.config import connection_rules, metadata_rules, retry_backoff
 from ottla.client.network.connections import Connections
 from ottla.client.network.metadata import Metadata
@@ -177,9 +178,15 @@ class Guest:
             clock,
             random,
         )
-        self.membership: Membership = membership_of(
-            self.owner, self.metadata, self.coordinator, self.rules, clock, random, assignors
-        )
+        self.membership: Membership
+        if self.rules.is_modern:
+            self.membership = Kip848Membership(
+                self.owner, self.metadata, self.coordinator, self.rules, clock, random
+            )
+        else:
+            self.membership = ClassicMembership(
+                self.owner, self.metadata, self.coordinator, self.rules, clock, assignors
+            )
         self.commits = Commits(
             self.coordinator, self.metadata, self.rules, clock, lambda: self.membership
         )

@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Generic, Self
 
-from ottla.client.arguments import offset_of, time_of
+from ottla.client.arguments import checked_name, offset_of, time_of
 from ottla.client.columns.arrow import consumed
 from ottla.client.columns.typed_values import Form, form_of, typed
 from ottla.client.consumer.config import is_modern_group
@@ -44,7 +44,6 @@ from ottla.client.network.config import connection_rules
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitions import P, by_partition, partition_of
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
-from ottla.client.topic_name import checked_name
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import Assignor

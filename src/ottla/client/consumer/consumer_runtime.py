@@ -16,10 +16,11 @@ from ottla.client.consumer.partition_reader import PartitionReader
 from ottla.client.consumer.position_resolver import Committed
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.consumer.subscription_state import SubscriptionState
+from ottla.client.group.classic import ClassicMembership
 from ottla.client.group.commits import Commits
 from ottla.client.group.coordinator import GroupCoordinator
-from ottla.client.group.entry import membership_of
 from ottla.client.group.interfaces import GroupMember, Membership
+from ottla.client.group.kip848 import Kip848Membership
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.client.lifecycle.call_scope import CallScope
 from ottla.client.lifecycle.shutdown import end_all
@@ -111,23 +112,24 @@ class ConsumerRuntime(Generic[K, V]):
             self._take_part(subscription)
 
     def _take_part(self, subscription: Subscription) -> None:
-        assert self._group is not None
-        assert self._coordinator is not None
+        group, coordinator = self._group, self._coordinator
+        assert group is not None
+        assert coordinator is not None
         self.reading.reader.recover()
         rules = participation_rules(self._config)
         self.participation = part = SubscriptionState(
             subscription, self.reading, self.commits_of(), rules, self._clock
         )
-        enters = membership_of(
-            part,
-            self.reading.metadata,
-            self._coordinator,
-            self._group,
-            self._clock,
-            self._random,
-            self._assignors,
-        )
-        self._member = asyncio.get_running_loop().create_task(part.run(enters))
+        metadata = self.reading.metadata
+        if group.is_modern:
+            membership = Kip848Membership(
+                part, metadata, coordinator, group, self._clock, self._random
+            )
+        else:
+            membership = ClassicMembership(
+                part, metadata, coordinator, group, self._clock, self._assignors
+            )
+        self._member = asyncio.get_running_loop().create_task(part.run(membership))
 
     @property
     def _has_ended(self) -> bool:

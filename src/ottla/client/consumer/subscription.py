@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ottla.client.arguments import checked_name
 from ottla.client.group.interfaces import Rebalance
-from ottla.client.topic_name import checked_name
 from ottla.ids import TopicPartition
 
 Callback: TypeAlias = Callable[[frozenset[TopicPartition], Rebalance], Awaitable[None] | None]

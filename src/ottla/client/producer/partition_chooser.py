@@ -8,10 +8,10 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from ottla.client.arguments import checked_name
 from ottla.client.network.cluster_view import TopicView
 from ottla.client.network.metadata import Metadata
 from ottla.client.partitioners import KeyPartitioner, Partitioner, Partitions
-from ottla.client.topic_name import checked_name
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.primitives import Buffer

@@ -20,8 +20,9 @@ from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.producer.producer import flushes_after
 from ottla.client.producer.record_accumulator import Headers
 from ottla.client.producer.row_ack import RowsAck as AsyncRowsAck
+from ottla.client.producer.row_ack import WrittenRows
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
-from ottla.client.sync.row_ack import RowsAck
+from ottla.client.sync.portal import Portal
 from ottla.client.sync.send_queue import Ack, Content, SendQueue
 from ottla.client.sync.sync_facade import SyncFacade, calls, waits
 from ottla.client.sync.transaction import Transaction
@@ -35,6 +36,36 @@ HANDOVER_BYTES_MAX: Final = 4 << 20
 """Enough for what a thread sends until the loop gets its turn, which takes 5 ms."""
 
 NOT_RUNNING: Final = "the producer does not run: use `with`"
+
+
+class RowsAck:
+    """The result of rows: `result()` waits for their offsets or raises the error.
+
+    Invariant: a known result is returned without the loop, which may be closed.
+    """
+
+    __slots__ = ("_behind", "_portal")
+
+    def __init__(self, portal: Portal, behind: AsyncRowsAck) -> None:
+        self._portal = portal
+        self._behind = behind
+
+    def result(self, timeout_s: float | None = None) -> list[WrittenRows]:
+        """Wait for the result; raises TimedOut, after which it may be called again."""
+        if not self._behind.done:
+            return self._portal.run(self._outcome(), timeout_s)
+        try:
+            self._outcome().send(None)
+        except StopIteration as known:
+            return known.value
+        raise AssertionError("what is done waits for nothing")
+
+    def done(self) -> bool:
+        """Whether the result of all rows is known."""
+        return self._behind.done
+
+    async def _outcome(self) -> list[WrittenRows]:
+        return await self._behind
 
 
 class _Behind(AsyncProducer[bytes, bytes]):

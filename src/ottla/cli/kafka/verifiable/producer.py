@@ -57,7 +57,7 @@ async def act(given: Given) -> int:
     """Write records and print events."""
     topic = USAGE.text_of(given, "topic")
     if not topic.isascii():
-        from ottla.client.topic_name import checked_name
+        from ottla.client.arguments import checked_name
 
         checked_name(topic)  # raises an error with the valid characters
     servers = USAGE.text_of(given, "bootstrap-server")
