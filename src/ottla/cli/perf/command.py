@@ -27,7 +27,10 @@ VALUE_BYTES_MAX: Final = (1 << 31) - 1
 app = typer.Typer(help="Measure throughput and latency.", no_args_is_help=True)
 
 TopicArgument = Annotated[
-    str, typer.Argument(help="Name of the topic.", show_default=False, autocompletion=topic_names)
+    str,
+    typer.Argument(
+        metavar="TOPIC", help="Name of the topic.", show_default=False, autocompletion=topic_names
+    ),
 ]
 SizeOption = Annotated[
     int,

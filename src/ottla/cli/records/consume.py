@@ -24,7 +24,9 @@ async def consume(
     session: Session,
     topic: Annotated[
         str,
-        typer.Argument(help="Topic to read.", show_default=False, autocompletion=topic_names),
+        typer.Argument(
+            metavar="TOPIC", help="Topic to read.", show_default=False, autocompletion=topic_names
+        ),
     ],
     *,
     offset: Annotated[

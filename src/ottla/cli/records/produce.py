@@ -40,7 +40,12 @@ async def produce(
     session: Session,
     topic: Annotated[
         str,
-        typer.Argument(help="Topic to write to.", show_default=False, autocompletion=topic_names),
+        typer.Argument(
+            metavar="TOPIC",
+            help="Topic to write to.",
+            show_default=False,
+            autocompletion=topic_names,
+        ),
     ],
     files: Annotated[
         list[Path] | None,
