@@ -21,7 +21,7 @@ TRIPS_UNCOUNTED: Final = 200
 UNCOUNTED: Final = 0.1  # of the consumed records
 
 
-class Watch:
+class Stopwatch:
     """A stopwatch that starts when it is created."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ async def ottla_produce(servers: str, topic: str, size: int, count: int) -> dict
     value = b"x" * size
     async with Producer(settings(servers, **{"linger.ms": LINGER_MS})) as producer:
         await (await producer.send(topic, value))
-        watch = Watch()
+        watch = Stopwatch()
         send = producer.send
         for _ in range(count):
             await send(topic, value)
@@ -77,7 +77,7 @@ async def ottla_consume(servers: str, topic: str, size: int, count: int) -> dict
             if not left:
                 break
         left = counted = count - int(count * UNCOUNTED)
-        watch = Watch()
+        watch = Stopwatch()
         async for _ in consumer:
             left -= 1
             if not left:
@@ -91,7 +91,7 @@ def ottla_sync_produce(servers: str, topic: str, size: int, count: int) -> dict[
     value = b"x" * size
     with Producer(settings(servers, **{"linger.ms": LINGER_MS})) as producer:
         producer.send(topic, value).result()
-        watch = Watch()
+        watch = Stopwatch()
         send = producer.send
         for _ in range(count):
             send(topic, value)
@@ -111,7 +111,7 @@ def ottla_sync_consume(servers: str, topic: str, size: int, count: int) -> dict[
             if not left:
                 break
         left = counted = count - int(count * UNCOUNTED)
-        watch = Watch()
+        watch = Stopwatch()
         for _ in consumer:
             left -= 1
             if not left:
@@ -166,7 +166,7 @@ async def ottla_columns_produce(
     batch = pa.RecordBatch.from_arrays([pa.array([b"x" * size] * rows, pa.binary())], ["value"])
     async with Producer(settings(servers, **{"linger.ms": LINGER_MS})) as producer:
         await (await producer.send(topic, b"first"))
-        watch = Watch()
+        watch = Stopwatch()
         for _ in range(count // rows):
             await producer.send_arrow(topic, batch, key=None)
         await producer.flush()
@@ -186,7 +186,7 @@ async def ottla_columns_consume(
             taken += batch.num_rows
             if taken >= count * UNCOUNTED:
                 break
-        first, watch = taken, Watch()
+        first, watch = taken, Stopwatch()
         async for batch in consumer.arrow():
             taken += batch.num_rows
             if taken >= count:
@@ -211,7 +211,7 @@ def confluent_produce(servers: str, topic: str, size: int, count: int) -> dict[s
     value = b"x" * size
     producer.produce(topic, value)
     producer.flush()
-    watch = Watch()
+    watch = Stopwatch()
     for n in range(count):
         while True:
             try:
@@ -235,14 +235,14 @@ def confluent_consume(servers: str, topic: str, size: int, count: int) -> dict[s
     }
     consumer = Consumer(given)
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-    first, watch = 0, Watch()
+    first, watch = 0, Stopwatch()
     taken = 0
     while taken < count:
         for message in consumer.consume(500, 1.0):
             message.value()
             taken += 1
         if not first and taken >= count * UNCOUNTED:
-            first, watch = taken, Watch()
+            first, watch = taken, Stopwatch()
     figures = watch.figures(taken - first)
     consumer.close()
     return figures
@@ -271,7 +271,7 @@ async def aiokafka_produce(servers: str, topic: str, size: int, count: int) -> d
     await producer.start()
     value = b"x" * size
     await producer.send_and_wait(topic, value)
-    watch = Watch()
+    watch = Stopwatch()
     for _ in range(count):
         await producer.send(topic, value)
     await producer.flush()
@@ -286,14 +286,14 @@ async def aiokafka_consume(servers: str, topic: str, size: int, count: int) -> d
     consumer: Any = AIOKafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
     await consumer.start()
     consumer.assign([TopicPartition(topic, index) for index in range(PARTITIONS)])
-    first, watch = 0, Watch()
+    first, watch = 0, Stopwatch()
     taken = 0
     while taken < count:
         for records in (await consumer.getmany(timeout_ms=1000)).values():
             for _ in records:
                 taken += 1
         if not first and taken >= count * UNCOUNTED:
-            first, watch = taken, Watch()
+            first, watch = taken, Stopwatch()
     figures = watch.figures(taken - first)
     await consumer.stop()
     return figures
@@ -307,7 +307,7 @@ def kafka_python_produce(servers: str, topic: str, size: int, count: int) -> dic
     )
     value = b"x" * size
     producer.send(topic, value).get(10)
-    watch = Watch()
+    watch = Stopwatch()
     for _ in range(count):
         producer.send(topic, value)
     producer.flush()
@@ -323,14 +323,14 @@ def kafka_python_consume(servers: str, topic: str, size: int, count: int) -> dic
 
     consumer: Any = peer.KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
     consumer.assign([peer.TopicPartition(topic, index) for index in range(PARTITIONS)])
-    first, watch = 0, Watch()
+    first, watch = 0, Stopwatch()
     taken = 0
     while taken < count:
         for records in consumer.poll(timeout_ms=1000).values():
             for _ in records:
                 taken += 1
         if not first and taken >= count * UNCOUNTED:
-            first, watch = taken, Watch()
+            first, watch = taken, Stopwatch()
     figures = watch.figures(taken - first)
     consumer.close()
     return figures

@@ -34,7 +34,7 @@ TRIPS_UNCOUNTED: Final = 10
 _NUMBERS: Final = count()
 
 
-class Watch:
+class Stopwatch:
     """A stopwatch that starts when it is created: seconds, and CPU seconds of all processes.
 
     The CPU seconds include all processes that this one started, the broker too. They hardly depend
@@ -131,7 +131,7 @@ class Work:
 
     def read_batch(self, topic: str) -> tuple[int, Taken]:
         """Aggregate columns of all rows of a topic."""
-        watch = Watch()
+        watch = Stopwatch()
         found = (
             self._read(self.spark.read, topic)
             .selectExpr(
@@ -151,7 +151,7 @@ class Work:
             self.spark.readStream, topic, startingOffsets="earliest", maxOffsetsPerTrigger=rows_max
         )
         with _checkpoint() as folder:
-            watch = Watch()
+            watch = Stopwatch()
             begun_s = time.time()
             query = (
                 frame.writeStream.format("noop")
@@ -161,7 +161,7 @@ class Work:
             )
             query.awaitTermination(PATIENCE_S)
             taken = watch.taken()
-        told = _Told(query).everything()
+        told = _Progress(query).everything()
         first_s = datetime.fromisoformat(told[0]["timestamp"]).timestamp()
         seconds = sum(one["durationMs"]["triggerExecution"] for one in told) / 1000
         rows = sum(one["numInputRows"] for one in told)
@@ -179,7 +179,7 @@ class Work:
 
     def write_batch(self, rows: Any, topic: str) -> Taken:
         """Write rows to an existing topic."""
-        watch = Watch()
+        watch = Stopwatch()
         (
             rows.write.format(self.format)
             .mode("append")
@@ -196,7 +196,7 @@ class Work:
         frame = self._read(self.spark.readStream, topic, startingOffsets="latest")
         with _checkpoint() as folder, Producer({"bootstrap.servers": self.servers}) as producer:
             query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
-            told = _Told(query)
+            told = _Progress(query)
             try:
                 told.until(lambda: told.idle)
                 first = told.batch
@@ -312,7 +312,7 @@ def _checkpoint() -> Generator[str]:
         yield one
 
 
-class _Told:
+class _Progress:
     """The progress of a query.
 
     While it runs, only the last report is read, as text. All reports are megabytes if there are

@@ -39,7 +39,7 @@ PIPED_WIDTH = 110
 
 
 @dataclass
-class Checked:
+class CheckedRecording:
     """The result of checking a recording."""
 
     scenarios: int = 0
@@ -48,7 +48,7 @@ class Checked:
 
 
 @dataclass
-class Ran:
+class FileResult:
     """The outcome of the tests of one file."""
 
     tests: int = 0
@@ -96,8 +96,8 @@ def main(arguments: list[str]) -> int:
     return 0 if code == 0 and not differing and not unasked else 1
 
 
-def _checked(lines: list[dict[str, Any]]) -> dict[str, Checked]:
-    found: dict[str, Checked] = defaultdict(Checked)
+def _checked(lines: list[dict[str, Any]]) -> dict[str, CheckedRecording]:
+    found: dict[str, CheckedRecording] = defaultdict(CheckedRecording)
     for one in sorted(lines, key=lambda one: one["recording"]):
         row = found[one["recording"]]
         row.scenarios += 1
@@ -106,9 +106,9 @@ def _checked(lines: list[dict[str, Any]]) -> dict[str, Checked]:
     return dict(found)
 
 
-def _ran(results: Path) -> dict[str, Ran]:
+def _ran(results: Path) -> dict[str, FileResult]:
     """The outcomes of all tests, by file."""
-    found: dict[str, Ran] = defaultdict(Ran)
+    found: dict[str, FileResult] = defaultdict(FileResult)
     if not results.exists():
         return {}
     for case in ElementTree.parse(results).iter("testcase"):
@@ -150,8 +150,8 @@ def _forget(unasked: list[list[str]]) -> None:
 
 
 def _print(
-    checked: dict[str, Checked],
-    ran: dict[str, Ran],
+    checked: dict[str, CheckedRecording],
+    ran: dict[str, FileResult],
     differing: list[dict[str, Any]],
     unasked: list[list[str]],
 ) -> None:

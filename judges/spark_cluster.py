@@ -44,7 +44,7 @@ class SparkFailed(Exception):
     """The cluster did not start, or a script failed on it; the text has the end of each log."""
 
 
-class Ran:
+class ScriptRun:
     """A script that has run: the events that Spark logged of its jobs."""
 
     def __init__(self, events: Path) -> None:
@@ -132,7 +132,7 @@ class SparkCluster:
 
     def submit(
         self, script: Path, *arguments: str, settings: Mapping[str, object] | None = None
-    ) -> Ran:
+    ) -> ScriptRun:
         """Run a script on all workers with spark-submit."""
         self._submitted += 1
         events = self.folder / f"events-{self._submitted}"
@@ -175,7 +175,7 @@ class SparkCluster:
             )
         if done.returncode:
             raise SparkFailed(f"{script.name} exited with {done.returncode}.\n{self.log_ends()}")
-        return Ran(events)
+        return ScriptRun(events)
 
     def close(self) -> None:
         """Kill all processes."""

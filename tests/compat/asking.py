@@ -60,7 +60,7 @@ class Broker(Protocol):
         ...
 
 
-class Answered(NamedTuple):
+class Exchange(NamedTuple):
     """A request and its response, by field path."""
 
     api: str
@@ -73,7 +73,7 @@ class Asker:
     """Sends the requests of a scenario to one broker."""
 
     def __init__(self, broker: Broker, connections: ExitStack) -> None:
-        self.answers: list[Answered] = []
+        self.answers: list[Exchange] = []
         self.meanings: dict[object, str] = {}
         self.producer_ids: set[int] = set()
         self._broker = broker
@@ -186,7 +186,7 @@ class Asker:
             "version": version,
             **_question(request, version, self.meanings, self.producer_ids),
         }
-        self.answers.append(Answered(request.API.name, version, fields, asked))
+        self.answers.append(Exchange(request.API.name, version, fields, asked))
 
 
 @contextmanager
@@ -343,7 +343,7 @@ class Difference(NamedTuple):
 
 
 def differences(
-    scenario: str, ours: Sequence[Answered], kafkas: Sequence[Answered]
+    scenario: str, ours: Sequence[Exchange], kafkas: Sequence[Exchange]
 ) -> list[Difference]:
     """The differences between two responses to every request of a scenario."""
     assert [one[:2] for one in ours] == [one[:2] for one in kafkas]

@@ -11,10 +11,10 @@ import pytest
 
 from compat import config_scenarios, group_scenarios, record_scenarios, topic_scenarios
 from compat.asking import (
-    Answered,
     Asker,
     Broker,
     Difference,
+    Exchange,
     asker,
     differences,
     fields_of,
@@ -40,7 +40,7 @@ SCENARIOS = {
 }
 
 
-class Judgement:
+class Comparison:
     """All requests and all differences."""
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class Judgement:
 
 
 @pytest.fixture(scope="module")
-def judgement(recording: Recording) -> Judgement:
-    found = Judgement()
+def judgement(recording: Recording) -> Comparison:
+    found = Comparison()
     with ExitStack() as brokers:
         ours = brokers.enter_context(ottla_broker())
         kafka = brokers.enter_context(kafka_broker()) if recording.asks_kafka else None
@@ -64,18 +64,18 @@ def judgement(recording: Recording) -> Judgement:
     return found
 
 
-def answers_of(broker: Broker, ask_all: Callable[[Asker], None]) -> list[Answered]:
+def answers_of(broker: Broker, ask_all: Callable[[Asker], None]) -> list[Exchange]:
     with asker(broker) as asking:
         ask_all(asking)
     return asking.answers
 
 
 def recorded_answers(
-    scenario: Scenario, ours: list[Answered], kafkas: list[Answered] | None
-) -> list[Answered]:
+    scenario: Scenario, ours: list[Exchange], kafkas: list[Exchange] | None
+) -> list[Exchange]:
     """Kafka's responses to the requests that our broker got."""
     assert kafkas is None or [one.asked for one in ours] == [one.asked for one in kafkas]
-    found: list[Answered] = []
+    found: list[Exchange] = []
     for number, one in enumerate(ours):
 
         def ask(number: int = number) -> Json:
@@ -91,16 +91,16 @@ def known(one: Difference) -> list[Known]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_response_equals_kafka(judgement: Judgement, name: str) -> None:
+def test_every_response_equals_kafka(judgement: Comparison, name: str) -> None:
     unknown = [one for one in judgement.differences[name] if not known(one)]
     assert not unknown, "\n".join(map(str, unknown))
 
 
 @pytest.mark.parametrize("row", KNOWN, ids=[row.what for row in KNOWN])
-def test_every_known_difference_exists(judgement: Judgement, row: Known) -> None:
+def test_every_known_difference_exists(judgement: Comparison, row: Known) -> None:
     everything = [one for found in judgement.differences.values() for one in found]
     assert any(row in known(one) for one in everything)
 
 
-def test_every_served_api_is_compared(judgement: Judgement) -> None:
+def test_every_served_api_is_compared(judgement: Comparison) -> None:
     assert {api.name for api in HANDLERS} <= judgement.asked

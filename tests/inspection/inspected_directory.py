@@ -133,10 +133,10 @@ def each(
         check = check_directory if path == DATA else check_partition
     else:
         check = check_file
-    return check(disk, path, tally or Tally(), unheard, compacted=compacted)
+    return check(disk, path, tally or Tally(), ignore_progress, compacted=compacted)
 
 
-def unheard(path: str, done: int, total: int) -> None:
+def ignore_progress(path: str, done: int, total: int) -> None:
     """Ignore the progress."""
 
 

@@ -20,9 +20,9 @@ from inspection.inspected_directory import (
     data_directory,
     each,
     history,
+    ignore_progress,
     paths,
     put,
-    unheard,
     write_offsets,
 )
 from log.logs import FOLDER, append, fill, made, new_log
@@ -57,7 +57,7 @@ ACTIVE = f"{FOLDER}/00000000000000000026"
 
 
 def listed(disk: SimulatedDisk, view: View | None = None) -> list[Entry | Finding]:
-    return list(list_directory(disk, DATA, view or View(), unheard))
+    return list(list_directory(disk, DATA, view or View(), ignore_progress))
 
 
 # Listing.
@@ -106,7 +106,7 @@ def test_listing_has_the_content_of_the_files() -> None:
 
 def test_listing_selects_a_range_of_offsets() -> None:
     view = View(records=True, from_offset=6, to_offset=18)
-    found = list(list_partition(data_directory(), FOLDER, view, unheard))
+    found = list(list_partition(data_directory(), FOLDER, view, ignore_progress))
     assert [e.offset for e in found if isinstance(e, RecordEntry)] == list(range(6, 18))
     batches = [e.header for e in found if isinstance(e, BatchEntry)]
     assert (batches[0].base_offset, batches[-1].last_offset) == (6, 17)
@@ -134,7 +134,7 @@ def test_listing_continues_after_damage() -> None:
     data = bytearray(content(disk, f"{FIRST}.log"))
     data[100] ^= 1
     put(disk, f"{FIRST}.log", bytes(data))
-    found = list(list_file(disk, f"{FIRST}.log", View(), unheard))
+    found = list(list_file(disk, f"{FIRST}.log", View(), ignore_progress))
     assert [e.crc_ok for e in found if isinstance(e, BatchEntry)] == [False, *[True] * 7]
     assert [(e.position, e.problem) for e in found if isinstance(e, Finding)] == [(0, "wrong CRC")]
 
@@ -287,7 +287,7 @@ def test_next_batch_after_damage_is_found() -> None:
     data = content(disk, f"{FIRST}.log")
     for destroyed in (data[:137] + bytes(137) + data[274:], data[:145] + b"\x7f" + data[146:]):
         put(disk, f"{FIRST}.log", destroyed)
-        found = list(list_file(disk, f"{FIRST}.log", View(records=True), unheard))
+        found = list(list_file(disk, f"{FIRST}.log", View(records=True), ignore_progress))
         assert [e.offset for e in found if isinstance(e, RecordEntry)] == [0, *range(2, 17)]
         (hole,) = [e for e in found if isinstance(e, Finding)]
         assert (hole.level, hole.position) == (Level.DAMAGE, 137)
@@ -392,7 +392,7 @@ def one_file(tmp_path: Path, data: bytes, name: str = "00000000000000000000.log"
     path.write_bytes(data)
     disk = OsDisk(read_only=True)
     try:
-        return list(check_file(disk, str(path), Tally(), unheard))
+        return list(check_file(disk, str(path), Tally(), ignore_progress))
     finally:
         disk.close()
 
@@ -439,10 +439,10 @@ from ottla.inspection.listing import View, list_file
 from ottla.inspection.segment_check import Tally
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 disk = OsDisk(read_only=True)
-unheard = lambda path, done, total: None
-for finding in check_file(disk, sys.argv[1], Tally(), unheard):
+ignore_progress = lambda path, done, total: None
+for finding in check_file(disk, sys.argv[1], Tally(), ignore_progress):
     print(finding.level, finding.position, finding.problem)
-for entry in list_file(disk, sys.argv[1], View(records=True), unheard):
+for entry in list_file(disk, sys.argv[1], View(records=True), ignore_progress):
     pass
 print("grown", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
@@ -478,7 +478,7 @@ def test_check_needs_no_write_permission(tmp_path: Path) -> None:
     file = disk.open(str(path))
     with pytest.raises(StorageFailure):
         file.write([b"x"], 0)
-    assert list(check_file(disk, str(path), Tally(), unheard)) == []
+    assert list(check_file(disk, str(path), Tally(), ignore_progress)) == []
     disk.close()
     after = path.stat()
     assert (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
@@ -490,7 +490,9 @@ def test_oversized_text_file_is_not_read(tmp_path: Path) -> None:
     os.truncate(path, 2**40)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     disk = OsDisk(read_only=True)
-    found = [e for e in list_file(disk, str(path), View(), unheard) if isinstance(e, Finding)]
+    found = [
+        e for e in list_file(disk, str(path), View(), ignore_progress) if isinstance(e, Finding)
+    ]
     disk.close()
     assert "too large" in found[0].problem
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024

@@ -143,7 +143,7 @@ def test_open_log_of_kafka_has_no_damage(tmp_path: Path) -> None:
     assert (folder / "00000000000000000136.index").stat().st_size > 1_000_000
     tally = Tally()
     disk = OsDisk(read_only=True)
-    found = list(check_partition(disk, str(folder), tally, unheard))
+    found = list(check_partition(disk, str(folder), tally, ignore_progress))
     disk.close()
     assert [one for one in found if one.level is not Level.NOTE] == []
     assert (tally.batches, tally.records) == (24, 72)
@@ -152,14 +152,16 @@ def test_open_log_of_kafka_has_no_damage(tmp_path: Path) -> None:
         data = path.read_bytes()
         path.write_bytes(at(len(data) // 2)(data))
         disk = OsDisk(read_only=True)
-        damage = [one for one in check_partition(disk, str(folder), Tally(), unheard) if bad(one)]
+        damage = [
+            one for one in check_partition(disk, str(folder), Tally(), ignore_progress) if bad(one)
+        ]
         disk.close()
         assert [os.path.basename(one.path) for one in damage] == [name]
         assert "after the zeros" in damage[0].problem
         path.write_bytes(data)
 
 
-def unheard(path: str, done: int, total: int) -> None:
+def ignore_progress(path: str, done: int, total: int) -> None:
     """Ignore the progress."""
 
 

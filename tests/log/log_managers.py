@@ -74,7 +74,7 @@ async def values(hosted: HostedLog) -> list[bytes | None]:
     return found
 
 
-async def for_a_while(upkeep: Maintenance, seconds: float) -> None:
+async def run_for(upkeep: Maintenance, seconds: float) -> None:
     """Run the maintenance tasks for a number of seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

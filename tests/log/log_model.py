@@ -21,7 +21,7 @@ KEYS = 5
 RULES = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=20)
 
 
-class Written(NamedTuple):
+class WrittenRecord(NamedTuple):
     value: bytes | None  # None: a marker
     epoch: int
     batch: int  # the base offset of its batch
@@ -32,8 +32,8 @@ class Written(NamedTuple):
 class Owner:
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
-        self.written: dict[int, Written] = {}
-        self.before_cut: dict[int, Written] | None = None  # set during a truncation
+        self.written: dict[int, WrittenRecord] = {}
+        self.before_cut: dict[int, WrittenRecord] | None = None  # set during a truncation
         self.cut_to = 0
         self.recovery_point = 0
         self.log_start = 0
@@ -64,7 +64,7 @@ class Owner:
         keys = [b"%d" % ((self.end + number) % KEYS) for number in range(count)]
         for number, value in enumerate(values):
             self.outdated.discard(self.end + number)
-            self.written[self.end + number] = Written(
+            self.written[self.end + number] = WrittenRecord(
                 value, self.epoch, self.end, keys[number], transactional
             )
         append(
@@ -83,7 +83,7 @@ class Owner:
     def end_transaction(self, *, commit: bool) -> None:
         if self.open_transaction:
             self.outdated.discard(self.end)
-            self.written[self.end] = Written(None, self.epoch, self.end)
+            self.written[self.end] = WrittenRecord(None, self.epoch, self.end)
             end(self.log, 9, commit=commit)
             self.open_transaction = False
 
@@ -221,7 +221,7 @@ class Owner:
             recovery_point=self.log.recovery_point,
             log_start=self.log_start,
         ).log
-        (damage,) = finish(self.log.scrub(at_once))
+        (damage,) = finish(self.log.scrub(no_pause))
         assert damage.position == at
         self.truncate(max(damage.first_offset, self.log.segments.first.base_offset))
         assert self.log.damaged == ()
@@ -275,7 +275,7 @@ class Owner:
         """
         return set(range(self.log.log_end_offset, offset)) <= self.outdated
 
-    def agrees(self, written: dict[int, Written]) -> bool:
+    def agrees(self, written: dict[int, WrittenRecord]) -> bool:
         found = dict(contents(self.log))
         start, end = self.log.log_start_offset, self.log.log_end_offset
         expected = {
@@ -323,7 +323,7 @@ def check_derived(log: PartitionLog, compacted_until: int = 0) -> None:
     assert [e for e in log.epochs if e.start_offset < bound] == list(follower.epochs)
 
 
-async def at_once(_: int) -> None:
+async def no_pause(_: int) -> None:
     """Scrub without a pause."""
 
 

@@ -13,7 +13,7 @@ from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import SimulatedDisk
 
 
-class FewOpenFiles(OsDisk):
+class LimitedDescriptorsDisk(OsDisk):
     """Fails to open more files of a directory than a limit."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,7 +44,7 @@ class FewOpenFiles(OsDisk):
 
 def test_close_needs_no_more_open_files_than_running(tmp_path: Path) -> None:
     async def scenario() -> None:
-        disk = FewOpenFiles(tmp_path)
+        disk = LimitedDescriptorsDisk(tmp_path)
         logs = await opened(disk, SystemClock(), (str(tmp_path),))
         for number in range(40):
             hosted = await created(logs, number)

@@ -27,11 +27,11 @@ RUNS_SAMPLED = 30
 END = 60
 
 
-async def at_once(_: int) -> None:
+async def no_pause(_: int) -> None:
     """Scrub without a pause."""
 
 
-class Place(NamedTuple):
+class BatchPosition(NamedTuple):
     """The position of a batch in a file."""
 
     header: BatchHeader
@@ -42,7 +42,7 @@ class Place(NamedTuple):
         return self.position + self.header.size
 
 
-class Damaged:
+class DamagedLog:
     """A log whose records are all on the device, with damage in one of its files."""
 
     def __init__(self, segment: str, *, clean: bool, rules: LogConfig = SMALL) -> None:
@@ -69,10 +69,10 @@ class Damaged:
         self.name = files[-1 if segment == "active" else 1].rsplit("/", 1)[1]
         self.end = log.log_end_offset
         self.file = read_whole(self.disk, f"{FOLDER}/{self.name}")
-        self.places: list[Place] = []
+        self.places: list[BatchPosition] = []
         for batch in batches(self.file):
             at = self.places[-1].end if self.places else 0
-            self.places.append(Place(batch.header, at))
+            self.places.append(BatchPosition(batch.header, at))
         self.disk.sync_directory(FOLDER)
 
     def with_file(self, data: bytes) -> SimulatedDisk:
@@ -111,7 +111,7 @@ class Damaged:
         for base_offset in self.expected:
             code_of(log, base_offset)  # any answer is allowed, but no exception
         if scrubbed:
-            finish(log.scrub(at_once))
+            finish(log.scrub(no_pause))
         self.check(log, hit)
         finish(log.begin_epoch(LeaderEpoch(1)))
         append(log, b"more", timestamp=10_000)
@@ -147,7 +147,7 @@ def clean(request: pytest.FixtureRequest) -> bool:
 
 
 def test_c4_every_byte_flip_is_handled(segment: str, clean: bool) -> None:
-    damaged = Damaged(segment, clean=clean)
+    damaged = DamagedLog(segment, clean=clean)
     scrubbed = clean or segment == "rolled"
     for number in (0, 2, len(damaged.places) - 1):
         header, position = damaged.places[number]
@@ -162,7 +162,7 @@ def test_c4_every_byte_flip_is_handled(segment: str, clean: bool) -> None:
 @pytest.mark.parametrize("bits", [0x01, 0x02, 0x04, 0x08, 0x10, 0x80, 0xFF])
 def test_c4_flipped_framing_fields_are_handled(segment: str, clean: bool, bits: int) -> None:
     """Base offset, length and magic: the bytes that locate the next batch."""
-    damaged = Damaged(segment, clean=clean)
+    damaged = DamagedLog(segment, clean=clean)
     scrubbed = clean or segment == "rolled"
     header, position = damaged.places[2]
     for at in (*range(12), 16):
@@ -171,7 +171,7 @@ def test_c4_flipped_framing_fields_are_handled(segment: str, clean: bool, bits: 
         damaged.endure(bytes(data), {header.base_offset}, scrubbed=scrubbed)
 
 
-def runs(damaged: Damaged) -> Iterator[tuple[int, int]]:
+def runs(damaged: DamagedLog) -> Iterator[tuple[int, int]]:
     size = len(damaged.file)
     every = [
         (start, min(start + length, size))
@@ -184,7 +184,7 @@ def runs(damaged: Damaged) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.parametrize("byte", [0x00, 0x02, 0xFF])
 def test_c4_runs_of_one_byte_are_handled(segment: str, clean: bool, byte: int) -> None:
-    damaged = Damaged(segment, clean=clean)
+    damaged = DamagedLog(segment, clean=clean)
     scrubbed = clean or segment == "rolled"
     for start, stop in runs(damaged):
         data = damaged.file[:start] + bytes([byte]) * (stop - start) + damaged.file[stop:]
@@ -196,14 +196,14 @@ def test_c4_runs_of_one_byte_are_handled(segment: str, clean: bool, byte: int) -
         damaged.endure(data, hit, scrubbed=scrubbed)
 
 
-def differs(before: bytes, after: bytes, place: Place) -> bool:
+def differs(before: bytes, after: bytes, place: BatchPosition) -> bool:
     """Whether a batch differs by more than its leader epoch."""
     pieces = (slice(place.position, place.position + 12), slice(place.position + 16, place.end))
     return any(before[piece] != after[piece] for piece in pieces)
 
 
 def test_c4_every_truncated_length_is_handled(segment: str, clean: bool) -> None:
-    damaged = Damaged(segment, clean=clean)
+    damaged = DamagedLog(segment, clean=clean)
     scrubbed = clean or segment == "rolled"
     ends = [place.end for place in damaged.places]
     for length in {*sample(range(len(damaged.file)), LENGTHS_SAMPLED), *ends[:-1], 0}:
@@ -214,14 +214,14 @@ def test_c4_every_truncated_length_is_handled(segment: str, clean: bool) -> None
 
 
 def test_c4_index_reveals_a_truncation_between_batches() -> None:
-    damaged = Damaged("rolled", clean=True)
+    damaged = DamagedLog("rolled", clean=True)
     place = damaged.places[-3]
     hit = {p.header.base_offset for p in damaged.places if p.end > place.end}
     damaged.endure(damaged.file[: place.end], hit, scrubbed=False)
 
 
 def test_c4_damage_is_found_without_an_index() -> None:
-    damaged = Damaged("rolled", clean=True)
+    damaged = DamagedLog("rolled", clean=True)
     header, position = damaged.places[3]
     data = bytearray(damaged.file)
     data[position + 10] ^= 1
@@ -233,7 +233,7 @@ def test_c4_damage_is_found_without_an_index() -> None:
 
 @pytest.mark.parametrize("how", ["garbage", "zeros", "cut"])
 def test_c4_wrong_index_does_not_mislead_readers(how: str) -> None:
-    damaged = Damaged("rolled", clean=True)
+    damaged = DamagedLog("rolled", clean=True)
     path = f"{FOLDER}/{damaged.name[:20]}.index"
     index = read_whole(damaged.disk, path)
     wrong = {"garbage": b"\xff" * len(index), "zeros": bytes(len(index)), "cut": index[:-3]}[how]
@@ -248,7 +248,7 @@ def test_c4_wrong_index_does_not_mislead_readers(how: str) -> None:
 
 
 def test_c4_several_damaged_batches_are_handled(segment: str, clean: bool) -> None:
-    damaged = Damaged(segment, clean=clean)
+    damaged = DamagedLog(segment, clean=clean)
     data = bytearray(damaged.file)
     hit: set[int] = set()
     for number in range(1, len(damaged.places), 2):
@@ -279,7 +279,7 @@ def test_c4_batch_inside_a_damaged_batch_is_not_served() -> None:
 
 def test_c4_readers_find_damage_without_a_scrub() -> None:
     """Without a scrub: a reader that finds no batch makes the log scan the segment."""
-    damaged = Damaged("rolled", clean=True)
+    damaged = DamagedLog("rolled", clean=True)
     header, position = damaged.places[1]
     data = bytearray(damaged.file)
     data[position + 8 : position + 12] = b"\xff\xff\xff\xff"
@@ -294,7 +294,7 @@ def test_c4_readers_find_damage_without_a_scrub() -> None:
 
 
 def test_c4_timestamp_lookup_works_around_damage() -> None:
-    damaged = Damaged("rolled", clean=True)
+    damaged = DamagedLog("rolled", clean=True)
     header, position = damaged.places[2]
     for at in (position + 10, position + 40, position + header.size - 1):
         data = bytearray(damaged.file)
@@ -315,7 +315,7 @@ def test_c4_timestamp_lookup_works_around_damage() -> None:
 
 
 def test_c4_torn_batch_above_recovery_point_is_truncated() -> None:
-    damaged = Damaged("active", clean=False)
+    damaged = DamagedLog("active", clean=False)
     for number in range(1, len(damaged.places)):
         header, position = damaged.places[number]
         for at in (0, 9, 16, 30, header.size - 1):
@@ -328,7 +328,7 @@ def test_c4_torn_batch_above_recovery_point_is_truncated() -> None:
 
 
 def test_c4_damage_across_the_recovery_point_keeps_flushed() -> None:
-    damaged = Damaged("active", clean=False)
+    damaged = DamagedLog("active", clean=False)
     first, second, third = damaged.places[1:4]
     point = second.header.base_offset
     data = bytearray(damaged.file)
@@ -350,7 +350,7 @@ def test_c4_damage_across_the_recovery_point_keeps_flushed() -> None:
 
 
 def damage_not_found_yet() -> tuple[SimulatedDisk, PartitionLog]:
-    damaged = Damaged("rolled", clean=True)
+    damaged = DamagedLog("rolled", clean=True)
     data = bytearray(damaged.file)
     data[damaged.places[2].position + 30] ^= 1
     disk = damaged.with_file(bytes(data))
@@ -359,7 +359,7 @@ def damage_not_found_yet() -> tuple[SimulatedDisk, PartitionLog]:
 
 def one_damage() -> tuple[SimulatedDisk, PartitionLog, Damage]:
     disk, log = damage_not_found_yet()
-    (damage,) = finish(log.scrub(at_once))
+    (damage,) = finish(log.scrub(no_pause))
     finish(log.begin_epoch(LeaderEpoch(1)))
     return disk, log, damage
 
@@ -407,7 +407,7 @@ def test_c4_repaired_batches_are_served_again() -> None:
     data[damage.position + 30] ^= 1
     disk.open(path).write([bytes(data)], 0)
     assert code_of(log, damage.first_offset) is ErrorCode.CORRUPT_MESSAGE
-    assert finish(log.scrub(at_once)) == ()
+    assert finish(log.scrub(no_pause)) == ()
     assert code_of(log, damage.first_offset) is None
     assert stored(disk) is None
 
@@ -441,7 +441,7 @@ def test_c4_truncation_during_a_scrub_marks_no_damage() -> None:
 
 
 def test_c4_producers_are_rebuilt_from_undamaged_batches() -> None:
-    damaged = Damaged("active", clean=False)
+    damaged = DamagedLog("active", clean=False)
     odd = [place for place in damaged.places if place.header.producer_id >= 0]
     header, position = odd[1]
     data = bytearray(damaged.file)
@@ -513,7 +513,7 @@ def test_unreadable_damage_file_is_reported_and_rewritten() -> None:
     assert any(DAMAGED_OFFSETS in note for note in again.notes)
     assert again.log.damaged == ()
     assert stored(disk) is None
-    assert finish(again.log.scrub(at_once)) == (damage,)
+    assert finish(again.log.scrub(no_pause)) == (damage,)
 
 
 def test_damage_outside_of_the_files_is_ignored() -> None:
@@ -536,6 +536,6 @@ def test_disk_failure_while_storing_damage_fails_the_log() -> None:
     finish(log.begin_epoch(LeaderEpoch(1)))
     disk.fails = lambda what, path: what == "sync"
     with pytest.raises(StorageFailure):
-        finish(log.scrub(at_once))
+        finish(log.scrub(no_pause))
     with pytest.raises(StorageFailure):
         append(log, b"x")

@@ -28,7 +28,7 @@ RECORD = re.compile(
 BATCH = re.compile(r"baseOffset: (\d+) .* compresscodec: (\w+) crc: \d+ isvalid: (\w+)")
 
 
-class Written(NamedTuple):
+class WrittenRecord(NamedTuple):
     offset: int
     timestamp: int
     sequence: int
@@ -38,9 +38,9 @@ class Written(NamedTuple):
     marker: str | None
 
 
-async def write_log(folder: Path) -> list[Written]:
+async def write_log(folder: Path) -> list[WrittenRecord]:
     """Write segments with every codec, an idempotent producer and ended transactions."""
-    written: list[Written] = []
+    written: list[WrittenRecord] = []
     disk = OsDisk()
     log = open_log(
         disk,
@@ -64,7 +64,7 @@ async def write_log(folder: Path) -> list[Written]:
             key, value = f"k{number}", f"value-{number}-{each}-{'x' * (number % 40)}"
             builder.append(timestamp, key.encode(), value.encode(), [("h", b"1")] * (each % 2))
             written.append(
-                Written(
+                WrittenRecord(
                     log.log_end_offset + each,
                     timestamp,
                     first + each if idempotent else -1,
@@ -95,14 +95,14 @@ async def write_log(folder: Path) -> list[Written]:
                 now_ms=now_ms,
             )
             word = "COMMIT" if commit else "ABORT"
-            written.append(Written(marker.base_offset, now_ms, -1, "", None, None, word))
+            written.append(WrittenRecord(marker.base_offset, now_ms, -1, "", None, None, word))
     await log.close()
     disk.close()
     return written
 
 
 @pytest.fixture(scope="module")
-def log_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Written]]:
+def log_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[WrittenRecord]]:
     folder = tmp_path_factory.mktemp("data") / "events-0"
     folder.mkdir()
     return folder, asyncio.run(write_log(folder))
@@ -113,14 +113,16 @@ def files(folder: Path, *suffixes: str) -> str:
 
 
 def test_every_record_is_dumped_as_written(
-    java_tools: KafkaTools, log_folder: tuple[Path, list[Written]]
+    java_tools: KafkaTools, log_folder: tuple[Path, list[WrittenRecord]]
 ) -> None:
     folder, written = log_folder
     arguments = ("--deep-iteration", "--print-data-log", "--files", files(folder, ".log"))
     done = java_tools.run(DUMP, *arguments)
     assert done.code == 0, done.err
     dumped = [
-        Written(int(offset), int(time), int(sequence), headers, key or None, value or None, mark)
+        WrittenRecord(
+            int(offset), int(time), int(sequence), headers, key or None, value or None, mark
+        )
         for offset, time, sequence, headers, key, value, mark in (
             found.groups() for found in RECORD.finditer(done.out)
         )
@@ -134,7 +136,7 @@ def test_every_record_is_dumped_as_written(
 
 
 def test_indexes_pass_the_checks_of_the_tool(
-    java_tools: KafkaTools, log_folder: tuple[Path, list[Written]]
+    java_tools: KafkaTools, log_folder: tuple[Path, list[WrittenRecord]]
 ) -> None:
     folder, _ = log_folder
     indexes = files(folder, ".index", ".timeindex")
@@ -148,7 +150,7 @@ def test_indexes_pass_the_checks_of_the_tool(
 
 
 def test_transactions_and_producers_are_dumped(
-    java_tools: KafkaTools, log_folder: tuple[Path, list[Written]]
+    java_tools: KafkaTools, log_folder: tuple[Path, list[WrittenRecord]]
 ) -> None:
     folder, written = log_folder
     done = java_tools.run(DUMP, "--files", files(folder, ".txnindex", ".snapshot"))

@@ -113,10 +113,10 @@ def test_damage_without_space_is_stored_by_the_next_flush() -> None:
     disk.rot(f"{FOLDER}/00000000000000000000.log", 70)
     fill_up(disk)
 
-    async def at_once(_: int) -> None:
+    async def no_pause(_: int) -> None:
         """Do not pause."""
 
-    assert finish(log.scrub(at_once))
+    assert finish(log.scrub(no_pause))
     assert not disk.exists(f"{FOLDER}/{DAMAGED_OFFSETS}")
     assert log.flush_retry_due
     disk.capacity_bytes = None
@@ -165,7 +165,7 @@ def test_c6_full_directory_stays_online_and_recovers() -> None:
     simulated(program)
 
 
-class NoRoomForIndexes(SimulatedDisk):
+class AlmostFullDisk(SimulatedDisk):
     """Has space for small files only, such as the clean shutdown file."""
 
     def check_room(self, more: int, path: str) -> None:
@@ -175,7 +175,7 @@ class NoRoomForIndexes(SimulatedDisk):
 
 def test_c2_directory_full_at_shutdown_is_not_clean() -> None:
     async def program(clock: SimulatedClock) -> None:
-        disk = NoRoomForIndexes()
+        disk = AlmostFullDisk()
         logs = await opened(disk, clock)
         hosted = await created(logs, 0)
         for number in range(30):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cases import each_case
-from log.log_model import at_once
+from log.log_model import no_pause
 from log.logs import FOLDER, append, end, made, opened
 from ottla.errors import DiskFull, ErrorCode, RequestError
 from ottla.ids import LeaderEpoch, Offset
@@ -59,14 +59,14 @@ class FillingDisk(SimulatedDisk):
         super().rename(old, new)
 
 
-class Situation(NamedTuple):
+class OpenLog(NamedTuple):
     """A log with the arguments that opened it."""
 
     disk: FillingDisk
     log: PartitionLog
 
 
-def situation(rules: LogConfig, *, rotten: bool) -> Situation:
+def situation(rules: LogConfig, *, rotten: bool) -> OpenLog:
     """A log with several segments, epochs, producers, an aborted and an open transaction, and
     damage.
     """
@@ -85,11 +85,11 @@ def situation(rules: LogConfig, *, rotten: bool) -> Situation:
     if rotten:
         disk.rot(f"{FOLDER}/00000000000000000000.log", 70)
         disk.rot(log.segments.active.file.path, 70)
-        assert len(finish(log.scrub(at_once))) == 2
+        assert len(finish(log.scrub(no_pause))) == 2
     finish(log.begin_epoch(LeaderEpoch(4)))
     append(log, b"x" * 50, producer_id=3, transactional=True, timestamp=30)
     append(log, b"y" * 50, b"z" * 50, timestamp=31)
-    return Situation(disk, log)
+    return OpenLog(disk, log)
 
 
 def served(log: PartitionLog) -> list[tuple[int, bytes]]:
@@ -129,7 +129,7 @@ def facts(log: PartitionLog) -> dict[str, object]:
     }
 
 
-def check_kill(now: Situation, rules: LogConfig) -> None:
+def check_kill(now: OpenLog, rules: LogConfig) -> None:
     """Check that the next process, with free space, finds the state of this one."""
     disk = deepcopy(now.disk).after_kill()
     assert isinstance(disk, FillingDisk)
@@ -170,7 +170,7 @@ async def delete_records(log: PartitionLog, upto: int) -> None:
 async def find_damage(log: PartitionLog) -> None:
     assert isinstance(log.disk, SimulatedDisk)
     log.disk.rot(list(log.segments)[1].file.path, 70)
-    await log.scrub(at_once)
+    await log.scrub(no_pause)
 
 
 async def fetch(log: PartitionLog, size: int) -> None:
@@ -234,7 +234,7 @@ def check_part_way(before: dict[str, Any], found: dict[str, Any], after: dict[st
     assert found["producers"] == before["producers"]
 
 
-def done(operation: str, now: Situation) -> bool:
+def done(operation: str, now: OpenLog) -> bool:
     """Whether the operation did not fail with DiskFull."""
     try:
         finish(OPERATIONS[operation](now.log))

@@ -57,7 +57,7 @@ AFTER = pytest.mark.parametrize("end", ["killed", "stopped"])
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class KafkaDirectory:
     """The directory that a broker left, and its answers before that."""
 
     data: Path
@@ -65,18 +65,18 @@ class Left:
 
 
 @pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Left]:
+def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KafkaDirectory]:
     copies = tmp_path_factory.mktemp("kafka")
     with kafka_broker(SETTINGS) as kafka:
         write_all(kafka)
         answers = ask_all(kafka, ALL)
         kafka.kill()
-        killed = Left(shutil.copytree(kafka.data, copies / "killed"), answers)
+        killed = KafkaDirectory(shutil.copytree(kafka.data, copies / "killed"), answers)
         kafka.start()
         write_codecs(kafka, range(200, 260))  # in another leader epoch
         answers = ask_all(kafka, ALL)
         kafka.stop()
-        stopped = Left(shutil.copytree(kafka.data, copies / "stopped"), answers)
+        stopped = KafkaDirectory(shutil.copytree(kafka.data, copies / "stopped"), answers)
     return {"killed": killed, "stopped": stopped}
 
 
@@ -92,7 +92,7 @@ def offsets(data: Path, name: str) -> dict[TopicPartition, Offset]:
 
 
 def opened(
-    disk: OsDisk, left: Left, partition: TopicPartition, copy: Path, *, clean: bool
+    disk: OsDisk, left: KafkaDirectory, partition: TopicPartition, copy: Path, *, clean: bool
 ) -> OpenedLog:
     """Open a copy of a partition as a broker that finds this directory."""
     return open_log(
@@ -120,7 +120,11 @@ def has_empty_segment(folder: Path) -> bool:
 @AFTER
 @OURS
 def test_log_equals_the_answers_of_kafka(
-    left: dict[str, Left], disk: OsDisk, end: str, partition: TopicPartition, tmp_path: Path
+    left: dict[str, KafkaDirectory],
+    disk: OsDisk,
+    end: str,
+    partition: TopicPartition,
+    tmp_path: Path,
 ) -> None:
     directory = left[end]
     recovered = opened(disk, directory, partition, tmp_path, clean=end == "stopped")
@@ -136,7 +140,7 @@ def test_log_equals_the_answers_of_kafka(
 
 @AFTER
 def test_log_manager_opens_the_directory_of_kafka(
-    left: dict[str, Left], disk: OsDisk, end: str, tmp_path: Path
+    left: dict[str, KafkaDirectory], disk: OsDisk, end: str, tmp_path: Path
 ) -> None:
     """After a clean shutdown, the next broker finds the same without recovery."""
     answers = left[end].answers
@@ -155,7 +159,7 @@ def test_log_manager_opens_the_directory_of_kafka(
 
 
 @AFTER
-def test_checkpoints_of_kafka_are_read(left: dict[str, Left], end: str) -> None:
+def test_checkpoints_of_kafka_are_read(left: dict[str, KafkaDirectory], end: str) -> None:
     data, answers = left[end].data, left[end].answers
     meta = parse_meta_properties((data / META_PROPERTIES).read_text())
     assert (meta.node_id, meta.version, meta.other) == (1, 1, ())
@@ -186,7 +190,7 @@ def test_checkpoints_of_kafka_are_read(left: dict[str, Left], end: str) -> None:
     assert any((data / "transactions-0").glob("*.snapshot"))
 
 
-def test_kafka_wrote_every_kind_of_record(left: dict[str, Left]) -> None:
+def test_kafka_wrote_every_kind_of_record(left: dict[str, KafkaDirectory]) -> None:
     """Without these, the other tests would check less than they claim."""
     answers = left["stopped"].answers
     by_name = {str(partition): one for partition, one in answers.items()}
@@ -213,7 +217,9 @@ def test_kafka_wrote_every_kind_of_record(left: dict[str, Left]) -> None:
 
 
 @AFTER
-def test_check_finds_no_damage_in_a_kafka_directory(left: dict[str, Left], end: str) -> None:
+def test_check_finds_no_damage_in_a_kafka_directory(
+    left: dict[str, KafkaDirectory], end: str
+) -> None:
     """The directory has compacted and trimmed logs, open transactions, preallocated indexes."""
     tally = Tally()
     disk = OsDisk(read_only=True)

@@ -54,7 +54,7 @@ def compactor(
     return LogCleaner(logs, cleaner or LocalCleaner(lambda: 0.0), lambda: now, end, SECRET)
 
 
-async def for_a_while(work: LogCleaner, seconds: float) -> None:
+async def run_for(work: LogCleaner, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await work.run()
@@ -88,7 +88,7 @@ def test_due_log_is_cleaned_once_and_checkpointed() -> None:
         fill(dirty, 40)
         fill(kept, 40)
         before = await values(kept)
-        await for_a_while(compactor(logs), 60)
+        await run_for(compactor(logs), 60)
         assert await values(kept) == before
         assert dirty.first_dirty_offset == dirty.log.segments.active.base_offset
         assert len(await values(dirty)) <= 3 + 7  # keys, plus the active segment
@@ -98,7 +98,7 @@ def test_due_log_is_cleaned_once_and_checkpointed() -> None:
         again = await opened(disk, clock, rules=COMPACT)
         assert again[partition(0)].first_dirty_offset == dirty.first_dirty_offset
         calls = len(disk.calls)
-        await for_a_while(compactor(again), 60)
+        await run_for(compactor(again), 60)
         assert not any("t-0" in path for _, path in disk.calls[calls:])
 
     simulated(program)
@@ -125,13 +125,13 @@ def test_no_log_is_cleaned_without_cleaners() -> None:
     async def program(clock: SimulatedClock) -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         fill(await created(logs, 0, COMPACT), 40)
-        await for_a_while(compactor(logs, rules=LogCleanerConfig(cleaners=0)), 600)
+        await run_for(compactor(logs, rules=LogCleanerConfig(cleaners=0)), 600)
         assert logs[partition(0)].first_dirty_offset is None
 
     simulated(program)
 
 
-class Failing(LocalCleaner):
+class FailingCleaner(LocalCleaner):
     """Fails for one log, and counts the attempts."""
 
     def __init__(self, folder: str) -> None:
@@ -154,18 +154,18 @@ def test_log_that_cannot_be_cleaned_is_suspended(
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number in range(3):
             fill(await created(logs, number, COMPACT), 60 - 10 * number)
-        cleaner = Failing("/data/t-0")
-        await for_a_while(compactor(logs, cleaner), 100)
+        cleaner = FailingCleaner("/data/t-0")
+        await run_for(compactor(logs, cleaner), 100)
         assert cleaner.failures == 1
         assert [one.first_dirty_offset is None for one in logs] == [True, False, False]
-        await for_a_while(compactor(logs, cleaner), SUSPEND_SECONDS + 100)
+        await run_for(compactor(logs, cleaner), SUSPEND_SECONDS + 100)
         assert cleaner.failures == 3
 
     simulated(program)
-    assert "it is not to be" in put_aside(caplog)
+    assert "it is not to be" in suspension_reasons(caplog)
 
 
-class Mistaken(LocalCleaner):
+class BuggyCleaner(LocalCleaner):
     """Raises an unexpected exception for one log."""
 
     async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
@@ -175,7 +175,7 @@ class Mistaken(LocalCleaner):
             yield news
 
 
-def put_aside(caplog: pytest.LogCaptureFixture) -> str:
+def suspension_reasons(caplog: pytest.LogCaptureFixture) -> str:
     """The logged reasons for suspending a log."""
     told = [one.args for one in caplog.records if one.msg == "log cleaning suspended"]
     assert isinstance(told[0], Mapping)
@@ -187,31 +187,31 @@ def test_unexpected_error_does_not_stop_other_cleanings(caplog: pytest.LogCaptur
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number in range(3):
             fill(await created(logs, number, COMPACT), 60 - 10 * number)
-        await for_a_while(compactor(logs, Mistaken(lambda: 0.0)), 100)
+        await run_for(compactor(logs, BuggyCleaner(lambda: 0.0)), 100)
         assert [one.first_dirty_offset is None for one in logs] == [True, False, False]
 
     simulated(program)
-    assert "our mistake" in put_aside(caplog)
+    assert "our mistake" in suspension_reasons(caplog)
 
 
-class Slow(LocalCleaner):
+class SlowCleaner(LocalCleaner):
     """Waits ten seconds before each cleaning, and counts the concurrent ones."""
 
-    at_once = most = 0
+    no_pause = most = 0
 
     def __init__(self, clock: SimulatedClock) -> None:
         super().__init__(lambda: 0.0)
         self._wait = clock
 
     async def clean(self, disk: Disk, job: CleaningJob) -> AsyncGenerator[CleaningEvent, None]:
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
+        self.no_pause += 1
+        self.most = max(self.most, self.no_pause)
         try:
             await self._wait.sleep(10)
             async for news in super().clean(disk, job):
                 yield news
         finally:
-            self.at_once -= 1
+            self.no_pause -= 1
 
 
 def test_concurrent_cleanings_are_limited_by_cleaners() -> None:
@@ -219,9 +219,9 @@ def test_concurrent_cleanings_are_limited_by_cleaners() -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number in range(5):
             fill(await created(logs, number, COMPACT), 40)
-        cleaner = Slow(clock)
+        cleaner = SlowCleaner(clock)
         rules = LogCleanerConfig(cleaners=2, backoff_ms=100)
-        await for_a_while(compactor(logs, cleaner, rules), 31)
+        await run_for(compactor(logs, cleaner, rules), 31)
         assert cleaner.most == 2
         assert all(one.first_dirty_offset is not None for one in logs)
 
@@ -233,9 +233,9 @@ def test_truncation_or_deletion_aborts_a_waiting_cleaning() -> None:
         logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
         for number in range(2):
             fill(await created(logs, number, COMPACT), 40)
-        work = compactor(logs, Slow(clock), LogCleanerConfig(cleaners=2))
+        work = compactor(logs, SlowCleaner(clock), LogCleanerConfig(cleaners=2))
         async with asyncio.TaskGroup() as group:
-            group.create_task(for_a_while(work, 12))
+            group.create_task(run_for(work, 12))
             await clock.sleep(5)
             await logs.truncate(partition(0), 20)
             await logs.delete([partition(1)])
@@ -245,7 +245,7 @@ def test_truncation_or_deletion_aborts_a_waiting_cleaning() -> None:
     simulated(program)
 
 
-class Writing(LocalCleaner):
+class WritingCleaner(LocalCleaner):
     """Writes a file, and continues in the directory of that name until it is cancelled."""
 
     def __init__(self, clock: SimulatedClock) -> None:
@@ -269,9 +269,9 @@ def test_c7_cleaning_ends_with_its_partition() -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock, rules=COMPACT)
         fill(await created(logs, 0, COMPACT), 40)
-        cleaner = Writing(clock)
+        cleaner = WritingCleaner(clock)
         work = compactor(logs, cleaner)
-        running = asyncio.create_task(for_a_while(work, 60))
+        running = asyncio.create_task(run_for(work, 60))
         await clock.sleep(5.5)
         old = logs[partition(0)].log
         assert any(name.endswith(".cleaned") for name in disk.names("/data/t-0"))
@@ -295,7 +295,7 @@ def test_failed_directory_in_a_cleaning_goes_offline() -> None:
         fill(await created(logs, 0, COMPACT), 40)
         await logs[partition(0)].log.flush()
         disk.fails = lambda what, path: what == "rename"
-        await for_a_while(compactor(logs), 30)
+        await run_for(compactor(logs), 30)
         assert logs.online == []
 
     simulated(program)
@@ -318,7 +318,7 @@ def test_failing_cleanable_check_does_not_stop_others() -> None:
                 "find_cleanable",
                 _except_for(broken, refuse, type(broken).find_cleanable),
             )
-            await for_a_while(compactor(logs), 60)
+            await run_for(compactor(logs), 60)
         assert [one.first_dirty_offset is None for one in logs] == [True, False]
 
     simulated(program)
@@ -340,7 +340,7 @@ def test_deleting_a_log_does_not_stop_the_cleaner(
 
         monkeypatch.setattr(PartitionLog, "find_cleanable", look)
         work = compactor(logs)
-        await for_a_while(work, 60)
+        await run_for(work, 60)
         assert logs[partition(2)].first_dirty_offset
         gone = logs[partition(2)]
         await logs.delete([partition(2)])
@@ -372,11 +372,11 @@ def test_log_is_suspended_if_the_disk_is_full() -> None:
         disk.capacity_bytes = room.total_bytes - room.usable_bytes
         work = compactor(logs)
         before = len(disk.calls)
-        await for_a_while(work, SUSPEND_SECONDS / 2)
+        await run_for(work, SUSPEND_SECONDS / 2)
         assert len(disk.calls) - before < 100
         assert logs.online == logs.directories
         disk.capacity_bytes = None
-        await for_a_while(work, SUSPEND_SECONDS)
+        await run_for(work, SUSPEND_SECONDS)
         assert hosted.first_dirty_offset
 
     simulated(program)

@@ -288,7 +288,7 @@ def test_no_partition_is_created_when_all_directories_fail() -> None:
     simulated(program)
 
 
-class WaitingDisk(SimulatedDisk):
+class BlockingDisk(SimulatedDisk):
     """Holds the result of each blocking call until it is released."""
 
     waits: asyncio.Event | None = None
@@ -303,7 +303,7 @@ class WaitingDisk(SimulatedDisk):
 @pytest.mark.parametrize("remembered", [False, True])
 def test_creation_fails_if_the_directory_fails_meanwhile(remembered: bool) -> None:
     async def program(clock: SimulatedClock) -> None:
-        disk = WaitingDisk()
+        disk = BlockingDisk()
         logs = await opened(disk, clock, TWO)
         for number in range(2):
             await created(logs, number)
@@ -411,13 +411,13 @@ def test_unknown_files_are_kept() -> None:
 
 def test_logs_are_opened_concurrently_up_to_a_limit() -> None:
     class Counting(SimulatedDisk):
-        at_once = most = 0
+        no_pause = most = 0
 
         async def blocking(self, call: Callable[[], T]) -> T:
-            self.at_once += 1
-            self.most = max(self.most, self.at_once)
+            self.no_pause += 1
+            self.most = max(self.most, self.no_pause)
             await asyncio.sleep(1)
-            self.at_once -= 1
+            self.no_pause -= 1
             return call()
 
     async def program(clock: SimulatedClock) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from cases import each_case
-from log.log_managers import append, created, for_a_while, opened, partition
+from log.log_managers import append, created, opened, partition, run_for
 from log.logs import SMALL
 from log.logs import append as append_batch
 from ottla.errors import ErrorCode, RequestError
@@ -27,7 +27,7 @@ NEVER = MaintenanceConfig(*[10**9] * 6)
 T = TypeVar("T")
 
 
-class HeldDisk(SimulatedDisk):
+class BlockingOnceDisk(SimulatedDisk):
     """Holds the next blocking call until it is released, but not the calls after it."""
 
     held: asyncio.Event | None = None
@@ -73,16 +73,16 @@ def test_log_is_flushed_after_flush_ms() -> None:
         duties = upkeep(logs, replace(NEVER, flush_check_ms=1000))
         append(often, b"x")
         append(never, b"x")
-        await for_a_while(duties, 2.5)
+        await run_for(duties, 2.5)
         assert (often.log.recovery_point, never.log.recovery_point) == (0, 0)
-        await for_a_while(duties, 1.5)
+        await run_for(duties, 1.5)
         assert (often.log.recovery_point, never.log.recovery_point) == (1, 0)
         # The interval of a log without records to flush starts with its first append.
-        await for_a_while(duties, 30)
+        await run_for(duties, 30)
         append(often, b"y")
-        await for_a_while(duties, 1.5)
+        await run_for(duties, 1.5)
         assert often.log.recovery_point == 1
-        await for_a_while(duties, 3.5)
+        await run_for(duties, 3.5)
         assert often.log.recovery_point == 2
 
     simulated(program)
@@ -95,7 +95,7 @@ def test_snapshot_keeps_producers_without_records() -> None:
         hosted = await created(logs, 0)
         append_batch(hosted.log, b"x", producer_id=4)
         assert await hosted.log.delete_old_segments(high_watermark=1, now_ms=10**12) == 1
-        await for_a_while(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 2)
+        await run_for(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 2)
         assert disk.exists(f"{hosted.log.directory}/{1:020d}.snapshot")
 
     simulated(program)
@@ -107,11 +107,11 @@ def test_log_is_flushed_after_a_roll() -> None:
         hosted = await created(logs, 0)
         append(hosted, bytes(600))
         duties = upkeep(logs, replace(NEVER, flush_check_ms=1000))
-        await for_a_while(duties, 30)
+        await run_for(duties, 30)
         assert hosted.log.recovery_point == 0
         append(hosted, bytes(600))
         assert len(hosted.log.segments) == 2
-        await for_a_while(duties, 2)
+        await run_for(duties, 2)
         assert hosted.log.recovery_point == 2
 
     simulated(program)
@@ -125,13 +125,13 @@ def test_files_of_old_segments_are_removed_after_the_delay() -> None:
         for _ in range(10):
             append(hosted, bytes(300), timestamp=clock.now_ms())
         duties = upkeep(logs, replace(NEVER, retention_check_ms=300_000))
-        await for_a_while(duties, 3500)
+        await run_for(duties, 3500)
         assert hosted.log.log_start_offset == 0
-        await for_a_while(duties, 340)
+        await run_for(duties, 340)
         assert hosted.log.log_start_offset == 10
         waiting = [name for name in disk.names("/data/t-0") if name.endswith(".deleted")]
         assert len(waiting) > 3
-        await for_a_while(duties, 60)
+        await run_for(duties, 60)
         assert not any(name.endswith(".deleted") for name in disk.names("/data/t-0"))
 
     simulated(program)
@@ -147,13 +147,13 @@ def test_checkpoints_are_stored_at_their_intervals() -> None:
         hosted.log.advance_log_start(Offset(1))
         rules = replace(NEVER, high_watermark_ms=5000, recovery_point_ms=60_000, log_start_ms=9000)
         duties = upkeep(logs, rules)
-        await for_a_while(duties, 6)
+        await run_for(duties, 6)
         assert read_whole(disk, f"/data/{HIGH_WATERMARKS}") == b"0\n1\nt 0 2\n"
         assert not disk.exists(f"/data/{LOG_START_OFFSETS}")
-        await for_a_while(duties, 10)
+        await run_for(duties, 10)
         assert read_whole(disk, f"/data/{LOG_START_OFFSETS}") == b"0\n1\nt 0 1\n"
         assert not disk.exists(f"/data/{RECOVERY_POINTS}")
-        await for_a_while(duties, 61)
+        await run_for(duties, 61)
         assert read_whole(disk, f"/data/{RECOVERY_POINTS}") == b"0\n1\nt 0 2\n"
 
     simulated(program)
@@ -167,9 +167,9 @@ def test_d4_idle_producers_expire() -> None:
             hosted.log, b"x", timestamp=clock.now_ms(), now_ms=clock.now_ms(), producer_id=7
         )
         duties = upkeep(logs, replace(NEVER, producer_expiration_ms=3_600_000))
-        await for_a_while(duties, 3000)
+        await run_for(duties, 3000)
         assert hosted.log.producers.count == 1
-        await for_a_while(duties, 1300)
+        await run_for(duties, 1300)
         assert hosted.log.producers.count == 0
 
     simulated(program)
@@ -192,9 +192,9 @@ def test_c4_scrub_finds_unread_damage_within_a_week(
         rotten = file.read(150, 1)[0] ^ 1
         file.write([bytes([rotten])], 150)
         duties = upkeep(logs)
-        await for_a_while(duties, 6 * 86_400)
+        await run_for(duties, 6 * 86_400)
         assert hosted.log.damaged == ()
-        await for_a_while(duties, 8 * 86_400)
+        await run_for(duties, 8 * 86_400)
         assert [(one.first_offset, one.end_offset) for one in hosted.log.damaged] == [(0, 1)]
         with pytest.raises(RequestError) as refused:
             await hosted.log.read(0, 10, 1000)
@@ -210,7 +210,7 @@ def test_directories_of_deleted_partitions_are_removed() -> None:
         logs = await opened(disk, clock)
         append(await created(logs, 0), b"x")
         await logs.delete([partition(0)])
-        await for_a_while(upkeep(logs), 62)
+        await run_for(upkeep(logs), 62)
         assert not any(name.startswith("t-") for name in disk.names("/data"))
 
     simulated(program)
@@ -224,7 +224,7 @@ def test_failed_directory_does_not_stop_a_task_for_others() -> None:
             append(await created(logs, number, replace(SMALL, flush_ms=1)), b"x")
         disk.fails = lambda what, path: path.startswith("/one") and what == "sync"
         rules = MaintenanceConfig(1000, 1000, 1000, 1000, 1000, 1000)
-        await for_a_while(upkeep(logs, rules), 5)
+        await run_for(upkeep(logs, rules), 5)
         assert [one.path for one in logs.online] == ["/two"]
         assert logs[partition(1)].log.recovery_point == 1
         assert b"t 1 1" in read_whole(disk, f"/two/{RECOVERY_POINTS}")
@@ -239,7 +239,7 @@ def test_log_deleted_meanwhile_does_not_fail_its_directory() -> None:
             append(await created(logs, number, replace(SMALL, flush_ms=1)), b"x")
         gone = logs[partition(0)]
         await gone.log.retire("it is being deleted")
-        await for_a_while(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 3)
+        await run_for(upkeep(logs, replace(NEVER, flush_check_ms=1000)), 3)
         assert logs.online == logs.directories
         assert logs[partition(1)].log.recovery_point == 1
 
@@ -248,7 +248,7 @@ def test_log_deleted_meanwhile_does_not_fail_its_directory() -> None:
 
 def test_log_deleted_during_a_task_is_skipped() -> None:
     async def program(clock: SimulatedClock) -> None:
-        disk = HeldDisk()
+        disk = BlockingOnceDisk()
         logs = await opened(disk, clock)
         for number in range(3):
             append(await created(logs, number), b"x")
@@ -278,7 +278,7 @@ def test_directory_is_not_renamed_during_file_removal() -> None:
     """Otherwise a file could disappear with its directory before it is removed."""
 
     async def program(clock: SimulatedClock) -> None:
-        disk = HeldDisk()
+        disk = BlockingOnceDisk()
         logs = await opened(disk, clock)
         hosted = await created(logs, 0, replace(SMALL, file_delete_delay_ms=0))
         for _ in range(30):
@@ -308,7 +308,7 @@ def test_directory_is_not_renamed_during_file_removal() -> None:
 
 def test_flush_runs_between_two_file_removals() -> None:
     async def program(clock: SimulatedClock) -> None:
-        disk = HeldDisk()
+        disk = BlockingOnceDisk()
         logs = await opened(disk, clock)
         hosted = await created(logs, 0)
         for _ in range(30):

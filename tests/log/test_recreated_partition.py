@@ -115,7 +115,7 @@ def test_failed_checkpoint_write_counts_old_and_new_offsets() -> None:
     simulated(program)
 
 
-class NarrowDisk(SimulatedDisk):
+class ShortNamesDisk(SimulatedDisk):
     """Has no space for longer names, and no space at all once it is full."""
 
     narrow = False
@@ -130,12 +130,12 @@ def test_stray_directory_stays_if_a_full_disk_cannot_rename() -> None:
     """An operator must decide about it, not the creation of a partition with its name."""
 
     async def program(clock: SimulatedClock) -> None:
-        disk = NarrowDisk()
+        disk = ShortNamesDisk()
         hosted = await created(await opened(disk, clock), 0)
         append(hosted, b"a person decides")
         await hosted.log.flush()
         disk = disk.after_kill()
-        assert isinstance(disk, NarrowDisk)
+        assert isinstance(disk, ShortNamesDisk)
         logs = await opened(disk, clock)
         before = disk.names("/data/t-0")
         disk.narrow = True

@@ -30,7 +30,7 @@ class SlowDisk(SimulatedDisk):
         return call()
 
 
-async def given_up(work: "asyncio.Task[object]", after_s: float) -> None:
+async def cancelled_after(work: "asyncio.Task[object]", after_s: float) -> None:
     """Cancel work that has started, and wait until it has ended."""
     await asyncio.sleep(after_s)
     work.cancel()
@@ -46,7 +46,7 @@ def test_cancellation_waits_for_shielded_work() -> None:
             await clock.sleep(10)
             done.append(clock.elapsed_s())
 
-        await given_up(asyncio.create_task(shielded(work())), 3)
+        await cancelled_after(asyncio.create_task(shielded(work())), 3)
         assert done == [10.0]
 
     simulated(program)
@@ -60,7 +60,9 @@ def test_cancelled_restart_at_an_offset_completes() -> None:
         for _ in range(30):
             append(hosted, b"old", bytes(100))
         disk.slow = True
-        await given_up(asyncio.create_task(logs.truncate_fully(partition(0), Offset(1000))), 0.5)
+        await cancelled_after(
+            asyncio.create_task(logs.truncate_fully(partition(0), Offset(1000))), 0.5
+        )
         disk.slow = False
         assert hosted.log.log_end_offset == 1000
         await lead(logs, 1)
@@ -82,7 +84,7 @@ def test_d3_cancelled_truncation_completes(after_s: float) -> None:
             append(hosted, b"x")
         await hosted.log.flush()
         disk.slow = True
-        await given_up(asyncio.create_task(logs.truncate(partition(0), 10)), after_s)
+        await cancelled_after(asyncio.create_task(logs.truncate(partition(0), 10)), after_s)
         disk.slow = False
         assert (hosted.log.log_end_offset, hosted.log.recovery_point) == (10, 10)
         assert b"t 0 10" in read_whole(disk, "/data/recovery-point-offset-checkpoint")
@@ -99,7 +101,7 @@ def test_c5_failed_sync_of_a_cancelled_caller_is_known() -> None:
         disk.slow = True
         disk.fails = lambda what, path: what == "sync"
         work = logs.guarded(hosted.directory, hosted.log.flush)
-        await given_up(asyncio.create_task(work), 0.5)
+        await cancelled_after(asyncio.create_task(work), 0.5)
         disk.slow = False
         disk.fails = lambda what, path: False
         assert logs.online == []
@@ -121,7 +123,7 @@ def test_cancelled_retention_removes_its_files() -> None:
         hosted.log.advance_log_start(Offset(20))
         disk.slow = True
         retain = hosted.log.delete_old_segments(high_watermark=30, now_ms=0)
-        await given_up(asyncio.create_task(retain), 0.5)
+        await cancelled_after(asyncio.create_task(retain), 0.5)
         disk.slow = False
         await hosted.log.purge(SMALL.file_delete_delay_ms)
         assert not any(name.endswith(".deleted") for name in disk.names("/data/t-0"))

@@ -30,7 +30,7 @@ class Crash(Exception):
     """Ends a run of the query."""
 
 
-class Ground:
+class SourceTopic:
     """A topic with nine records; each value is a number, and each timestamp is a second later."""
 
     def __init__(self, servers: str, admin: Admin) -> None:
@@ -71,9 +71,9 @@ def own_broker() -> Generator[OttlaBroker]:
 
 
 @pytest.fixture
-def ground(own_broker: OttlaBroker) -> Generator[Ground]:
+def source_topic(own_broker: OttlaBroker) -> Generator[SourceTopic]:
     with Admin({"bootstrap.servers": own_broker.bootstrap}) as admin:
-        yield Ground(own_broker.bootstrap, admin)
+        yield SourceTopic(own_broker.bootstrap, admin)
 
 
 def crash(
@@ -105,16 +105,16 @@ def crash(
 
 
 @pytest.mark.parametrize("way", ["available now", "a living reader"])
-def test_stream_from_the_end_starts_on_a_busy_topic(ground: Ground, way: str) -> None:
+def test_stream_from_the_end_starts_on_a_busy_topic(source_topic: SourceTopic, way: str) -> None:
     """Records that arrive between any two steps: all from the initial offset on are read."""
-    query = ground.query()
+    query = source_topic.query()
     begun: list[int] = []
 
     def step_taken(step: str) -> None:
         if step == "begun" and not begun:
-            begun.append(ground.written)
+            begun.append(source_topic.written)
         if len(query.batches) < 3:
-            ground.write(4)
+            source_topic.write(4)
 
     query.step_taken = step_taken
     if way == "available now":
@@ -127,65 +127,67 @@ def test_stream_from_the_end_starts_on_a_busy_topic(ground: Ground, way: str) ->
     assert query.batches[0] == []
     query.step_taken = lambda _: None
     read += query.run()
-    assert read == [*range(begun[0], ground.written)]
+    assert read == [*range(begun[0], source_topic.written)]
 
 
 @pytest.mark.parametrize("step", BEHIND_LOG)
-def test_stream_from_the_end_resumes_where_it_started(ground: Ground, step: str) -> None:
-    query = ground.query()
-    crash(query, step, lambda one: ground.write(1) if one in ("looked", "planned") else None)
-    ground.write(10)
-    assert query.run() == [*range(9, ground.written)]
-    ground.write(5)
-    assert query.run() == [*range(ground.written - 5, ground.written)]
+def test_stream_from_the_end_resumes_where_it_started(source_topic: SourceTopic, step: str) -> None:
+    query = source_topic.query()
+    crash(query, step, lambda one: source_topic.write(1) if one in ("looked", "planned") else None)
+    source_topic.write(10)
+    assert query.run() == [*range(9, source_topic.written)]
+    source_topic.write(5)
+    assert query.run() == [*range(source_topic.written - 5, source_topic.written)]
 
 
 @pytest.mark.parametrize("step", BEFORE_LOG)
-def test_stream_without_a_logged_batch_starts_again(ground: Ground, step: str) -> None:
-    query = ground.query()
+def test_stream_without_a_logged_batch_starts_again(source_topic: SourceTopic, step: str) -> None:
+    query = source_topic.query()
     crash(query, step)
-    ground.write(10)
+    source_topic.write(10)
     assert query.run() == []
-    ground.write(5)
+    source_topic.write(5)
     assert query.run() == [*range(19, 24)]
 
 
 @pytest.mark.parametrize("step", BEHIND_LOG)
 @pytest.mark.parametrize("times", [2, 5])
-def test_first_micro_batch_can_be_interrupted_often(ground: Ground, step: str, times: int) -> None:
-    query = ground.query(maxOffsetsPerTrigger="4")
+def test_first_micro_batch_can_be_interrupted_often(
+    source_topic: SourceTopic, step: str, times: int
+) -> None:
+    query = source_topic.query(maxOffsetsPerTrigger="4")
     crash(query, step)
     for _ in range(times):
-        ground.write(3)
+        source_topic.write(3)
         crash(query, "begun" if step == "begun again" else "planned")
-    assert query.run() == [*range(9, ground.written)]
+    assert query.run() == [*range(9, source_topic.written)]
     assert all(len(one) <= 4 + PARTITIONS for one in query.batches)
 
 
-def grown(ground: Ground) -> None:
-    ground.admin.create_partitions({ground.topic: PARTITIONS + 1}).or_raise()
-    with Producer({"bootstrap.servers": ground.servers}) as producer:
-        producer.send(ground.topic, b"%d" % ground.written, partition=PARTITIONS)
-    ground.written += 1
+def grown(source_topic: SourceTopic) -> None:
+    source_topic.admin.create_partitions({source_topic.topic: PARTITIONS + 1}).or_raise()
+    with Producer({"bootstrap.servers": source_topic.servers}) as producer:
+        producer.send(source_topic.topic, b"%d" % source_topic.written, partition=PARTITIONS)
+    source_topic.written += 1
 
 
-def joined(ground: Ground) -> None:
-    ground.admin.create_topic(f"{ground.topic}-more", PARTITIONS)
-    ground.write(6, f"{ground.topic}-more")
+def joined(source_topic: SourceTopic) -> None:
+    source_topic.admin.create_topic(f"{source_topic.topic}-more", PARTITIONS)
+    source_topic.write(6, f"{source_topic.topic}-more")
 
 
-def starts(ground: Ground) -> dict[str, dict[str, str]]:
+def starts(source_topic: SourceTopic) -> dict[str, dict[str, str]]:
     """Options for the initial offset."""
     late = {"startingOffsetsByTimestampStrategy": "latest"}
     return {
         "latest": {},
         "earliest": {"startingOffsets": "earliest"},
-        "offsets": {"startingOffsets": ground.of(1, -2, -1)},
+        "offsets": {"startingOffsets": source_topic.of(1, -2, -1)},
         "a time": {"startingTimestamp": str(THE_TIME_MS + 5000)},
         "no record is so new": {"startingTimestamp": str(THE_TIME_MS + 15_000), **late},
         "one partition has one": {"startingTimestamp": str(THE_TIME_MS + 8000), **late},
         "times": {
-            "startingOffsetsByTimestamp": ground.of(THE_TIME_MS + 6000, THE_TIME_MS * 2, 0),
+            "startingOffsetsByTimestamp": source_topic.of(THE_TIME_MS + 6000, THE_TIME_MS * 2, 0),
             **late,
         },
     }
@@ -206,15 +208,15 @@ EXPECTED = {
 @pytest.mark.parametrize("change", [None, grown, joined])
 @pytest.mark.parametrize("start", EXPECTED)
 def test_repeated_first_micro_batch_has_the_same_rows(
-    ground: Ground, start: str, change: Callable[[Ground], None] | None
+    source_topic: SourceTopic, start: str, change: Callable[[SourceTopic], None] | None
 ) -> None:
-    query = ground.query(**starts(ground)[start])
+    query = source_topic.query(**starts(source_topic)[start])
     crash(query, "read")
     logged = query.logged
-    ground.write(9)
+    source_topic.write(9)
     if change is not None:
-        change(ground)
-    assert query.run() == EXPECTED[start] + [*range(9, ground.written)]
+        change(source_topic)
+    assert query.run() == EXPECTED[start] + [*range(9, source_topic.written)]
     assert query.batches[0] == EXPECTED[start]
     assert query.place != logged
 
@@ -222,44 +224,44 @@ def test_repeated_first_micro_batch_has_the_same_rows(
 @pytest.mark.parametrize("change", [grown, joined])
 @pytest.mark.parametrize("start", EXPECTED)
 def test_partitions_added_after_the_start_are_read_from_0(
-    ground: Ground, start: str, change: Callable[[Ground], None]
+    source_topic: SourceTopic, start: str, change: Callable[[SourceTopic], None]
 ) -> None:
     def meanwhile(step: str) -> None:
         if step == "begun":
-            ground.write(3)
-            change(ground)
+            source_topic.write(3)
+            change(source_topic)
 
-    query = ground.query(**starts(ground)[start])
+    query = source_topic.query(**starts(source_topic)[start])
     crash(query, "planned", meanwhile, lives_on=True)
-    assert query.run() == sorted(EXPECTED[start] + [*range(9, ground.written)])
+    assert query.run() == sorted(EXPECTED[start] + [*range(9, source_topic.written)])
 
 
 @pytest.mark.parametrize("change", [grown, joined])
 def test_partitions_added_after_the_end_is_set_are_read_next(
-    ground: Ground, change: Callable[[Ground], None]
+    source_topic: SourceTopic, change: Callable[[SourceTopic], None]
 ) -> None:
-    query = ground.query(startingOffsets="earliest")
-    query.step_taken = lambda step: change(ground) if step == "prepared" else None
+    query = source_topic.query(startingOffsets="earliest")
+    query.step_taken = lambda step: change(source_topic) if step == "prepared" else None
     read = query.run()
     assert read == [*range(9)]
     query.step_taken = lambda _: None
-    assert query.run() == [*range(9, ground.written)]
+    assert query.run() == [*range(9, source_topic.written)]
 
 
-def test_records_during_a_repeated_batch_are_in_the_next(ground: Ground) -> None:
+def test_records_during_a_repeated_batch_are_in_the_next(source_topic: SourceTopic) -> None:
     """That micro-batch starts where the stream would start now, and is not the first one."""
-    query = ground.query()
+    query = source_topic.query()
     crash(query, "logged")
     query.step_taken = lambda step: (
-        ground.write(3) if step == "read" and not query.batches else None
+        source_topic.write(3) if step == "read" and not query.batches else None
     )
     reader = query.reader()
     assert query.taken(reader) == [9, 10, 11]
     reader.stop()
 
 
-def test_available_now_reads_everything_in_one_run(ground: Ground) -> None:
-    query = ground.query(startingOffsets="earliest")
+def test_available_now_reads_everything_in_one_run(source_topic: SourceTopic) -> None:
+    query = source_topic.query(startingOffsets="earliest")
     assert query.run() == [*range(9)]
     assert query.batches == [[*range(9)]]
 
@@ -274,54 +276,58 @@ AT_END = {
 
 
 @pytest.mark.parametrize("start", EXPECTED)
-def test_available_now_may_end_before_the_initial_offset(ground: Ground, start: str) -> None:
+def test_available_now_may_end_before_the_initial_offset(
+    source_topic: SourceTopic, start: str
+) -> None:
     """The end is set before the initial offset is looked up, and records arrive in between."""
-    query = ground.query(**starts(ground)[start])
-    query.step_taken = lambda step: ground.write(6) if step == "prepared" else None
+    query = source_topic.query(**starts(source_topic)[start])
+    query.step_taken = lambda step: source_topic.write(6) if step == "prepared" else None
     read = query.run()
     query.step_taken = lambda _: None
     late = [one for one in range(9, 15) if one % 3 not in AT_END.get(start, ())]
     assert sorted(read + query.run()) == EXPECTED[start] + late
-    ground.write(3)
+    source_topic.write(3)
     assert query.run() == [15, 16, 17]
 
 
 # Invalid options and lost records.
 
 
-def test_offset_above_the_end_fails_before_logging(ground: Ground) -> None:
+def test_offset_above_the_end_fails_before_logging(source_topic: SourceTopic) -> None:
     """So the query can start after the option is corrected or the records have arrived."""
-    query = ground.query(startingOffsets=ground.of(3, 4, 3))
+    query = source_topic.query(startingOffsets=source_topic.of(3, 4, 3))
     with pytest.raises(DataLost, match="ends at offset 3, before its starting offset 4"):
         query.run()
     assert query.logged is None
-    ground.write(6)
+    source_topic.write(6)
     assert query.run() == [9, 11, 12, 13, 14]
 
 
-def test_missing_topic_fails_whatever_fail_on_data_loss_is(ground: Ground) -> None:
+def test_missing_topic_fails_whatever_fail_on_data_loss_is(source_topic: SourceTopic) -> None:
     """Nothing was lost, so the error does not suggest failOnDataLoss=false."""
     for fails in ("true", "false"):
-        query = ground.query(subscribe="not-there", failOnDataLoss=fails)
+        query = source_topic.query(subscribe="not-there", failOnDataLoss=fails)
         with pytest.raises(RequestError, match="not-there") as told:
             query.run()
         assert "failOnDataLoss" not in str(told.value)
         assert query.logged is None
 
 
-def test_offsets_without_a_partition_are_rejected(ground: Ground) -> None:
-    query = ground.query(startingOffsets=ground.of(0, 0))
-    with pytest.raises(BadOption, match=f"missing: {ground.topic}-2"):
+def test_offsets_without_a_partition_are_rejected(source_topic: SourceTopic) -> None:
+    query = source_topic.query(startingOffsets=source_topic.of(0, 0))
+    with pytest.raises(BadOption, match=f"missing: {source_topic.topic}-2"):
         query.run()
     assert query.logged is None
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest"])
-def test_records_deleted_before_a_repeated_batch_are_lost(ground: Ground, start: str) -> None:
-    query = ground.query(startingOffsets=start)
+def test_records_deleted_before_a_repeated_batch_are_lost(
+    source_topic: SourceTopic, start: str
+) -> None:
+    query = source_topic.query(startingOffsets=start)
     crash(query, "planned")
-    ground.write(9)
-    ground.trim(0, 5)
+    source_topic.write(9)
+    source_topic.trim(0, 5)
     with pytest.raises(
         DataLost, match="records from offset 3 are missing: the partition starts at 5"
     ):
@@ -333,13 +339,13 @@ def test_records_deleted_before_a_repeated_batch_are_lost(ground: Ground, start:
 @pytest.mark.parametrize("start", EXPECTED)
 @pytest.mark.parametrize("first", [0, 2, 3])
 def test_repeated_first_batch_warns_of_missing_records(
-    ground: Ground, start: str, first: int, caplog: pytest.LogCaptureFixture
+    source_topic: SourceTopic, start: str, first: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Records deleted between the attempts are in neither, and the first start offset is lost."""
-    query = ground.query(**starts(ground)[start])
+    query = source_topic.query(**starts(source_topic)[start])
     crash(query, "planned")
     for partition in range(PARTITIONS):
-        ground.trim(partition, first)
+        source_topic.trim(partition, first)
     if start == "offsets" and first:
         with pytest.raises(DataLost, match=f"from offset 1 are missing: .* starts at {first}"):
             query.run()
@@ -351,14 +357,16 @@ def test_repeated_first_batch_warns_of_missing_records(
         one.getMessage() for one in caplog.records if "micro-batch repeated" in one.getMessage()
     ]
     assert len(told) == bool(cut)
-    assert all(f"{ground.topic}-{partition}" in told[0] for partition in cut)
+    assert all(f"{source_topic.topic}-{partition}" in told[0] for partition in cut)
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest"])
-def test_topic_deleted_before_a_repeated_batch_is_lost(ground: Ground, start: str) -> None:
-    query = ground.query(startingOffsets=start, subscribe=ground.topic)
+def test_topic_deleted_before_a_repeated_batch_is_lost(
+    source_topic: SourceTopic, start: str
+) -> None:
+    query = source_topic.query(startingOffsets=start, subscribe=source_topic.topic)
     crash(query, "planned")
-    ground.admin.delete_topics([ground.topic]).or_raise()
+    source_topic.admin.delete_topics([source_topic.topic]).or_raise()
     with pytest.raises((DataLost, RequestError), match="UNKNOWN_TOPIC_OR_PARTITION"):
         query.run()
     assert query.run(failOnDataLoss="false") == []

@@ -222,7 +222,7 @@ def test_stream_has_the_micro_batches_of_the_connector(
     assert read["ottla"] == read["kafka"]
 
 
-class Streamed:
+class StreamResult:
     """What a stream has read: rows, and the count and the end offsets of each micro-batch."""
 
     def __init__(self, ends: list[Any], rows: list[Any]) -> None:
@@ -230,7 +230,9 @@ class Streamed:
         self.rows = rows
 
 
-def stream(spark: Any, broker: OttlaBroker, name: str, options: Options, folder: Path) -> Streamed:
+def stream(
+    spark: Any, broker: OttlaBroker, name: str, options: Options, folder: Path
+) -> StreamResult:
     """Let Spark read what is available now, through one of the two sources."""
     reader = spark.readStream.format(name).option(SERVERS, broker.bootstrap)
     found = reader.options(**text(options)).load()
@@ -238,7 +240,7 @@ def stream(spark: Any, broker: OttlaBroker, name: str, options: Options, folder:
     query = writer.trigger(availableNow=True).start(f"{folder}/{name}")
     assert query.awaitTermination(300)
     batches = [one for one in query.recentProgress if one.numInputRows]
-    return Streamed(
+    return StreamResult(
         [[one.numInputRows, _offsets(one.sources[0].endOffset)] for one in batches],
         rows(spark.read.schema(found.schema).parquet(f"{folder}/{name}")),
     )
@@ -367,7 +369,7 @@ def offsets_of(found: list[list[Json]]) -> dict[str, Json]:
     return told
 
 
-class Ours:
+class OurBatch:
     """A batch that our source reads, as Spark would have it read."""
 
     def __init__(self, broker: OttlaBroker, options: Options) -> None:
@@ -407,7 +409,7 @@ def test_batches_equal_the_recorded_connector(
             answer: Any = scenario.answer(
                 {**options}, lambda options=options, whole=whole: asked(options, whole=whole)
             )
-            ours = Ours(broker, options)
+            ours = OurBatch(broker, options)
             assert ours.schema == answer["schema"]
             assert offsets_of(ours.rows) == answer["offsets"]
             if "minPartitions" in options or name == "all":
@@ -437,7 +439,7 @@ def test_rejected_options_equal_the_recorded_connector(
         with cases.case(name), recording.scenario(f"refused: {name}") as scenario:
             assert scenario.answer({**options}, lambda options=options: asked(options))
             with pytest.raises((BadOption, RequestError, DataLost)):
-                Ours(broker, options)
+                OurBatch(broker, options)
     cases.check()
 
 

@@ -23,7 +23,7 @@ OPEN = [*range(40, 45)]
 EVERYTHING = sorted(COMMITTED + ABORTED + OPEN)
 
 
-class Undone(Exception):
+class AbortTransaction(Exception):
     """Aborts a transaction."""
 
 
@@ -41,16 +41,16 @@ def kafka() -> Generator[KafkaBroker]:
             admin.create_topic(TOPIC, 2)
         with Producer({**servers, "transactional.id": "first"}) as producer:
             for start in range(0, 40, 10):
-                with suppress(Undone), producer.transaction():
+                with suppress(AbortTransaction), producer.transaction():
                     send(producer, [*range(start, start + 10)])
                     if start in ABORTED:
-                        raise Undone
+                        raise AbortTransaction
         # By default the broker aborts a transaction after a minute.
         settings = {**servers, "transactional.id": "second", "transaction.timeout.ms": 900_000}
-        with Producer(settings) as producer, suppress(Undone), producer.transaction():
+        with Producer(settings) as producer, suppress(AbortTransaction), producer.transaction():
             send(producer, OPEN)
             yield broker
-            raise Undone
+            raise AbortTransaction
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def own_broker() -> Generator[OttlaBroker]:
         yield running
 
 
-class Ground:
+class SourceTopic:
     """Topics of three partitions, and what can be done to them."""
 
     def __init__(self, servers: str, admin: Admin) -> None:
@@ -47,30 +47,30 @@ class Ground:
 
 
 @pytest.fixture
-def ground(own_broker: OttlaBroker) -> Generator[Ground]:
+def source_topic(own_broker: OttlaBroker) -> Generator[SourceTopic]:
     with Admin({"bootstrap.servers": own_broker.bootstrap}) as admin:
-        yield Ground(own_broker.bootstrap, admin)
+        yield SourceTopic(own_broker.bootstrap, admin)
 
 
-def trim(ground: Ground, topic: str) -> None:
-    ground.write(topic, range(30, 60))
+def trim(source_topic: SourceTopic, topic: str) -> None:
+    source_topic.write(topic, range(30, 60))
     first = TopicPartition(topic, PartitionIndex(0))
-    ground.admin.delete_records({first: 15}).or_raise()
+    source_topic.admin.delete_records({first: 15}).or_raise()
 
 
-def remake_smaller(ground: Ground, topic: str) -> None:
-    ground.delete(topic)
-    ground.make(topic, range(100, 115))
+def remake_smaller(source_topic: SourceTopic, topic: str) -> None:
+    source_topic.delete(topic)
+    source_topic.make(topic, range(100, 115))
 
 
-def remake_larger(ground: Ground, topic: str) -> None:
-    ground.delete(topic)
-    ground.make(topic, range(100, 160))
+def remake_larger(source_topic: SourceTopic, topic: str) -> None:
+    source_topic.delete(topic)
+    source_topic.make(topic, range(100, 160))
 
 
-def come_and_go(ground: Ground, topic: str) -> None:
-    ground.make(f"{topic}-more", range(30, 60))
-    ground.delete(topic)
+def come_and_go(source_topic: SourceTopic, topic: str) -> None:
+    source_topic.make(f"{topic}-more", range(30, 60))
+    source_topic.delete(topic)
 
 
 @pytest.mark.parametrize(
@@ -86,20 +86,20 @@ def come_and_go(ground: Ground, topic: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_data_loss_fails_or_is_skipped_as_in_the_connector(
     spark: Any,
-    ground: Ground,
+    source_topic: SourceTopic,
     topic: str,
     tmp_path: Path,
     name: str,
-    happens: Callable[[Ground, str], None],
+    happens: Callable[[SourceTopic, str], None],
     is_lost: str | None,
     left: list[int],
 ) -> None:
-    ground.make(topic, FIRST)
+    source_topic.make(topic, FIRST)
 
     def frame(fails: str) -> Any:
         return source(
             spark,
-            ground.servers,
+            source_topic.servers,
             name,
             subscribePattern=f"^{topic}(-more)?$",
             failOnDataLoss=fails,
@@ -107,7 +107,7 @@ def test_data_loss_fails_or_is_skipped_as_in_the_connector(
 
     taken(frame("true"), tmp_path / "before")
     shutil.rmtree(tmp_path / "before" / "rows")
-    happens(ground, topic)
+    happens(source_topic, topic)
     for fails in ("true", "false"):
         folder = tmp_path / fails
         shutil.copytree(tmp_path / "before", folder)

@@ -1,4 +1,4 @@
-"""Records, batches and damage to them, drawn by hypothesis; shared by the tests beside it."""
+"""Hypothesis strategies for records, batches and damaged batches."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 class Drawn(NamedTuple):
-    """What a producer hands over for one record."""
+    """The fields of one record, as a producer passes them."""
 
     timestamp: int
     key: bytes | None
@@ -36,7 +36,7 @@ def build(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """One batch of all of them."""
+    """Build one batch of all records."""
     builder = BatchBuilder(2**31 - 1, compression)
     for record in drawn:
         assert builder.append(*record)

@@ -1,4 +1,4 @@
-"""Columns and pyarrow: the same buffers on both sides."""
+"""Conversion between columns and pyarrow, which share their buffers."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def table_of(drawn: list[Drawn]) -> Any:
-    """The records as pyarrow makes a batch of them."""
+    """A pyarrow batch of the records."""
     headers = [[{"key": k, "value": v} for k, v in each.headers] for each in drawn]
     return pa.RecordBatch.from_arrays(
         [

@@ -1,4 +1,4 @@
-"""Batches: their header, splitting a run of them, and what a broker writes into them."""
+"""Batches: the header, splitting consecutive batches, and the fields that a broker writes."""
 
 import struct
 
@@ -36,7 +36,7 @@ ONE = build([Drawn(5, b"k", b"v", ())])
 THREE = build([Drawn(5 + i, b"k", b"v", ()) for i in range(3)], base_offset=10)
 
 # A message of format 1, as written by Kafka 0.10: offset, size, crc, magic, attributes, timestamp,
-# key, value. The magic is where that of a batch is.
+# key, value. The magic is at the same position as in a batch.
 LEGACY_V1 = struct.pack(">qiIbbq", 0, 22, 0, 1, 0, 5) + struct.pack(">ii", -1, -1)
 LEGACY_V0 = struct.pack(">qiIbb", 0, 14, 0, 0, 0) + struct.pack(">ii", -1, -1)
 
@@ -343,4 +343,4 @@ def test_count_records_sums_the_headers() -> None:
         data += builder.build()
     assert count_records(data) == count_records(memoryview(data)) == 303
     assert count_records(b"") == 0
-    assert count_records(b"\0" * 61) == 0  # no batch is as short as that
+    assert count_records(b"\0" * 61) == 0  # shorter than any batch

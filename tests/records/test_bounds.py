@@ -1,4 +1,4 @@
-"""What hostile bytes may cost by default: the bounds, each with the number it has."""
+"""The default limits on hostile input, each with its number."""
 
 import pytest
 

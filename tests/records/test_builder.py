@@ -1,4 +1,4 @@
-"""The builder: a batch a record at a time."""
+"""The batch builder appends one record at a time."""
 
 from typing import Any
 

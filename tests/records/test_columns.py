@@ -1,4 +1,4 @@
-"""Columns: what they hold is what reading one at a time finds, and they come back as batches."""
+"""Columns equal the records that a reader returns, and can be encoded as batches again."""
 
 import struct
 from array import array
@@ -144,7 +144,7 @@ def test_oversized_row_is_found(drawn: list[Drawn], limit: int) -> None:
     sizes = [len(build([record])) for record in drawn]
     assert all(size <= limit for size in sizes[:until])
     if found is not None:
-        # What it may take is not less than what it takes, nor much more.
+        # The bound is not below the real size, and not much above it.
         assert found[1] > limit
         assert sizes[until] <= found[1] <= sizes[until] + RECORD_OVERHEAD_MAX
 

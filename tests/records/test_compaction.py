@@ -1,4 +1,4 @@
-"""The map of keys, and what it leaves of a batch; with both kernels."""
+"""The offset map, and compaction of batches with it; with both kernels."""
 
 from random import Random
 
@@ -92,7 +92,7 @@ def records(batch: Batch) -> list[Record]:
     return batch.records().read_all()
 
 
-# The map.
+# The offset map.
 
 
 @each_case(
@@ -104,7 +104,7 @@ def records(batch: Batch) -> list[Record]:
     ],
 )
 def test_offset_map_hashes_with_siphash_128(size: int, expected: str) -> None:
-    """The vectors of its authors."""
+    """The test vectors of its authors."""
     assert OffsetMap(2400, 0.9, SECRET).hash(bytes(range(size))).hex() == expected
 
 
@@ -135,7 +135,7 @@ def test_full_offset_map_returns_the_next_offset() -> None:
     assert (keys.slots, keys.limit) == (10, 5)
     first = [(b"%d" % n, b"") for n in range(4)]
     assert note(keys, batch_of(*first)) == 4
-    # Keys that are there already need no room.
+    # Keys that the map already has need no space.
     more = [(b"0", b""), (b"a", b""), (b"1", b""), (None, b""), (b"b", b""), (b"2", b"")]
     assert note(keys, batch_of(*more, base_offset=50)) == 54
     assert keys.count == 5
@@ -144,7 +144,7 @@ def test_full_offset_map_returns_the_next_offset() -> None:
 
 def test_full_offset_map_finds_every_key() -> None:
     keys = OffsetMap(24 * 50, 1.0, SECRET)
-    assert keys.limit == 49  # one slot stays free, so that a search ends
+    assert keys.limit == 49  # one slot stays free, so that a search terminates
     names = [b"%d" % n for n in range(60)]
     assert note(keys, batch_of(*((name, b"") for name in names))) == 49
     assert [keys.get(name) for name in names] == [*range(49), *[None] * 11]
@@ -163,11 +163,11 @@ def test_offset_map_rejects_invalid_arguments(size: int, factor: float, secret: 
     ("section", "count", "last"),
     [
         (b"", 1, 0),
-        (b"\x0e\x00\x00\x00\x01\x01\x00", 1, 0),  # a record that is cut off
+        (b"\x0e\x00\x00\x00\x01\x01\x00", 1, 0),  # a truncated record
         (b"\x0e\x00\x00\x00\x01\x01\x00\x00", 1, 0),  # bytes left in the record
-        (b"\x0c\x00\x00\x04\x01\x01\x00", 1, 1),  # an offset behind the last
+        (b"\x0c\x00\x00\x04\x01\x01\x00", 1, 1),  # an offset above the last
         (b"\x0c\x00\x00\x00\x01\x01\x00" * 2, 2, 1),  # an offset twice
-        (b"\x0c\x00\x00\x00\x01\x01\x00" * 2, 1, 1),  # bytes behind the last record
+        (b"\x0c\x00\x00\x00\x01\x01\x00" * 2, 1, 1),  # bytes after the last record
     ],
 )
 def test_compaction_rejects_corrupt_records(section: bytes, count: int, last: int) -> None:
@@ -203,7 +203,7 @@ def test_replaced_records_are_removed(compression: Compression) -> None:
     assert records(batch) == [r for r in records(old) if r.offset in (2, 3)]
     assert (found.records, found.records_read, found.keyless) == (2, 5, 1)
     header, was = batch.header, old.header
-    assert header.base_timestamp == NOW_MS + 5  # of the first that stays
+    assert header.base_timestamp == NOW_MS + 5  # of the first kept record
     assert header.max_timestamp == found.max_timestamp == NOW_MS + 5
     assert header.record_count == 2
     assert header.compression is compression
@@ -233,7 +233,7 @@ def test_emptied_batch_is_deleted_or_kept() -> None:
         assert (kept.header.record_count, kept.header.last_sequence) == (0, 501)
         assert (kept.header.base_offset, kept.header.last_offset) == (0, 1)
         assert kept.header.is_transactional
-        # Once empty, it can go through it again.
+        # An emptied batch can be compacted again.
         assert bytes(compact_records(kept, this, EmptyBatch.KEEP).data) == bytes(kept.data)
         assert compact_records(kept, this, EmptyBatch.DELETE).data == b""
     assert discard_records(batch, EmptyBatch.DELETE).data == b""

@@ -1,4 +1,4 @@
-"""Compression: what others write we read, what we write they read, and no input hurts."""
+"""Codecs: interoperability with other libraries, limits, and hostile input."""
 
 import contextlib
 import gzip
@@ -58,7 +58,7 @@ FROM_JAVA: Mapping[Compression, str] = {
 
 
 class Lz4Writer:
-    """`lz4.frame.compress`, which comes without types."""
+    """`lz4.frame.compress`, which has no types."""
 
     def __call__(self, data: bytes, **options: object) -> bytes:
         import lz4.frame
@@ -71,7 +71,7 @@ lz4_frame = Lz4Writer()
 
 
 def zstd_stream(data: bytes, *, checksum: bool = False) -> bytes:
-    """A frame that does not tell its content's size, as Java writes it."""
+    """A frame without its content size, as Java writes it."""
     writer = zstandard.ZstdCompressor(write_checksum=checksum).compressobj()
     return writer.compress(data) + writer.flush()
 
@@ -275,7 +275,7 @@ def test_zstd_with_the_largest_window_is_decompressed() -> None:
     assert decompress(Compression.ZSTD, frame, LIMIT) == SMALL
 
 
-# Several members, and what follows the end
+# Several members, and trailing bytes
 
 
 def test_several_members_are_read_as_in_java() -> None:
@@ -372,8 +372,8 @@ def test_decompression_limit_is_exact(form: str, payload: bytes) -> None:
         assert caught.value.limit == limit
 
 
-# A gigabyte of zeros, made of one packed part said many times. Where the end would be is never
-# reached, so no part has to have the checksum right.
+# A gigabyte of zeros, made by repeating one compressed part. The end is never reached, so the
+# checksums need not be valid.
 
 MEGABYTE = 1 << 20
 GIGABYTE = 1 << 30
@@ -398,7 +398,7 @@ def lz4_bomb(*, store_size: bool = False) -> bytes:
 
 
 def zstd_bomb(head: str = "00 38") -> bytes:
-    """Blocks that say "128 KiB of zeros" in four bytes, behind a window of 128 KiB."""
+    """Blocks that encode 128 KiB of zeros in four bytes, after a window of 128 KiB."""
     run = (128 * 1024 << 3 | 1 << 1).to_bytes(3, "little") + b"\x00"
     last = b"\x01\x00\x00"
     return bytes.fromhex("28 b5 2f fd" + head) + run * (GIGABYTE // (128 * 1024)) + last
@@ -407,7 +407,7 @@ def zstd_bomb(head: str = "00 38") -> bytes:
 BOMBS: Mapping[str, tuple[Compression, Callable[[], bytes]]] = {
     "gzip": (Compression.GZIP, gzip_bomb),
     "snappy": (Compression.SNAPPY, snappy_bomb),
-    # 2 GiB declared by five bytes, and by enough bytes to be believed.
+    # 2 GiB declared by five bytes, and by enough bytes to be plausible.
     "snappy-claim": (Compression.SNAPPY, lambda: b"\x80\x80\x80\x80\x08\x00"),
     "snappy-claim-long": (
         Compression.SNAPPY,
@@ -416,13 +416,13 @@ BOMBS: Mapping[str, tuple[Compression, Callable[[], bytes]]] = {
     "lz4": (Compression.LZ4, lz4_bomb),
     "lz4-size": (Compression.LZ4, lambda: lz4_bomb(store_size=True)),
     "zstd": (Compression.ZSTD, zstd_bomb),
-    # A window of 128 MiB, the largest that is taken.
+    # A window of 128 MiB, the largest that is accepted.
     "zstd-window": (Compression.ZSTD, lambda: zstd_bomb("00 88")),
     # A declared size of 8 EiB.
     "zstd-claim": (Compression.ZSTD, lambda: zstd_bomb("c0 88 00 00 00 00 00 00 00 7f")),
 }
 
-# The child reads how much memory it ever held (VmHWM), before and after.
+# The child reads its peak memory (VmHWM) before and after.
 MEASURE = """
 import sys
 from pathlib import Path
@@ -533,7 +533,7 @@ def test_truncated_data_is_rejected(form: str) -> None:
     packed = write(DAMAGED)
     for end in range(len(packed)):
         if form == "snappy" and end == 16:
-            continue  # the frame has no end mark: a header alone is an empty payload
+            continue  # the frame has no end mark: a header without content is an empty payload
         with pytest.raises(CorruptCompression):
             decompress(kind, packed[:end], LIMIT)
 
@@ -589,7 +589,7 @@ def test_codec_errors_are_ottla_errors() -> None:
     assert issubclass(DecompressionLimitExceeded, OttlaError)
 
 
-# Starting fast
+# Import time
 
 
 def test_codec_libraries_are_imported_on_first_use() -> None:

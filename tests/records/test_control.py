@@ -1,4 +1,4 @@
-"""Control batches: markers of transactions, and types of other systems."""
+"""Control batches: transaction markers, and control types of other systems."""
 
 import struct
 from typing import Any, cast

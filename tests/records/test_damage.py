@@ -1,4 +1,4 @@
-"""Damaged batches: whatever is done to their bytes, only declared errors come up."""
+"""Damaged batches raise only declared errors."""
 
 import contextlib
 import struct
@@ -52,7 +52,7 @@ READERS = [read_one_at_a_time, read_columns, produce, read_markers]
 
 
 def with_crc(data: bytes) -> bytes:
-    """Damage that a CRC does not show, such as a faulty or hostile client's."""
+    """Correct the CRC, so that the damage looks like that of a faulty or hostile client."""
     if len(data) < 21:
         return data
     return data[:17] + struct.pack(">I", crc32.iscsi(data[21:])) + data[21:]

@@ -1,4 +1,4 @@
-"""The kernel: numbers, walking, checking, records one at a time, hashing."""
+"""The kernel: varints, validation, records, hashing, columns."""
 
 import gc
 import mmap
@@ -26,7 +26,7 @@ BAD_HEADERS, BAD_HEADER_KEY, BAD_HEADER_VALUE, BAD_END, BAD_TAIL = range(7, 12)
 
 
 def record(*fields: int | bytes) -> bytes:
-    """A record of these fields (numbers become varints) with its length in front."""
+    """Encode a record from its fields (integers become varints), with its length first."""
     body = b"".join(f if isinstance(f, bytes) else kernel.write_varlong(f) for f in fields)
     return kernel.write_varint(len(body)) + body
 
@@ -193,7 +193,7 @@ def test_check_finds_bad_timestamps_and_missing_keys() -> None:
             plain_record(1, 9),
             plain_record(2, 9, key=None),
             plain_record(3, 90),
-            plain_record(4, -1001),  # with the base that is -1, the timestamp of none
+            plain_record(4, -1001),  # with the base this is -1, which means no timestamp
             plain_record(5, 91, key=None),
         ]
     )
@@ -243,7 +243,7 @@ def test_appended_records_are_valid(drawn: list[Drawn]) -> None:
     ]
 
 
-# One at a time
+# Single records
 
 
 def test_record_is_a_value() -> None:
@@ -504,7 +504,7 @@ def test_partition_count_is_checked(count: int) -> None:
         kernel.partitions(kernel.BinaryColumn(bytes(4), b"", None, 0), count)
 
 
-# Columns that lie
+# Invalid columns
 
 
 @each_case(
@@ -573,7 +573,7 @@ def test_column_needs_the_rows_to_encode() -> None:
 def test_scan_stops_at_the_first_invalid_batch() -> None:
     one, two = Drawn(5, b"k", b"v", ()), Drawn(-7, None, None, ())
     whole = build([one], base_offset=10) + build([one, two], base_offset=11, transactional=True)
-    data = b"xx" + whole + build([two], base_offset=15)  # behind a gap
+    data = b"xx" + whole + build([two], base_offset=15)  # after a gap
     expected = [batch.header for batch in batches(whole)]
 
     def found(data: bytes, expected: int = 10, limit: int = 2**63 - 1) -> tuple[list[Any], int]:

@@ -1,4 +1,4 @@
-"""The compiled kernel and its source: the same input, the same outcome."""
+"""The compiled kernel and its Python source return the same for the same input."""
 
 import contextlib
 from array import array
@@ -23,7 +23,7 @@ MACHINE = load_kernel(CompiledFinder)
 
 
 def outcome(work: Callable[[Any], object], kernel: Any) -> object:
-    """What came of it, in terms that both kernels share."""
+    """The result or the error of a call, in a form that both kernels share."""
     try:
         return work(kernel)
     except Exception as error:
@@ -270,7 +270,7 @@ def test_valid_columns(cells: list[tuple[int, bytes | None]], limit: int) -> Non
 
 
 def run_of_batches(values: list[bytes]) -> bytes:
-    """Batches of one record, of two and so on, one behind the other."""
+    """Consecutive batches of one record, of two and so on."""
     return b"".join(
         build([Drawn(0, None, value, ())] * (n + 1), base_offset=n * (n + 1) // 2)
         for n, value in enumerate(values)

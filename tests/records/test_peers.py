@@ -1,4 +1,4 @@
-"""Other clients' codecs: they read what we write, and we read what they write."""
+"""The codecs of other clients read our batches, and ours reads theirs."""
 
 from typing import Any, NamedTuple, cast
 
@@ -21,7 +21,7 @@ from records.drawing import Drawn, build
 
 NOW = 1_700_000_000_000
 
-# What every client can express: no extreme timestamps, which some compute with differently.
+# Records that every client can encode, without extreme timestamps, which some compute differently.
 shared_records = st.builds(
     Drawn,
     st.integers(0, 2**45),
@@ -45,7 +45,7 @@ NAMED = {
 
 
 class Peer(NamedTuple):
-    """A client's codec: what reads a run of batches, and what builds one of records."""
+    """The codec of a client: functions that read consecutive batches and build one."""
 
     name: str
     run: Any
@@ -133,7 +133,7 @@ def check_both_ways(peer: Peer, codec: Compression, drawn: list[Drawn]) -> None:
     assert valid.max_timestamp == max(each.timestamp for each in drawn)
 
 
-HEADER_COMPARED = 21  # before that are leader epoch and CRC, which are the writer's choice
+HEADER_COMPARED = 21  # leader epoch and CRC come before that, and depend on the writer
 
 
 @each_case("name", NAMED)

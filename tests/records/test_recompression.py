@@ -1,4 +1,4 @@
-"""Recompression: another codec, and nothing else that a reader could tell."""
+"""Recompression changes the codec and nothing else that a reader can see."""
 
 from dataclasses import replace
 from itertools import product
@@ -28,7 +28,7 @@ TEXT = [Drawn(NOW + i, b"key", b"many words, many words " * 40, (("h", b"1"),)) 
 
 
 def stored(data: bytes, rules: ValidationConfig) -> tuple[ValidBatch, Batch]:
-    """A batch as it goes into the log of a topic with these rules."""
+    """A batch as it is stored in the log of a topic with this configuration."""
     valid = validate(data, rules, now_ms=NOW, produce_version=9)
     valid, view = recompress(valid, memoryview(data), rules)
     return valid, Batch(view)

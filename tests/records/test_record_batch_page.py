@@ -1,4 +1,4 @@
-"""The bytes on the page of the format are the bytes that the code writes."""
+"""The bytes on the page of the record batch format equal those that the code writes."""
 
 import re
 from pathlib import Path

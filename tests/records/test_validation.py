@@ -1,4 +1,4 @@
-"""What a broker refuses: a test per rule, each failing when its rule is dropped."""
+"""The rules by which a broker rejects batches; each has a test that fails without it."""
 
 import struct
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def refused(data: Buffer, code: ErrorCode, match: str, *, produce_version: int =
 
 
 def patched(at: int, layout: str, *values: int, data: bytes = PRODUCED) -> bytearray:
-    """The batch with another value in its header, and a CRC that matches."""
+    """The batch with another value in its header, and a valid CRC."""
     batch = bytearray(data)
     struct.pack_into(layout, batch, at, *values)
     struct.pack_into(">I", batch, 17, crc32.iscsi(bytes(batch[21:])))
@@ -64,7 +64,7 @@ def patched(at: int, layout: str, *values: int, data: bytes = PRODUCED) -> bytea
 
 
 def with_section(section: bytes, count: int = 1, attributes: int = 0) -> bytes:
-    """A batch around any bytes, with everything in its header right."""
+    """A batch with any records section and a valid header."""
     buffer = bytearray(HEADER_SIZE) + section
     write_header(
         buffer,
@@ -92,7 +92,7 @@ def test_every_built_batch_passes(compression: Compression, drawn: list[Drawn]) 
     assert produce(build(drawn, compression), anytime).record_count == len(drawn)
 
 
-# One step and many.
+# The fast path and the slow path.
 
 TOPICS = {
     "any": RULES,
@@ -106,7 +106,7 @@ TOPICS = {
     "gzip": replace(RULES, compression=Compression.GZIP),
 }
 
-# Where they are in a header, all but the CRC.
+# The fields of a header with their positions, except the CRC.
 FIELDS = (
     *((0, ">q"), (8, ">i"), (12, ">i"), (16, ">b"), (21, ">h"), (23, ">i")),
     *((27, ">q"), (35, ">q"), (43, ">q"), (51, ">h"), (53, ">i"), (57, ">i")),
@@ -114,7 +114,7 @@ FIELDS = (
 
 
 def variants(data: bytes) -> list[bytes]:
-    """Batches that differ from one in a field of the header, or in a byte of the records."""
+    """Batches that differ in one header field or in one byte of the records."""
     found = [data, data[:-1], data + b"x", data[:60], b""]
     for at, layout in FIELDS:
         top = 2 ** (8 * struct.calcsize(layout) - 1)
@@ -421,7 +421,7 @@ def test_number_of_record_errors_is_limited() -> None:
     assert len(failure.value.record_errors) == RECORD_ERRORS_MAX
 
 
-# What the caller has to patch
+# Fields that the caller has to patch
 
 
 @each_case("claimed", [NOW - 1, NOW + 3, -1, 2**63 - 1])

@@ -29,7 +29,7 @@ RULES = LogConfig(
 Pair = tuple[bytes | None, bytes | None]
 
 
-class Kept(NamedTuple):
+class ConsumedRecord(NamedTuple):
     """A record as a consumer reads it."""
 
     offset: int
@@ -39,12 +39,12 @@ class Kept(NamedTuple):
 
 
 @dataclass
-class Written:
+class WrittenBatch:
     """A batch of the model."""
 
     base: int
     last: int
-    records: list[Kept]
+    records: list[ConsumedRecord]
     producer: int = -1
     epoch: int = -1
     sequence: int = -1
@@ -70,7 +70,7 @@ def read_facts(batch: Batch) -> tuple[object, ...]:
     """The same content of a batch of the log."""
     header = batch.header
     assert batch.crc_ok
-    records = [Kept(r.offset, r.key, r.value, r.timestamp) for r in batch.records()]
+    records = [ConsumedRecord(r.offset, r.key, r.value, r.timestamp) for r in batch.records()]
     marker = None
     if header.is_control and records:
         control = read_control(batch)
@@ -92,7 +92,7 @@ def read_facts(batch: Batch) -> tuple[object, ...]:
 class Model:
     """Every batch, the open transactions, and how the other transactions ended."""
 
-    batches: list[Written] = field(default_factory=list[Written])
+    batches: list[WrittenBatch] = field(default_factory=list[WrittenBatch])
     outcomes: dict[int, str] = field(default_factory=dict[int, str])
     producers: dict[int, tuple[int, int | None]] = field(
         default_factory=dict[int, tuple[int, int | None]]
@@ -102,7 +102,7 @@ class Model:
         fresh = [replace(one, records=list(one.records)) for one in self.batches]
         return Model(fresh, dict(self.outcomes), dict(self.producers))
 
-    def is_aborted(self, batch: Written) -> bool:
+    def is_aborted(self, batch: WrittenBatch) -> bool:
         return self.outcomes.get(batch.transaction or 0) == "abort"
 
     def clean(
@@ -148,7 +148,7 @@ class Model:
             or self.tells_of_producer(one)
         ]
 
-    def tells_of_producer(self, batch: Written) -> bool:
+    def tells_of_producer(self, batch: WrittenBatch) -> bool:
         if batch.producer not in self.producers:
             return False
         epoch, last = self.producers[batch.producer]
@@ -167,7 +167,7 @@ class Model:
         return {key: value for key, value in table.items() if value is not None}
 
 
-def stays(record: Kept, last: dict[bytes, int], mapped_until: int, over: bool) -> bool:
+def stays(record: ConsumedRecord, last: dict[bytes, int], mapped_until: int, over: bool) -> bool:
     if record.offset >= mapped_until:
         return True
     if record.key is None or (record.value is None and over):
@@ -209,11 +209,11 @@ class CompactedLog:
         sequence = self.sequences.get(producer, 0)
         builder = BatchBuilder(compression=compression)
         base = self.log.log_end_offset
-        records: list[Kept] = []
+        records: list[ConsumedRecord] = []
         for number, (key, value) in enumerate(pairs):
             timestamp = self.now_ms if append_time else self.now_ms + number % 3
             builder.append(timestamp, key, value, [("h", b"1")] * (number % 2))
-            records.append(Kept(base + number, key, value, timestamp))
+            records.append(ConsumedRecord(base + number, key, value, timestamp))
         data = builder.build(
             producer_id=producer,
             producer_epoch=epoch if producer >= 0 else -1,
@@ -233,7 +233,7 @@ class CompactedLog:
             transaction = self.open[producer]
         last = base + len(pairs) - 1
         self.model.batches.append(
-            Written(
+            WrittenBatch(
                 base,
                 last,
                 records,
@@ -257,9 +257,9 @@ class CompactedLog:
         self.model.outcomes[transaction] = word
         offset = end(self.log, producer, commit=commit, epoch=epoch).base_offset
         (batch,) = batches(finish(finish(self.log.read(offset, offset + 1, 1)).read()))
-        records = [Kept(r.offset, r.key, r.value, r.timestamp) for r in batch.records()]
+        records = [ConsumedRecord(r.offset, r.key, r.value, r.timestamp) for r in batch.records()]
         self.model.batches.append(
-            Written(offset, offset, records, producer, epoch, -1, transaction, word)
+            WrittenBatch(offset, offset, records, producer, epoch, -1, transaction, word)
         )
         if raise_epoch:
             self.epochs[producer] = epoch

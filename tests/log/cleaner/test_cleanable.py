@@ -25,7 +25,7 @@ SEGMENTS = [
 ]
 
 
-def dirt_of(
+def cleanable_of(
     segments: list[CleanableSegment] = SEGMENTS,
     rules: LogConfig = RULES,
     *,
@@ -47,7 +47,7 @@ def dirt_of(
 
 
 def test_active_segment_is_not_cleanable() -> None:
-    dirt = dirt_of()
+    dirt = cleanable_of()
     assert dirt[:4] == (0, 40, 0, 400)
     assert dirt.ratio == 1.0
     assert dirt.is_due
@@ -66,7 +66,7 @@ def test_active_segment_is_not_cleanable() -> None:
     ],
 )
 def test_c8_cleaning_stays_below_the_last_stable_offset(bounds: dict[str, int], end: int) -> None:
-    dirt = dirt_of(**bounds)  # pyright: ignore[reportArgumentType]
+    dirt = cleanable_of(**bounds)  # pyright: ignore[reportArgumentType]
     assert dirt.end_offset == end
     assert dirt.dirty_bytes == 10 * end
     assert dirt.is_due == (end > 0)
@@ -76,7 +76,7 @@ def test_c8_cleaning_stays_below_the_last_stable_offset(bounds: dict[str, int], 
     ("lag_ms", "end"), [(0, 40), (6999, 40), (7000, 40), (7001, 30), (9001, 10), (10_001, 0)]
 )
 def test_segment_within_min_compaction_lag_is_kept(lag_ms: int, end: int) -> None:
-    dirt = dirt_of(rules=LogConfig(compact=True, min_compaction_lag_ms=lag_ms))
+    dirt = cleanable_of(rules=LogConfig(compact=True, min_compaction_lag_ms=lag_ms))
     assert dirt.end_offset == end
 
 
@@ -84,55 +84,55 @@ def test_c4_segments_after_damage_are_not_cleaned() -> None:
     """A tombstone after the damaged segment may delete one of its records."""
     segments = list(SEGMENTS)
     segments[1] = segments[1]._replace(damaged=True)
-    assert dirt_of(segments).end_offset == 10
-    late = dirt_of(segments, first=30)
+    assert cleanable_of(segments).end_offset == 10
+    late = cleanable_of(segments, first=30)
     assert late.end_offset <= late.first_dirty_offset
     assert not late.is_due
 
 
 def test_dirty_ratio_counts_cleanable_bytes() -> None:
-    dirt = dirt_of(first=20, last_stable=39)
+    dirt = cleanable_of(first=20, last_stable=39)
     assert dirt[:4] == (20, 30, 200, 100)
     assert dirt.ratio == pytest.approx(1 / 3)
     assert not dirt.is_due
-    assert dirt_of(first=20).ratio == 0.5
-    assert not dirt_of(first=20).is_due  # the dirty ratio must exceed one half
-    assert dirt_of(first=19).is_due
+    assert cleanable_of(first=20).ratio == 0.5
+    assert not cleanable_of(first=20).is_due  # the dirty ratio must exceed one half
+    assert cleanable_of(first=19).is_due
 
 
 def test_partial_cleaning_continues_inside_a_segment() -> None:
-    dirt = dirt_of(first=15)
+    dirt = cleanable_of(first=15)
     assert dirt[:4] == (15, 40, 200, 300)
     assert dirt.is_due
 
 
 def test_max_compaction_lag_overrides_the_dirty_ratio() -> None:
     rules = LogConfig(compact=True, max_compaction_lag_ms=9000, min_cleanable_dirty_ratio=1.0)
-    assert dirt_of(rules=rules, first=20, now_ms=100_000).overdue_ms == 0
-    assert not dirt_of(rules=rules, first=20, now_ms=100_000).is_due
-    late = dirt_of(rules=rules, first=20, now_ms=100_001)
+    assert cleanable_of(rules=rules, first=20, now_ms=100_000).overdue_ms == 0
+    assert not cleanable_of(rules=rules, first=20, now_ms=100_000).is_due
+    late = cleanable_of(rules=rules, first=20, now_ms=100_001)
     assert late.overdue_ms == 1
     assert late.is_due
     # Records that must not be cleaned are not cleaned, however old they are.
-    assert not dirt_of(rules=rules, first=20, now_ms=200_000, last_stable=25).is_due
+    assert not cleanable_of(rules=rules, first=20, now_ms=200_000, last_stable=25).is_due
     # Without timestamps the age of a segment is unknown.
     unknown = [one._replace(first_ms=None) for one in SEGMENTS]
-    assert not dirt_of(unknown, rules, first=20, now_ms=200_000).is_due
+    assert not cleanable_of(unknown, rules, first=20, now_ms=200_000).is_due
 
 
 @pytest.mark.parametrize(("first", "log_start"), [(51, 0), (51, 7), (3, 7)])
 def test_invalid_cleaner_checkpoint_makes_the_log_dirty(first: int, log_start: int) -> None:
-    dirt = dirt_of(first=first, log_start=log_start)
+    dirt = cleanable_of(first=first, log_start=log_start)
     assert dirt.reset
     assert dirt.first_dirty_offset == log_start
 
 
 def test_clean_or_empty_log_is_not_cleaned() -> None:
-    assert not dirt_of(first=40).is_due
-    assert dirt_of(first=40)[:4] == (40, 40, 400, 0)
-    assert not dirt_of(first=50).is_due
+    assert not cleanable_of(first=40).is_due
+    assert cleanable_of(first=40)[:4] == (40, 40, 400, 0)
+    assert not cleanable_of(first=50).is_due
     empty = [CleanableSegment(0, 0, 0, 0)]
-    dirt = dirt_of(empty, last_stable=0, high_watermark=0)
+    dirt = cleanable_of(empty, last_stable=0, high_watermark=0)
     assert dirt[:4] == (0, 0, 0, 0)
     assert dirt.ratio == 0.0
     assert not dirt.is_due

@@ -15,7 +15,7 @@ import pytest
 from log.cleaner.compaction_model import (
     RULES,
     CompactedLog,
-    Kept,
+    ConsumedRecord,
     committed_table,
     offsets,
     write_randomly,
@@ -52,9 +52,9 @@ def history(seed: int) -> CompactedLog:
     return written(seed).twin()
 
 
-def read_records(batch: Batch) -> set[Kept]:
+def read_records(batch: Batch) -> set[ConsumedRecord]:
     assert batch.crc_ok
-    return {Kept(r.offset, r.key, r.value, r.timestamp) for r in batch.records()}
+    return {ConsumedRecord(r.offset, r.key, r.value, r.timestamp) for r in batch.records()}
 
 
 def check_after_crash(owner: CompactedLog, disk: SimulatedDisk) -> None:

@@ -72,7 +72,7 @@ def filled(owner: CompactedLog, batches: int = 12, *, keys: int = 4, size: int =
         )
 
 
-class Meddling(LocalCleaner):
+class InterruptedCleaner(LocalCleaner):
     """Calls a function on the log when a group is ready, before the segments are swapped."""
 
     def __init__(self, meddle: Callable[[], object], at: int = 0) -> None:
@@ -182,7 +182,7 @@ def test_records_appended_during_a_cleaning_are_kept() -> None:
         filled(owner, 3)
 
     # The model cleans the records that existed when the cleaning began.
-    assert owner.compact(Meddling(meddle)) is not None
+    assert owner.compact(InterruptedCleaner(meddle)) is not None
     owner.check()
 
 
@@ -193,7 +193,7 @@ def test_c7_truncation_aborts_the_cleaning() -> None:
         log = owner.log
         if at:
             assert len(log.segments) > 4
-        cut = Meddling(lambda log=log, to=to: finish(log.truncate_to(to)), at)
+        cut = InterruptedCleaner(lambda log=log, to=to: finish(log.truncate_to(to)), at)
         with pytest.raises(CleaningAborted):
             owner.compact(cut)
         assert log.log_end_offset <= to
@@ -211,7 +211,7 @@ def test_c7_truncation_aborts_the_cleaning() -> None:
 def test_c7_restarting_at_an_offset_aborts_the_cleaning() -> None:
     owner = CompactedLog()
     filled(owner)
-    anew = Meddling(lambda: finish(owner.log.truncate_fully_and_start_at(Offset(7))))
+    anew = InterruptedCleaner(lambda: finish(owner.log.truncate_fully_and_start_at(Offset(7))))
     with pytest.raises(CleaningAborted):
         owner.compact(anew)
     assert (owner.log.log_start_offset, owner.log.log_end_offset) == (7, 7)
@@ -232,7 +232,7 @@ def test_retention_of_its_segments_aborts_the_cleaning() -> None:
         )
 
     with pytest.raises(CleaningAborted):
-        owner.compact(Meddling(retain))
+        owner.compact(InterruptedCleaner(retain))
     start = log.log_start_offset
     assert start > 0
     assert offsets(log) == list(range(start, log.log_end_offset))
@@ -285,7 +285,7 @@ def test_delete_and_compact_can_be_combined() -> None:
 def test_cleaning_continues_if_the_log_start_moves() -> None:
     owner = CompactedLog()
     filled(owner)
-    move = Meddling(lambda: owner.log.advance_log_start(Offset(9)))
+    move = InterruptedCleaner(lambda: owner.log.advance_log_start(Offset(9)))
     assert owner.compact(move) is not None
     assert owner.log.log_start_offset == 9
     assert offsets(owner.log)
@@ -317,7 +317,7 @@ def test_one_cleaning_runs_at_a_time() -> None:
     owner = CompactedLog()
     filled(owner)
     with pytest.raises(AssertionError, match="one cleaner at a time"):
-        owner.compact(Meddling(owner.compact))
+        owner.compact(InterruptedCleaner(owner.compact))
     owner.compact()
     owner.check()
 

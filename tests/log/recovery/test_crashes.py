@@ -64,7 +64,7 @@ def play(owner: Owner) -> None:
         step(owner)
 
 
-def played(crash_at: int | None, owner: Owner) -> bool:
+def ran_to_end(crash_at: int | None, owner: Owner) -> bool:
     """Whether the history ran to its end."""
     owner.disk.crash_at = crash_at
     try:
@@ -88,11 +88,11 @@ def test_history_is_correct_without_a_crash() -> None:
 def test_c1_crash_at_any_call_keeps_flushed_records(loss: Loss) -> None:
     first = len(Owner(SimulatedDisk()).disk.calls)
     whole = Owner(SimulatedDisk())
-    assert played(None, whole)
+    assert ran_to_end(None, whole)
     for crash_at in sample(range(first, len(whole.disk.calls) + 1), CRASHES_SAMPLED):
         for seed in range(SEEDS):
             owner = Owner(SimulatedDisk())
-            assert played(crash_at, owner) == (crash_at == len(whole.disk.calls))
+            assert ran_to_end(crash_at, owner) == (crash_at == len(whole.disk.calls))
             owner.crash(loss, Random(seed * 100_000 + crash_at))
             # The log continues normally, and survives another crash.
             owner.append(2, 100, 5)
@@ -108,7 +108,7 @@ def test_log_opens_after_a_disk_failure_at_any_call(what: str) -> None:
     """The call fails, the owner steps down, and the broker dies later."""
     whole = Owner(SimulatedDisk())
     before = len(whole.disk.calls)
-    assert played(None, whole)
+    assert ran_to_end(None, whole)
     count = sum(called == what for called, _ in whole.disk.calls[before:])
     for turns in sample(range(count), FAILURES_SAMPLED):
         owner = Owner(SimulatedDisk())

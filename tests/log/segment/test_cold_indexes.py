@@ -22,7 +22,7 @@ from ottla.testing.disk import SimulatedDisk, finish
 T = TypeVar("T")
 
 
-class PatientDisk(SimulatedDisk):
+class ThreadCountingDisk(SimulatedDisk):
     """Counts the calls that run in a thread."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ def log_of_closed_segments(disk: SimulatedDisk) -> PartitionLog:
 
 
 def test_cold_index_is_read_in_a_thread() -> None:
-    disk = PatientDisk()
+    disk = ThreadCountingDisk()
     log = log_of_closed_segments(disk)
     disk.is_cold = lambda path: path.endswith("index")
     disk.in_threads = 0

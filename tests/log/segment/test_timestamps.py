@@ -77,7 +77,7 @@ def test_max_timestamp_ignores_emptied_batches() -> None:
     assert finish(log.find_max_timestamp()) is None
 
 
-class CountedDisk(SimulatedDisk):
+class ReadCountingDisk(SimulatedDisk):
     """Counts the reads of records files."""
 
     reads = 0
@@ -89,7 +89,7 @@ class CountedDisk(SimulatedDisk):
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_scan_skips_batches_below_the_log_start(closed: bool) -> None:
-    disk = CountedDisk()
+    disk = ReadCountingDisk()
     disk.is_cold = disk.is_cold_here
     log = new_log(disk, LogConfig(index_interval_bytes=1))
     for timestamp in (100, *[10] * 2000, 50, 200, 300, *[20] * 9):
@@ -186,7 +186,7 @@ def test_logs_read_every_batch_size_the_broker_accepts(setting: int, expected: i
     assert EffectiveConfig(config).log_config("t").decompressed_bytes_max == expected
 
 
-class WatchedDisk(SimulatedDisk):
+class CallCountingDisk(SimulatedDisk):
     """Counts the reads of callers that may block, and the work that runs in threads."""
 
     worked = waited = 0
@@ -211,7 +211,7 @@ class WatchedDisk(SimulatedDisk):
 def test_large_batches_are_decoded_in_a_thread(
     compression: Compression, count: int, in_thread: int
 ) -> None:
-    disk = WatchedDisk()
+    disk = CallCountingDisk()
     log = new_log(disk, LogConfig())
     append_times(log, [9, 9])
     append_times(log, [*range(count)], compression)
@@ -231,7 +231,7 @@ def test_large_batches_are_decoded_in_a_thread(
 @pytest.mark.parametrize("cold", [False, True])
 def test_long_timestamp_scan_runs_in_a_thread(cold: bool) -> None:
     """The latest record has a future timestamp and is deleted; the index has no other entry."""
-    disk = WatchedDisk()
+    disk = CallCountingDisk()
     log = new_log(disk, LogConfig(index_interval_bytes=1))
     for timestamp in (9_000, *[10] * 3000, 500, *[20] * 3000):
         append_times(log, [timestamp])
@@ -247,7 +247,7 @@ def test_long_timestamp_scan_runs_in_a_thread(cold: bool) -> None:
 
 def test_search_restarts_after_a_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timestamps, "INLINE_BATCHES_MAX", 0)
-    disk = WatchedDisk()
+    disk = CallCountingDisk()
     log = new_log(disk, LogConfig())
 
     def write(*times: int) -> None:
@@ -273,7 +273,7 @@ def test_long_scan_runs_in_steps_and_ignores_new_appends(
 ) -> None:
     monkeypatch.setattr(timestamps, "INLINE_BATCHES_MAX", 0)
     monkeypatch.setattr(timestamps, "BATCHES_PER_STEP", 10)
-    disk = WatchedDisk()
+    disk = CallCountingDisk()
     log = new_log(disk, LogConfig())
     for timestamp in (9_000, *[10] * 100):
         append_times(log, [timestamp])
