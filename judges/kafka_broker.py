@@ -28,8 +28,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from judges.alone import ALONE
 from judges.java import java_command
+from judges.single_node import SINGLE_NODE
 from judges.wire import Wire
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -52,7 +52,7 @@ _POLL_S = 0.05
 _PORT_TRIES = 3
 
 _ALONE: Mapping[str, object] = {
-    **ALONE,
+    **SINGLE_NODE,
     # After a kill, the next start waits until the session of the killed broker expires, 9 s by
     # default. With a shorter timeout, a live broker could expire on a busy machine.
     "broker.session.timeout.ms": 6000,
@@ -112,7 +112,7 @@ class KafkaBroker:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            error.add_note(self.said())
+            error.add_note(self.log_tail())
         self.remove()
 
     @property
@@ -160,7 +160,7 @@ class KafkaBroker:
             # Another process may take a port between the choice and the start.
             if "Address already in use" not in self.log.read_text()[began_at:]:
                 break
-        raise KafkaFailed(f"Kafka did not start.\n{self.said()}")
+        raise KafkaFailed(f"Kafka did not start.\n{self.log_tail()}")
 
     def stop(self) -> None:
         """Stop it cleanly."""
@@ -170,7 +170,7 @@ class KafkaBroker:
             self._process.wait(self.timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise KafkaFailed(f"Kafka did not stop.\n{self.said()}") from None
+            raise KafkaFailed(f"Kafka did not stop.\n{self.log_tail()}") from None
         self._process = None
 
     def kill(self) -> None:
@@ -241,7 +241,7 @@ class KafkaBroker:
             time.sleep(_POLL_S)
         return False
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         if not self.log.exists():
             return "Kafka has logged nothing."

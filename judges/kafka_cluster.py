@@ -98,7 +98,7 @@ class KafkaCluster:
     ) -> None:
         if error is not None:
             for node, broker in self.brokers.items():
-                error.add_note(f"Of broker {node}: {broker.said()}")
+                error.add_note(f"broker {node}: {broker.log_tail()}")
         self._remove()
 
     @property

@@ -24,11 +24,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from judges.alone import ALONE
+from judges.single_node import SINGLE_NODE
 from judges.wire import Wire
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
-PATIENCE_SECONDS = 120.0  # for a start and for a stop, on a busy machine
+TIMEOUT_S = 120.0  # for a start and for a stop, on a busy machine
 
 UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
 
@@ -84,8 +84,8 @@ class OttlaBroker:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None and self.log.exists():
-            said = self.log.read_text(errors="replace")[-_LOG_CHARACTERS_SHOWN:]
-            error.add_note(f"Our broker said:\n{said}")
+            log_end = self.log.read_text(errors="replace")[-_LOG_CHARACTERS_SHOWN:]
+            error.add_note(f"Log of the broker:\n{log_end}")
         self.close()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class OttlaBroker:
     def start(self) -> None:
         """Start it; returns when it serves requests."""
         self.spawn()
-        deadline_s = time.monotonic() + PATIENCE_SECONDS
+        deadline_s = time.monotonic() + TIMEOUT_S
         while not self.serves():
             assert time.monotonic() < deadline_s, self.log.read_text()
             time.sleep(_POLL_S)
@@ -138,7 +138,7 @@ class OttlaBroker:
         # A child that the broker was starting holds the broker's sockets from its fork to its exec.
         # A client that connects meanwhile would take it for the next broker, and its connection
         # would be reset when the child closes the sockets.
-        deadline_s = time.monotonic() + PATIENCE_SECONDS
+        deadline_s = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 socket.create_connection(self.address, 5).close()
@@ -149,14 +149,14 @@ class OttlaBroker:
                 TimeoutError,
             ):  # just closed, or its backlog is full
                 pass
-            assert time.monotonic() < deadline_s, f"somebody still listens on {self.bootstrap}"
+            assert time.monotonic() < deadline_s, f"a process still listens on {self.bootstrap}"
             time.sleep(_POLL_S)
 
     def stop(self) -> int:
         """Stop it cleanly; its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(PATIENCE_SECONDS)
+        code = self._process.wait(TIMEOUT_S)
         self._process = None
         return code
 
@@ -198,7 +198,7 @@ class OttlaBroker:
 @contextmanager
 def ottla_broker(settings: Mapping[str, object] | None = None) -> Generator[OttlaBroker]:
     """A running broker with the settings of the judge, until the end of the `with`."""
-    given = {"node.id": 1, **ALONE, **(settings or {})}
+    given = {"node.id": 1, **SINGLE_NODE, **(settings or {})}
     folder = Path(tempfile.mkdtemp(prefix="ottla-"))
     try:
         with OttlaBroker(folder, *(f"{name}={value}" for name, value in given.items())) as broker:

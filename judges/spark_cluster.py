@@ -28,7 +28,7 @@ from typing import Any, Final, Self, TypeVar
 
 from judges.java import NoJudge
 
-PATIENCE_SECONDS: Final = 900.0  # for a start and for a script, on a busy machine
+TIMEOUT_S: Final = 900.0  # for a start and for a script, on a busy machine
 
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ class SparkCluster:
             "spark.driver.extraJavaOptions": self._java_options,
             # Wait for all executors: the first job would otherwise run on one worker only.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-            "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_SECONDS:.0f}s",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{TIMEOUT_S:.0f}s",
             "spark.driver.bindAddress": _HOST,
             "spark.driver.host": _HOST,
             "spark.ui.enabled": "false",
@@ -170,7 +170,7 @@ class SparkCluster:
                 stderr=log,
                 cwd=self.folder,
                 env=self._environment(),
-                timeout=PATIENCE_SECONDS,
+                timeout=TIMEOUT_S,
                 check=False,
             )
         if done.returncode:
@@ -236,7 +236,7 @@ class SparkCluster:
         return self._wait(found, f"{name} did not start")
 
     def _wait(self, wanted: Callable[[], T | None], otherwise: str) -> T:
-        deadline_s = time.monotonic() + PATIENCE_SECONDS
+        deadline_s = time.monotonic() + TIMEOUT_S
         while (found := wanted()) is None:
             if time.monotonic() > deadline_s:
                 raise SparkFailed(f"{otherwise}.\n{self.log_ends()}")

@@ -82,7 +82,7 @@ HARMLESS: list[tuple[str, Callable[[bytes], Damaged], str]] = [
     (
         "/meta.properties",
         lambda original: matches(rb"[^\n]+\n[^\n]+\nnode.id=\d\n[^\n]+\n"),
-        "names of properties are told as notes; no other file has the ids",
+        "names of properties are reported as notes; no other file has the ids",
     ),
     (
         "/recovery-point-offset-checkpoint",

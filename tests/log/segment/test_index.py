@@ -279,8 +279,8 @@ def test_valid_indexes_pass_the_check(every_entry: bool) -> None:
 @each_case(
     "index",
     [
-        pytest.param(OffsetIndex(Offset(7), KAFKA_UNCLEAN_INDEX), id="zeros behind an offset"),
-        pytest.param(TimeIndex(Offset(7), KAFKA_UNCLEAN_TIME_INDEX), id="zeros behind a time"),
+        pytest.param(OffsetIndex(Offset(7), KAFKA_UNCLEAN_INDEX), id="zeros after an offset"),
+        pytest.param(TimeIndex(Offset(7), KAFKA_UNCLEAN_TIME_INDEX), id="zeros after a time"),
         pytest.param(OffsetIndex(BASE, bytes(8)), id="one zero offset"),
         pytest.param(OffsetIndex(BASE, bytes(80)), id="zero offsets"),
         pytest.param(TimeIndex(BASE, bytes(24)), id="zero times"),

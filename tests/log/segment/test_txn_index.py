@@ -99,7 +99,7 @@ def test_markers_must_be_in_log_order() -> None:
         pytest.param(KAFKA[:-1], id="cut off"),
         pytest.param(b"\0\1" + KAFKA[2:], id="another version"),
         pytest.param(bytes(34), id="zeros: a marker below the segment"),
-        pytest.param(KAFKA + bytes(34), id="zeros behind"),
+        pytest.param(KAFKA + bytes(34), id="zeros after the entries"),
         pytest.param(KAFKA[34:68] + KAFKA[:34], id="out of order"),
         pytest.param(KAFKA[:34] + KAFKA[:34], id="twice"),
         pytest.param(KAFKA[:2] + b"\xff" * 8 + KAFKA[10:34], id="no producer"),

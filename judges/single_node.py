@@ -6,7 +6,7 @@ Invariant: both brokers have the same settings, so that every difference is thei
 from collections.abc import Mapping
 from typing import Final
 
-ALONE: Final[Mapping[str, object]] = {
+SINGLE_NODE: Final[Mapping[str, object]] = {
     "offsets.topic.num.partitions": 1,
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.num.partitions": 1,
