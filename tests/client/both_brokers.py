@@ -1,7 +1,7 @@
-"""Scenarios that run on our broker and on a real Kafka.
+"""Scenarios that run on Ottla and on Apache Kafka.
 
-Our broker runs in the event loop of the test; Kafka is the one that all tests share. So every
-scenario has topics of its own.
+Ottla runs in the event loop of the test; Kafka is shared by all tests. So every scenario creates
+its own topics.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _NUMBERS = count()
 
 
 class Ground:
-    """A running broker, be it whose it is."""
+    """A running broker, Ottla or Kafka, against which a scenario runs."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class Ground:
         self.bootstrap = bootstrap
         self.stop = stop
         self.start = start
-        self.restarts = restarts  # as many as a test can wait for
+        self.restarts = restarts  # as many restarts as a test has time for
 
     async def topic(self, partitions: int = 1, settings: Mapping[str, object] | None = None) -> str:
-        """A new topic."""
+        """Create a topic with a new name."""
         name = f"topic-{next(_NUMBERS)}"
         configs = [
             CreatableTopicConfig(name=one, value=str(value))
@@ -66,7 +66,7 @@ class Ground:
 
     @asynccontextmanager
     async def channel(self) -> AsyncGenerator[Channel]:
-        """A connection to it."""
+        """Open a connection to the broker."""
         host, port = self.bootstrap.split(":")
         channel = await open_channel(
             TcpNetwork(),
@@ -84,7 +84,7 @@ class Ground:
             channel.close()
 
     async def read(self, topic: str, partitions: int = 1, **settings: Any) -> list[list[Any]]:
-        """The records of each partition, as another client reads them."""
+        """Return the records of each partition, as aiokafka reads them."""
         consumer: Any = AIOKafkaConsumer(
             bootstrap_servers=self.bootstrap, auto_offset_reset="earliest", **settings
         )
@@ -104,7 +104,7 @@ class Ground:
 
 
 class Cuttable(TcpNetwork):
-    """A network whose connections can be cut, whatever is on its way."""
+    """A network whose connections a test can cut."""
 
     def __init__(self) -> None:
         self._made: list[Channel] = []
@@ -121,7 +121,7 @@ class Cuttable(TcpNetwork):
         await super().connect(made, host, port)
 
     def cut(self) -> bool:
-        """Cut those with requests on their way; tells whether there was one."""
+        """Cut connections with requests in flight; return whether there was one."""
         busy = [channel for channel in self._made if channel.is_open and channel.in_flight]
         for channel in busy:
             channel.close()
@@ -130,7 +130,7 @@ class Cuttable(TcpNetwork):
 
 @asynccontextmanager
 async def ottla_ground() -> AsyncGenerator[Ground]:
-    """Our broker, for as long as the `async with` lasts."""
+    """Start an Ottla broker for the duration of the `async with` block."""
     async with Cluster() as cluster:
         broker = cluster.brokers[0]
         yield Ground(cluster.bootstrap_servers, broker.stop, broker.start, 3)
@@ -138,7 +138,7 @@ async def ottla_ground() -> AsyncGenerator[Ground]:
 
 @asynccontextmanager
 async def kafka_ground(kafka: KafkaBroker) -> AsyncGenerator[Ground]:
-    """Kafka's, which was running before and is afterwards."""
+    """Use the shared Kafka, which runs before and after the block."""
 
     async def stop() -> None:
         await asyncio.to_thread(kafka.kill)
@@ -157,7 +157,7 @@ Judge: TypeAlias = Callable[[Scenario], None]
 
 @pytest.fixture(params=["ottla", "kafka"])
 def judge(request: pytest.FixtureRequest) -> Judge:
-    """Runs a scenario against a broker."""
+    """Return a function that runs a scenario against a broker."""
     if request.param == "ottla":
         return judged_on(ottla_ground)
     kafka: SharedKafka = request.getfixturevalue("shared_kafka")
@@ -167,11 +167,11 @@ def judge(request: pytest.FixtureRequest) -> Judge:
 LONG_ON_KAFKA = pytest.mark.parametrize(
     "judge", ["ottla", pytest.param("kafka", marks=pytest.mark.judge)], indirect=True
 )
-"""For a scenario that takes long on Kafka: there, only `make judge` runs it."""
+"""For a scenario that takes long on Kafka: only `make judge` runs it there."""
 
 
 def judged_on(ground: Callable[[], AbstractAsyncContextManager[Ground]]) -> Judge:
-    """A judge on a ground of its own for each scenario."""
+    """Return a function that runs each scenario against its own broker."""
 
     def judged(scenario: Scenario) -> None:
         async def on_ground() -> None:

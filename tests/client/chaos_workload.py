@@ -1,10 +1,9 @@
-"""Parties: a producer and a group that live in a cluster while its brokers die.
+"""Workloads: a producer and a consumer group that run while brokers are killed.
 
-Each party writes numbers to a topic of its own and reads them in a group of two, which commits what
-it has processed. One of the two fails when it is told to, with records in its hands, and comes anew
-as another member. Afterwards another client reads the topic, and `judge` says what went wrong: a
-record that was acknowledged and is not there, one that is there twice or out of order, one that the
-group passed over, an offset that was not kept.
+Each workload produces numbers to its own topic and reads them in a group of two members, which
+commits what it has processed. One member fails on demand, while it holds records, and a new member
+replaces it. At the end another client reads the topic, and `judge` raises on an acknowledged record
+that is missing, a duplicate, a record out of order, one that the group skipped, or a lost commit.
 """
 
 import asyncio
@@ -33,33 +32,35 @@ PARTITIONS = 6
 MEMBERS = 2
 PACE_S = 0.02
 PATIENT = {"delivery.timeout.ms": 600_000, "max.block.ms": 300_000}
-"""What a cluster may need to come back, on a machine that is busy."""
+"""Timeouts within which a cluster recovers on a busy machine."""
 
 SESSION_MS = 15_000
 END_S = 240.0
 
 
 class Failing(Exception):
-    """A member fails before it has processed what it was given."""
+    """A member failed before it processed its records."""
 
 
 class Workload(ABC):
-    """Lives from `live` until `over` is set and everything that was written is processed."""
+    """A workload; runs from `live` until `over` is set and every produced record is processed."""
 
     def __init__(self, servers: str, topic: str, protocol: str, group: str | None = None) -> None:
         self.topic = topic
         self.group = group or topic
         self.over = threading.Event()
         self.is_abandoned = False
-        self.written: list[Written] | None = None  # where each number is, once all are there
+        self.written: list[Written] | None = (
+            None  # where each number was written, once all are acknowledged
+        )
         self.sent = 0
-        self.processed = 0  # records, those that came again as well
-        self.kept = 0  # commits that succeeded
+        self.processed = 0  # records, including those processed again
+        self.kept = 0  # successful commits
         self.refused: list[CommitFailed] = []
         self.passed_over: list[str] = []
-        self.failures = 0  # of the member that fails
+        self.failures = 0  # failures of the member that fails on demand
         self._is_failing = False
-        self._ends = [0] * PARTITIONS  # behind what was processed
+        self._ends = [0] * PARTITIONS  # next offset after the processed records
         self._lock = threading.Lock()
         self._deadline_s = time.monotonic() + 3600
         self._writing = {**PATIENT, "bootstrap.servers": servers}
@@ -74,36 +75,36 @@ class Workload(ABC):
             self._reading["session.timeout.ms"] = SESSION_MS
 
     async def live(self) -> None:
-        """Write and read until it is over."""
+        """Produce and consume until the workload is over."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.write())
             for number in range(MEMBERS):
                 tasks.create_task(self.read(fails=number == 0))
 
     def end(self) -> None:
-        """Write no more; what is written is still read, for a while."""
+        """Stop producing; consumers process what is left, up to a deadline."""
         self._deadline_s = time.monotonic() + END_S
         self.over.set()
 
     def fail(self) -> None:
-        """Let a member fail at its next records."""
+        """Make a member fail at its next records."""
         self._is_failing = True
 
     def abandon(self) -> None:
-        """Somebody else failed: end as soon as can be."""
+        """Stop as soon as possible, because another workload failed."""
         self.is_abandoned = True
         self.over.set()
 
     @abstractmethod
     async def write(self) -> None:
-        """Write numbers."""
+        """Produce numbers."""
 
     @abstractmethod
     async def read(self, *, fails: bool) -> None:
-        """Be a member that processes them, and after it failed another one."""
+        """Consume as a member of the group; after a failure, continue as a new member."""
 
     def process(self, records: Sequence[Record[bytes, bytes]], *, fails: bool) -> None:
-        """The work of a member."""
+        """Process the records of a member."""
         if fails and records and self._is_failing:
             self._is_failing = False
             self.failures += 1
@@ -118,17 +119,17 @@ class Workload(ABC):
 
     @property
     def total(self) -> int:
-        """How many records were processed, each counted once."""
+        """Return how many records were processed, each counted once."""
         return sum(self._ends)
 
     def goes_on(self) -> bool:
-        """Whether there is something to process still."""
+        """Return whether records are left to process."""
         assert time.monotonic() < self._deadline_s, f"{self.topic}: {self._ends}, {self.written}"
         unread = self.written is None or self.total < self.sent
         return unread and not self.is_abandoned
 
     def judge(self, found: Sequence[Sequence[int]], kept: Sequence[int]) -> None:
-        """`found` are the numbers in each partition, `kept` are the offsets of the group."""
+        """Raise on errors; `found` has each partition's numbers, `kept` the group's offsets."""
         assert self.failures > 0, "no member failed"
         assert self.written is not None
         assert len(self.written) == self.sent > 0, "records without an end"
@@ -136,7 +137,7 @@ class Workload(ABC):
             wanted = [*range(partition, self.sent, PARTITIONS)]
             assert numbers == wanted, f"in {partition}: {_differences(wanted, numbers)}"
         for number, where in enumerate(self.written):
-            # Of a batch that came twice a broker may have forgotten where it is.
+            # For a duplicate batch, a broker may no longer know the offset.
             right = where.offset < 0 or found[where.partition][where.offset] == number
             assert right, f"{number} is not at {where}"
         assert self.passed_over == [], f"passed over: {self.passed_over}"
@@ -191,7 +192,7 @@ class SyncWorkload(Workload):
                 await self._in_thread(partial(self._read, fails=fails))
 
     async def _in_thread(self, doing: Callable[[], None]) -> None:
-        # Those of the loop are few, and for others.
+        # The event loop's own threads are few, and others need them.
         with ThreadPoolExecutor(1) as threads:
             begun = asyncio.get_running_loop().run_in_executor(threads, doing)
             try:
@@ -227,7 +228,7 @@ class SyncWorkload(Workload):
 def values(
     servers: str, topic: str, partitions: int, isolation: str = "read_uncommitted"
 ) -> list[list[bytes]]:
-    """The values in each partition up to its end, as another client reads them."""
+    """Return the values of each partition up to its end, as confluent-kafka reads them."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": servers,

@@ -1,4 +1,4 @@
-"""Subscriptions that end at any moment, whoever the broker is and in both protocols of groups."""
+"""Subscriptions that end at any moment, on any broker and in both group protocols."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,11 +16,11 @@ from ottla.ids import TopicPartition
 from ottla.transport.channel import Disconnected
 
 Leaving: TypeAlias = Callable[[str, str, dict[str, object]], Coroutine[Any, Any, None]]
-"""Of a broker's address, the name of a topic that nobody else has, and settings."""
+"""Arguments: bootstrap servers, a topic of its own, settings."""
 
 
 class Ledger:
-    """What the callbacks of a consumer told: one after the other, and each partition once."""
+    """Records a consumer's callbacks and checks that they do not overlap or repeat a partition."""
 
     def __init__(self, slowly_s: float = 0.0) -> None:
         self.have: set[TopicPartition] = set()
@@ -68,9 +68,9 @@ async def a_subscription_ends_and_begins_at_any_moment(
             ends = [asyncio.create_task(ours.unsubscribe()) for _ in range(1 + number % 2)]
             await asyncio.sleep(0)
             if number % 3 == 1:
-                ledger.subscribe(ours, topic)  # before it has left
+                ledger.subscribe(ours, topic)  # before it has left the group
             elif number % 3 == 2:
-                ends[0].cancel()  # it leaves all the same
+                ends[0].cancel()  # it leaves nevertheless
             await asyncio.gather(*ends, return_exceptions=True)
         await ours.unsubscribe()
         assert ours.assignment == frozenset()
@@ -81,7 +81,7 @@ async def a_subscription_ends_and_begins_at_any_moment(
         await take(ours, 1)
     assert ledger.have == set()
     assert ledger.wrong == []
-    # Nobody is left in the group that would keep a partition.
+    # The group has no member left that would keep a partition.
     worker = Worker(member(servers, topic, **settings), topic)
     try:
         await until(lambda: share([worker]))
@@ -135,7 +135,7 @@ async def who_waits_for_records_hears_of_the_end(
 async def who_closes_with_records_in_hand_is_not_waited_for(
     servers: str, topic: str, settings: dict[str, object]
 ) -> None:
-    """Another member wants the partitions, and what is in hand is done with the end."""
+    """Another member waits for the partitions; records in hand count as done at the close."""
     await write_to_all(servers, topic, 10)
     async with member(servers, topic, **settings) as ours:
         ours.subscribe(topic)
@@ -143,7 +143,8 @@ async def who_closes_with_records_in_hand_is_not_waited_for(
         where = (topic, taken[0].partition)
         worker = Worker(member(servers, topic, **settings), topic)
         try:
-            # What is in hand is to be given up, unless the broker chose another one to go.
+            # The records in hand have to be given up, unless the broker revokes from the other
+            # member.
             await until(lambda: where in ours.paused or bool(worker.partitions))
             await ours.close()
             await until(lambda: share([worker]))

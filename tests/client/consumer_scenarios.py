@@ -1,4 +1,4 @@
-"""What a consumer does, whoever the broker is: scenarios that our broker and Kafka's both judge."""
+"""Consumer scenarios that run on Ottla and on Apache Kafka."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ FROM_START: dict[str, object] = {"auto.offset.reset": "earliest"}
 _names = itertools.count()
 
 Scenario: TypeAlias = Callable[[str, str], Coroutine[Any, Any, None]]
-"""Of a broker's address and the name of a topic that nobody else has."""
+"""Arguments: bootstrap servers and a topic of its own."""
 
 
 def new_topic(name: str) -> str:
@@ -45,7 +45,7 @@ async def write(
 
 
 async def take(ours: Consumer[Any, Any], count: int) -> list[Record[Any, Any]]:
-    """The next records, one by one."""
+    """Return the next records, one by one."""
     taken: list[Record[Any, Any]] = []
     async for record in ours:
         taken.append(record)
@@ -181,7 +181,7 @@ async def typed_columns_are_the_values(servers: str, topic: str) -> None:
         assert [record.offset for record in await take(ours, 10)] == [*range(10)]
         before = await ours.poll_arrow(10, value_schema=schema)
         assert before.column("n").to_pylist() == [*range(10, 100)]
-        for _ in range(2):  # until the application decides
+        for _ in range(2):  # until the application handles the error
             with pytest.raises(DeserializationFailed, match="partition 0, offset 100"):
                 await ours.poll_arrow(10, value_schema=schema)
         assert await ours.position((topic, 0)) == 100
@@ -232,7 +232,9 @@ async def a_bad_record_stops_and_can_be_skipped(servers: str, topic: str) -> Non
         assert [record.value for record in await take(ours, 2)] == [1, 2]
         with pytest.raises(DeserializationFailed):
             await ours.poll(5)
-        with pytest.raises(DeserializationFailed) as caught:  # until the application decides
+        with pytest.raises(
+            DeserializationFailed
+        ) as caught:  # until the application handles the error
             await ours.poll(5)
         assert (caught.value.topic, caught.value.partition) == (topic, 0)
         assert (caught.value.offset, caught.value.data) == (2, b"bad")
@@ -249,7 +251,7 @@ async def a_bad_record_stops_and_can_be_skipped(servers: str, topic: str) -> Non
     assert told == [2]
 
 
-# Places.
+# Positions.
 
 
 async def seeks_go_where_they_say(servers: str, topic: str) -> None:
@@ -269,7 +271,7 @@ async def seeks_go_where_they_say(servers: str, topic: str) -> None:
         ours.seek_to_time(1000 + 5000)
         assert await ours.position((topic, 0)) == 1000
         ours.seek_to_end((topic, 0))
-        assert await ours.position((topic, 0)) == 1000  # the end is found before it moves
+        assert await ours.position((topic, 0)) == 1000  # the end is looked up before it moves
         assert await ours.poll(0.05) == []
         await write(servers, topic, 1, start=1000)
         assert numbers(await take(ours, 1)) == [1000]
@@ -306,7 +308,7 @@ async def paused_partitions_rest_and_lose_nothing(servers: str, topic: str) -> N
                 assert ours.paused == {(topic, 0)}
             if len(found[1]) == 300:
                 break
-        if not ours.paused:  # the other partition was handed out first, as a whole
+        if not ours.paused:  # the other partition was returned first, as a whole
             return
         assert len(found[0]) == 10
         assert await ours.poll(0.1) == []
@@ -332,7 +334,7 @@ async def ends_and_times_are_told(servers: str, topic: str) -> None:
 
 
 def ours_partition(pair: tuple[str, int]) -> Any:
-    return pair  # they are equal, and hash alike
+    return pair  # they are equal and have the same hash
 
 
 async def without_a_place_one_is_told(servers: str, topic: str) -> None:
@@ -361,11 +363,11 @@ async def a_place_out_of_range_is_reset(servers: str, topic: str) -> None:
         ours.assign((topic, 0))
         assert await ours.position((topic, 0)) == 10
     async with consumer(servers, auto_offset_reset="by_duration:PT1H") as ours:
-        ours.assign((topic, 0))  # the records say that they are from 1970
+        ours.assign((topic, 0))  # the records have timestamps of 1970
         assert await ours.position((topic, 0)) == 10
 
 
-# Offsets of a group, without being its member.
+# Offsets of a group, without membership.
 
 
 async def offsets_are_kept_and_found_again(servers: str, topic: str) -> None:
@@ -396,7 +398,7 @@ async def offsets_are_kept_and_found_again(servers: str, topic: str) -> None:
         assert kept is not None
         assert kept.offset == 11
         async with ours.committing():
-            await take(ours, 4)  # in the block, and so a part of what succeeded
+            await take(ours, 4)  # inside the block, so part of what succeeded
         kept = (await ours.committed(one))[ours_partition(one)]
         assert kept is not None
         assert kept.offset == 15
@@ -410,7 +412,7 @@ async def offsets_are_kept_and_found_again(servers: str, topic: str) -> None:
         assert caught.value.code is ErrorCode.INVALID_GROUP_ID
 
 
-# Who asks.
+# Concurrent and cancelled calls.
 
 
 async def one_asks_at_a_time(servers: str, topic: str) -> None:

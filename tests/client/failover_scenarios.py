@@ -1,8 +1,8 @@
-"""Ordeals: what clients do while brokers are away, move or fall silent.
+"""Failover scenarios: clients while brokers are down, move or do not respond.
 
-An ordeal is written once, for clients with a loop, and run with those without one as well. One that
-takes place on a `Stage` says by `ready` that the broker that matters to it may die; then `away` is
-set, and `back` when it is there again.
+Each scenario is written once and runs with async and with sync clients. A scenario with a `Stage`
+calls `ready` when the broker it depends on may be killed. Then `away` is set, and `back` when the
+broker is up again.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ WAIT_S = 300.0
 
 
 class Clients(NamedTuple):
-    """Those of the two that an ordeal is for."""
+    """The producer and consumer classes that a scenario uses."""
 
     producer: Any
     consumer: Any
@@ -39,7 +39,7 @@ CLIENTS = {
 
 
 class Stage:
-    """When what happens."""
+    """The steps of a failover: scenarios ready, broker away, broker back."""
 
     def __init__(self) -> None:
         self.away = asyncio.Event()
@@ -47,7 +47,7 @@ class Stage:
         self._ready: set[str] = set()
 
     def ready(self, name: str) -> None:
-        """Somebody can bear it now."""
+        """Report that a scenario is ready for the broker to be killed."""
         self._ready.add(name)
 
     @property
@@ -56,12 +56,12 @@ class Stage:
 
 
 def numbered(name: bytes) -> list[tuple[int, bytes]]:
-    """Values, and to which partition each goes."""
+    """Return the values of a round, each with its partition."""
     return [(number % PARTITIONS, b"%b-%d" % (name, number)) for number in range(ROUND)]
 
 
 def in_partition(partition: int, *names: bytes) -> list[bytes]:
-    """What is there afterwards, if these were written."""
+    """Return the values that a partition has if these rounds were written."""
     return [value for name in names for where, value in numbered(name) if where == partition]
 
 
@@ -74,7 +74,7 @@ async def send(ours: Any, topic: str, name: bytes) -> list[Any]:
 async def transacts(
     clients: Clients, servers: str, topic: str, key: str, stage: Stage, *, commits: bool
 ) -> None:
-    """A transaction whose coordinator dies in its middle, and those that come after it."""
+    """Run a transaction whose coordinator is killed in the middle, and two after it."""
     settings = {**PATIENT, "transaction.timeout.ms": 600_000, "transactional.id": key}
     async with clients.producer(settings, bootstrap_servers=servers) as ours:
 
@@ -93,7 +93,7 @@ async def transacts(
         else:
             with pytest.raises(ZeroDivisionError) as caught:
                 await orphaned()
-            assert not hasattr(caught.value, "__notes__")  # else it was not aborted
+            assert not hasattr(caught.value, "__notes__")  # a note would mean that the abort failed
         async with ours.transaction():
             await send(ours, topic, b"next")
         await stage.back.wait()
@@ -102,7 +102,7 @@ async def transacts(
 
 
 async def goes_on(clients: Clients, seed: str, topic: str, stage: Stage) -> None:
-    """A producer and a consumer that were told of one broker, and that one dies."""
+    """Run a producer and a consumer that know one broker as bootstrap server, which is killed."""
     async with (
         clients.producer(PATIENT, bootstrap_servers=seed) as ours,
         clients.consumer(bootstrap_servers=seed, auto_offset_reset="earliest") as reader,
@@ -127,7 +127,7 @@ async def goes_on(clients: Clients, seed: str, topic: str, stage: Stage) -> None
 
 
 class Counting(TcpNetwork):
-    """A network that counts what is asked by its connections, and what has no answer yet."""
+    """A network that counts requests, and requests without a response."""
 
     def __init__(self) -> None:
         self.asked: Counter[type[Message]] = Counter()

@@ -1,6 +1,6 @@
-"""What a client may leave behind in a loop and in a process: tasks, timers, sockets, threads.
+"""Leaks of a client in the event loop and the process: tasks, timers, sockets, threads.
 
-`Leaks` is made before the client is, and asked after it has ended.
+Create `Leaks` before the client, and check it after the client has closed.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _OUR_MODULES = ("ottla.client", "ottla.transport.channel", "ottla.transport.tls"
 
 
 def client_tasks() -> list[str]:
-    """The tasks of this loop whose code is the client's."""
+    """Return the tasks of this event loop that run client code."""
     mine = asyncio.current_task()
     return [
         repr(task)
@@ -25,7 +25,7 @@ def client_tasks() -> list[str]:
 
 
 def client_timers() -> list[str]:
-    """What this loop will call of the client at some time; what is due now ends by itself."""
+    """Return the client's timers in this event loop, except those that are due now."""
     loop: Any = asyncio.get_running_loop()
     found: list[str] = []
     for handle in loop._scheduled:
@@ -40,7 +40,7 @@ def client_timers() -> list[str]:
 
 
 def sockets() -> int:
-    """How many sockets this process has open."""
+    """Return the number of open sockets of this process."""
     found = 0
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
@@ -49,12 +49,12 @@ def sockets() -> int:
 
 
 def client_threads() -> set[threading.Thread]:
-    """The threads of sync clients."""
+    """Return the threads of sync clients."""
     return {one for one in threading.enumerate() if one.name.startswith("ottla ")}
 
 
 class Leaks:
-    """What was there before, and what nobody heard of since."""
+    """The state before the client was created, and the errors that went unhandled since."""
 
     def __init__(self) -> None:
         self.unheard: list[str] = []
@@ -62,16 +62,16 @@ class Leaks:
         asyncio.get_running_loop().set_exception_handler(self._hear)
 
     async def check(self) -> None:
-        """Nothing is left of a client that has ended."""
+        """Assert that a closed client left nothing."""
         left = [*client_tasks(), *client_timers()]
         assert not left, left
-        async with asyncio.timeout(20):  # a broker needs a moment to see that its client is gone
+        async with asyncio.timeout(20):  # a broker needs a moment to notice the disconnect
             while sockets() > self._sockets:
                 await asyncio.sleep(0.001)
 
     def check_unheard(self) -> None:
-        """Nothing failed without anybody to hear of it."""
-        gc.collect()  # what was never awaited or retrieved says so when it goes
+        """Assert that no error went unhandled."""
+        gc.collect()  # a coroutine or future that was never awaited reports it when it is collected
         assert not self.unheard, self.unheard
 
     def _hear(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What consumers of one group do, whoever the broker is: scenarios for our broker and Kafka's."""
+"""Consumer group scenarios that run on Ottla and on Apache Kafka."""
 
 import asyncio
 import re
@@ -33,7 +33,7 @@ SOON: dict[str, object] = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6
 def member(servers: str, group: str, **arguments: object) -> Consumer[bytes, bytes]:
     named = {name.replace("_", "."): value for name, value in arguments.items()}
     settings = {**FAST, **FROM_START, "bootstrap.servers": servers, "group.id": group}
-    if named.get("group.protocol") != "consumer":  # there the broker says how soon
+    if named.get("group.protocol") != "consumer":  # there the broker sets the interval
         settings |= SOON
     return Consumer({**settings, **named})
 
@@ -44,7 +44,7 @@ async def write_to_all(servers: str, topic: str, count: int, start: int = 0) -> 
 
 
 class Worker:
-    """A member that reads until it is told to stop; what it read is in `seen`."""
+    """A member that reads until it is stopped; `seen` has what it read."""
 
     def __init__(self, ours: Consumer[bytes, bytes], topic: str, pause_s: float = 0.0) -> None:
         self.ours = ours
@@ -78,7 +78,7 @@ class Worker:
 
 
 def share(workers: list[Worker]) -> bool:
-    """Whether each partition has one reader."""
+    """Return whether each partition has exactly one reader."""
     owned = [one for worker in workers for one in worker.partitions]
     return sorted(owned) == [*range(PARTITIONS)]
 
@@ -94,7 +94,7 @@ async def a_group_reads_every_record_once(servers: str, topic: str) -> None:
         assert {one.partition for one in ours.assignment} == {0, 1, 2}
         assert ours.group_member.is_member
     await write_to_all(servers, topic, 10, start=100)
-    async with member(servers, topic) as ours:  # goes on where the first one ended
+    async with member(servers, topic) as ours:  # resumes where the first one ended
         ours.subscribe(topic)
         assert sorted(set(numbers(await take(ours, 30)))) == [*range(100, 110)]
 
@@ -117,7 +117,7 @@ async def what_failed_in_the_hands_of_one_is_read_again(servers: str, topic: str
 
 
 async def what_failed_many_at_once_is_read_again(servers: str, topic: str) -> None:
-    """However it was asked for: it was committed when it was the last that had come."""
+    """However the records were fetched: once, the last batch was committed although it failed."""
     await write(servers, topic, 3)
 
     async def polled(ours: Member) -> int:
@@ -143,7 +143,7 @@ async def what_failed_many_at_once_is_read_again(servers: str, topic: str) -> No
         ours.subscribe(topic)
         assert await polled(ours) == 0
         await ours.close(is_done=False)
-    async with ours:  # who comes back for more has done what was given before
+    async with ours:  # the next call means that the records before it are done
         seen = 0
         while seen < 3:
             seen += len(await ours.poll(60))
@@ -159,7 +159,7 @@ async def what_is_done_is_committed_by_itself(servers: str, topic: str) -> None:
     await write(servers, topic, 100)
     async with member(servers, topic, auto_commit_interval_ms=20) as ours:
         ours.subscribe(topic)
-        await take(ours, 50)  # the last of them may be in work still
+        await take(ours, 50)  # the last of them may still be in progress
         async with consumer(servers, group_id=topic) as other:
             kept: int | None = None
             async with asyncio.timeout(20):
@@ -177,7 +177,8 @@ async def members_come_and_go(servers: str, topic: str) -> None:
         workers.append(Worker(member(servers, topic), topic, 0.005))
         await until(lambda: share(workers) and all(worker.partitions for worker in workers))
         workers.append(Worker(member(servers, topic), topic, 0.005))
-        workers.append(Worker(member(servers, topic), topic, 0.005))  # one more than partitions
+        # One member more than partitions.
+        workers.append(Worker(member(servers, topic), topic, 0.005))
         await until(lambda: share(workers) and sum(bool(one.partitions) for one in workers) == 3)
         await workers.pop(0).stop()
         await until(lambda: share(workers))
@@ -188,7 +189,7 @@ async def members_come_and_go(servers: str, topic: str) -> None:
 
 
 async def nothing_is_missed_while_members_change(servers: str, topic: str) -> None:
-    """What is committed was read: at least once, and by nobody else twice in a row."""
+    """Every record is read at least once."""
     await write_to_all(servers, topic, 400)
     workers = [Worker(member(servers, topic), topic, 0.001)]
     seen: set[tuple[int, int]] = set()
@@ -227,7 +228,7 @@ async def cooperative_members_keep_what_stays(servers: str, topic: str) -> None:
 
 
 async def a_pattern_finds_topics_at_once(servers: str, topic: str) -> None:
-    """It found nothing for metadata.max.age.ms, which is five minutes."""
+    """The pattern once matched nothing until metadata.max.age.ms, which is five minutes."""
     await write(servers, f"{topic}-a", 1)
     await write(servers, f"{topic}-b", 1)
     async with member(servers, topic) as ours:
@@ -293,7 +294,7 @@ async def a_callback_that_fails_at_the_end_is_heard(servers: str, topic: str) ->
     with pytest.raises(RequestError, match="callback failed: ZeroDivisionError") as caught:
         await read(0)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    with pytest.raises(LookupError) as first:  # what went wrong first is not hidden by it
+    with pytest.raises(LookupError) as first:  # the callback error does not hide the first error
         await read(1, LookupError())
     assert "callback failed: ZeroDivisionError" in first.value.__notes__[0]
     async with member(servers, topic) as ours:

@@ -1,4 +1,4 @@
-"""Scenarios: coroutines that are a test, run to their end and not for ever."""
+"""Runs the coroutine of a test with a time limit."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,14 +11,14 @@ FAST: dict[str, object] = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,
 }
-"""Settings of a client that tries again sooner than one should."""
+"""Client settings with short retry pauses."""
 
 AGELESS: dict[str, object] = {"log.retention.ms": -1}
 """Settings of a broker that keeps records of 1970: Kafka deletes them 30 s after it started."""
 
 
 def run(scenario: Coroutine[Any, Any, None], seconds: float = 90) -> None:
-    """Run a scenario to its end; nothing of the client is left then."""
+    """Run a scenario to its end, and check that the client left nothing."""
 
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
@@ -33,7 +33,7 @@ def run(scenario: Coroutine[Any, Any, None], seconds: float = 90) -> None:
 async def until(
     is_true: Callable[[], bool], told: Callable[[], str] = str, seconds: float = 20
 ) -> None:
-    """Return when something is so; if it does not become so, fail with what is told then."""
+    """Wait until a condition is true; fail with the text of `told` after the time limit."""
     try:
         async with asyncio.timeout(seconds):
             while not is_true():

@@ -1,4 +1,4 @@
-"""A broker of a test: it answers what the test says, in the versions that the test allows."""
+"""A scripted broker: it answers what the test specifies, in the versions that the test allows."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -27,10 +27,10 @@ Answers = Mapping[type[Message], Callable[[Any], Message | None]]
 
 
 class ScriptedBroker:
-    """Answers by the class of a request; one without an answer waits for ever.
+    """A broker with an answer per request class; a request without an answer gets no response.
 
-    `newest` limits an API to a version, or with -1 takes it away; `features` are those on which the
-    cluster has agreed. What came is in `asked`, how many connections in `accepted`.
+    `newest` limits an API to a version, or removes it with -1; `features` are the finalized
+    features of the cluster. `asked` has the requests, `accepted` counts the connections.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""A leader of a test: it keeps a log and checks numbers as a broker does, and says what it is told.
+"""A scripted leader: it keeps a log and checks sequence numbers as a broker does.
 
-A test answers for each batch that comes: with a code it is refused, with LOST it is appended and
-the answer is not sent, with UNSEEN neither; with None it is judged as a broker judges it.
+A test decides about each batch: an error code refuses it, LOST appends it without a response,
+UNSEEN does neither, and None treats it as a broker does.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ Word: TypeAlias = ErrorCode | str | None
 
 
 class Leader:
-    """Leads the partitions of one topic."""
+    """The leader of the partitions of one topic."""
 
     def __init__(self, word: Callable[[BatchHeader], Word], partitions: int = 1) -> None:
         self.word = word
@@ -44,7 +44,7 @@ class Leader:
         self.broker: ScriptedBroker | None = None
 
     def join(self, broker: ScriptedBroker) -> None:
-        """Let a broker lead."""
+        """Let a scripted broker answer for this leader."""
         self.broker = broker
         broker.answers[MetadataRequest] = self._metadata
         broker.answers[ProduceRequest] = self._produce

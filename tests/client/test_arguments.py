@@ -1,4 +1,4 @@
-"""What an application gives in the wrong form is refused in that call, and says the right one."""
+"""Client arguments of the wrong form are refused by the call; the error shows the right form."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -42,7 +42,7 @@ def test_the_wrong_form_is_refused_with_the_right_one(
 
 
 class Whole:
-    """A number of another library."""
+    """An integer type of another library."""
 
     def __index__(self) -> int:
         return 5

@@ -1,4 +1,4 @@
-"""Rebalance callbacks: records wait for them, and of each that fails somebody hears, once."""
+"""Rebalance callbacks: records wait for them, and each failure is raised once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -19,7 +19,7 @@ Scenario = Callable[[str], Coroutine[Any, Any, None]]
 
 
 class Fails:
-    """Callbacks that raise what they are named after, and count how often."""
+    """Callbacks that raise an error with their name and record their calls."""
 
     def __init__(self) -> None:
         self.called: list[str] = []
@@ -34,7 +34,7 @@ class Fails:
 
     async def until_called(self, count: int = 1) -> None:
         await until(lambda: len(self.called) >= count)
-        await asyncio.sleep(0)  # to have raised
+        await asyncio.sleep(0)  # so that the callback has raised
 
 
 def on_a_cluster(scenario: Scenario) -> None:
@@ -60,7 +60,7 @@ def test_what_failed_and_nobody_asked_for_records_since_is_raised_at_the_end(how
             with pytest.raises(RequestError, match="callback failed: LookupError: assigned") as one:
                 await ends(ours, how)
             assert isinstance(one.value.__cause__, LookupError)
-            await ends(ours, "close")  # it was told, and all has ended
+            await ends(ours, "close")  # the error was raised once, and the consumer has closed
 
     on_a_cluster(scenario)
 
@@ -127,7 +127,7 @@ def test_an_error_of_the_block_is_not_hidden_by_it() -> None:
 
 
 def test_no_record_comes_before_the_callback_has_returned() -> None:
-    """It may move the place again, when records of the first place are here already."""
+    """The callback may seek when records of the old position are already fetched."""
 
     async def scenario(servers: str) -> None:
         await write(servers, "long", 100)
@@ -138,7 +138,8 @@ def test_no_record_comes_before_the_callback_has_returned() -> None:
                 await until(lambda: ours.metrics().buffered_bytes > 0)
                 ours.pause(("long", 0))
                 ours.resume(("long", 0))
-                await asyncio.sleep(0.01)  # the one who waits for records has its turns
+                # The waiting poll gets several iterations of the event loop.
+                await asyncio.sleep(0.01)
                 assert await ours.position(("long", 0)) == 90
                 ours.seek(("long", 0), 50)
 

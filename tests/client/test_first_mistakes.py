@@ -1,6 +1,6 @@
-"""The mistakes of a first day: each is told in words that say what is wrong and what to do.
+"""Common mistakes of new users: each error says what is wrong and what to do.
 
-None hangs, and none shows what only its makers know.
+No call hangs, and no error exposes internals.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ SOON_TOO = {"default.api.timeout.ms": 1500}
 
 @pytest.fixture
 def dead() -> Generator[str]:
-    """A port at which nobody listens."""
+    """Yield an address at which nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
@@ -38,7 +38,7 @@ def dead() -> Generator[str]:
 
 @pytest.fixture
 def mute() -> Generator[str]:
-    """A port at which somebody listens who says nothing."""
+    """Yield an address at which a socket listens and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -74,7 +74,7 @@ def test_no_broker(use: Use, dead: str) -> None:
 
 @pytest.mark.parametrize("use", USES)
 def test_the_chance_of_a_client_is_its_own(use: Use, dead: str) -> None:
-    """Who seeds Python's generator draws the same numbers, whatever a client does meanwhile."""
+    """A program that seeds Python's random generator draws the same numbers beside a client."""
 
     async def scenario() -> None:
         before = random.getstate()
@@ -180,7 +180,7 @@ def test_a_value_that_is_not_bytes(value: Any) -> None:
             send: Any = producer.send
             many: Any = producer.send_many
             told = f"bytes, not {type(value).__name__}: encode it, or give the producer a ser"
-            for _ in range(2):  # the first of a batch, and the next
+            for _ in range(2):  # the first record of a batch, and the next
                 with pytest.raises(TypeError, match=told):
                     await send("t", value)
                 with pytest.raises(TypeError, match=told):
@@ -254,7 +254,7 @@ def test_a_client_that_does_not_run() -> None:
             consumer.commit,
             admin.list_topics,
         ]
-        for _ in range(2):  # before it runs, and afterwards
+        for _ in range(2):  # before it runs, and after it has ended
             for use in uses:
                 with pytest.raises(NotRunning, match="use `async with`") as told:
                     await use()
@@ -272,7 +272,7 @@ def test_a_client_that_is_started_twice() -> None:
             {"auto.offset.reset": "earliest"}, "t", bootstrap_servers=servers, group_id="g"
         )
         admin = Admin(bootstrap_servers=servers)
-        for number in range(2):  # it can be started again when it has ended
+        for number in range(2):  # a closed client can be started again
             async with producer, consumer, admin:
                 for client, whose in (
                     (producer, "producer"),
@@ -336,7 +336,7 @@ def test_a_client_of_another_event_loop() -> None:
 
 
 def test_a_sync_client_inside_a_running_loop_works() -> None:
-    """It holds the loop up, and waits for nothing there: a notebook always has one."""
+    """It blocks the event loop and does not depend on it: a notebook always has a running loop."""
 
     async def scenario(servers: str) -> None:
         with ottla.sync.Producer(bootstrap_servers=servers) as producer:
@@ -432,7 +432,7 @@ with producer, consumer, admin:
 
 
 def test_a_sync_client_after_a_fork_says_nothing_else() -> None:
-    """No warning of a coroutine that was never awaited, of a task or of a thread."""
+    """No warning about an unawaited coroutine, a task or a thread."""
     with ClusterThread() as cluster:
         done = subprocess.run(
             [sys.executable, "-X", "dev", "-c", AFTER_A_FORK, cluster.bootstrap_servers],

@@ -1,9 +1,9 @@
-"""The client against three brokers of Apache Kafka that are killed under load.
+"""The client against three Apache Kafka brokers that are killed under load.
 
-What Kafka leaves open is not judged. Unclean elections are off, as they are by default, so nobody
-leads who lacks what was acknowledged. How long a partition or a group has nobody who looks after it
-is the cluster's affair. A record that a producer gave up may be written all the same, once. What a
-group processed and could not commit is processed again, by whichever member gets it.
+Properties that Kafka does not guarantee are not tested. Unclean elections are off, as by default,
+so a leader has every acknowledged record. How long a partition or a group is unavailable is up to
+the cluster. A record that a producer gave up may still be written, once. Records that a group
+processed and could not commit are processed again, by any member.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.judge
 
 SOON_S = 180.0
 MINUTE_S = 60.0
-# A member that dies with its coordinator cannot say goodbye: the others wait for its session.
+# A member that dies with its coordinator cannot leave: the others wait for its session timeout.
 SESSIONS = {
     "group.consumer.session.timeout.ms": SESSION_MS,
     "group.consumer.min.session.timeout.ms": SESSION_MS,
@@ -64,7 +64,7 @@ SESSIONS = {
     "group.consumer.min.heartbeat.interval.ms": SESSION_MS // 5,
 }
 THREADS = 32
-"""Enough for every call of a client without a loop that waits."""
+"""Enough for every blocking call of the sync clients."""
 
 PARTIES = {
     "async-classic": (AsyncWorkload, "classic"),
@@ -108,7 +108,7 @@ def run(scenario: Coroutine[Any, Any, T], seconds: float = 900) -> T:
 
 
 async def until(holds: Callable[[], bool], tasks: Iterable["asyncio.Task[None]"] = ()) -> None:
-    """Wait for something, unless those who bring it about have failed."""
+    """Wait until a condition holds, unless one of the tasks has failed."""
     async with asyncio.timeout(SOON_S):
         while not holds():
             for task in tasks:
@@ -118,7 +118,7 @@ async def until(holds: Callable[[], bool], tasks: Iterable["asyncio.Task[None]"]
 
 
 async def all_go_on(parties: Iterable[Workload], tasks: Iterable["asyncio.Task[None]"]) -> None:
-    """Wait until each party has processed, and kept, what it writes from now on."""
+    """Wait until each workload has processed and committed records written from now on."""
     marks = [(party, party.sent, party.kept + 3) for party in parties]
     await until(
         lambda: all(one.total > sent and one.kept >= kept for one, sent, kept in marks), tasks
@@ -132,7 +132,7 @@ async def made_topic(kafka: KafkaCluster, name: str) -> str:
 
 
 async def judged(kafka: KafkaCluster, party: Workload) -> BaseException | None:
-    """What is wrong with what a party has done."""
+    """Return the error in the results of a workload, or None."""
     found = await asyncio.to_thread(values, kafka.bootstrap, party.topic, PARTITIONS)
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
         kept = (await admin.list_group_offsets(party.group))[party.group]
@@ -150,7 +150,7 @@ async def judged(kafka: KafkaCluster, party: Workload) -> BaseException | None:
 async def outcomes(
     kafka: KafkaCluster, tasks: Mapping[str, "asyncio.Task[None]"], parties: Mapping[str, Workload]
 ) -> dict[str, BaseException | None]:
-    """What each one failed by, when all have ended."""
+    """Return the error of each workload, when all have ended."""
     for party in parties.values():
         party.end()
     ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
@@ -160,12 +160,12 @@ async def outcomes(
     }
 
 
-# Leaders die, one after the other.
+# Leaders are killed, one after the other.
 
 
 @pytest.fixture(scope="module")
 def after_deaths(kafka: KafkaCluster) -> dict[str, BaseException | None]:
-    """What is wrong with each party that lived through the death of three leaders."""
+    """Return the errors of workloads that ran while three leaders were killed."""
 
     async def lived() -> dict[str, BaseException | None]:
         parties: dict[str, Workload] = {}
@@ -183,7 +183,7 @@ def after_deaths(kafka: KafkaCluster) -> dict[str, BaseException | None]:
                 await all_go_on(parties.values(), tasks.values())
                 await asyncio.to_thread(kafka.revive)
                 await all_go_on(parties.values(), tasks.values())
-            # One that is only silent thinks that it leads, when it is deposed already.
+            # A paused broker still believes that it leads when it is already deposed.
             first = parties["async-classic"].topic
             leader = await asyncio.to_thread(kafka.leader_of, first, 0)
             with kafka.frozen(leader):
@@ -207,19 +207,19 @@ def test_leaders_die_and_nothing_is_lost_twice_or_out_of_order(
         raise wrong
 
 
-# One broker is gone for a minute: it led partitions, looked after groups and after transactions
-# that were under way, and was the only one that some clients had been told of.
+# One broker is down for a minute. It led partitions, coordinated groups and open transactions, and
+# was the only bootstrap server of some clients.
 
 
 def named(kafka: KafkaCluster, kind: CoordinatorKind, node: int, prefix: str) -> str:
-    """A name that a broker looks after."""
+    """Return a name whose coordinator is the given broker."""
     names = (f"{prefix}-{number}" for number in count())
     return next(name for name in names if kafka.coordinator_of(kind, name) == node)
 
 
 @pytest.fixture(scope="module")
 def after_a_minute(kafka: KafkaCluster) -> dict[str, BaseException | None]:
-    """What is wrong with each of those who lived without a broker for a minute."""
+    """Return the errors of workloads that ran while a broker was down for a minute."""
 
     async def lived() -> dict[str, BaseException | None]:
         await asyncio.to_thread(kafka.revive)
@@ -289,7 +289,9 @@ def test_transaction_is_atomic_when_its_coordinator_dies(
 
 
 async def all_ended(kafka: KafkaCluster, topic: str) -> None:
-    """Wait until no transaction is open in a topic: its end is answered before all know of it."""
+    """Wait until a topic has no open transaction: EndTxn is answered before all markers are
+    written.
+    """
     ones = [(topic, index) for index in PLACES]
     settings = {"bootstrap.servers": kafka.bootstrap}
     async with (
@@ -312,7 +314,7 @@ def test_client_with_one_seed_goes_on_with_other_brokers(
     ]
 
 
-# All of them are gone for a while.
+# All brokers are down for a while.
 
 HASTY = {"delivery.timeout.ms": 10_000, "request.timeout.ms": 4000}
 
@@ -361,7 +363,8 @@ def test_timeout_decides_while_all_brokers_are_gone(
         for index, found in enumerate(values(servers, kept, PARTITIONS)):
             assert found == in_partition(index, b"a", b"b", b"c")
         for index, found in enumerate(values(servers, given_up, PARTITIONS)):
-            # What was given up may be there, once and in order; a silent broker had it already.
+            # Records that were given up may be there, once and in order: a paused broker had
+            # received them.
             perhaps = [one for one in in_partition(index, b"b") if one in found]
             assert found == in_partition(index, b"a") + perhaps + in_partition(index, b"c")
 
@@ -382,11 +385,11 @@ def test_timeout_decides_while_all_brokers_are_gone(
     run(all_of_them())
 
 
-# A leader moves, and whoever asks the one before is told who it is (KIP-951).
+# A leader moves, and the old leader returns the new one in its responses (KIP-951).
 
 
 async def move_leader(kafka: KafkaCluster, topic: str) -> None:
-    """Let another broker lead the first partition; returns when all three know."""
+    """Move the leader of the first partition; return when all three brokers know."""
     where = TopicPartition(topic, PartitionIndex(0))
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
         first, second, third = (await admin.describe_topic(topic)).partitions[0].replicas
@@ -428,10 +431,11 @@ def test_a_leader_that_moved_is_found_by_hints_alone(
             await move_leader(kafka, topic)
             assert ours.metrics().record_retry_total == 0
             await (await ours.send(topic, b"after", partition=0))
-            assert ours.metrics().record_retry_total == 1  # the one before was asked
+            assert ours.metrics().record_retry_total == 1  # the old leader was asked first
             reader.resume((topic, 0))
             assert [one.value for one in await reader.poll(SOON_S)] == [b"after"]
-            assert reading.asked[OffsetForLeaderEpochRequest] == verified + 1  # by another leader
+            # The consumer validated its position at the new leader.
+            assert reading.asked[OffsetForLeaderEpochRequest] == verified + 1
             assert (writing.asked[MetadataRequest], reading.asked[MetadataRequest]) == asked
 
     run(scenario())

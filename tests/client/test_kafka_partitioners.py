@@ -1,6 +1,6 @@
-"""Our partitioners, compared with Java's, which get the same random numbers.
+"""Our partitioners compared with Java's, which get the same random numbers.
 
-The same seed draws the same questions. Java's answers are recorded as fingerprints.
+The same seed generates the same questions. Java's answers are recorded as fingerprints.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ SOURCE = Path(__file__).with_name("PartitionerJudge.java")
 
 
 def ask(questions: Sequence[str]) -> list[str]:
-    """Java's answers."""
+    """Return Java's answers."""
     with judge_needed():
         command = source_command(SOURCE)
     asked = "".join(question + "\n" for question in questions)
@@ -65,7 +65,7 @@ def test_key_goes_to_the_partition_that_java_chooses(scenario: Scenario) -> None
 
 
 def test_random_choices_are_those_of_java(scenario: Scenario) -> None:
-    """With and without a leader, a queue, a difference: every random number of the range."""
+    """With and without leaders, queues and differences: every random number of the range."""
     random = Random(8)
     cases: list[tuple[int, dict[int, int], tuple[int, ...], int]] = []
     for _ in range(400):
@@ -79,7 +79,8 @@ def test_random_choices_are_those_of_java(scenario: Scenario) -> None:
         cases.append((count, batches, available, end))
     questions: list[str] = []
     for count, batches, available, end in cases:
-        absent = [0] * (count - len(batches))  # Java has room for all, and says how many count
+        # Java passes an array of full length, and how many entries count.
+        absent = [0] * (count - len(batches))
         sizes, ids = [*batches.values(), *absent], [*batches, *absent]
         questions.append(
             f"draw {count} {listed(available)} {listed(sizes)} {listed(ids)} {len(batches)} "
@@ -111,7 +112,7 @@ def test_records_without_a_key_switch_when_javas_do(scenario: Scenario) -> None:
         longest = random.choice((3, 12, 40, 250))
         sizes = [
             0 if random.random() < 0.1 else random.randint(1, longest) for _ in range(150)
-        ]  # 0: what is open leaves
+        ]  # 0: the open batch is sent
         cases.append((count, batch_size, draws, sizes))
     questions = [
         f"stick {count} {batch_size} {listed(draws)} {listed(sizes)}"
@@ -123,7 +124,7 @@ def test_records_without_a_key_switch_when_javas_do(scenario: Scenario) -> None:
 
 
 def stuck(count: int, batch_size: int, draws: list[int], sizes: list[int]) -> list[int]:
-    """The partitions of records by a producer that tells of its batches."""
+    """Return the partitions of records from a producer that reports its closed batches."""
     drawing = iter(draws * 10)
     partitioner = KeyPartitioner(batch_size, lambda: (next(drawing) + 0.5) / count)
     partitions = Partitions(count, tuple(range(count)))

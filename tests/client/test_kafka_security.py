@@ -1,4 +1,4 @@
-"""The client's TLS and logins against a broker of Apache Kafka, and every way they fail."""
+"""The client's TLS and SASL against Apache Kafka, and their failures."""
 
 import asyncio
 import json
@@ -29,14 +29,14 @@ from shared_kafka import (
 )
 
 JAAS = "org.apache.kafka.common.security"
-# A session takes seconds: `make test` renews those of one mechanism.
+# A session takes seconds: `make test` renews the sessions of one mechanism.
 SESSIONS = [
     pytest.param(one, marks=[] if one == "OAUTHBEARER" else pytest.mark.judge) for one in MECHANISMS
 ]
 
 
 class Site:
-    """A broker with a listener of each kind, and the certificates that go with it."""
+    """A broker with a listener of each kind, and the certificates for it."""
 
     def __init__(self, kafka: KafkaBroker, authority: Authority, client: Path) -> None:
         self.kafka = kafka
@@ -65,7 +65,7 @@ def site(shared_kafka: SharedKafka) -> Site:
 
 
 class Counting(TcpNetwork):
-    """Counts the connections that are made, and knows how old the last one is."""
+    """Counts the connections, and knows the age of the newest."""
 
     made = 0
     made_s = 0.0
@@ -111,7 +111,7 @@ async def written(producer: Producer, count: int = 3) -> None:
 
 
 async def refused(settings: dict[str, Any], **arguments: Any) -> RequestError:
-    """What a producer says that cannot connect: at once when it is final."""
+    """Return the error of a producer that cannot connect: at once when it is final."""
     began_s = time.monotonic()
     with pytest.raises(RequestError) as told:
         await written(Producer(settings, **arguments))
@@ -243,13 +243,13 @@ def test_a_login_on_a_port_that_takes_none_is_told_at_once(site: Site) -> None:
 
 
 async def written_for(producer: Producer, seconds: float) -> None:
-    """Write for some time, and see that all of it is there in order."""
+    """Produce for some time, and check that all records are there in order."""
     end_s = time.monotonic() + seconds
     await written_until(producer, lambda: time.monotonic() >= end_s)
 
 
 async def written_until(producer: Producer, is_over: Callable[[], bool]) -> None:
-    """Write until something is so, and see that all of it is there in order."""
+    """Produce until a condition is true, and check that all records are there in order."""
     async with producer:
         acknowledged = [await (await producer.send("sessions", b"first", partition=0))]
         while not is_over():
@@ -261,7 +261,9 @@ async def written_until(producer: Producer, is_over: Callable[[], bool]) -> None
 
 @pytest.fixture
 def in_good_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions of minutes leave many seconds for a renewal, these of the tests a tenth of one."""
+    """Renew earlier: real sessions leave seconds for a renewal, those of the tests a tenth of a
+    second.
+    """
     assert sum(RENEWED_AFTER) < 1
     monkeypatch.setattr("ottla.client.network.connections.RENEWED_AFTER", (0.5, 0.1))
 
@@ -269,9 +271,9 @@ def in_good_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("in_good_time")
 @pytest.mark.parametrize("mechanism", SESSIONS)
 def test_a_session_is_renewed_on_its_connection_before_it_ends(site: Site, mechanism: str) -> None:
-    """Kafka closes a connection whose session has ended, so that none would ever be so old.
+    """Kafka closes a connection whose session has expired, so only a renewed one gets this old.
 
-    One that is renewed too late, on a machine that does other things, does not count.
+    A session that is renewed too late, on a busy machine, does not count.
     """
     tokens: list[str] = []
 
@@ -293,7 +295,7 @@ def test_a_session_is_renewed_on_its_connection_before_it_ends(site: Site, mecha
 
 @pytest.mark.usefixtures("in_good_time")
 def test_short_session_is_not_renewed_within_a_second(site: Site) -> None:
-    """Half of it is less than a second, and a second login within one is refused for good."""
+    """Half of it is less than a second, and a second login within a second is refused."""
 
     async def for_one_login() -> Token:
         return Token(jwt(1.6))
@@ -306,7 +308,7 @@ def test_short_session_is_not_renewed_within_a_second(site: Site) -> None:
 
 
 def test_a_session_that_is_not_renewed_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge judges: without the renewal its connections do not last."""
+    """Checks the test itself: without renewal the connections do not last."""
     monkeypatch.setattr("ottla.client.network.connections.RENEWED_AFTER", (1000.0, 0.0))
 
     async def scenario() -> None:
@@ -332,7 +334,7 @@ def test_an_idle_connection_is_renewed_too(site: Site) -> None:
         settings = site.at("BRIEF", **credentials("SCRAM-SHA-512"))
         async with Producer(settings, network=network) as producer:
             made = 0
-            while made != network.made:  # once is enough: renewed too late does not count
+            while made != network.made:  # once is enough: a late renewal does not count
                 await (await producer.send("idle", b"before"))
                 made = network.made
                 await asyncio.sleep(1.5 * SESSION_MS / 1000)
@@ -342,7 +344,7 @@ def test_an_idle_connection_is_renewed_too(site: Site) -> None:
 
 
 def test_all_of_it_on_uvloop(site: Site, tmp_path: Path) -> None:
-    """Its TLS is written anew, and its errors have to lead to the same words."""
+    """uvloop has its own TLS implementation, whose errors must lead to the same messages."""
     uvloop = pytest.importorskip("uvloop")
 
     async def scenario() -> None:

@@ -1,7 +1,7 @@
-"""Groups of KIP-848 and transactions at a real Kafka, over ways that are slow, cut, mute and reset.
+"""KIP-848 groups and transactions on Kafka, over a network that is slow, cut, mute or reset.
 
-No record is lost, a transaction counts once or not at all, and a group has all of its partitions
-when the trouble is over. Ends of transactions are cancelled and interrupted at any moment, too.
+No record is lost, a transaction is atomic, and a group has all of its partitions after the faults.
+Ends of transactions are also cancelled and interrupted at any moment.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def judge(shared_kafka: SharedKafka) -> Judge:
     scope="module", params=["implicit", pytest.param("explicit", marks=pytest.mark.judge)]
 )
 def either(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Generator[Judge]:
-    """With partitions and groups that writing adds to a transaction, or that are added before."""
+    """With implicitly added partitions and groups, or with explicitly added ones."""
     judge = judged_on(lambda: kafka_ground(shared_kafka.broker))
     if request.param == "implicit":
         yield judge
@@ -81,7 +81,7 @@ async def write(ground: Ground, topic: str, start: int) -> None:
 
 
 class Reading:
-    """A member over a bad way, and what it has read."""
+    """A member over a faulty network, and the records it has read."""
 
     def __init__(self, ground: Ground, topic: str, detour: Detour) -> None:
         settings = {
@@ -147,7 +147,7 @@ def test_group_over_a_bad_network_reads_every_record(judge: Judge, trouble: Maki
 
 
 class Ledger:
-    """What was to be written, and what became of it."""
+    """The expected values, according to the outcomes of the transactions."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -163,7 +163,7 @@ class Ledger:
         return values
 
     async def check(self, ground: Ground) -> None:
-        """Everything that was committed is seen once, in order, and nothing else is."""
+        """Check that everything committed is read once and in order, and nothing else."""
         assert await committed(ground, self.topic) == self.expected
         kept = await asyncio.to_thread(offset_of, ground.bootstrap, self.group, self.topic)
         assert kept.offset == self.last
@@ -176,7 +176,7 @@ def producer(ground: Ground, name: str, network: Connector | None = None) -> Pro
 
 
 async def surely(ending: Any) -> None:
-    """End a transaction, however often it has to be asked for."""
+    """End a transaction, with as many attempts as it takes."""
     while True:
         with suppress(OutcomeUnknown):
             await ending()
@@ -195,7 +195,7 @@ def test_transaction_over_a_bad_network_is_atomic(either: Judge, trouble: Making
                 await transaction.__aenter__()
                 try:
                     values = await ledger.write(ours, transaction, number)
-                except RequestError:  # there was no time: once more, then
+                except RequestError:  # it timed out: try again
                     await surely(transaction.abort)
                     continue
                 if number % 3:
@@ -228,7 +228,7 @@ def test_cancelled_commit_counts_once_or_not_at_all(either: Judge) -> None:
                 with suppress(asyncio.CancelledError):
                     await doing
                 cancelled += doing.cancelled()
-                with suppress(RequestError):  # it was aborted: not all was there
+                with suppress(RequestError):  # it was aborted: not all records were written
                     await transaction.commit()
                     ledger.expected += values
                     ledger.last = number
@@ -284,7 +284,7 @@ def test_an_interrupted_commit_counts_once_or_not_at_all(either: Judge) -> None:
                 for value in values:
                     ours.send(topic, value, partition=0)
                 hits += interrupted(3 * after_s, transaction.commit)
-                with suppress(RequestError):  # it was aborted: not all was there
+                with suppress(RequestError):  # it was aborted: not all records were written
                     transaction.commit()
                     expected += values
     assert hits

@@ -1,8 +1,8 @@
-"""Cancelled and interrupted calls leave nothing behind, wherever they were.
+"""Cancelled and interrupted calls leak nothing, wherever they were.
 
-What a client does is cancelled at moments from its beginning to its end, once or again while it
-ends; and while the broker is silent or gone. When its context is left there is no task, no timer
-and no socket of it.
+A client's use is cancelled at moments from its start to its end, once or again during its close,
+also while the broker is silent or down. After its context is left, no task, timer or socket
+remains.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from ottla.transport.failures import Disconnected
 from proxy import Detour
 
 MOMENTS = 12
-"""So many of a life are tried, spread over it."""
+"""The number of moments that are tried, spread over the whole run."""
 
 _groups = itertools.count()
 
@@ -68,7 +68,7 @@ async def iterates(servers: str) -> None:
 
 
 async def is_a_member(servers: str) -> None:
-    # One of its own: who was cut off is a member until its session ends, and others wait for it.
+    # A group of its own: a member that was cut off stays until its session ends, and delays others.
     group: dict[str, object] = {"group_id": f"g-{next(_groups)}", "heartbeat_interval_ms": 5}
     async with Consumer(settings(servers), "t", **group, **from_start()) as ours:
         while not ours.assignment:
@@ -94,7 +94,7 @@ LIVES: list[Life] = [sends, waits_for_acks, polls, iterates, is_a_member, admini
 
 
 async def turns_of(doing: asyncio.Task[Any], most: int | None = None) -> int:
-    """Let a task go on for so many turns of the loop, or to its end."""
+    """Let a task run for some event loop iterations, or to its end; return how many."""
     count = 0
     while not doing.done() and (most is None or count < most):
         await asyncio.sleep(0)
@@ -108,8 +108,8 @@ async def ended(doing: asyncio.Task[Any]) -> None:
 
 
 async def leaves_nothing(life: Callable[[], Coroutine[Any, Any, Any]], moments: int) -> None:
-    """A life leaves nothing when it ends, and when it is cancelled, at so many moments of it."""
-    await life()  # what the broker makes for the first of them is there now
+    """Check that a run leaks nothing when it ends, and when it is cancelled at any moment."""
+    await life()  # afterwards the internal topics exist
     residue = Leaks()
     whole = await turns_of(asyncio.create_task(life()))
     await residue.check()
@@ -117,7 +117,7 @@ async def leaves_nothing(life: Callable[[], Coroutine[Any, Any, Any]], moments: 
         doing = asyncio.create_task(life())
         await turns_of(doing, whole * number // moments)
         doing.cancel()
-        if number % 2:  # and again, while it ends
+        if number % 2:  # and again, while it closes
             await turns_of(doing, number // 2)
             doing.cancel()
         await ended(doing)
@@ -168,7 +168,7 @@ async def make_busy(name: str, client: Any) -> None:
 def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(client: str) -> None:
     async def scenario(servers: str) -> None:
         residue: Leaks | None = None
-        for turn in range(1, 15):  # before its first turn it has not begun
+        for turn in range(1, 15):  # before its first iteration the task has not started
             ours = CLIENTS[client](servers)
             await ours.__aenter__()
             await make_busy(client, ours)
@@ -186,11 +186,11 @@ def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(client: str) -> 
     on_a_cluster(scenario)
 
 
-# Waiting, for a broker that says nothing or is not there.
+# Calls that wait for a broker that does not respond or is down.
 
 
 class Ways:
-    """What is between the clients of a test and the broker."""
+    """The proxy between the clients of a test and the broker."""
 
     def __init__(self, servers: str, detour: Detour) -> None:
         self.servers = servers
@@ -210,7 +210,7 @@ class Ways:
         return self.consumer("t", group_id=f"g-{next(_groups)}")
 
     def fail(self) -> None:
-        """From now on nothing comes through, and nobody is told."""
+        """From now on drop all data, without closing connections."""
         self.detour.trouble.freeze()
 
 
@@ -336,11 +336,11 @@ def test_who_waits_for_a_broker_in_trouble_and_is_cancelled_leaves_nothing(
             ways.fail = fail
             doing = asyncio.create_task(parked(ways))
             await failed.wait()
-            await asyncio.sleep(0.05)  # to be deep in it; it may be anywhere
+            await asyncio.sleep(0.05)  # so that the call waits; it may be anywhere
             assert not doing.done()
             doing.cancel()
             await asyncio.sleep(0.02)
-            doing.cancel()  # what it does at its end waits for the broker, too
+            doing.cancel()  # its close waits for the broker, too
             await ended(doing)
             assert doing.cancelled()
             left = [*client_tasks(), *client_timers()]
@@ -351,7 +351,7 @@ def test_who_waits_for_a_broker_in_trouble_and_is_cancelled_leaves_nothing(
     on_a_cluster(scenario)
 
 
-# Closing, while others wait.
+# Closing while calls wait.
 
 
 async def iterate_on(ours: Consumer[bytes, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Partitions are chosen as promised; what Java chooses is in test_kafka_partitioners.py."""
+"""Partitioners choose as documented; the comparison with Java is in test_kafka_partitioners.py."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +21,7 @@ THREE = Partitions(3, (0, 1, 2))
 
 
 def drawing(*chances: float) -> Callable[[], float]:
-    """Chances in their order; one too many is an error."""
+    """Return a random function with these values; one call too many is an error."""
     given = iter(chances)
     return lambda: next(given)
 
@@ -52,7 +52,7 @@ def test_records_without_a_key_stay_until_a_batch_s_bytes_were_closed() -> None:
     assert partitioner.choose("t", None, b"v", THREE) == 0
     partitioner.batch_closed("t", 0, 1)
     assert partitioner.choose("t", None, b"v", THREE) == 2
-    partitioner.batch_closed("t", 2, 99)  # counted anew
+    partitioner.batch_closed("t", 2, 99)  # the count starts again
     assert partitioner.choose("t", None, b"v", THREE) == 2
 
 
@@ -90,7 +90,7 @@ def test_news_of_other_partitions_do_not_move_a_topic() -> None:
     partitioner.batch_closed("t", 0, 60)
     for news in (Partitions(3, (0, 1)), Partitions(5, (0, 1, 2, 3, 4)), Partitions(5, ())):
         assert partitioner.choose("t", None, None, news) == 0
-    partitioner.batch_closed("t", 0, 60)  # what was counted stays counted
+    partitioner.batch_closed("t", 0, 60)  # the bytes counted before still count
     assert partitioner.choose("t", None, None, Partitions(5, (0, 1, 2, 3, 4))) == 4
 
 
@@ -118,8 +118,8 @@ def test_a_topic_that_was_made_anew_with_fewer_partitions_gets_one_that_it_has()
     ("batches", "count", "expected"),
     [
         ({0: 0, 1: 3, 2: 1}, 3, ((0, 1, 2), (4, 5, 8))),
-        ({0: 2, 1: 2, 2: 2}, 3, None),  # all the same
-        ({0: 2, 2: 2}, 3, ((0, 2), (1, 2))),  # the same, but one is left out
+        ({0: 2, 1: 2, 2: 2}, 3, None),  # equal weights
+        ({0: 2, 2: 2}, 3, ((0, 2), (1, 2))),  # equal weights, but one partition is left out
         ({1: 5}, 3, ((1,), (1,))),
         ({}, 3, None),
         ({0: 5}, 1, None),

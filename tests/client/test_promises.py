@@ -1,4 +1,4 @@
-"""Single sentences of the guide to the client that no example of it shows."""
+"""Statements of the client guide that none of its examples shows."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -80,7 +80,7 @@ def test_what_a_partitioner_raises_comes_out_of_send() -> None:
 
 
 def test_turns_are_taken_one_after_the_other() -> None:
-    """Each first record of a batch took two turns: of two partitions one got nothing."""
+    """The first record of a batch once took two turns: one of two partitions got nothing."""
 
     async def scenario(settings: dict[str, object]) -> None:
         async with Admin(settings) as admin:
@@ -101,7 +101,7 @@ def test_turns_are_taken_one_after_the_other_without_a_loop() -> None:
     with ClusterThread(settings={"num.partitions": 2}) as cluster:
         servers, turns = cluster.bootstrap_servers, RoundRobinPartitioner()
         with ottla.sync.Producer(bootstrap_servers=servers, partitioner=turns) as producer:
-            for _ in range(3):  # with a batch of its own for each, and with one for all
+            for _ in range(3):  # with a batch per record, and with one batch for all
                 acks = [producer.send("t", b"v", key=b"k") for _ in range(4)]
                 assert [ack.result(60).partition for ack in acks] == [0, 1] * 2
             assert [producer.send("t", b"v").result(60).partition for _ in range(4)] == [0, 1] * 2
@@ -134,7 +134,7 @@ def test_a_committing_block_that_raises_is_read_again_after_a_seek() -> None:
             ours.seek(first.place, first.offset)
             async with ours.committing():
                 assert (await ours.poll(60))[0] == first
-            # What is handed out inside the block does not count: it begins with what there was.
+            # Records returned inside the block do not count: the block starts with those before it.
             ours.commit_soon({first.place: first.offset + 1})
         async with ours:
             [kept] = (await ours.committed(first.place)).values()

@@ -1,4 +1,4 @@
-"""A broker that wants a pause (KIP-219): whoever asks waits with the next question to it."""
+"""A broker that throttles the client (KIP-219): the next request to it waits."""
 
 import asyncio
 from collections.abc import Callable
@@ -118,7 +118,7 @@ def test_the_next_question_waits_for_the_end_of_a_pause(
 
 
 def test_another_broker_is_asked_where_any_will_do() -> None:
-    """Metadata come from a broker that does not rest."""
+    """Metadata comes from a broker that does not throttle."""
 
     def resting(_: MetadataRequest) -> MetadataResponse:
         return MetadataResponse(throttle_time_ms=60_000, brokers=(), controller_id=1, topics=())

@@ -1,4 +1,4 @@
-"""The administrator against our broker: every call that it serves, and a clear word on the rest."""
+"""The admin client against Ottla's broker: every supported call, and errors for the others."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
@@ -45,7 +45,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 @asynccontextmanager
 async def admin(**settings: object) -> AsyncGenerator[Admin]:
-    """An administrator of a broker of ours."""
+    """Start a broker and an admin client for it."""
     given = {name.replace("_", "."): value for name, value in settings.items()}
     async with (
         Cluster(settings={"auto.create.topics.enable": "false", **given}) as cluster,
@@ -56,7 +56,7 @@ async def admin(**settings: object) -> AsyncGenerator[Admin]:
 
 @asynccontextmanager
 async def filled() -> AsyncGenerator[Admin]:
-    """The same, where the topic t has ten records in its first partition, and none in the other."""
+    """The same, with topic t: ten records in its first partition, none in the second."""
     async with (
         Cluster(settings={"auto.create.topics.enable": "false"}) as cluster,
         Admin(FAST, bootstrap_servers=cluster.bootstrap_servers) as ours,
@@ -406,7 +406,8 @@ NOT_OFFERED: dict[str, Callable[[Admin], Coroutine[Any, Any, object]]] = {
     "alter_share_group_offsets": lambda ours: ours.alter_share_group_offsets("s", {T0: 1}),
     "delete_share_group_offsets": lambda ours: ours.delete_share_group_offsets("s", "t"),
 }
-"""As it is now; a call that our broker comes to serve gets a test of its own."""
+"""The calls that the broker does not support now. A call that it comes to support gets its own
+test."""
 
 
 def test_what_our_broker_does_not_offer_is_said_clearly() -> None:
@@ -422,7 +423,7 @@ def test_what_our_broker_does_not_offer_is_said_clearly() -> None:
 
 
 def all_of(told: object) -> list[object]:
-    """What is in outcomes and listings; raises what failed."""
+    """Return the values of results and listings; raise the first error."""
     if isinstance(told, Results):
         return [*cast("Results[object, object]", told).values()]
     return [*cast("Iterable[object]", told)]

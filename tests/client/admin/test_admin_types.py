@@ -1,7 +1,7 @@
-"""What a type checker knows of an administrator; `make check` judges this file, strictly.
+"""Types of the admin client; `make check` verifies this file with pyright strict.
 
-Every call is here once as a user writes it, awaited and not. Each line that is to be refused says
-so: the checker complains of a comment that is not needed.
+Every call is here once as a user writes it, async and sync. A line that must be rejected has an
+ignore comment; pyright reports an ignore comment that is not needed.
 """
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
@@ -64,7 +64,7 @@ TOPIC = ConfigResource.topic("t")
 
 
 async def awaited(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> None:
-    """Never run: it is there to be read by the type checker."""
+    """Never run; only the type checker reads it."""
     places = [record.place, ("t", 1)]
     assert_type(await admin.create_topic("t", 3, config={"retention.ms": "1"}), CreatedTopic)
     made = await admin.create_topics([NewTopic("t", 3), NewTopic("u", replicas={0: [1, 2]})])
@@ -181,7 +181,7 @@ async def awaited(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> None
 
 
 def waited_for(admin: ottla.sync.Admin, record: Record[bytes, bytes], id_: Uuid) -> None:
-    """Nor this."""
+    """Never run; only the type checker reads it."""
     places = [record.place, ("t", 1)]
     assert_type(admin.create_topic("t", 3, config={"retention.ms": "1"}), CreatedTopic)
     assert_type(admin.create_topics([NewTopic("t")]), Results[str, CreatedTopic])
@@ -244,7 +244,7 @@ def waited_for(admin: ottla.sync.Admin, record: Record[bytes, bytes], id_: Uuid)
 
 
 async def refused(admin: Admin) -> None:
-    """What a type checker refuses, and so does the call: see test_wrong_forms.py."""
+    """Calls that the type checker rejects; at runtime they raise, see test_wrong_forms.py."""
     await admin.create_topics("t")  # pyright: ignore[reportArgumentType]
     await admin.describe_configs("t")  # pyright: ignore[reportArgumentType]
     await admin.list_offsets([("t", 0)])  # pyright: ignore[reportArgumentType]

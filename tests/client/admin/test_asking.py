@@ -1,4 +1,4 @@
-"""Asking: whom, how often and how long, with brokers that say what the test wants."""
+"""Admin calls against scripted brokers: target broker, retries and deadlines."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -88,7 +88,7 @@ def admin(broker: ScriptedBroker, **settings: object) -> Admin:
 
 
 def in_turn(*answers: Callable[[Any], Message | None]) -> Callable[[Any], Message | None]:
-    """One answer after the other; the last one stays."""
+    """Return the answers one after the other, then the last one forever."""
     left = [*answers]
 
     def answer(request: Message) -> Message | None:
@@ -98,7 +98,7 @@ def in_turn(*answers: Callable[[Any], Message | None]) -> Callable[[Any], Messag
 
 
 def made(**codes: ErrorCode) -> Callable[[CreateTopicsRequest], CreateTopicsResponse]:
-    """Topics are made, but for those with a code."""
+    """Answer CreateTopics with success, or with the given error codes."""
 
     def answer(request: CreateTopicsRequest) -> CreateTopicsResponse:
         results = [
@@ -117,7 +117,7 @@ def made(**codes: ErrorCode) -> Callable[[CreateTopicsRequest], CreateTopicsResp
 def cluster_of(
     *brokers: ScriptedBroker, controller: int = 1, leader: Callable[[], int] = lambda: 1
 ) -> Callable[[MetadataRequest], MetadataResponse]:
-    """Metadata: the topic t, whose two partitions have one leader."""
+    """Answer Metadata with topic t, whose two partitions have the same leader."""
 
     def answer(request: MetadataRequest) -> MetadataResponse:
         partitions = [
@@ -193,7 +193,7 @@ def test_who_is_not_the_controller_is_asked_once() -> None:
 
 
 def test_what_was_wrong_is_known_to_the_next_call() -> None:
-    """Though nothing is tried again in the call that found out."""
+    """The call that found the error does not retry, but the next call uses what it learned."""
 
     async def scenario() -> None:
         async with (
@@ -223,7 +223,7 @@ def test_what_was_wrong_is_known_to_the_next_call() -> None:
 
 
 def offsets(code: ErrorCode, **values: int) -> Callable[[ListOffsetsRequest], ListOffsetsResponse]:
-    """The first partition has a code, the others an offset."""
+    """Answer ListOffsets with an error for the first partition and an offset for the others."""
 
     def answer(request: ListOffsetsRequest) -> ListOffsetsResponse:
         return ListOffsetsResponse(

@@ -1,4 +1,4 @@
-"""The administrator against a real Kafka: every call once with its effect, and the usual errors."""
+"""The admin client against Apache Kafka: every call once with its effect, and the common errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -67,13 +67,15 @@ def run(kafka: SharedKafka, scenario: Callable[[Admin], Coroutine[Any, Any, None
 
 
 async def until(check: Callable[[], Awaitable[bool]]) -> None:
-    """What the controller has decided comes to its brokers soon; the test has its own deadline."""
+    """Wait until the brokers have applied what the controller decided; the test has its own
+    deadline.
+    """
     while not await check():
         await asyncio.sleep(0.02)
 
 
 async def fill(kafka: SharedKafka, topic: str) -> None:
-    """Ten records in the first partition."""
+    """Produce ten records to the first partition."""
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         for number in range(10):
             await producer.send(topic, b"v", partition=0, timestamp_ms=1000 + number)
@@ -323,7 +325,7 @@ def test_groups_of_the_new_protocol(kafka: SharedKafka) -> None:
                 assigned = wire.ask(beat, 1, ConsumerGroupHeartbeatResponse).assignment
                 return assigned is not None and bool(assigned.topic_partitions)
 
-            # Looking for the coordinator makes the topic that it needs.
+            # FindCoordinator creates the topic that the coordinator needs.
             assert not (await ours.list_group_offsets("new"))["new"]
             await until(joined)
         found = await ours.list_groups(types=["consumer"])
@@ -446,7 +448,7 @@ def test_transactions(kafka: SharedKafka) -> None:
             same = await ours.describe_producers([where], broker=1)
             assert same[where] == (one,)
             await ours.abort_transaction(where, one)
-            assert await end_s() == (2, 2)  # the record and the marker
+            assert await end_s() == (2, 2)  # the record and the transaction marker
             fenced = (await ours.fence_producers("tx"))["tx"]
             assert fenced.producer_epoch > one.epoch
 

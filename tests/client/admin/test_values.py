@@ -1,4 +1,4 @@
-"""Values out of the wire's: what a later Kafka may say is no failure, and secrets stay secret."""
+"""Conversion of protocol values: unknown values do not fail, secrets stay secret."""
 
 import base64
 import hashlib
@@ -87,7 +87,7 @@ def test_values_print_as_they_are_spoken_of() -> None:
 
 
 def test_passwords_are_salted_as_in_rfc_7677() -> None:
-    """The example of section 3: whoever knows the salted password can make the proof."""
+    """The example of RFC 7677, section 3: the salted password is enough to compute the proof."""
     password = ScramPassword("user", "pencil", ScramMechanism.SHA_256, 4096)
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

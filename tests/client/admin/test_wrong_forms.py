@@ -1,6 +1,6 @@
-"""What an administrator is given in the wrong form is refused in that call, and says the right one.
+"""Admin arguments of the wrong form are refused by the call; the error shows the right form.
 
-Nobody listens at the address: what is refused was never asked.
+No broker listens at the address, so a refused call has sent nothing.
 """
 
 from collections.abc import Callable
@@ -130,7 +130,7 @@ def test_the_sync_administrator_refuses_the_same() -> None:
 
 
 def test_what_one_call_gave_another_takes() -> None:
-    """As topics that were listed, which are a mapping of their names."""
+    """For example listed topics, which are a mapping by name."""
 
     async def scenario() -> None:
         async with (
@@ -151,7 +151,7 @@ def test_what_one_call_gave_another_takes() -> None:
 
 
 def test_one_id_of_a_topic_is_as_good_as_a_list() -> None:
-    """It is of bytes, which are iterable: its bytes were taken for ids."""
+    """A Uuid is iterable as bytes; its bytes were once taken for ids."""
 
     async def scenario() -> None:
         async with Admin(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=200) as admin:

@@ -1,4 +1,4 @@
-"""Results: an error is never taken for a value, and hides none."""
+"""Results: looking at a failed element raises, and no error is hidden."""
 
 from collections.abc import Callable, Sequence
 

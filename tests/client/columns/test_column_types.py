@@ -1,6 +1,6 @@
-"""What a type checker knows of columns; `make check` judges this file, strictly.
+"""Types of columns; `make check` verifies this file with pyright strict.
 
-Arrow's own types are unknown to it, so batches are `Any`: nobody needs a cast.
+Arrow has no type stubs, so batches are `Any`: users need no cast.
 """
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
@@ -21,7 +21,7 @@ AVRO = {"type": "record", "name": "o", "fields": [{"name": "item", "type": "stri
 
 
 async def awaited(producer: Producer[str, int], reader: Consumer[str, int], table: Any) -> None:
-    """Never run: it is there to be read by the type checker."""
+    """Never run; only the type checker reads it."""
     ack = await producer.send_arrow("t", table, key=None, value="v", headers="h", partition=1)
     assert_type(ack, RowsAck)
     await producer.send_arrow("t", table, timestamp="at", partition="p")
@@ -48,7 +48,7 @@ async def awaited(producer: Producer[str, int], reader: Consumer[str, int], tabl
 def waited_for(
     producer: ottla.sync.Producer[str, int], reader: ottla.sync.Consumer[str, int], table: Any
 ) -> None:
-    """Nor this."""
+    """Never run; only the type checker reads it."""
     ack = producer.send_arrow("t", table, key=None, value="v", headers="h", partition=1)
     assert_type(ack, ottla.sync.RowsAck)
     assert_type(ack.result(5), list[WrittenRows])

@@ -1,4 +1,4 @@
-"""Columns in pandas and polars: one call away, and what arrives there is what was sent."""
+"""Columns in pandas and polars: conversion takes one call and preserves the data."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -23,7 +23,7 @@ SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.utf8()), ("f", pa.float64())])
 
 
 async def read(servers: str, topic: str, rows: int, value_schema: Any = None) -> Any:
-    """A table of all rows of a topic, which come in one batch or in several."""
+    """Return a table of all rows of a topic, which may arrive in several batches."""
     settings = {"bootstrap.servers": servers, "auto.offset.reset": "earliest"}
     async with Consumer(settings) as consumer:
         consumer.assign(*await consumer.partitions(topic))
@@ -136,7 +136,7 @@ def test_a_frame_is_sent_as_it_is(library: str) -> None:
         assert [row["key"] for row in rows] == [b"ann", None, b""]
         assert [row["value"] for row in rows] == [b"v", b"", None]
         assert [row["timestamp"] for row in rows][:2] == [AT, datetime.fromtimestamp(0, UTC)]
-        assert rows[2]["timestamp"] > AT  # the time of the call
+        assert rows[2]["timestamp"] > AT  # the time of the send
         assert [row["headers"] for row in rows] == headers
 
     run(scenario())

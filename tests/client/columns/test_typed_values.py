@@ -1,4 +1,4 @@
-"""Values as typed columns: what JSON and Avro become, and which schemas are refused."""
+"""Values as typed columns: conversion of JSON and Avro, and schemas that are refused."""
 
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -22,7 +22,7 @@ SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.utf8()), ("c", pa.list_(pa.float
 
 
 def of_values(*values: bytes | None) -> Any:
-    """Columns as a consumer has them, from offset 100 on."""
+    """Return columns as a consumer returns them, from offset 100."""
     builder = BatchBuilder()
     for number, value in enumerate(values):
         assert builder.append(5 + number, b"k%d" % number, value)
@@ -65,7 +65,7 @@ def test_values_that_are_one_object_in_an_unusual_dress_are_read() -> None:
         b'\r\n\t {"a": 1}\n\n',
         b" null ",
         b'{"b": "x\\u0000y", "a": 2}',
-        b'{"u": 1, "u": 2, "a": 3}',  # a name twice that the schema does not have
+        b'{"u": 1, "u": 2, "a": 3}',  # a duplicate name that is not in the schema
         b'{"u": ' + b"[" * deep + b"]" * deep + b', "a": 4}',
         b'{"u": ' + b'{"u": ' * deep + b"1" + b"}" * deep + b', "a": 5}',
         b'{"u": "}{", "b": "{\\"]}", "a": 6}',
@@ -78,7 +78,7 @@ def test_values_that_are_one_object_in_an_unusual_dress_are_read() -> None:
 
 
 def test_two_bad_values_do_not_make_up_for_each_other() -> None:
-    """As many objects as values, but not one in each."""
+    """There are as many objects as values, but not one per value."""
     for bad in (
         [b'{"a": 1}{"a": 2}', b""],
         [b'{"a": 1', b'}{"a": 2}'],
@@ -124,7 +124,7 @@ def test_a_name_that_the_record_has_too_is_told_apart() -> None:
         b'{"a": 1}\n{"a": 2}',
         b'{"a": 1} {"a": 2}',
         b'{"a": 1}\n\n{}',
-        # What would be whole in the middle of something else.
+        # Fragments that would be valid inside another value.
         b'{"a": 1}],"x":[{}',
         b'{"a": 1}],"p":5,"x\\"y" : [{}',
         b'{"a": 1}],"v":[{}',
@@ -135,7 +135,7 @@ def test_a_name_that_the_record_has_too_is_told_apart() -> None:
         b'{"a": 1}]{}',
         b'{"a": [{}',
         b'"a": 1}',
-        # Space alone, a BOM, NUL, what other parsers let pass.
+        # Whitespace only, a BOM, NUL, and forms that other parsers accept.
         b" \t\r\n",
         b'\xef\xbb\xbf{"a": 1}',
         b"\0",
@@ -150,7 +150,7 @@ def test_a_name_that_the_record_has_too_is_told_apart() -> None:
         b"{'a': 1}",
         b'{"b": "\\ud800"}',
         b'{"c": [1e999]}',
-        # A name twice, where the schema has it: which one counts nobody can tell.
+        # A duplicate name that is in the schema: which value counts is ambiguous.
         b'{"a": 1, "a": 1}',
         b'{"c": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
     ],

@@ -1,4 +1,4 @@
-"""The consumer against our own broker, which lives in the same event loop."""
+"""The consumer against Ottla's broker, which runs in the same event loop."""
 
 import pytest
 

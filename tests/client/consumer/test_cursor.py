@@ -1,4 +1,4 @@
-"""Cursors: what is handed out, what is done, and what a move drops."""
+"""Cursors: records that were returned, records that are done, and what a seek drops."""
 
 from collections import deque
 from itertools import islice
@@ -52,7 +52,7 @@ def test_of_a_record_in_hand_the_position_is_behind_it_and_done_before_it() -> N
     assert hand.is_over
     assert cursor.left is not None
     assert [*cursor.left]
-    assert cursor.close_records()  # it was the last of its chunk
+    assert cursor.close_records()  # it was the last record of its fetched batches
     assert (cursor.position, cursor.done, cursor.buffered_bytes) == (13, 13, 0)
     assert not cursor.has_records
 
@@ -86,7 +86,7 @@ def test_a_move_drops_what_was_fetched_and_is_known() -> None:
     assert cursor.buffered_bytes == 0
     assert cursor.moves > moves
     assert hand.is_over
-    hand.record = record(2)  # in another thread, which had not heard of it yet
+    hand.record = record(2)  # in another thread, which did not see the seek yet
     assert (cursor.position, cursor.done) == (70, 70)
     assert cursor.is_located
     cursor.move_to_time(5)
@@ -108,7 +108,7 @@ def test_what_nobody_sees_is_passed_over() -> None:
 def test_a_batch_that_was_read_in_part_stays() -> None:
     cursor = at(0)
     cursor.add(chunk(0, 5))
-    cursor.open_records([record(0), record(1)], 2)  # the third cannot be read
+    cursor.open_records([record(0), record(1)], 2)  # the third cannot be deserialized
     assert cursor.left is not None
     assert [*cursor.left]
     assert not cursor.close_records()
@@ -137,7 +137,7 @@ def test_no_more_is_wanted_than_what_is_before_the_end() -> None:
     assert cursor.bytes_wanted(1000) == 1000
     fetched = chunk(10, 5)
     cursor.add(fetched)
-    assert cursor.bytes_wanted(1 << 20) == fetched.size + SLACK_BYTES  # five more, as large
+    assert cursor.bytes_wanted(1 << 20) == fetched.size + SLACK_BYTES  # five more, equally large
     cursor.add(chunk(15, 5))
     assert cursor.is_fetched
     cursor.fetch_end = None

@@ -1,4 +1,4 @@
-"""Fetch sessions: what the broker is told, and that it and we agree."""
+"""Fetch sessions: the client sends changes only, and agrees with the broker."""
 
 from ottla.client.consumer.fetch_session import FetchPosition, FetchSession
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid

@@ -1,4 +1,4 @@
-"""Chunks: what a reader may see of what was fetched."""
+"""Fetched batches: the records of a fetch that a consumer may see."""
 
 import pytest
 
@@ -48,11 +48,11 @@ def test_aborted_transactions_are_left_out_and_no_other() -> None:
         (
             batch(0, 1, producer=1, transactional=True),  # aborted
             batch(1, 1, producer=2, transactional=True),  # committed
-            batch(2, 1),  # of nobody
+            batch(2, 1),  # not in a transaction
             batch(3, 1, producer=1, transactional=True),  # aborted
-            batch(4, 1, producer=1),  # the same producer, outside of a transaction
+            batch(4, 1, producer=1),  # the same producer, outside a transaction
             marker(5, 1, commit=False),
-            batch(6, 1, producer=1, transactional=True),  # its next one, committed
+            batch(6, 1, producer=1, transactional=True),  # its next transaction, committed
             marker(7, 2, commit=True),
             marker(8, 1, commit=True),
             batch(9, 1, producer=1, transactional=True),  # aborted again

@@ -42,7 +42,7 @@ def test_a_pattern_for_the_broker_is_matched_there(servers: str) -> None:
                     while {one.topic for one in ours.assignment} != wanted:
                         seen.update(one.topic for one in await ours.poll(0.05))
 
-            ours.subscribe(pattern=BrokerPattern(f"{topic}-[[:alpha:]]"))  # no syntax of Python
+            ours.subscribe(pattern=BrokerPattern(f"{topic}-[[:alpha:]]"))  # not a Python pattern
             await assigned("a", "b")
             while len(seen) < 2:
                 seen.update(one.topic for one in await ours.poll())
@@ -50,7 +50,7 @@ def test_a_pattern_for_the_broker_is_matched_there(servers: str) -> None:
             await assigned("b")
             ours.subscribe(f"{topic}-a")
             await assigned("a")
-            ours.subscribe(pattern=f"{topic}-(?=b).")  # no syntax of RE2
+            ours.subscribe(pattern=f"{topic}-(?=b).")  # not an RE2 pattern
             await assigned("b")
             ours.subscribe(pattern=BrokerPattern(f"{topic}-a"))
             await assigned("a")
@@ -65,7 +65,7 @@ def test_invalid_pattern_fails_and_another_may_follow(
         topic = new_topic("t")
         await write(servers, topic, 1)
         async with member(servers, topic, group_protocol="consumer") as ours:
-            ours.subscribe(topic)  # from then on the coordinator knows it
+            ours.subscribe(topic)  # now the coordinator knows the member
             assert len(await take(ours, 1)) == 1
             await ours.unsubscribe()
             await write(servers, topic, 1)

@@ -1,4 +1,4 @@
-"""Reading partitions below the consumer: columns with offsets, and offsets to stop at."""
+"""Reading partitions below the consumer: columns with offsets, and stop offsets."""
 
 import asyncio
 

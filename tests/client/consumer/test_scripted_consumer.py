@@ -1,4 +1,4 @@
-"""The consumer at a broker that is played: what real ones do seldom."""
+"""The consumer at a scripted broker: situations that are rare on real ones."""
 
 import asyncio
 from collections.abc import Callable
@@ -62,7 +62,7 @@ ID = Uuid(b"t" * 16)
 
 
 class Stage:
-    """One partition of one topic: what it holds, who leads it, and in which epoch."""
+    """A topic with one partition: its records, its leader and its leader epoch."""
 
     def __init__(self) -> None:
         self.leader = 1
@@ -183,7 +183,7 @@ def test_what_a_new_leader_has_lost_is_told_or_gone_on_from(reset: str) -> None:
         async with stage.broker() as broker, reading(broker, reset) as ours:
             await start_at(ours, 0)
             assert [one.offset for one in await take(ours, 10)] == [*range(10)]
-            stage.epoch, stage.epoch_end, stage.end = 8, 6, 8  # four were lost, two are new
+            stage.epoch, stage.epoch_end, stage.end = 8, 6, 8  # four records were lost, two are new
             if reset == "none":
                 with pytest.raises(Truncated) as caught:
                     await ours.poll(10)
@@ -354,7 +354,7 @@ def test_what_is_fetched_ahead_is_bounded() -> None:
 
 
 def test_offsets_of_a_topic_that_is_not_there_yet_are_waited_for() -> None:
-    """Who administers is told soon; who reads may have been faster than who makes the topic."""
+    """An admin client gets the error soon; a consumer may be faster than the topic's creation."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -373,7 +373,7 @@ def test_offsets_of_a_topic_that_is_not_there_yet_are_waited_for() -> None:
 
 
 class Jumping(SystemClock):
-    """A clock that a test can put forward."""
+    """A clock that a test can advance."""
 
     ahead_s = 0.0
 
@@ -430,7 +430,7 @@ def test_closing_ends_the_questions_to_leaders() -> None:
 def test_a_place_that_the_leader_itself_wrote_is_fetched_from_at_once(
     epoch: int, questions: int
 ) -> None:
-    """Only another leader than that of the last record has to say that it has the same."""
+    """The consumer validates its position only at another leader than that of the last record."""
 
     async def scenario() -> None:
         stage = Stage()
@@ -461,7 +461,7 @@ def test_a_place_that_the_leader_itself_wrote_is_fetched_from_at_once(
             ours.assign(("t", 0))
             assert [one.offset for one in await take(ours, 6)] == [*range(4, 10)]
             assert broker.count(OffsetForLeaderEpochRequest) == questions
-            stage.epoch, stage.end, stage.epoch_end = 8, 12, 10  # the next one is asked
+            stage.epoch, stage.end, stage.epoch_end = 8, 12, 10  # the new leader is asked
             assert [one.offset for one in await take(ours, 2)] == [10, 11]
             assert broker.count(OffsetForLeaderEpochRequest) > questions
 

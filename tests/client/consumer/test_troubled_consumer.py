@@ -1,5 +1,5 @@
-"""Consumers and administrators over bad ways: every record once and in order, commits hold, and
-nobody waits longer than it said.
+"""Consumers and admin clients over a faulty network: every record once and in order, commits hold,
+and no call exceeds its timeout.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from proxy import Detour, Trouble
 
 PARTITIONS = 2
 COUNT = 300
-"""So many records are in each partition when the trouble begins, and as many come during it."""
+"""Records in each partition when the faults start; as many again are written during them."""
 
 SETTINGS: dict[str, object] = {
     **FAST,
@@ -42,7 +42,7 @@ Making: TypeAlias = Callable[[Trouble], Coroutine[Any, Any, None]]
 
 
 class Place:
-    """A broker, and a bad way to it."""
+    """A broker behind a faulty network."""
 
     def __init__(self, cluster: Cluster, detour: Detour) -> None:
         self.cluster = cluster
@@ -63,7 +63,7 @@ class Place:
         return Admin({**FAST, **servers, **named}, network=self.detour)
 
     async def write(self, start: int) -> None:
-        """Write numbers to all partitions, on a straight way."""
+        """Write numbers to all partitions, over a network without faults."""
         for partition in range(PARTITIONS):
             servers = self.cluster.bootstrap_servers
             await write(servers, "t", COUNT, partition=partition, start=start)
@@ -84,7 +84,7 @@ async def place() -> AsyncGenerator[Place]:
 
 
 class Read:
-    """What was read of each partition, in the order in which it came."""
+    """The records read from each partition, in order of arrival."""
 
     def __init__(self) -> None:
         self.values: list[list[int]] = [[] for _ in range(PARTITIONS)]
@@ -105,7 +105,7 @@ class Read:
 WHOLE = [[*range(2 * COUNT)] for _ in range(PARTITIONS)]
 
 
-# What may happen on the way.
+# Network faults.
 
 
 async def goes_byte_by_byte(way: Trouble) -> None:
@@ -190,7 +190,7 @@ def test_who_has_assigned_reads_everything_once_and_in_order(trouble: Making) ->
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda one: one.__name__)
 def test_a_member_reads_everything_once_and_its_commits_hold(trouble: Making) -> None:
-    """Once as long as its session lasts: the trouble is shorter than that."""
+    """Once, while its session lasts: the faults are shorter than that."""
 
     async def scenario() -> None:
         async with place() as there:
@@ -243,7 +243,7 @@ def test_a_broker_that_is_stopped_and_started_again_loses_no_reader() -> None:
     asyncio.run(scenario())
 
 
-# Nobody waits longer than it said.
+# No call exceeds its timeout.
 
 
 @pytest.mark.parametrize("trouble", ["frozen", "mute", "refused"])
@@ -274,7 +274,7 @@ def test_calls_end_within_their_time(trouble: str) -> None:
                     admin.describe_cluster(timeout_s=0.5),
                     admin.describe_topics("t", timeout_s=0.5),
                 ]
-                async with asyncio.timeout(20):  # a machine may be busy; the calls take 0.5 s each
+                async with asyncio.timeout(20):  # for a busy machine; the calls take 0.5 s each
                     ended = await asyncio.gather(*calls, return_exceptions=True)
                 for one in ended:
                     assert isinstance(one, (RequestError, Disconnected, TimedOut)), ended

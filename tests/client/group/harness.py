@@ -1,4 +1,4 @@
-"""Members of a group without consumers: an owner that notes what it was told, and all behind it."""
+"""Group members without consumers: a recorder of assignments, with the real group coordinator."""
 
 import asyncio
 from collections import Counter
@@ -45,11 +45,11 @@ def all_of(topic: str, partitions: int) -> frozenset[TopicPartition]:
 
 
 Ledger: TypeAlias = dict[tuple[str, TopicPartition], "Owner"]
-"""Who has which partition in which group: never two."""
+"""The owner of each partition of each group; there is never a second owner."""
 
 
 class Owner:
-    """In place of a consumer; nobody else may have what it is told to take."""
+    """Stands in for a consumer; asserts that no other owner has an assigned partition."""
 
     def __init__(self, topics: Sequence[str], group: str, ledger: Ledger) -> None:
         self._group, self._ledger = group, ledger
@@ -105,12 +105,12 @@ class Owner:
         self.has -= partitions
 
     def heard(self, what: str) -> list[frozenset[TopicPartition]]:
-        """All sets of partitions that it was told so of."""
+        """Return the partitions of every call of one kind: "assign", "revoke" or "lose"."""
         return [partitions for told, partitions, _ in self.told if told == what]
 
 
 class Mute(TcpNetwork):
-    """A network that can be cut, and lets nobody through while it is mute."""
+    """A network that can be cut, and refuses connections while it is mute."""
 
     def __init__(self) -> None:
         self.is_mute = False
@@ -137,7 +137,7 @@ class Mute(TcpNetwork):
 
 
 class Guest:
-    """One member with all that it needs; `life` is its run."""
+    """A group member with all its parts; `life` is the task that runs it."""
 
     def __init__(
         self,
@@ -212,14 +212,14 @@ class Guest:
         return self.owner.has
 
     async def leave(self) -> None:
-        """Leave as a consumer does that is closed."""
+        """Leave the group as a closing consumer does."""
         self.life.cancel()
         self.owner.drop(self.has)
         await self.membership.leave(10)
         await self.close()
 
     async def close(self) -> None:
-        """Be gone without a word."""
+        """Stop without leaving the group."""
         self.owner.drop(self.has)
         for task in (self._polls, self.life, self._asking):
             task.cancel()
@@ -231,7 +231,7 @@ class Guest:
 
 @asynccontextmanager
 async def guests() -> AsyncGenerator[Callable[..., Guest]]:
-    """Makes members that are gone in the end, whatever happens."""
+    """Yield a factory of members; close all of them at the end."""
     made: list[Guest] = []
     ledger: Ledger = {}
 
@@ -259,7 +259,9 @@ async def settled(
     least: int | None = None,
     seconds: float = 20,
 ) -> None:
-    """Wait until every partition is owned by exactly one, evenly unless told, and all rest."""
+    """Wait until every partition has exactly one owner, evenly by default, and no rebalance is
+    pending.
+    """
     least = len(partitions) // len(members) if least is None else least
 
     def is_settled() -> bool:
@@ -269,7 +271,7 @@ async def settled(
         return (
             all(one.membership.is_member and len(one.has) >= least for one in members)
             and shares(members) == Counter(partitions)
-            # All of them are in the same generation, so nobody is behind.
+            # All members are in the same generation, so none is behind.
             and (
                 members[0].rules.is_modern
                 or len({one.membership.identity.generation for one in members}) == 1

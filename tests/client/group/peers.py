@@ -1,4 +1,4 @@
-"""Members of groups that are not ours: the Java client's, confluent-kafka's and aiokafka's."""
+"""Group members of other clients: the Java client, confluent-kafka and aiokafka."""
 
 import asyncio
 import subprocess
@@ -35,7 +35,7 @@ AIOKAFKA: Final[dict[str, Any]] = {
 
 
 class Peer(Protocol):
-    """A member of another client."""
+    """A group member of another client."""
 
     @property
     def has(self) -> frozenset[TopicPartition]: ...
@@ -44,11 +44,11 @@ class Peer(Protocol):
 
 
 Joins = Callable[[str, str, str, str], "Peer"]
-"""Of a bootstrap address, a group, a topic and a strategy."""
+"""Arguments: bootstrap servers, group, topic and assignment strategy."""
 
 
 class JavaPeers:
-    """One virtual machine with all members of the Java client."""
+    """One JVM with all members of the Java client."""
 
     def __init__(self, bootstrap: str) -> None:
         with judge_needed():
@@ -111,7 +111,7 @@ class _JavaPeer:
 
 
 class ConfluentPeer:
-    """One of confluent-kafka, polled in a thread."""
+    """A member of confluent-kafka, polled in a thread."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, strategy: str) -> None:
         settings: dict[str, Any] = {
@@ -147,7 +147,7 @@ class ConfluentPeer:
 
 
 class AiokafkaPeer:
-    """One of aiokafka, in the loop of the test."""
+    """A member of aiokafka, in the test's event loop."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, strategy: str) -> None:
         self._consumer: Any = AIOKafkaConsumer(

@@ -1,4 +1,4 @@
-"""Members of a classic group at our broker: every partition has one owner, whoever comes."""
+"""Classic group membership on Ottla: every partition has one owner through all rebalances."""
 
 import asyncio
 
@@ -52,7 +52,7 @@ def test_members_come_and_go_and_every_partition_has_one_owner(strategy: str) ->
             await settled(members, T6)
             members.append(join())
             await settled(members, T6)
-            members += [join() for _ in range(6)]  # two more than there are partitions
+            members += [join() for _ in range(6)]  # two more members than partitions
             await settled(members, T6)
             assert sorted(len(one.has) for one in members) == [0, 0, 1, 1, 1, 1, 1, 1]
             for one in members[1:]:
@@ -141,13 +141,13 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
             await settled([first, second], T6)
             had, generation = second.has, first.membership.identity.generation
             told = len(first.owner.told)
-            await second.leave()  # a static member does not leave
+            await second.leave()  # a static member does not send LeaveGroup
             again = join("two")
             await settled([first, again], T6)
             assert again.has == had
             assert again.membership.identity.generation == generation
             assert len(first.owner.told) == told
-            # The same for the one that leads.
+            # The same for the leader of the group.
             had = first.has
             await first.leave()
             leader = join("one")
@@ -201,7 +201,7 @@ def test_a_late_poll_leaves_the_group_and_the_next_joins_it(
 ) -> None:
     async def scenario() -> None:
         async with Cluster(settings=SIX) as cluster, guests() as guest:
-            # It leaves, for its session would last longer than the test waits.
+            # It leaves, because its session would outlast the test.
             slow = guest(
                 cluster.bootstrap_servers,
                 ["t"],
@@ -225,7 +225,7 @@ def test_a_late_poll_leaves_the_group_and_the_next_joins_it(
 
 
 def test_a_late_poll_counts_while_partitions_are_given_up() -> None:
-    """The owner waits for the application, which is stuck: others need not."""
+    """The owner waits for the application, which is stuck; other members do not have to wait."""
 
     async def scenario() -> None:
         async with Cluster(settings=SIX) as cluster, guests() as guest:
@@ -235,7 +235,7 @@ def test_a_late_poll_counts_while_partitions_are_given_up() -> None:
             polled = asyncio.Event()
 
             async def waits(partitions: frozenset[TopicPartition]) -> None:
-                stuck.owner.drop(partitions)  # nothing of them is handed out any more
+                stuck.owner.drop(partitions)  # no records of these partitions are returned any more
                 await polled.wait()
 
             stuck.owner.on_revoke = waits
@@ -251,7 +251,7 @@ def test_a_late_poll_counts_while_partitions_are_given_up() -> None:
 
 
 def test_heartbeats_go_on_while_partitions_are_given_up() -> None:
-    """A callback that takes longer than the session costs nobody his membership."""
+    """A revoke callback that takes longer than the session does not end the membership."""
 
     async def scenario() -> None:
         settings = {**SIX, "group.min.session.timeout.ms": 100}
@@ -276,7 +276,7 @@ def test_heartbeats_go_on_while_partitions_are_given_up() -> None:
 
 
 def test_nothing_waits_behind_a_join_that_waits_for_others() -> None:
-    """Offsets can be asked for, and the group can be left, while another member takes its time."""
+    """Offsets can be fetched and the group left while another member delays the rebalance."""
 
     async def scenario() -> None:
         async with Cluster(settings=SIX) as cluster, guests() as guest:

@@ -1,4 +1,4 @@
-"""Commits: what passes is tried again, what does not is told, and nobody rewinds another."""
+"""Commits: retriable errors are retried, others raise, and a commit never rewinds another's."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -64,7 +64,7 @@ ID = Uuid(bytes(15) + b"7")
         (E.OFFSET_METADATA_TOO_LARGE, False, True, Verdict.FAILED),
         (E.UNKNOWN_MEMBER_ID, True, True, Verdict.FAILED),
         (E.FENCED_INSTANCE_ID, False, True, Verdict.FAILED),
-        # A partition that stays ours is committed again in the next generation, no other.
+        # Only a partition that stays assigned is committed again in the next generation.
         (E.REBALANCE_IN_PROGRESS, False, True, Verdict.AGAIN),
         (E.REBALANCE_IN_PROGRESS, False, False, Verdict.FAILED),
         (E.ILLEGAL_GENERATION, True, True, Verdict.AGAIN),
@@ -155,7 +155,7 @@ def test_an_answer_about_a_topic_that_nobody_asked_about_is_an_error() -> None:
 async def scripted(
     kind: Any, answers: Iterable[Any], newest: Any = None, **named: Any
 ) -> AsyncGenerator[tuple[ScriptedBroker, Commits, Guest]]:
-    """A broker that gives answers one after the other, and commits of nobody in particular."""
+    """Return a broker with scripted answers, and commits of a consumer that is not a member."""
     script = iter(answers)
 
     def found(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -186,7 +186,7 @@ def test_what_passes_is_committed_again_and_what_does_not_is_told() -> None:
             assert failed.value.code is E.OFFSET_METADATA_TOO_LARGE
             assert failed.value.errors.keys() == {T0}
             asked = [one for one in broker.asked if isinstance(one, OffsetCommitRequest)]
-            # What was kept is not sent again, or it could undo what was kept after it.
+            # What was committed is not sent again: it could overwrite a later commit.
             assert [len(one.topics[0].partitions) for one in asked] == [2, 1, 1]
             assert {one.generation_id_or_member_epoch for one in asked} == {-1}
             assert broker.count(FindCoordinatorRequest) == 2  # again, after NOT_COORDINATOR
@@ -206,7 +206,7 @@ def test_all_failures_of_a_commit_are_kept() -> None:
 
 
 def test_commits_are_kept_in_the_order_in_which_they_were_asked_for() -> None:
-    """One that is tried again does not take back what a later one has kept."""
+    """A retried commit does not overwrite a later one."""
 
     async def scenario() -> None:
         loading = committing({T0: E.COORDINATOR_LOAD_IN_PROGRESS})
@@ -252,7 +252,7 @@ def test_a_commit_ends_with_its_time_and_says_what_it_waited_for() -> None:
 
 
 def test_what_kept_a_commit_waiting_is_told_and_not_that_its_time_was_over() -> None:
-    """The last try is cut short by the deadline, which says nothing of why it came to that."""
+    """The deadline cuts off the last attempt; the error has the cause of the earlier ones."""
 
     async def scenario() -> None:
         loading = committing(dict.fromkeys(FIVE, E.COORDINATOR_LOAD_IN_PROGRESS))
@@ -293,7 +293,7 @@ def test_what_kept_offsets_from_being_known_is_told() -> None:
 
 
 def test_who_commits_in_a_hurry_ends_no_connection() -> None:
-    """Its answer comes late; heartbeats on the same connection must not suffer."""
+    """The response arrives late; heartbeats on the same connection must not fail."""
 
     async def scenario() -> None:
         async with scripted(OffsetCommitRequest, [None]) as (_, commits, one):
@@ -365,7 +365,7 @@ def test_offsets_that_do_not_come_end_with_their_time() -> None:
 
 
 class Standing:
-    """A membership that says what the test wants."""
+    """A scripted membership."""
 
     def __init__(self) -> None:
         self.identity = GroupMember("g", 3, "m")
@@ -382,7 +382,7 @@ class Standing:
 def moved_on(standing: Standing, errors: dict[TopicPartition, ErrorCode]) -> Callable[[], Any]:
     def answer() -> Any:
         standing.identity = standing.identity._replace(generation=4)
-        standing.since = {T0: 1, T1: 2}  # T1 was somebody else's in between
+        standing.since = {T0: 1, T1: 2}  # T1 had another owner in between
         return committing(errors)
 
     return answer
@@ -444,7 +444,7 @@ def test_without_membership_offsets_are_kept_and_found() -> None:
             await commits.commit(FIVE, 10)
             assert await commits.committed([T0, T1], 10) == FIVE
             await asyncio.gather(*(commits.commit({T0: FIVE[T0]}, 10) for _ in range(20)))
-            # By ids, once they are known.
+            # By topic id, once the ids are known.
             await other.metadata.topic("t", 10)
             await commits.commit({T0: OffsetAndMetadata(9)}, 10)
             assert await commits.committed([T0], 10) == {T0: OffsetAndMetadata(9)}
@@ -453,7 +453,7 @@ def test_without_membership_offsets_are_kept_and_found() -> None:
 
 
 def test_a_member_that_was_removed_loses_all_after_its_next_commit() -> None:
-    """Somebody else removed it; the commit knows before the heartbeat does."""
+    """The commit finds out before the heartbeat that the member was removed."""
 
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": 3}) as cluster, guests() as guest:
@@ -461,7 +461,7 @@ def test_a_member_that_was_removed_loses_all_after_its_next_commit() -> None:
             await settled([one], all_of("t", 3))
             member = one.membership.identity
             one.membership.fenced(member._replace(generation=0), E.UNKNOWN_MEMBER_ID)
-            assert one.membership.is_member  # that was somebody it is not any more
+            assert one.membership.is_member  # an error for an older generation is ignored
             one.membership.fenced(member, E.UNKNOWN_MEMBER_ID)
             assert not one.membership.identity.is_member
             await settled([one], all_of("t", 3))

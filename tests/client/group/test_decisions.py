@@ -1,4 +1,4 @@
-"""The decisions of a member, without anybody else: its pulse, its reactions, what it says."""
+"""The pure decisions of a member: heartbeat timer, error actions and request contents."""
 
 from math import inf
 
@@ -44,7 +44,7 @@ RULES = GroupConfig(
 A, B = Uuid(bytes(15) + b"a"), Uuid(bytes(15) + b"b")
 
 
-# The pulse.
+# The heartbeat timer.
 
 
 def test_a_heartbeat_is_due_after_its_interval() -> None:
@@ -60,7 +60,7 @@ def test_a_heartbeat_is_due_after_its_interval() -> None:
 
 
 def test_a_session_lasts_from_when_the_last_answered_heartbeat_was_sent() -> None:
-    """The coordinator counts from when it came, which is not before: so the member is first."""
+    """The coordinator counts from the arrival, which is later: so the member expires first."""
     heartbeat_timer = HeartbeatTimer(interval_s=3, session_s=45, poll_interval_s=300, polled_s=100)
     heartbeat_timer.begin(100)
     heartbeat_timer.heard(120, asked_s=103)
@@ -79,7 +79,7 @@ def test_a_poll_is_late_after_its_interval_whatever_the_session() -> None:
     assert not heartbeat_timer.is_late(500)
 
 
-# Reactions.
+# Error actions.
 
 
 @each_case(
@@ -105,7 +105,7 @@ def test_every_error_has_the_reaction_of_java(error: ErrorCode, expected: ErrorA
     assert error_action(error) is expected
 
 
-# What the classic protocol says.
+# Requests of the classic protocol.
 
 
 def test_a_member_offers_its_assignors_in_their_order_with_what_it_owns() -> None:
@@ -179,7 +179,7 @@ def test_the_leader_gives_everybody_an_assignment() -> None:
 
 
 class Hasty(Assignor):
-    """Gives away what another member has still."""
+    """An assignor that assigns partitions that another member still owns."""
 
     name = "hasty"
     protocols = (RebalanceProtocol.COOPERATIVE,)
@@ -200,7 +200,7 @@ def test_a_cooperative_assignor_may_not_give_away_what_another_has() -> None:
     divide(CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, topics, members)
 
 
-# What the protocol of KIP-848 says.
+# Requests of the KIP-848 protocol.
 
 NOW = HeartbeatState(frozenset({"t", "a"}), None, "uniform", {A: frozenset({1, 0})})
 
@@ -242,7 +242,7 @@ def test_partitions_are_told_by_topic() -> None:
     assert by_topic({}) == {}
 
 
-# OwnedPartitions.
+# Owned partitions.
 
 
 def test_a_partition_that_was_away_is_held_since_another_moment() -> None:

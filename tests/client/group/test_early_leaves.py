@@ -1,4 +1,4 @@
-"""Consumers that are closed while they join: nobody stays, and nobody waits for them."""
+"""Consumers that are closed while they join: no member is left, and no rebalance waits for them."""
 
 import asyncio
 import random
@@ -34,7 +34,7 @@ SETTINGS: dict[str, object] = {
     "heartbeat.interval.ms": 20,
     "session.timeout.ms": 45_000,
 }
-"""Who stays without a word is given up after a time that no test waits for."""
+"""A session longer than the test, so that a member that did not leave is noticed."""
 
 
 def member(servers: str, group: str, network: Connector | None = None) -> Consumer[bytes, bytes]:
@@ -43,7 +43,7 @@ def member(servers: str, group: str, network: Connector | None = None) -> Consum
 
 
 async def turns_to_join(servers: str) -> int:
-    """How many turns of the loop it takes to have partitions, in a group of one's own."""
+    """Return how many event loop iterations it takes to get partitions, in a group of one."""
     turns = 0
     async with member(servers, f"group-{time.monotonic_ns()}") as ours:
         while not ours.assignment:
@@ -54,7 +54,7 @@ async def turns_to_join(servers: str) -> int:
 
 @asynccontextmanager
 async def resident(servers: str, group: str) -> AsyncGenerator[Consumer[bytes, bytes]]:
-    """A member that stays, and is asked to join again for each of the others."""
+    """A member that stays, and rejoins for each of the other members."""
     async with member(servers, group) as ours:
         reading = asyncio.create_task(read(ours))
         try:
@@ -75,7 +75,7 @@ def test_who_is_closed_while_it_joins_is_no_member_any_more(together: bool) -> N
         chance = random.Random(4)
         async with Cluster(settings={"num.partitions": 2}) as cluster, AsyncExitStack() as stack:
             servers = cluster.bootstrap_servers
-            await turns_to_join(servers)  # which makes the topics of the cluster
+            await turns_to_join(servers)  # this creates the internal topics
             whole = await turns_to_join(servers)
             groups = [f"g-{number}" for number in range(GROUPS)]
             stay = [await stack.enter_async_context(resident(servers, name)) for name in groups]
@@ -93,7 +93,7 @@ def test_who_is_closed_while_it_joins_is_no_member_any_more(together: bool) -> N
             async with Admin({**FAST, "bootstrap.servers": servers}) as admin:
                 told = (await admin.describe_groups(groups)).or_raise()
             assert [len(one.members) for one in told.values()] == [1] * GROUPS
-            # Who was told an id and is gone would be waited for in the next rebalance.
+            # A member that got an id and did not leave would delay the next rebalance.
             for group, before in zip(groups, stay, strict=True):
                 async with member(servers, group) as ours:
                     both = (before, ours)
@@ -103,7 +103,7 @@ def test_who_is_closed_while_it_joins_is_no_member_any_more(together: bool) -> N
 
 
 def coordinator(joined: list[JoinGroupRequest], *, answers: bool) -> ScriptedBroker:
-    """A coordinator that gives ids to who joins, and never ends a rebalance."""
+    """Return a coordinator that assigns member ids and never completes a rebalance."""
 
     def found(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         one = Coordinator(
@@ -149,7 +149,7 @@ def test_who_leaves_before_it_knows_its_id_waits_for_it_and_leaves_by_it() -> No
             broker.answers[JoinGroupRequest] = held
             await until(lambda: bool(joined))
             closing = asyncio.create_task(ours.close())
-            await asyncio.sleep(0.05)  # to be deep in it
+            await asyncio.sleep(0.05)  # so that the join is in progress
             assert not closing.done()
             detour.trouble.thaw()
             await closing
@@ -170,6 +170,6 @@ def test_who_leaves_and_is_told_nothing_does_not_wait_for_ever(
         async with coordinator(joined, answers=False) as broker:
             async with member(broker.bootstrap_servers, "g"):
                 await until(lambda: bool(joined))
-            assert not broker.count(LeaveGroupRequest)  # nobody knows by which name
+            assert not broker.count(LeaveGroupRequest)  # the client does not know its member id
 
     run(scenario())

@@ -1,4 +1,4 @@
-"""Members of groups at a real Kafka, in both protocols, among themselves."""
+"""Group membership on Apache Kafka, in both protocols."""
 
 import asyncio
 from itertools import count
@@ -27,7 +27,7 @@ def kafka(shared_kafka: SharedKafka) -> KafkaBroker:
 
 @pytest.fixture
 def topic(kafka: KafkaBroker) -> str:
-    """A new topic with six partitions; two more have its name with -a and -b."""
+    """Create a topic with six partitions, and two more named with -a and -b."""
     name = f"members-{next(NUMBERS)}"
     with Admin(bootstrap_servers=kafka.bootstrap) as admin:
         made = admin.create_topics([NewTopic(f"{name}{end}", 6) for end in ("", "-a", "-b")])
@@ -114,7 +114,7 @@ def test_offsets_are_kept_by_the_one_who_has_the_partition(
             assert found == {
                 one: OffsetAndMetadata(one.partition, "given up") for one in all_of(topic, 6)
             }
-            # Who is no member any more keeps nothing.
+            # After leaving, a member cannot commit.
             await first.membership.leave(10)
             with pytest.raises(CommitFailed, match=r"max\.poll\.interval\.ms") as refused:
                 await first.commits.commit({tp(topic, 0): OffsetAndMetadata(9)}, 10)
@@ -154,13 +154,13 @@ def test_a_pattern_that_cannot_be_read_is_told(kafka: KafkaBroker, topic: str) -
 
 
 def test_a_member_that_was_fenced_loses_all_and_comes_back(kafka: KafkaBroker, topic: str) -> None:
-    """It was silent for longer than its session, and somebody else has its partitions."""
+    """It was silent for longer than its session, and another member has its partitions."""
 
     async def scenario() -> None:
         async with guests() as guest:
             settings = settings_of("uniform", topic)
             network = Mute()
-            # Its session is the broker's secret, so for a while there are two owners.
+            # The member cannot know its session timeout, so for a while there are two owners.
             first = guest(kafka.bootstrap, [topic], {}, network=network, **settings)
             await settled([first], all_of(topic, 6))
             second = guest(kafka.bootstrap, [topic], **settings)
@@ -191,7 +191,7 @@ def test_a_static_member_gets_back_what_it_had(
             await settled([first, second], all_of(topic, 6))
             had, told = second.has, len(first.owner.told)
             await second.leave()
-            await asyncio.sleep(0.5)  # ten heartbeats of the other, which hears of nothing
+            await asyncio.sleep(0.5)  # ten heartbeats of the other member, which sees no rebalance
             assert len(first.owner.told) == told
             again = join("two")
             await settled([first, again], all_of(topic, 6))

@@ -1,7 +1,7 @@
-"""Our members in one group with others': every partition has exactly one owner.
+"""Mixed groups of Ottla's client and other clients: every partition has exactly one owner.
 
-With every assignor that both have, at our broker and at a real Kafka, and there in the protocol of
-KIP-848 too. Members of both kinds lead, join and leave.
+With every assignor that both clients have, on Ottla and on Apache Kafka, there also in the KIP-848
+protocol. Members of both kinds lead, join and leave.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ Server: TypeAlias = KafkaBroker | OttlaBroker
 
 
 def tried(server: Server, joins: Joins, strategy: str) -> None:
-    """Our broker has groups of the classic protocol alone, and says so."""
+    """Run a mixed group; Ottla supports only the classic protocol and refuses the other."""
     if strategy != "consumer" or isinstance(server, KafkaBroker):
         run(mixed(server.bootstrap, joins, strategy))
     else:
@@ -89,7 +89,7 @@ async def refused(bootstrap: str) -> None:
 
 
 async def mixed(bootstrap: str, theirs: Joins, strategy: str) -> None:
-    """Members of both kinds come and go, each of them leads once."""
+    """Members of both kinds join and leave, and each of them leads once."""
     number = next(NUMBERS)
     topic, group = f"mixed-{number}", f"mixed-{number}"
     async with Admin(bootstrap_servers=bootstrap) as admin:
@@ -121,7 +121,7 @@ async def mixed(bootstrap: str, theirs: Joins, strategy: str) -> None:
             await shared([first, second], whole)
             third, fourth = our(), their()
             await shared([first, second, third, fourth], whole)
-            await leave(first)  # it led
+            await leave(first)  # it was the leader
             await shared([second, third, fourth], whole)
             await leave(second)
             await shared([third, fourth], whole)
@@ -129,7 +129,7 @@ async def mixed(bootstrap: str, theirs: Joins, strategy: str) -> None:
             await shared([third, fourth, fifth], whole)
             await leave(third)
             await leave(fifth)
-            await shared([fourth], whole)  # all of it went to a member that is not ours
+            await shared([fourth], whole)  # all partitions went to the other client's member
             sixth = our()
             await shared([fourth, sixth], whole)
             await leave(fourth)
@@ -140,7 +140,7 @@ async def mixed(bootstrap: str, theirs: Joins, strategy: str) -> None:
 
 
 async def shared(members: Sequence[Guest | Peer], whole: frozenset[TopicPartition]) -> None:
-    """Wait until every partition has exactly one owner, and nobody has too many."""
+    """Wait until every partition has exactly one owner, and the partitions are balanced."""
     least = len(whole) // len(members)
 
     def is_shared() -> bool:

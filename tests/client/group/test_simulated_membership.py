@@ -1,7 +1,7 @@
-"""Members in a world made of a seed: hours of bad weather, and never two owners of a partition.
+"""Group members in a seeded simulation: hours of faults, and never two owners of a partition.
 
-The owner asserts that nobody else has what it is told to take. Here time is simulated, so sessions
-and polls have the lengths that people use.
+The owner asserts that no other member has an assigned partition. Time is simulated, so sessions and
+poll intervals have realistic lengths.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ assert all(name.replace("_", ".") in FAST for name in USUAL)
 
 
 class Wires:
-    """The simulated network, as a client sees it; one that is mute reaches nobody."""
+    """The simulated network as a client sees it; a mute one reaches no broker."""
 
     def __init__(self, world: Simulation) -> None:
         self._world = world
@@ -46,7 +46,7 @@ class Wires:
 
 
 class Story:
-    """What happens to a group."""
+    """A random sequence of events in a group."""
 
     def __init__(self, world: Simulation, broker: SimulatedBroker, strategy: str) -> None:
         self.world, self.broker, self.strategy = world, broker, strategy
@@ -95,7 +95,7 @@ class Story:
         await asyncio.sleep(self.random.choice([0.1, 2, 20, 200]))
 
     async def end(self) -> None:
-        """In good weather all is as it should be, and then nobody is there any more."""
+        """Without faults the group becomes stable; then all members leave."""
         self.world.network.weather = CALM
         for one in self.members:
             one.is_polling = True

@@ -1,4 +1,4 @@
-"""Pauses double, stay below their limit, and are uneven."""
+"""Backoff: pauses double, stay below their limit, and have jitter."""
 
 import pytest
 

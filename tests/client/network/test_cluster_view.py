@@ -1,4 +1,4 @@
-"""What a client knows: leaders by their newest epoch, topics by their ids."""
+"""The client's view of the cluster: leaders by their newest epoch, topics by their ids."""
 
 from ottla.client.network.cluster_view import NOTHING_KNOWN, BrokerView, ClusterView
 from ottla.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""Connections on real sockets: shared, made in turn, paused after failures, closed when idle."""
+"""Connections on real sockets: shared, tried in turn, paused after failures, closed when idle."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 
 class PatientClock(SystemClock):
-    """The machine's clock, which notes the pauses that it is asked for and makes none."""
+    """The system clock, which records pauses instead of making them."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []
@@ -31,7 +31,7 @@ class PatientClock(SystemClock):
 
 
 async def nobody() -> Address:
-    """A place where nobody listens."""
+    """Return an address at which nothing listens."""
     async with ScriptedBroker({}) as here:
         return here.place
 

@@ -1,4 +1,4 @@
-"""Coordinators: remembered, forgotten, looked up in few requests, and never without an end."""
+"""Coordinators: cached, invalidated, looked up in batches, and always with a deadline."""
 
 import asyncio
 import socket
@@ -160,7 +160,9 @@ def test_one_that_cannot_be_reached_is_looked_up_anew() -> None:
                 await known.channel(GROUP, "h", 0.5)
             assert known.known(GROUP, "h") is None
 
-    with socket.socket() as silent:  # nobody listens on it, and nobody else is given its port
+    with (
+        socket.socket() as silent
+    ):  # bound but not listening, so the port is not given to another socket
         silent.bind((HOST, 0))
         run(scenario(silent))
 

@@ -1,4 +1,4 @@
-"""Logins at a broker that is played: who refuses whom, how soon that is told, and what is seen."""
+"""Logins at a scripted broker: refusals, how soon they are reported, and hidden secrets."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ LOGIN = login_with_password("PLAIN", ALICE, lambda: "nonce")
 
 
 class Door(ScriptedBroker):
-    """A broker that lets in who knows the password, and knows nothing but itself."""
+    """A broker that checks a password; its metadata lists only itself."""
 
     def __init__(self) -> None:
         greeting = SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"])
@@ -124,7 +124,7 @@ def test_a_session_is_renewed_again_and_again_and_ends_when_it_is_refused() -> N
             while door.logins < 4:
                 await asyncio.sleep(0.005)
             assert door.accepted == 1
-            while channel.last_used_s != used_s:  # a login that is under way counts until its end
+            while channel.last_used_s != used_s:  # a login in progress counts as use until it ends
                 await asyncio.sleep(0)
             door.password = "another"
             while channel.is_open:
@@ -172,7 +172,7 @@ def test_who_waits_for_metadata_is_told_at_once_and_nobody_asks_again_by_itself(
             tries = door.logins
             await asyncio.sleep(0.3)
             assert door.logins == tries <= 2
-            # Whoever needs it tries again, and may have more luck.
+            # A caller that needs the broker tries again, and may succeed.
             door.password = "hunter2"
             assert (await known.refreshed(5)).brokers
             assert known.failure is None

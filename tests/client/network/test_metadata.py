@@ -1,4 +1,4 @@
-"""Metadata of a real broker: asked for once for many, after the need, and never without an end."""
+"""Metadata of a real broker: shared requests, refreshed on demand, and always with a deadline."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ BACKOFF = Backoff(0.01, 0.1, lambda: 0.5)
 
 
 class FastClock(SystemClock):
-    """The machine's clock, which a test may set forward."""
+    """The system clock, which a test can advance."""
 
     ahead_s = 0.0
 
@@ -32,7 +32,7 @@ class FastClock(SystemClock):
 
 
 class Asking(Metadata):
-    """Counts its questions and the news."""
+    """Metadata that counts its requests and its updates."""
 
     news: int
     questions: int
@@ -93,14 +93,14 @@ def test_many_who_ask_at_once_share_one_question() -> None:
             before = known.questions
             await asyncio.gather(*(known.refreshed(10) for _ in range(50)))
             assert known.questions == before + 1
-            await known.topic("orders", 10)  # is known: nobody is asked
+            await known.topic("orders", 10)  # is cached: no request is sent
             assert known.questions == before + 1
 
     run(scenario())
 
 
 def test_a_need_is_met_by_a_question_that_comes_after_it() -> None:
-    """An answer that was on its way when the need arose may be what was wrong."""
+    """A response to an earlier request may be the stale metadata that caused the need."""
 
     async def scenario() -> None:
         async with Cluster() as cluster, metadata(place(cluster)) as known:

@@ -1,4 +1,4 @@
-"""Tokens from a provider: what is asked, what is believed, and what is never told."""
+"""OAuth token endpoint: requests, accepted responses, and secrets that are never shown."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ NOW_MS = 1_000_000
 
 
 class Provider(ThreadingHTTPServer):
-    """Answers what the test says; what came is in `came`."""
+    """A token endpoint with scripted responses; `came` has the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -55,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(provider.answer)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tokens: when they are fetched, by whom, and what a failing function does and does not spoil."""
+"""Tokens: when they are fetched, by which thread, and what a failing token function affects."""
 
 import asyncio
 import json
@@ -119,10 +119,10 @@ def test_a_function_that_hangs_or_gives_what_has_run_out_fails() -> None:
     [
         (3600, 2970),  # 82.5 %
         (1000, 700),  # so that 300 s remain
-        (400, 100),  # the same
+        (400, 100),  # 300 s remain
         (361, 61),
         (360, 60),
-        (359, 296.175),  # too short for buffer and least pause together
+        (359, 296.175),  # too short for the buffer and the minimum delay together
         (10, 8.25),
         (0, 0),
     ],

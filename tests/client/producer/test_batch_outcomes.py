@@ -1,4 +1,4 @@
-"""What is done with a batch that was refused."""
+"""Decisions about a batch that was refused."""
 
 from cases import each_case
 from ottla.client.producer.batch_outcomes import BatchOutcome, batch_outcome
@@ -26,7 +26,7 @@ def batch(records: int, *, sequence: int = 0, unsure: bool = False) -> PendingBa
         (ErrorCode.MESSAGE_TOO_LARGE, batch(2), BEHIND, True, BatchOutcome.SPLIT),
         (ErrorCode.RECORD_LIST_TOO_LARGE, batch(2), FIRST, False, BatchOutcome.SPLIT),
         (ErrorCode.MESSAGE_TOO_LARGE, batch(1), FIRST, False, BatchOutcome.NEVER),
-        # It may be there, and then its parts would be there a second time.
+        # The batch may have been written, and then its parts would be duplicates.
         (ErrorCode.MESSAGE_TOO_LARGE, batch(2, unsure=True), FIRST, False, BatchOutcome.NEVER),
         (ErrorCode.MESSAGE_TOO_LARGE, batch(2, sequence=-1), FIRST, False, BatchOutcome.SPLIT),
         (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, batch(2), BEHIND, False, BatchOutcome.AGAIN),

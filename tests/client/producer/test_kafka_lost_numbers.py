@@ -1,7 +1,7 @@
-"""Numbers that a broker misses, against Ottla and against Kafka: a new epoch, and nothing is lost.
+"""Lost sequence numbers on Ottla and on Kafka: the producer bumps its epoch and loses nothing.
 
-Somebody else writes under the producer's identity, so that its next number is another one than the
-broker expects; or a batch is given up of which nobody knows whether it came.
+Another client writes with the producer's identity, so the broker expects another number; or a batch
+expires and may or may not have been written.
 """
 
 import pytest
@@ -22,7 +22,7 @@ from proxy import Detour
 
 __all__ = ["judge"]  # a fixture
 
-BY_NAME = 12  # the newest versions of Fetch and Produce that name a topic
+BY_NAME = 12  # the newest versions of Fetch and Produce that use topic names
 
 
 async def last_batch(ground: Ground, topic: str) -> BatchHeader:
@@ -66,7 +66,7 @@ def test_unexpected_sequence_number_costs_an_epoch(judge: Judge) -> None:
         async with Producer(settings, bootstrap_servers=ground.bootstrap) as ours:
             for number in range(3):
                 await (await ours.send(topic, b"%d" % number))
-            # More than are on their way at once: none of those has the number that is expected.
+            # More than the batches in flight: none of those has the expected number.
             await write_under_its_identity(ground, topic, [b"x"] * 20)
             acks = [await ours.send(topic, b"%d" % number) for number in range(3, 20)]
             offsets = [(await ack).offset for ack in acks]
@@ -97,7 +97,9 @@ def test_expired_batch_costs_an_epoch_and_no_later_record(
         ):
             for number in range(3):
                 await (await ours.send(topic, b"%d" % number))
-            detour.trouble.is_mute = True  # the broker takes them, and is not heard
+            detour.trouble.is_mute = (
+                True  # the broker receives the batches, and its responses are lost
+            )
             late = [await ours.send(topic, b"%d" % number) for number in range(3, 8)]
             for ack in late:
                 with pytest.raises(RequestError):

@@ -1,4 +1,4 @@
-"""The producer against Ottla and against Kafka: whole, in order, once, split where it must be."""
+"""The producer on Ottla and on Kafka: records are complete, in order and not duplicated."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ def test_records_come_in_their_order(judge: Judge, codec: str, acks: str) -> Non
             ground, compression_type=codec, acks=acks, batch_size=500, linger_ms=0
         ) as ours:
             acknowledged = [await ours.send(topic, b"%d" % n) for n in range(1000)]
-            # Nobody tells when the broker has those that need no answer; this one has to wait.
+            # With acks=0 no response tells when the broker has the records, so the test waits.
             if acks == "0":
                 async with producer(ground) as other:
                     await (await other.send(topic, b"last"))
@@ -131,7 +131,7 @@ def test_broker_restarts_lose_and_duplicate_nothing(judge: Judge) -> None:
             await troubled
             await ours.flush()
             for number, ack in enumerate(acknowledged):
-                # A batch that the broker has already, and has forgotten where, has no offset.
+                # A duplicate batch whose offset the broker no longer knows has no offset.
                 assert (await ack).offset in (number // 2, -1)
         sent = len(acknowledged)
         even, odd = await ground.read(topic, 2)
@@ -142,7 +142,7 @@ def test_broker_restarts_lose_and_duplicate_nothing(judge: Judge) -> None:
 
 
 def test_answers_that_are_lost_double_nothing(judge: Judge) -> None:
-    """Connections are cut while records are on their way, again and again."""
+    """Connections are cut repeatedly while records are in flight."""
 
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
@@ -190,7 +190,7 @@ def test_a_loss_that_nobody_asked_about_is_told_at_the_end(judge: Judge) -> None
 def test_large_batch_is_split_and_a_large_record_fails(
     judge: Judge, codec: str, idempotent: bool
 ) -> None:
-    """Random sizes, some above the topic's limit, in batches far above it; five on their way."""
+    """Random sizes, some above the topic's limit, in batches far above it; five in flight."""
 
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(settings={"max.message.bytes": 2000})
@@ -283,7 +283,7 @@ def test_many_without_a_key_fill_one_partition_after_the_other(judge: Judge) -> 
         for number, place in enumerate(places):
             assert found[place.partition][place.offset].value == b"%d" % number
         switches = sum(one.partition != other.partition for one, other in pairwise(places))
-        assert switches < 3000 / 30  # by batches and not by records
+        assert switches < 3000 / 30  # per batch and not per record
 
     judge(scenario)
 
@@ -351,6 +351,6 @@ def test_metrics_tell_what_was_done(judge: Judge) -> None:
             for none in ("record_error_total", "record_retry_total", "batch_split_total"):
                 assert getattr(metrics, none) == 0
             assert (metrics.requests_in_flight, metrics.waiting_threads) == (0, 0)
-            assert replace(before) == before  # it did not change meanwhile
+            assert replace(before) == before  # it did not change in the meantime
 
     judge(scenario)

@@ -1,4 +1,4 @@
-"""Columns sent to Ottla and to Kafka: every row once, in order, beside records sent one by one."""
+"""Columns sent to Ottla and to Kafka: every row once, in order, mixed with single records."""
 
 import asyncio
 from random import Random
@@ -24,7 +24,7 @@ def producer(ground: Ground, **arguments: Any) -> Producer:
 
 
 def numbered(count: int, start: int = 0) -> Any:
-    """Rows with the keys and values of their numbers."""
+    """Return rows whose keys and values are their numbers."""
     texts = [str(number) for number in range(start, start + count)]
     return pa.table({"key": texts, "value": texts})
 
@@ -86,14 +86,14 @@ def test_rows_go_by_their_keys_and_keep_their_order(judge: Judge, codec: str) ->
 def test_rows_without_a_key_fill_batch_after_batch(judge: Judge) -> None:
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(3)
-        # Else one that is slow to answer may be left out.
+        # Otherwise a slow broker may be left out.
         by_chance = {"partitioner_adaptive_partitioning_enable": False}
         async with producer(ground, batch_size=500, linger_ms=0, **by_chance) as ours:
             none = await (await ours.send_arrow(topic, numbered(3000), key=None))
             keys = [None if n % 2 else b"one" for n in range(3000)]
             mixed = numbered(3000).set_column(0, "key", [keys])
             some = await (await ours.send_arrow(topic, mixed))
-        assert [len(none), len(some)] == [3, 3]  # batches went to all of them
+        assert [len(none), len(some)] == [3, 3]  # every partition got batches
         assert sum(one.rows for one in (*none, *some)) == 6000
         found = await ground.read(topic, 3)
         for records, one in zip(found, none, strict=True):
@@ -139,7 +139,7 @@ def test_a_partitioner_of_ones_own_sees_every_row() -> None:
 
 
 def test_records_and_rows_keep_their_order(judge: Judge) -> None:
-    """Records before, between and behind, in batches that rows join and in batches of their own."""
+    """Records before, between and after rows, in shared batches and in separate ones."""
 
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic(2)

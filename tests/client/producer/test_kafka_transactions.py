@@ -1,7 +1,7 @@
-"""Transactions against Kafka, with another client's read_committed consumer as the judge.
+"""Transactions on Kafka, checked with confluent-kafka's read_committed consumer.
 
-Both kinds of it: transaction.version 2, where writing to a partition adds it and each end brings a
-new epoch, and 1, where the coordinator is told before.
+With both versions: transaction.version 2, where writing to a partition adds it and each end returns
+a new epoch, and 1, where the producer adds partitions first.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def kafka(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Generato
 
 @pytest.fixture
 def judge(kafka: KafkaBroker) -> Judge:
-    """Runs a scenario against the broker."""
+    """Return a function that runs a scenario against the broker."""
     return judged_on(lambda: kafka_ground(kafka))
 
 
@@ -87,7 +87,7 @@ async def end(ground: Ground, topic: str, partition: int, *, committed: bool) ->
 
 
 async def committed(ground: Ground, topic: str, partition: int = 0) -> list[bytes | None]:
-    """What another client reads when no transaction is open any more."""
+    """Return what another client reads when no transaction is open."""
     while await end(ground, topic, partition, committed=True) < (
         await end(ground, topic, partition, committed=False)
     ):
@@ -98,7 +98,7 @@ async def committed(ground: Ground, topic: str, partition: int = 0) -> list[byte
 def read(
     bootstrap: str, topic: str, partition: int, isolation: str = "read_committed"
 ) -> list[bytes | None]:
-    """All up to the last stable offset, as another client reads it."""
+    """Return all values up to the last stable offset, as another client reads them."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -125,7 +125,7 @@ def read(
 
 
 def offset_of(bootstrap: str, group: str, topic: str) -> confluent_kafka.TopicPartition:
-    """What another client finds committed."""
+    """Return the committed offset that another client finds."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         [found] = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], 30)
@@ -175,7 +175,7 @@ def test_exception_aborts_and_the_next_transaction_commits(judge: Judge) -> None
             async with ours.transaction() as transaction:
                 await ours.send(topic, b"never")
                 await transaction.abort()
-                await transaction.abort()  # nothing is left to do
+                await transaction.abort()  # there is nothing left to do
                 with pytest.raises(RequestError, match="no transaction"):
                     await ours.send(topic, b"never")
         assert await committed(ground, topic) == [b"0", b"1", b"2", b"3"]
@@ -215,7 +215,7 @@ def test_a_record_that_is_lost_takes_its_transaction_with_it(judge: Judge) -> No
                     with pytest.raises(RequestError):
                         await (await ours.send(topic, bytes(2000)))
                     with pytest.raises(RequestError):
-                        await ours.send(topic, b"never")  # it can only be aborted
+                        await ours.send(topic, b"never")  # the transaction can only be aborted
 
             for number in range(3):
                 for fail in (unseen, passed_over):
@@ -252,7 +252,7 @@ def test_crashed_producer_is_aborted_by_its_successor(judge: Judge) -> None:
             await crashing.send(topic, b"there")
         await crashing.transaction().__aenter__()
         await (await crashing.send(topic, b"never"))
-        await crashing.close()  # as a process that ends: nobody is told
+        await crashing.close()  # as when a process dies: the coordinator is not told
         assert await asyncio.to_thread(read, ground.bootstrap, topic, 0) == [b"there"]
         assert (
             len(await asyncio.to_thread(read, ground.bootstrap, topic, 0, "read_uncommitted")) == 2
@@ -315,7 +315,7 @@ def test_a_transaction_that_takes_too_long_is_not_committed(judge: Judge) -> Non
 
 
 def test_consumer_waits_for_offsets_of_an_open_transaction(judge: Judge) -> None:
-    """Else it would read what the transaction has done, whether it reads committed or not."""
+    """Otherwise it would process the input of the transaction again, in either isolation level."""
 
     async def scenario(ground: Ground) -> None:
         source = await ground.topic()
@@ -362,7 +362,7 @@ def test_offsets_count_with_the_transaction(judge: Judge) -> None:
             with pytest.raises(ZeroDivisionError):
                 await abort(ours)
             assert (await found()).offset == 5
-            async with ours.transaction() as transaction:  # offsets alone
+            async with ours.transaction() as transaction:  # only offsets
                 noted = OffsetAndMetadata(7, "a note", 0)
                 await transaction.send_offsets({place: noted}, GroupMember(group))
                 await transaction.send_offsets({}, group)
@@ -406,7 +406,7 @@ def test_a_broker_that_restarts_in_the_middle_costs_nothing(judge: Judge) -> Non
 
 
 def test_answers_that_are_lost_change_no_transaction(judge: Judge) -> None:
-    """Connections are cut while anything is on its way, at each step of a transaction."""
+    """Connections are cut with requests in flight, at each step of a transaction."""
 
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
@@ -538,7 +538,7 @@ def test_rows_sent_as_columns_count_together(judge: Judge) -> None:
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 def test_end_with_a_lost_response_is_retried_once(judge: Judge, commit: bool) -> None:
-    """The broker hears of it and answers; the answers do not come."""
+    """The broker receives the request and responds; the responses are lost."""
 
     async def scenario(ground: Ground) -> None:
         topic = await ground.topic()
@@ -555,7 +555,7 @@ def test_end_with_a_lost_response_is_retried_once(judge: Judge, commit: bool) ->
                     await end()
                 with pytest.raises(RequestError, match="is not known"):
                     await ours.transaction().__aenter__()
-                # The broker heard of it long ago.
+                # The broker processed the first request long ago.
                 assert await committed(ground, topic) == [b"first"] * commit
                 detour.trouble.is_mute = False
                 detour.trouble.reset()
@@ -573,7 +573,7 @@ def test_end_with_a_lost_response_is_retried_once(judge: Judge, commit: bool) ->
 
 @pytest.mark.judge
 def test_expired_transactional_id_costs_one_transaction() -> None:
-    """It forgets who did nothing for long; the producer goes on under another identity."""
+    """The broker expires idle transactional ids; the producer continues with a new identity."""
 
     async def scenario() -> None:
         async with kafka_ground(kafka) as ground:

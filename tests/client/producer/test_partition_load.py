@@ -1,4 +1,4 @@
-"""The load of partitions: how much waits, and which brokers are too slow to be chosen."""
+"""Partition load: queued batches, and brokers that are too slow to be chosen."""
 
 import asyncio
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def queues(*waiting: int) -> dict[TopicPartition, PartitionQueue]:
 
 
 class Heard:
-    """A partitioner that remembers what it was told."""
+    """A partitioner that records its notifications."""
 
     def __init__(self, *, listens: bool = True) -> None:
         self._listens = listens
@@ -46,7 +46,7 @@ class Heard:
         return 0
 
     def batch_closed(self, topic: str, partition: int, size: int) -> None:
-        """Nothing follows from it."""
+        """Ignore the notification."""
 
     def listens(self, topic: str) -> bool:
         return self._listens
@@ -61,11 +61,11 @@ def test_what_waits_is_told_for_every_partition_with_a_leader() -> None:
     heard = Heard()
     load = PartitionLoad(heard, 0)
     load.look(queues(0, 0, 0), view(1, 2, -1))
-    assert heard.last is None  # nothing waits, nothing is told
+    assert heard.last is None  # nothing is queued, so there is no notification
     load.look(queues(3, 0), view(1, 2, -1, 1))
     assert heard.last == ({0: 3, 1: 0, 3: 0}, 4)
     load.look(queues(0, 0), view(1, 2, -1, 1))
-    assert heard.last == ({0: 0, 1: 0, 3: 0}, 4)  # that it is over is told too, once
+    assert heard.last == ({0: 0, 1: 0, 3: 0}, 4)  # an empty queue is notified once
     heard.last = None
     load.look(queues(0, 0), view(1, 2, -1, 1))
     assert heard.last is None
@@ -93,7 +93,7 @@ def test_a_broker_that_takes_nothing_for_too_long_is_left_out_until_it_takes_som
     heard = Heard()
     load = PartitionLoad(heard, 2.0)
     slow, quick = BrokerId(1), BrokerId(2)
-    load.asked(slow, 10.0, takes=False)  # it is given its time from the first question on
+    load.asked(slow, 10.0, takes=False)  # its timeout starts at the first request
     load.asked(quick, 10.0, takes=True)
     load.asked(slow, 12.0, takes=False)
     assert not load.is_slow(slow)
@@ -103,7 +103,8 @@ def test_a_broker_that_takes_nothing_for_too_long_is_left_out_until_it_takes_som
     assert heard.last == ({1: 1}, 2)
     load.asked(slow, 13.0, takes=True)
     assert not load.is_slow(slow)
-    load.asked(quick, 99.0, takes=True)  # nothing was ready for it for long: that is no delay
+    # Nothing was ready for it for a long time: that is not a delay.
+    load.asked(quick, 99.0, takes=True)
     assert not load.is_slow(quick)
 
 
@@ -115,7 +116,7 @@ def test_without_a_timeout_no_broker_is_too_slow() -> None:
 
 
 def test_a_producer_tells_its_partitioner_what_waits_and_for_whom() -> None:
-    """While the broker reads nothing its partitions fill up, and are not to be chosen any more."""
+    """The broker does not read, so its partitions fill up and are no longer chosen."""
 
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": 3}) as cluster:

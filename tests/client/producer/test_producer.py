@@ -1,6 +1,6 @@
-"""The producer: bounded in memory and time, and never silent about a loss.
+"""The producer: bounded in memory and time, and every loss is reported.
 
-What it does with records any broker can judge: that is in test_kafka_producer.py.
+What it does with records is in test_kafka_producer.py, on any broker.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ def test_a_record_too_large_is_refused_though_the_open_batch_has_room() -> None:
                 assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
             with pytest.raises(RequestError, match=r"max\.request\.size=1000"):
                 await ours.send_many("t", [b"small", bytes(1000)])
-            sent += await ours.send_many("t", [bytes(300)] * 10)  # none is too large alone
+            sent += await ours.send_many("t", [bytes(300)] * 10)  # no record is too large by itself
             await ours.flush()
             assert {(await ack).offset for ack in sent} < {*range(20)}
             assert ours.metrics().batch_split_total == 0
@@ -240,7 +240,7 @@ def test_a_record_that_no_room_could_ever_hold_is_refused_at_once() -> None:
             with pytest.raises(RequestError, match=r"more than buffer\.memory=10000") as refused:
                 await ours.send("t", bytes(10_001))
             assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
-            await (await ours.send("t", bytes(9000)))  # batches are no larger than the room
+            await (await ours.send("t", bytes(9000)))  # batches are not larger than the buffer
 
     run(scenario())
 

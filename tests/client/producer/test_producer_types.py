@@ -1,6 +1,7 @@
-"""What a type checker knows of a producer; `make check` judges this file, strictly.
+"""Types of the producer; `make check` verifies this file with pyright strict.
 
-Each line that is to be refused says so: the checker complains of a comment that is not needed.
+A line that must be rejected has an ignore comment; pyright reports an ignore comment that is not
+needed.
 """
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
@@ -46,7 +47,7 @@ def test_what_is_no_serializer_is_refused() -> None:
 
 
 async def what_can_be_sent(plain: Producer, typed: Producer[str, Order]) -> None:
-    """Never run: it is there to be read by the type checker."""
+    """Never run; only the type checker reads it."""
     assert_type(await plain.send("t", b"v", key=b"k"), Ack)
     assert_type(await (await plain.send("t")), Written)
     await plain.send("t", "text")  # pyright: ignore[reportArgumentType]
@@ -64,7 +65,7 @@ async def what_can_be_sent(plain: Producer, typed: Producer[str, Order]) -> None
 async def how_far_one_is(
     consumer: Consumer[bytes, bytes], transaction: Transaction, record: Record[bytes, bytes]
 ) -> None:
-    """Nor this."""
+    """Never run; only the type checker reads it."""
     offsets = {record.place: record.offset + 1}
     await consumer.commit(offsets)
     await consumer.commit({("t", 0): 5, ("t", 1): OffsetAndMetadata(5)})
@@ -77,6 +78,6 @@ async def how_far_one_is(
 
 
 async def what_a_function_of_users_may_take(serializer: Serializer[Order]) -> None:
-    """Never run either."""
+    """Never run; only the type checker reads it."""
     async with Producer(SETTINGS, value_serializer=serializer) as producer:
         assert_type(producer, Producer[bytes, Order])

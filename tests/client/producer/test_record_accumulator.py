@@ -1,4 +1,4 @@
-"""The record accumulator: memory that is taken and given back, and batches that are split."""
+"""The record accumulator: memory that is reserved and released, and batches that are split."""
 
 import asyncio
 from random import Random
@@ -125,7 +125,7 @@ def test_a_record_of_a_split_batch_is_settled_with_its_part() -> None:
         all_of_it = asyncio.create_task(whole.settled())
         await asyncio.sleep(0)
         parts = [*whole.split()]
-        while len(parts) < 4:  # and its parts again
+        while len(parts) < 4:  # split the parts again
             parts = [*parts[0].split(), *parts[1:]]
         await asyncio.sleep(0)
         assert not any(ack.done for ack in acks)
@@ -165,7 +165,7 @@ def test_the_first_batch_of_a_producer_goes_alone() -> None:
     assert queue.may_send(rules)
     first = queue.take_first(Identity(5, 0))
     assert not queue.may_send(rules)
-    queue.put_back(first)  # refused: nothing is known of the producer still
+    queue.put_back(first)  # refused: the broker still does not know the producer
     queue.take_first(Identity(5, 0))
     assert not queue.may_send(rules)
     queue.remove(first)
@@ -182,7 +182,7 @@ def test_who_awaits_rows_has_asked_about_all_their_batches() -> None:
         told = asyncio.create_task(_told(ack))
         await asyncio.sleep(0)
         assert first.awaited
-        assert second.awaited  # a flush does not tell of it again
+        assert second.awaited  # a flush does not report it again
         second.settle(20, -1)
         assert not ack.done
         first.settle(10, -1)

@@ -1,6 +1,6 @@
-"""The idempotent producer at a leader that is played: nothing twice, nothing out of order.
+"""The idempotent producer at a scripted leader: no duplicates, no reordering.
 
-The leader checks numbers as a broker does; the test says what goes wrong.
+The leader checks sequence numbers as a broker does; the test injects the failures.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ SILENT = {**FAST, "request.timeout.ms": 500}
 
 
 def staged(leader: Leader, epoch: int = 0) -> ScriptedBroker:
-    """A broker with a leader, which gives identities."""
+    """Return a broker with a leader, which assigns producer ids."""
     ids = iter(range(7, 100))
     broker = ScriptedBroker(
         {
@@ -43,7 +43,7 @@ def staged(leader: Leader, epoch: int = 0) -> ScriptedBroker:
 
 
 def saying(words: Mapping[int, Word]) -> Callable[[BatchHeader], Word]:
-    """A word for the batches with these numbers, in the order in which they come."""
+    """Return a function that decides about the batches at these positions, in order of arrival."""
     numbers = iter(range(10_000))
     return lambda _: words.get(next(numbers))
 
@@ -51,7 +51,7 @@ def saying(words: Mapping[int, Word]) -> Callable[[BatchHeader], Word]:
 async def send(
     ours: Producer, values: Iterable[int], failed: list[int] | None = None
 ) -> list[bytes]:
-    """Send values, each in a batch of its own, at once; those that are written."""
+    """Send values at once, each in its own batch; return those that were written."""
     acks = [(value, await ours.send(TOPIC, b"%d" % value)) for value in values]
     written: list[bytes] = []
     for value, ack in acks:
@@ -90,7 +90,9 @@ def producing(
 def test_what_the_leader_misses_is_sent_again_under_the_next_epoch(
     code: ErrorCode, first: int
 ) -> None:
-    """Five are in flight, and one of them is refused for its number; all come, once, in order."""
+    """Five batches are in flight and one is refused for its sequence; all are written once, in
+    order.
+    """
     leader = Leader(saying({3 + first: code}))
 
     async def script(ours: Producer) -> None:
@@ -106,7 +108,7 @@ def test_what_the_leader_misses_is_sent_again_under_the_next_epoch(
 
 
 def test_a_leader_that_has_forgotten_the_producer_is_told_everything_anew() -> None:
-    """As after a deletion of all its records: any number is the first then."""
+    """As after a deletion of all its records: then any sequence number is accepted as the first."""
     leader = Leader(saying({}))
 
     async def script(ours: Producer) -> None:
@@ -120,7 +122,7 @@ def test_a_leader_that_has_forgotten_the_producer_is_told_everything_anew() -> N
 
 @pytest.mark.parametrize("word", [LOST, UNSEEN])
 def test_what_had_no_answer_is_sent_again_and_is_there_once(word: str) -> None:
-    """The answers to two of five are lost, with or without the batches."""
+    """The responses to two of five batches are lost, with or without the batches."""
     leader = Leader(saying({4: word, 6: word}))
     producing(leader, lambda ours: send(ours, range(20)), SILENT)
     assert leader.logs[0] == [b"%d" % value for value in range(20)]
@@ -128,7 +130,7 @@ def test_what_had_no_answer_is_sent_again_and_is_there_once(word: str) -> None:
 
 @pytest.mark.parametrize("word", [LOST, UNSEEN])
 def test_a_batch_whose_time_is_over_leaves_a_gap_and_nothing_twice(word: str) -> None:
-    """One of several in flight gets no answer until its time is over; others follow it."""
+    """One of several batches in flight gets no response until it expires; others follow it."""
     silent = True
     failed: list[int] = []
 
@@ -147,7 +149,7 @@ def test_a_batch_whose_time_is_over_leaves_a_gap_and_nothing_twice(word: str) ->
 
     settings = {**SILENT, "delivery.timeout.ms": 1200}
     producing(leader, script, settings)
-    # What failed may be there, and then it is there once and in its place.
+    # A failed record may have been written, and then once and in its place.
     values = [int(value or b"") for value in leader.logs[0]]
     assert values == sorted(set(values))
     assert [one for one in values if one not in failed] == [*range(3), *range(8, 15)]

@@ -1,4 +1,4 @@
-"""Columns that cannot be sent: what is said of them, and that nothing was sent then."""
+"""Columns that cannot be sent: the error, and that no row was sent."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any

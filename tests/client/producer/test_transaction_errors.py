@@ -1,8 +1,8 @@
-"""What each error costs a transaction, by the request that is answered with it.
+"""The effect of each error on a transaction, by the request that returns it.
 
-The table has Java's client 4.3 beside ours, as its TransactionManager decides. Where ours goes on
-and Java's does not, the coordinator still has the last word: the abort, or the new identity that
-the producer asks for under its old one, is refused to who was fenced meanwhile.
+The table has the decisions of Java's client 4.3 (TransactionManager) beside ours. Where ours
+continues and Java's does not, the coordinator still decides: it refuses the abort, or the new
+identity that the producer requests with its old one, to a producer that was fenced meanwhile.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ UNKNOWN = ErrorCode.UNKNOWN_PRODUCER_ID
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 MOVED = ErrorCode.NOT_COORDINATOR
 
-# The request, its error, what ours does, what Java's 4.3 does.
+# The request, its error, the effect in our client, the effect in Java's client 4.3.
 TABLE: list[tuple[type[Message], ErrorCode, str, str]] = [
     (ADD, MAPPING, RENEWED, FATAL),
     (ADD, EPOCH, FATAL, FATAL),
@@ -95,7 +95,7 @@ TABLE: list[tuple[type[Message], ErrorCode, str, str]] = [
     (PRODUCE, LOADING, RETRIED, RETRIED),
     (PRODUCE, MOVED, RETRIED, RETRIED),
 ]
-IMPLICIT = {"transaction.version": 2}  # partitions and groups are added by writing
+IMPLICIT = {"transaction.version": 2}  # partitions and groups are added implicitly by writing
 ROWS = [
     pytest.param(*row[:3], features, id=f"{row[0].__name__}-{row[1].name}-{kind}")
     for kind, features in (("explicit", {}), ("implicit", IMPLICIT))
@@ -132,7 +132,7 @@ def test_an_error_costs_what_the_table_says(
             async def work(value: bytes) -> RequestError | None:
                 try:
                     async with ours.transaction() as transaction:
-                        # A coordinator that knows of nothing is told of no end.
+                        # A coordinator that does not know the transaction is not asked to end it.
                         if request_ is ADD:
                             await transaction.send_offsets({ONE: 1}, "group")
                         await ours.send(TOPIC, value)
@@ -150,7 +150,8 @@ def test_an_error_costs_what_the_table_says(
             fenced = expected is FATAL and code is EPOCH
             assert first.code is (FENCED if fenced else code)
         if second is None:
-            # Whatever happened to the first, the numbers of the second are good.
+            # Whatever happened to the first transaction, the sequence numbers of the second are
+            # valid.
             assert leader.logs[0][-1] == b"second"
             epochs = [one.producer_epoch for one in leader.came]
             assert epochs == sorted(epochs)
@@ -164,7 +165,7 @@ def outcome(
     asked: Iterable[Message],
     request: type[Message],
 ) -> str:
-    """How the first of two transactions ended, and whether the other could begin."""
+    """Return how the first of two transactions ended, and whether the second could begin."""
     aborts = sum(isinstance(one, EndTxnRequest) and not one.committed for one in asked)
     if first is None:
         assert second is None
@@ -193,7 +194,7 @@ def outcome(
     ids=lambda one: one.name if isinstance(one, ErrorCode) else one,
 )
 def test_an_error_costs_the_identity_what_the_table_says(code: ErrorCode, expected: str) -> None:
-    """These are Java's; where an abort is needed there is nothing to abort: one asks again."""
+    """The effects are Java's. Where Java aborts, there is nothing to abort: the client retries."""
 
     async def scenario() -> None:
         broker = scripted({INIT: [code]})

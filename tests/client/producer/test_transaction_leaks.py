@@ -1,8 +1,8 @@
-"""Transactions that are cancelled or closed at any moment: nothing is left, all is told, and the
-producer goes on or says how.
+"""Transactions that are cancelled or closed at any moment: nothing leaks, errors are raised, and
+the producer continues or says how.
 
-The coordinator and the leader are played: what is under way is cancelled after each turn of the
-loop, from its beginning to its end, and while no answer comes.
+The coordinator and the leader are scripted. A call is cancelled after each iteration of the event
+loop, from its start to its end, and while no response comes.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from ottla.transport.failures import Disconnected
 MOMENTS = 12
 OFFSETS = {(TOPIC, 0): 5}
 FEATURES: dict[str, dict[str, int]] = {"implicit": {"transaction.version": 2}, "explicit": {}}
-"""Whether writing to a partition adds it to the transaction, or the coordinator is told before."""
+"""Whether writing adds a partition to the transaction, or the producer adds it first."""
 
 
 class Place:
-    """A broker that is all that a producer needs, and may be silent about some of it."""
+    """A scripted broker with everything that a producer needs, which can stop responding."""
 
     def __init__(self, broker: ScriptedBroker, leader: Leader) -> None:
         self.broker = broker
@@ -52,17 +52,17 @@ class Place:
         return Producer({**FAST, "linger.ms": 0, "batch.size": 200, **rules, **named})
 
     def silence(self, *kinds: type[Message]) -> None:
-        """From now on these have no answer."""
+        """From now on do not respond to these requests."""
         for kind in kinds:
             self.broker.answers[kind] = lambda _: None
 
     def speak(self) -> None:
-        """Answer again; what was asked before has no answer for ever."""
+        """Respond again; requests from before get no response."""
         self.broker.answers |= self._answers
         self.broker.drop()
 
     def ends(self) -> list[bool]:
-        """Which ends were asked for: commits are true."""
+        """Return the EndTxn requests: True is a commit."""
         return [one.committed for one in self.broker.asked if isinstance(one, EndTxnRequest)]
 
 
@@ -75,7 +75,7 @@ async def place(kind: str) -> AsyncGenerator[Place]:
 
 
 async def goes_on(ours: Producer) -> None:
-    """Whatever was before, the next transactions are as any other."""
+    """Check that the next transactions work."""
     async with asyncio.timeout(20):
         for _ in range(2):
             async with ours.transaction() as transaction:
@@ -83,7 +83,7 @@ async def goes_on(ours: Producer) -> None:
                 await transaction.send_offsets(OFFSETS, "group")
 
 
-# A life, cancelled at moments from its beginning to its end.
+# A whole run, cancelled at moments from its start to its end.
 
 
 async def transacts(there: Place) -> None:
@@ -109,7 +109,7 @@ def test_transactions_that_are_cancelled_at_any_moment_leave_nothing(kind: str) 
     run(scenario())
 
 
-# One call, cancelled after each turn of the loop.
+# One call, cancelled after each iteration of the event loop.
 
 Step: TypeAlias = Callable[[Producer, Transaction], Coroutine[Any, Any, None]]
 
@@ -134,14 +134,14 @@ STEPS: list[Step] = [send, send_offsets, commit, abort]
 
 
 async def settle(step: Step, doing: "asyncio.Task[None]", transaction: Transaction) -> None:
-    """End a transaction in which a call was cancelled, as the guide says."""
+    """End a transaction in which a call was cancelled, as the guide describes."""
     if step is abort:
         await transaction.abort()
     elif step is commit:
         with suppress(RequestError):
             await transaction.commit()
             return
-        await transaction.abort()  # it was cancelled before all of it was there
+        await transaction.abort()  # it was cancelled before all records were written
     elif step is send_offsets and doing.cancelled():
         with pytest.raises(RequestError, match="given up before it was known"):
             await transaction.commit()
@@ -156,7 +156,7 @@ def test_after_a_call_that_was_cancelled_the_producer_goes_on(kind: str, step: S
         async with place(kind) as there, there.producer() as ours:
             residue = Leaks()
             is_whole = False
-            for turn in range(1, 300):  # before its first turn it has not begun
+            for turn in range(1, 300):  # before its first iteration the task has not started
                 before = len(there.ends())
                 transaction = ours.transaction()
                 await transaction.__aenter__()
@@ -169,7 +169,7 @@ def test_after_a_call_that_was_cancelled_the_producer_goes_on(kind: str, step: S
                 async with asyncio.timeout(20):
                     await settle(step, doing, transaction)
                 asked = there.ends()[before:]
-                assert len({*asked}) <= 1, asked  # it was never to be committed and aborted
+                assert len({*asked}) <= 1, asked  # it was never both committed and aborted
                 await goes_on(ours)
                 if is_whole:
                     break
@@ -181,7 +181,7 @@ def test_after_a_call_that_was_cancelled_the_producer_goes_on(kind: str, step: S
 
 
 async def lose_numbers(there: Place, ours: Producer) -> None:
-    """A transaction after which the next one needs a new epoch."""
+    """Run a transaction after which the next one needs a new epoch."""
     words = iter([ErrorCode.INVALID_RECORD])
 
     def word(_: BatchHeader) -> Word:
@@ -216,7 +216,7 @@ def test_a_beginning_that_was_cancelled_can_be_made_again(kind: str) -> None:
     run(scenario())
 
 
-# What has no answer.
+# Requests without a response.
 
 
 @pytest.mark.parametrize("is_added", [True, False], ids=["added", "not-added"])
@@ -225,7 +225,7 @@ def test_a_beginning_that_was_cancelled_can_be_made_again(kind: str) -> None:
 def test_what_may_have_been_added_is_ended(
     silent: type[Message], cancels: bool, is_added: bool
 ) -> None:
-    """The coordinator may have a transaction open of which the producer has not heard.
+    """The coordinator may have an open transaction of which the producer does not know.
 
     It would end that by its timeout, and fence the producer.
     """
@@ -255,7 +255,7 @@ def test_what_may_have_been_added_is_ended(
             assert there.ends() == [False]
             before = there.broker.count(InitProducerIdRequest)
             await goes_on(ours)
-            # What comes late is of an epoch that has passed.
+            # A late request belongs to an old epoch.
             assert is_added or there.broker.count(InitProducerIdRequest) > before
 
     run(scenario())
@@ -302,7 +302,7 @@ def test_a_commit_that_is_cancelled_while_it_flushes_says_so_also_when_it_cannot
                 doing.cancel()
                 with pytest.raises(asyncio.CancelledError) as caught:
                     await doing
-                assert doing.cancelled()  # and it is not another error that one gets to see
+                assert doing.cancelled()  # the cancellation is not replaced by another error
                 assert "its transaction was not aborted" in caught.value.__notes__[0]
                 there.speak()
                 await transaction.abort()
@@ -311,7 +311,7 @@ def test_a_commit_that_is_cancelled_while_it_flushes_says_so_also_when_it_cannot
     run(scenario())
 
 
-# Closing, while somebody waits.
+# Closing while a call waits.
 
 
 async def begin(ours: Producer, transaction: Transaction) -> None:
@@ -334,7 +334,7 @@ WAITING: dict[str, tuple[Step, tuple[type[Message], ...]]] = {
     "commit": (commit, (EndTxnRequest,)),
     "abort": (abort, (EndTxnRequest,)),
 }
-UNHEARD_OF = ("implicit", "send-added")  # nobody asks for it there
+UNHEARD_OF = ("implicit", "send-added")  # no request is sent in this case
 
 
 @pytest.mark.parametrize("ends", ["close", "cancel"])
@@ -377,7 +377,7 @@ def test_who_waits_for_a_silent_coordinator_is_told_of_the_end(
             else:
                 doing.cancel()
                 await asyncio.sleep(0)
-                doing.cancel()  # what it does at its end waits for the broker, too
+                doing.cancel()  # its close waits for the broker, too
                 await ended(doing)
                 assert doing.cancelled()
                 await ours.close()

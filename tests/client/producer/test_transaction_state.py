@@ -1,4 +1,4 @@
-"""The state of transactions: every move from every phase, and what each error asks for."""
+"""The transaction state machine: every transition from every phase, and each error's effect."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ MOVES: dict[str, Move] = {
     "over": lambda state: state.over(ERROR),
 }
 
-# From a phase, by a move, to a phase; what is not here raises.
+# (phase, transition) to phase; transitions that are not listed raise.
 TABLE = {
     (Phase.STARTING, "initialized"): Phase.READY,
     (Phase.READY, "begun"): Phase.OPEN,
@@ -46,7 +46,7 @@ TABLE = {
     (Phase.COMMITTING, "ended"): Phase.READY,
     (Phase.ABORTING, "ended"): Phase.READY,
     **{(phase, "over"): Phase.OVER for phase in Phase},
-    # A loss outside of a transaction that could fail moves nothing.
+    # A failed record outside a transaction that could fail changes nothing.
     **{(phase, "failed"): phase for phase in Phase if phase not in (Phase.OPEN, Phase.COMMITTING)},
 }
 
@@ -80,7 +80,7 @@ def test_what_failed_is_said_to_whoever_wants_to_go_on() -> None:
         with pytest.raises(RequestError) as said:
             MOVES[move](over)
         assert said.value is fenced
-    assert over.over(ERROR).failure is fenced  # the first that ended it
+    assert over.over(ERROR).failure is fenced  # the first error that ended it
 
 
 def test_the_first_failure_is_the_one_to_tell() -> None:
@@ -121,9 +121,15 @@ def test_the_next_transaction_knows_nothing_of_the_one_before(commit: bool) -> N
     [
         (False, ME, False, False, Phase.READY),
         (True, ME, False, False, Phase.STARTING),
-        (True, NEXT, True, True, Phase.READY),  # the end itself brought a new epoch
+        (True, NEXT, True, True, Phase.READY),  # the end of the transaction returned a new epoch
         (False, NEXT, True, True, Phase.READY),
-        (False, ME, False, True, Phase.STARTING),  # the cluster was raised to the newer kind
+        (
+            False,
+            ME,
+            False,
+            True,
+            Phase.STARTING,
+        ),  # the cluster was upgraded to the newer transaction version
         (False, NEXT, True, False, Phase.READY),
     ],
 )

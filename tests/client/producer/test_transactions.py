@@ -1,4 +1,6 @@
-"""What a producer tells its coordinator: again where it passes, and never without an end."""
+"""A producer's requests to its transaction coordinator: retried if retriable, always with a
+deadline.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -56,13 +58,13 @@ BACKOFF = Backoff(0.01, 0.05, lambda: 0.5)
 ONE, TWO = (TopicPartition("t", PartitionIndex(index)) for index in (0, 1))
 LOST = RequestError(ErrorCode.REQUEST_TIMED_OUT)
 NONE = ErrorCode.NONE
-SILENCE = ErrorCode.UNKNOWN_SERVER_ERROR  # no answer
+SILENCE = ErrorCode.UNKNOWN_SERVER_ERROR  # no response
 
 Codes = dict[type, Iterable[ErrorCode]]
 
 
 def scripted(codes: Codes | None = None, **arguments: Any) -> ScriptedBroker:
-    """A coordinator of everything, which answers each request with the codes in turn, then NONE."""
+    """A coordinator and leader that returns the scripted codes per request, then NONE."""
     left: dict[type, Iterator[ErrorCode]] = {
         kind: iter(ones) for kind, ones in (codes or {}).items()
     }
@@ -110,7 +112,8 @@ def scripted(codes: Codes | None = None, **arguments: Any) -> ScriptedBroker:
                             results_by_partition=[
                                 AddPartitionsToTxnPartitionResult(
                                     partition_index=index,
-                                    # Only the last is refused; the others are not tried.
+                                    # Only the last partition is refused; the others are not
+                                    # attempted.
                                     partition_error_code=code
                                     if index == topic.partitions[-1]
                                     else code and ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -175,7 +178,7 @@ async def transactions(
 
 
 async def nothing() -> None:
-    """A flush of nothing."""
+    """Flush nothing."""
 
 
 PASSING = [
@@ -203,7 +206,7 @@ def test_what_passes_is_asked_again_at_every_step() -> None:
                 await ours.obtain()
                 assert ours.admit(ONE)
                 assert ours.admit(TWO)
-                await ours.obtain()  # nothing is wanted
+                await ours.obtain()  # nothing to add
                 for offset in (5, 6):  # a group is added once
                     await transaction.send_offsets({ONE: offset}, "group")
             assert ours.state.phase is Phase.READY
@@ -249,7 +252,7 @@ def test_a_transaction_of_which_the_coordinator_knows_nothing_is_not_ended_there
 
 
 def test_lost_numbers_cost_an_epoch_and_the_fence_stays_up() -> None:
-    """The producer says who it was, so that one that was fenced meanwhile does not come back."""
+    """The producer sends its old identity, so that a fenced producer does not come back."""
 
     async def scenario() -> None:
         async with scripted() as broker, transactions(broker) as ours:
@@ -309,15 +312,15 @@ def test_an_end_that_nobody_heard_of_is_said_to_be_so_and_is_asked_for_again(com
                 await ours.begin()
             with pytest.raises(RequestError, match="is not known"):
                 await other()
-            broker.drop()  # what comes after a request without an answer has none either
+            broker.drop()  # requests after one without a response get no response either
             await ending()
-            await ending()  # it has ended, and nothing is asked
+            await ending()  # it has ended, and no request is sent
             with pytest.raises(RequestError, match=r"was (committed|aborted)"):
                 await other()
             ends = [one.committed for one in broker.asked if isinstance(one, EndTxnRequest)]
             assert ends == [commit, commit]
             await ours.begin()
-            # The request that was lost may come yet: it must not end the next transaction.
+            # The lost request may still arrive: it must not end the next transaction.
             assert ours.identity == Identity(7, 1)
 
     run(scenario())
@@ -325,7 +328,7 @@ def test_an_end_that_nobody_heard_of_is_said_to_be_so_and_is_asked_for_again(com
 
 @pytest.mark.parametrize("moves", [True, False], ids=["moves", "is-lost"])
 def test_an_end_is_asked_for_again_where_the_coordinator_has_gone(moves: bool) -> None:
-    """It answers that it is none any more, or its connection ends before it answers."""
+    """The coordinator returns NOT_COORDINATOR, or its connection closes before it responds."""
 
     async def scenario() -> None:
         second = scripted(number=2)

@@ -1,4 +1,4 @@
-"""The producer over bad ways: nothing lost, nothing twice, in order, and nothing left behind."""
+"""The producer over a faulty network: no loss, no duplicates, no reordering, no leaks."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ FAST = {
 
 
 async def read(cluster: Cluster) -> list[list[bytes]]:
-    """The values of each partition, as another client reads them on a straight way."""
+    """Return the values of each partition, as another client reads them without faults."""
     consumer: Any = AIOKafkaConsumer(
         "t", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
     )
@@ -55,7 +55,7 @@ def producer(cluster: Cluster, detour: Detour, **settings: object) -> Producer:
 
 
 async def numbered(ours: Producer, count: int, *, pause_s: float = 0.0) -> list[Ack]:
-    """Numbers to the partitions in turn."""
+    """Send numbers to the partitions in turn."""
     acks: list[Ack] = []
     for number in range(count):
         value = b"%d" % (number // PARTITIONS)
@@ -66,7 +66,7 @@ async def numbered(ours: Producer, count: int, *, pause_s: float = 0.0) -> list[
 
 
 def whole(count: int) -> list[list[bytes]]:
-    """What `numbered` leaves in the partitions when nothing is lost, doubled or out of place."""
+    """Return what `numbered` writes if nothing is lost, duplicated or reordered."""
     return [
         [b"%d" % number for number in range(len(range(index, count, PARTITIONS)))]
         for index in range(PARTITIONS)
@@ -80,7 +80,7 @@ def through(
     pause_s: float = 0.0,
     **settings: object,
 ) -> None:
-    """Send through trouble, until all is acknowledged, and judge what is there."""
+    """Send through a fault until all is acknowledged, and check the result."""
 
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": PARTITIONS}) as cluster, Detour() as detour:
@@ -145,12 +145,12 @@ async def lose_answers(way: Trouble) -> None:
 
 
 def test_answers_that_are_lost_with_their_connection() -> None:
-    """What was written and not acknowledged is sent again, and stands there once."""
+    """Records that were written and not acknowledged are sent again, and are there once."""
     through(lose_answers, 2000, pause_s=0.0005)
 
 
 def test_the_way_is_bad_enough() -> None:
-    """Who is not idempotent has records there twice: the tests above are no child's play."""
+    """A producer without idempotence writes duplicates, so the faults above are effective."""
     with pytest.raises(AssertionError):
         through(lose_answers, 2000, pause_s=0.0005, enable_idempotence=False)
 
@@ -240,11 +240,11 @@ def test_records_whose_time_is_over_fail_and_those_after_them_keep_their_order()
     run(scenario())
 
 
-# Nothing is left behind.
+# Leaks.
 
 
 def sockets() -> int:
-    """How many sockets this process has open."""
+    """Return the number of open sockets of this process."""
     found = 0
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
@@ -313,7 +313,7 @@ def test_cancelled_tasks_and_a_close_leave_neither_tasks_nor_sockets(
                 detour.trouble.is_refusing = False
                 detour.trouble.thaw()
                 await soon(lambda: not detour.trouble.open_lines)
-                # The way stays: one listener of the detour for each broker.
+                # The proxy stays: one listener per broker.
                 await soon(lambda: len(asyncio.all_tasks()) <= tasks)
                 await soon(lambda: sockets() <= open_sockets + 1)
 
@@ -325,7 +325,7 @@ async def settled(ours: Producer, number: int) -> None:
 
 
 async def read_nothing(cluster: Cluster) -> None:
-    """Have the topic there, so that what its making takes is not counted."""
+    """Create the topic first, so that its creation is not counted."""
     async with Producer({**FAST, "bootstrap.servers": cluster.bootstrap_servers}) as ours:
         await ours.partitions("t")
     await asyncio.sleep(0.05)

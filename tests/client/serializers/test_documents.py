@@ -1,4 +1,4 @@
-"""JSON, Avro and Protobuf: what goes in comes out, and what does not fit is refused whole."""
+"""JSON, Avro and Protobuf: round trips, and invalid values that are refused."""
 
 import re
 import subprocess

@@ -1,6 +1,6 @@
-"""Values that Java's types would not let through, worked bytes, and text that is kept whole.
+"""Values that Java's types do not allow, worked bytes, and strict text.
 
-What Java's classes write and read is in test_kafka_java_forms.py, beside Java.
+What Java's classes write and read is in test_kafka_java_forms.py, compared with Java.
 """
 
 import uuid

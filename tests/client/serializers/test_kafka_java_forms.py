@@ -1,6 +1,6 @@
-"""Our serializers, compared with Java's: what they write, read and refuse.
+"""Our serializers compared with Java's: what they write, read and refuse.
 
-The same seed draws the same questions. Java's answers are recorded as fingerprints.
+The same seed generates the same questions. Java's answers are recorded as fingerprints.
 """
 
 import struct
@@ -57,7 +57,7 @@ class Question(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A form with how its values are written in questions and answers."""
+    """A serializer, with the text format of its values in questions and answers."""
 
     serde: Serde[Any]
     parse: Callable[[str], Any]
@@ -69,7 +69,7 @@ def units(text: str) -> str:
 
 
 def text_of(shown: str) -> str:
-    """Units as Python's text; halves that pair stay two, which only bad input brings about."""
+    """Decode UTF-16 units; surrogates stay separate, which only invalid input produces."""
     return bytes.fromhex(shown).decode("utf-16-be", "surrogatepass")
 
 
@@ -143,7 +143,7 @@ def questions() -> Iterator[Question]:
     yield from of_uuids(random)
 
 
-# No numbers, infinities, a zero below zero, the smallest.
+# NaNs, infinities, negative zero, and the smallest values.
 ODD_FLOATS = (
     "7fc00000", "ffc00000", "7fc12345", "7f800000", "ff800000", "80000000", "00000001",
 )  # fmt: skip
@@ -181,7 +181,7 @@ def is_signalling(bits: str) -> bool:
 
 
 def of_sizes(random: Random, name: str, size: int) -> Iterator[Question]:
-    """Bytes that are right, and too few and too many of them."""
+    """Yield byte strings of the right length, and some that are too short or too long."""
     for length in (*range(size * 2 + 2), *[size] * 100):
         data = random.randbytes(length)
         if name in ("float", "double") and length == size and is_signalling(data.hex()):
@@ -199,7 +199,8 @@ def of_bytes(random: Random) -> Iterator[Question]:
         yield Question("boolean", "UTF-8", "read", data)
 
 
-# Letters of one to four bytes, marks, halves of characters, what Windows has where Latin-1 has not.
+# Characters of one to four bytes, BOMs, surrogates, and bytes where Windows-1252 and Latin-1
+# differ.
 LETTERS = "a?ß€\U0001f600\ufeff\ufffe\ufffd\x00\x81\x9f\ud83d\ude00\udc00\uffff\u20ac\u0153中"
 
 
@@ -248,7 +249,7 @@ def of_uuids(random: Random) -> Iterator[Question]:
 
 
 def loses_more_in_java(question: Question) -> bool:
-    """Java drops the character behind half a character in UTF-16; ours is tested elsewhere."""
+    """Java drops the character after a lone surrogate in UTF-16; ours is tested elsewhere."""
     if question.form != "string" or question.step != "read" or question.given == "null":
         return False
     if not question.encoding.startswith(WIDE):
@@ -266,7 +267,7 @@ TESTS = sorted({(q.form, q.encoding, q.step) for q in QUESTIONS})
 
 @pytest.fixture(scope="module")
 def java() -> Callable[[], dict[Question, str]]:
-    """Java's answers; it is asked once."""
+    """Return Java's answers; Java runs once."""
 
     @cache
     def answers() -> dict[Question, str]:
@@ -308,7 +309,7 @@ def test_serde_does_what_javas_does(
 def test_java_refuses_and_accepts_some_of_each(
     scenario: Scenario, java: Callable[[], dict[Question, str]]
 ) -> None:
-    """So that a judge that refuses everything is not taken for one that agrees."""
+    """Guards against a Java process that refuses everything."""
     for name in ("short", "int", "long", "float", "double", "boolean", "uuid", "void"):
 
         def refused(name: str = name) -> Json:

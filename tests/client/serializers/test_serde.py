@@ -1,4 +1,4 @@
-"""Both directions, what passes them by, what is raised, and which types are inferred."""
+"""Serdes: both directions, null values, errors, and inferred types."""
 
 import pickle
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class Order:
 
 
 class Sends(Generic[K, V]):
-    """Takes what a producer takes."""
+    """Takes the serializer arguments of a producer."""
 
     def __init__(self, key: Serde[K] | Serializer[K], value: Serde[V] | Serializer[V]) -> None:
         self.key = serializer_of(key)
@@ -48,7 +48,7 @@ class Sends(Generic[K, V]):
 
 
 class Reads(Generic[K, V]):
-    """Takes what a consumer takes."""
+    """Takes the deserializer arguments of a consumer."""
 
     def __init__(self, key: Serde[K] | Deserializer[K], value: Serde[V] | Deserializer[V]) -> None:
         self.key = deserializer_of(key)

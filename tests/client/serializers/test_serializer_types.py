@@ -1,6 +1,7 @@
-"""What a type checker knows of serializers; `make check` judges this file, strictly.
+"""Types of serializers; `make check` verifies this file with pyright strict.
 
-Each line that is to be refused says so: the checker complains of a comment that is not needed.
+A line that must be rejected has an ignore comment; pyright reports an ignore comment that is not
+needed.
 """
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
@@ -68,14 +69,14 @@ class Fields(TypedDict):
 
 
 class Numbers:
-    """A class of a user's, which is called."""
+    """A user's class with a call method."""
 
     def __call__(self, topic: str, value: int) -> bytes:
         return str(value).encode()
 
 
 class Codec:
-    """One with a method for each direction."""
+    """A user's class with a method for each direction."""
 
     def write(self, topic: str, value: int) -> bytes | None:
         return str(value).encode()
@@ -162,7 +163,7 @@ async def sent_and_read(
     consumer: Consumer[str, AvroDatum],
     any_json: Producer[bytes, Json],
 ) -> None:
-    """Never run: it is there to be read by the type checker."""
+    """Never run; only the type checker reads it."""
     await producer.send("t", Model(item="apple"), key="ann")
     await producer.send("t", Data("apple"))  # pyright: ignore[reportArgumentType]
     await any_json.send("t", {"a": [1, "b", None, {"c": 1.5}]})
@@ -182,7 +183,7 @@ async def sent_and_read(
 def what_a_function_of_users_may_take(
     write: Serializer[Data], read: Deserializer[Data], both: Serde[Data]
 ) -> None:
-    """Nor this."""
+    """Never run; only the type checker reads it."""
     assert_type(Producer(SETTINGS, value_serializer=write), Producer[bytes, Data])
     assert_type(Producer(SETTINGS, value_serializer=both), Producer[bytes, Data])
     assert_type(Consumer(SETTINGS, value_deserializer=read), Consumer[bytes, Data])

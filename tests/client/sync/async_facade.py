@@ -1,7 +1,7 @@
-"""Sync clients that look like the asynchronous ones: the scenarios of those judge them.
+"""Sync clients behind an async interface, so that the async scenarios can test them.
 
-Each call is made in a thread, as an application makes it; so the loop of the test, in which the
-broker lives, goes on.
+Each call runs in a thread, as in an application. So the event loop of the test, in which the broker
+runs, is not blocked.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from ottla.client.sync.transaction import Transaction
 
 
 class DrivenConsumer:
-    """What a scenario is given in place of `ottla.Consumer`."""
+    """Replaces `ottla.Consumer` in a scenario."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._ours: Consumer[Any, Any] = Consumer(*args, **kwargs)
@@ -53,7 +53,7 @@ class DrivenConsumer:
             yield one
 
     def subscribe(self, *topics: str, **arguments: Any) -> None:
-        """With callbacks that wait, where a scenario gives one that is awaited."""
+        """Wrap async callbacks of a scenario in functions that wait for them."""
         loop = asyncio.get_running_loop()
         for name in ("on_assigned", "on_revoked", "on_lost"):
             callback = arguments.get(name)
@@ -88,7 +88,7 @@ class DrivenConsumer:
 
 
 class DrivenProducer:
-    """What a scenario is given in place of `ottla.Producer`."""
+    """Replaces `ottla.Producer` in a scenario."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._ours: Producer[Any, Any] = Producer(*args, **kwargs)

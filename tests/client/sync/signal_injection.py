@@ -1,4 +1,4 @@
-"""Real signals that interrupt a call of a client without a loop, wherever in it they come."""
+"""Real signals that interrupt a call of a sync client at any point."""
 
 import signal
 import sys
@@ -13,18 +13,20 @@ from typing import Any
 from client.leaks import client_threads
 
 AGAIN_S = 0.01
-"""So often it is tried: a signal that comes outside of the client is none."""
+"""Interval between signals; one that arrives outside the client is ignored."""
 
 MOMENTS_S = [0.0002 * number for number in range(1, 25)]
-"""After so long a call is interrupted that has an answer within milliseconds."""
+"""Delays of the signal, for calls that are answered within milliseconds."""
 
 SOON_S = 0.05
-"""By then a call that has no answer is deep in its wait."""
+"""Delay of the signal, for calls that get no response: by then they wait."""
 
 
 @contextmanager
 def interruptions() -> Generator[Callable[[float, Callable[[], Any]], bool]]:
-    """Gives a function that makes a call, interrupts it once, and tells whether it has."""
+    """Yield a function that makes a call, interrupts it once, and returns whether it was
+    interrupted.
+    """
     is_calling = False
 
     def interrupt(_: int, frame: FrameType | None) -> None:
@@ -59,7 +61,7 @@ def interruptions() -> Generator[Callable[[float, Callable[[], Any]], bool]]:
 
 
 def _is_fragile(frame: FrameType) -> bool:
-    """Whether Python's own locks would not survive an exception here: only their waits do."""
+    """Return whether an exception here would break Python's locks; only their waits are safe."""
     code = frame.f_code
     is_a_wait = code.co_name in ("wait", "_wait_for_tstate_lock")
     return code.co_filename == threading.__file__ and not is_a_wait
@@ -80,7 +82,7 @@ def all_threads_end() -> Generator[None]:
 
 
 def _stacks(threads: set[threading.Thread]) -> str:
-    """Where the threads are."""
+    """Return the stacks of the threads."""
     frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
     return "\n".join(
         "".join([one.name, "\n", *traceback.format_stack(frames.get(one.ident or 0))])

@@ -1,4 +1,4 @@
-"""Calls that are interrupted: nothing acknowledged is lost, nothing hangs, and threads end."""
+"""Interrupted sync calls: no acknowledged record is lost, no call hangs, and threads end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,7 +17,7 @@ from ottla.client.sync.send_queue import Ack
 from ottla.errors import RequestError
 from ottla.testing import ClusterThread
 
-# An interrupt may come when a coroutine is made and not given away yet, or in Python's callbacks.
+# A signal can arrive after a coroutine is created and before it runs, or in Python's own callbacks.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:coroutine .* was never awaited:RuntimeWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning",
@@ -42,7 +42,7 @@ def settings(cluster: ClusterThread, **more: object) -> dict[str, object]:
 
 
 def read(cluster: ClusterThread, topic: str) -> list[int]:
-    """All numbers that are in a topic."""
+    """Return all numbers in a topic."""
     with Consumer({**settings(cluster), **FROM_START}) as ours:
         ours.assign((topic, 0))
         end = ours.end_offsets((topic, 0)).popitem()[1]
@@ -53,7 +53,7 @@ def read(cluster: ClusterThread, topic: str) -> list[int]:
 
 
 def settled(acks: dict[int, Ack]) -> list[int]:
-    """The numbers that were acknowledged; the others say that they were not, and none hangs."""
+    """Return the acknowledged numbers; the others raise, and none hangs."""
     kept: list[int] = []
     for number, ack in acks.items():
         try:
@@ -65,7 +65,7 @@ def settled(acks: dict[int, Ack]) -> list[int]:
 
 
 def check(cluster: ClusterThread, topic: str, acks: dict[int, Ack]) -> None:
-    """What was acknowledged is there, in order, and nothing is there twice."""
+    """Check that acknowledged records are in the topic, in order and without duplicates."""
     kept, there = settled(acks), read(cluster, topic)
     assert there == sorted({*there})
     assert {*kept} <= {*there}
@@ -83,7 +83,9 @@ def test_a_send_that_waits_for_room_can_be_interrupted_and_goes_on(cluster: Clus
         def fill() -> None:
             nonlocal number
             while True:
-                number += 1  # one that is interrupted may have gone or not: none has its number
+                number += (
+                    1  # an interrupted send may have succeeded, so its number is not used again
+                )
                 acks[number] = ours.send(topic, b"%d" % number, partition=0)
 
         for _ in range(3):
@@ -101,7 +103,7 @@ def test_a_send_that_waits_for_room_can_be_interrupted_and_goes_on(cluster: Clus
 def test_no_wait_for_room_is_longer_than_a_signal_may_be_overlooked(
     cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that comes just before a lock is waited for is seen when that wait is over."""
+    """A signal that arrives just before a lock wait is noticed when that wait ends."""
     waited: list[float] = []
     wait = send_queues.threading.Condition.wait
 
@@ -126,7 +128,7 @@ def test_no_wait_for_room_is_longer_than_a_signal_may_be_overlooked(
         monkeypatch.undo()
         assert waited
         assert max(waited) <= LOOK_S
-        with suppress(RequestError):  # of those that waited behind
+        with suppress(RequestError):  # errors of the sends that waited
             ours.flush()
 
 
@@ -191,7 +193,7 @@ def test_a_commit_that_is_interrupted_can_be_made_again(cluster: ClusterThread) 
         assert kept() == len(MOMENTS_S)
 
 
-# The end.
+# Closing.
 
 
 def end(client: Any) -> Callable[[], None]:
@@ -279,7 +281,7 @@ def test_a_beginning_that_is_interrupted_leaves_nothing(cluster: ClusterThread) 
 def test_an_end_that_was_interrupted_before_its_last_step_can_be_made_again(
     cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Something may still hold the thread, as the Ack of a record does."""
+    """Another object may still hold the thread, as the Ack of a record does."""
     with all_threads_end():
         ours = Producer(settings(cluster))
         ours.__enter__()

@@ -1,4 +1,4 @@
-"""Interrupts: who reads and is interrupted loses nothing, and nothing comes twice."""
+"""Interrupted reads of a sync consumer: no record is lost or returned twice."""
 
 import signal
 from collections.abc import Callable, Coroutine, Iterator
@@ -14,12 +14,12 @@ from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer
 from ottla.testing import ClusterThread
 
-# One that comes in a callback of Python's own is told there, and nowhere else.
+# An interrupt in one of Python's own callbacks is reported there and nowhere else.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 COUNT = 300
 INTERRUPTS = 50
-"""So many in a test; a machine that is slow would never come to an end otherwise."""
+"""The limit per test; a slow machine would never finish otherwise."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ TAKES: list[Callable[[Consumer[bytes, bytes]], list[int]]] = [
 
 
 def interrupt_when_answered(monkeypatch: pytest.MonkeyPatch) -> list[portals.Call[Any]]:
-    """Interrupt the next wait when what it waits for is there; who was interrupted is told."""
+    """Interrupt the next wait when its result is ready; return the interrupted calls."""
     hit: list[portals.Call[Any]] = []
     wait = portals.Call[Any].wait
 
@@ -98,8 +98,8 @@ def test_what_was_there_when_the_interrupt_came_comes_with_the_next_call(
         with pytest.raises(KeyboardInterrupt):
             taken(ours)
         assert hit[0].task is not None
-        assert hit[0].task.result()  # it was there, and nobody had it
-        ours.commit()  # nothing of it counts
+        assert hit[0].task.result()  # the result was ready and was not returned
+        ours.commit()  # it commits none of it
         kept = [*ours.committed((topic, 0)).values()]
         assert [one.offset for one in kept if one is not None] == [len(first)]
         assert ours.position((topic, 0)) == len(first)
@@ -143,7 +143,7 @@ def test_an_interrupt_that_comes_before_it_was_asked_takes_nothing_back(
 def test_interrupts_at_any_moment_lose_nothing_and_bring_nothing_twice(
     servers: str, topic: str, taken: Callable[[Consumer[bytes, bytes]], list[int]]
 ) -> None:
-    """Real signals, again and again, wherever in the client they come; once in each call."""
+    """Real signals, repeatedly, anywhere in the client, once per call."""
     is_reading, interrupts = False, 0
 
     def interrupt(_: int, frame: FrameType | None) -> None:
@@ -176,4 +176,4 @@ def test_interrupts_at_any_moment_lose_nothing_and_bring_nothing_twice(
     assert found == [*range(COUNT)]
     assert interrupts
     assert client_threads() <= threads
-    assert sockets() <= before + 2  # the broker's side of it, for a moment
+    assert sockets() <= before + 2  # the broker's end of the connection, for a moment

@@ -53,7 +53,7 @@ def test_what_one_writes_a_group_reads(servers: str, topic: str) -> None:
         for value in values:
             producer.send(topic, value)
     found: list[bytes | None] = []
-    for stop in (1234, 3000):  # the second goes on where the first one ended
+    for stop in (1234, 3000):  # the second consumer resumes where the first one ended
         settings = {**FAST, **FROM_START, "bootstrap.servers": servers, "group.id": topic}
         with Consumer(settings, topic) as ours:
             for record in ours:

@@ -1,4 +1,4 @@
-"""The portal: errors keep what they say, interrupts end what runs, and nothing hangs."""
+"""The portal between threads and the event loop: errors, interrupts and shutdown."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""The fronts have what is behind them: every public name, with the same parameters."""
+"""Sync clients have every public name of the async ones, with the same parameters."""
 
 import asyncio
 import inspect
@@ -24,7 +24,7 @@ PAIRS: list[tuple[type[Any], type[Any]]] = [
 ]
 
 
-# A reader of partitions belongs to its event loop.
+# A partition reader belongs to its event loop.
 ASYNC_ONLY = {"partition_reader"}
 
 

@@ -1,4 +1,4 @@
-"""The sync consumer: what holds for the asynchronous one, and what threads bring with them."""
+"""The sync consumer: the scenarios of the async one, and the effects of threads."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ from ottla.ids import TopicPartition
 from ottla.testing import Cluster, ClusterThread
 from ottla.transport.channel import Disconnected
 
-# A task is cancelled there; for a thread that is an interrupt, see test_portal.py.
+# In that scenario a task is cancelled; the sync equivalent is an interrupt, see test_portal.py.
 SYNC = [one for one in (*ANYWHERE, *TOGETHER) if "gives_up" not in one.__name__]
 
 

@@ -1,4 +1,4 @@
-"""The sync producer: threads that share it, errors nobody asks about, ends that do not hang."""
+"""The sync producer: shared by threads, unhandled errors, and a close that does not hang."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ def producer(cluster: ClusterThread, **arguments: str | int) -> Producer:
 
 
 def read(cluster: ClusterThread, topic: str, number: int) -> list[bytes | None]:
-    """The values of a topic with one partition, which are that many and no more."""
+    """Return the values of a topic with one partition; assert that there are exactly `number`."""
     with Consumer({**FAST, **FROM_START}, bootstrap_servers=cluster.bootstrap_servers) as ours:
         ours.assign((topic, 0))
         assert ours.end_offsets((topic, 0))[ours.partitions(topic)[0]] == number
@@ -80,7 +80,7 @@ def test_leaving_the_block_waits_for_all_in_their_order(cluster: ClusterThread, 
 
 
 def test_many_come_after_those_that_were_sent_before(cluster: ClusterThread, topic: str) -> None:
-    with producer(cluster, batch_size=200) as ours:  # each waits often, and could be overtaken
+    with producer(cluster, batch_size=200) as ours:  # each send often waits, and could be overtaken
         for number in range(1000):
             ours.send(topic, b"%d" % number)
         acks = ours.send_many(topic, [b"%d" % number for number in range(1000, 2000)])
@@ -103,7 +103,7 @@ def test_rows_come_after_those_that_were_sent_before(cluster: ClusterThread, top
             ours.send_arrow(topic, rows, key="nonsense", value="v")
     assert (written.offset, written.rows) == (100, 100)
     assert ack.done()
-    assert ack.result() == [written]  # also when the producer has ended
+    assert ack.result() == [written]  # also after the producer is closed
     assert read(cluster, topic, 201) == [b"%d" % number for number in range(201)]
 
 
@@ -170,7 +170,7 @@ def test_what_is_refused_is_told_by_its_ack(cluster: ClusterThread, topic: str) 
             ack.result(20)
         assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
         assert ack.done()
-        ours.flush(20)  # somebody asked already
+        ours.flush(20)  # the error was already reported
         assert ours.send(topic, b"small").result(20).offset == 0
 
 
@@ -264,14 +264,14 @@ def test_a_closed_producer_says_so(cluster: ClusterThread, topic: str) -> None:
 def test_two_threads_may_close_it_at_once(
     cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch, front: Any, behind: Any
 ) -> None:
-    """The loop ends with the second one, while the first one is closing in it."""
+    """The event loop ends with the second close, while the first one runs in it."""
     first, real, errors = threading.Event(), behind.close, list[Exception]()
 
     async def close(self: Any) -> None:
         await real(self)
         if not first.is_set():
             first.set()
-            await asyncio.Event().wait()  # until the loop ends
+            await asyncio.Event().wait()  # until the event loop ends
 
     monkeypatch.setattr(behind, "close", close)
     ours = front({"bootstrap.servers": cluster.bootstrap_servers}).__enter__()

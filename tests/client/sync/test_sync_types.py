@@ -1,6 +1,7 @@
-"""What a type checker knows of the sync clients; `make check` judges this file, strictly.
+"""Types of the sync clients; `make check` verifies this file with pyright strict.
 
-Each line that is to be refused says so: the checker complains of a comment that is not needed.
+A line that must be rejected has an ignore comment; pyright reports an ignore comment that is not
+needed.
 """
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
@@ -29,7 +30,7 @@ def test_the_serializers_say_what_is_sent_and_read() -> None:
 
 
 def what_can_be_sent(plain: Producer, typed: Producer[str, int]) -> None:
-    """Never run: it is there to be read by the type checker."""
+    """Never run; only the type checker reads it."""
     assert_type(plain.send("t", b"v", key=b"k"), Ack)
     assert_type(plain.send("t").result(5), Written)
     plain.send("t", "text")  # pyright: ignore[reportArgumentType]
@@ -47,7 +48,7 @@ def what_can_be_sent(plain: Producer, typed: Producer[str, int]) -> None:
 
 
 def what_can_be_read(typed: Consumer[str, int]) -> None:
-    """Never run either."""
+    """Never run; only the type checker reads it."""
     for record in typed:
         assert_type(record, Record[str, int])
         assert_type(record.value, int | None)
@@ -68,7 +69,7 @@ def what_can_be_read(typed: Consumer[str, int]) -> None:
 
 
 def what_can_be_administered(admin: Admin) -> None:
-    """Nor this."""
+    """Never run; only the type checker reads it."""
     assert_type(admin.create_topics([NewTopic("t", 3)]), Results[str, CreatedTopic])
     assert_type(admin.list_offsets({("t", 0): 5}), Results[Partition, FoundOffset])
     admin.create_topics(["t"])  # pyright: ignore[reportArgumentType]
