@@ -29,7 +29,7 @@ from shared_kafka import SharedKafka
 _NUMBERS = count()
 
 
-class Ground:
+class TargetBroker:
     """A running broker, Ottla or Kafka, against which a scenario runs."""
 
     def __init__(
@@ -72,8 +72,8 @@ class Ground:
             TcpNetwork(),
             host,
             int(port),
-            client_id="ground",
-            software=("ground", "1"),
+            client_id="target",
+            software=("target", "1"),
             setup_timeout_s=30,
             request_timeout_s=30,
             ended=lambda: None,
@@ -103,7 +103,7 @@ class Ground:
             await consumer.stop()
 
 
-class Cuttable(TcpNetwork):
+class CuttableNetwork(TcpNetwork):
     """A network whose connections a test can cut."""
 
     def __init__(self) -> None:
@@ -129,15 +129,15 @@ class Cuttable(TcpNetwork):
 
 
 @asynccontextmanager
-async def ottla_ground() -> AsyncGenerator[Ground]:
+async def ottla_target() -> AsyncGenerator[TargetBroker]:
     """Start an Ottla broker for the duration of the `async with` block."""
     async with Cluster() as cluster:
         broker = cluster.brokers[0]
-        yield Ground(cluster.bootstrap_servers, broker.stop, broker.start, 3)
+        yield TargetBroker(cluster.bootstrap_servers, broker.stop, broker.start, 3)
 
 
 @asynccontextmanager
-async def kafka_ground(kafka: KafkaBroker) -> AsyncGenerator[Ground]:
+async def kafka_target(kafka: KafkaBroker) -> AsyncGenerator[TargetBroker]:
     """Use the shared Kafka, which runs before and after the block."""
 
     async def stop() -> None:
@@ -146,12 +146,12 @@ async def kafka_ground(kafka: KafkaBroker) -> AsyncGenerator[Ground]:
     async def start() -> None:
         await asyncio.to_thread(kafka.start)
 
-    yield Ground(kafka.bootstrap, stop, start, 1)
+    yield TargetBroker(kafka.bootstrap, stop, start, 1)
     if not kafka.running:
         await start()
 
 
-Scenario: TypeAlias = Callable[[Ground], Coroutine[Any, Any, None]]
+Scenario: TypeAlias = Callable[[TargetBroker], Coroutine[Any, Any, None]]
 Judge: TypeAlias = Callable[[Scenario], None]
 
 
@@ -159,9 +159,9 @@ Judge: TypeAlias = Callable[[Scenario], None]
 def judge(request: pytest.FixtureRequest) -> Judge:
     """Return a function that runs a scenario against a broker."""
     if request.param == "ottla":
-        return judged_on(ottla_ground)
+        return judged_on(ottla_target)
     kafka: SharedKafka = request.getfixturevalue("shared_kafka")
-    return judged_on(lambda: kafka_ground(kafka.broker))
+    return judged_on(lambda: kafka_target(kafka.broker))
 
 
 LONG_ON_KAFKA = pytest.mark.parametrize(
@@ -170,14 +170,14 @@ LONG_ON_KAFKA = pytest.mark.parametrize(
 """For a scenario that takes long on Kafka: only `make judge` runs it there."""
 
 
-def judged_on(ground: Callable[[], AbstractAsyncContextManager[Ground]]) -> Judge:
+def judged_on(target: Callable[[], AbstractAsyncContextManager[TargetBroker]]) -> Judge:
     """Return a function that runs each scenario against its own broker."""
 
     def judged(scenario: Scenario) -> None:
-        async def on_ground() -> None:
-            async with ground() as there:
+        async def on_target() -> None:
+            async with target() as there:
                 await scenario(there)
 
-        run(on_ground(), 120)
+        run(on_target(), 120)
 
     return judged

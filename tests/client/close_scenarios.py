@@ -53,7 +53,7 @@ class Ledger:
         ours.subscribe(topic, on_assigned=self.came, on_revoked=self.went)
 
 
-async def a_subscription_ends_and_begins_at_any_moment(
+async def subscription_ends_and_begins_at_any_moment(
     servers: str, topic: str, settings: dict[str, object]
 ) -> None:
     await write_to_all(servers, topic, 5)
@@ -89,7 +89,7 @@ async def a_subscription_ends_and_begins_at_any_moment(
         await worker.stop()
 
 
-async def a_consumer_is_closed_while_its_callback_runs(
+async def consumer_is_closed_while_its_callback_runs(
     servers: str, topic: str, settings: dict[str, object]
 ) -> None:
     await write(servers, topic, 1)
@@ -102,7 +102,7 @@ async def a_consumer_is_closed_while_its_callback_runs(
     assert ledger.have == set()
 
 
-async def a_callback_cannot_end_what_it_is_called_for(
+async def callback_cannot_end_its_own_consumer(
     servers: str, topic: str, settings: dict[str, object]
 ) -> None:
     await write(servers, topic, 1)
@@ -120,7 +120,7 @@ async def a_callback_cannot_end_what_it_is_called_for(
         await ours.unsubscribe()
 
 
-async def who_waits_for_records_hears_of_the_end(
+async def waiting_poll_raises_when_closed(
     servers: str, topic: str, settings: dict[str, object]
 ) -> None:
     async with member(servers, topic, **settings) as ours:
@@ -132,7 +132,7 @@ async def who_waits_for_records_hears_of_the_end(
             await waiting
 
 
-async def who_closes_with_records_in_hand_is_not_waited_for(
+async def close_with_records_in_hand_does_not_delay_others(
     servers: str, topic: str, settings: dict[str, object]
 ) -> None:
     """Another member waits for the partitions; records in hand count as done at the close."""
@@ -158,9 +158,9 @@ async def who_closes_with_records_in_hand_is_not_waited_for(
 
 
 LEAVING: list[Leaving] = [
-    a_subscription_ends_and_begins_at_any_moment,
-    a_consumer_is_closed_while_its_callback_runs,
-    a_callback_cannot_end_what_it_is_called_for,
-    who_waits_for_records_hears_of_the_end,
-    who_closes_with_records_in_hand_is_not_waited_for,
+    subscription_ends_and_begins_at_any_moment,
+    consumer_is_closed_while_its_callback_runs,
+    callback_cannot_end_its_own_consumer,
+    waiting_poll_raises_when_closed,
+    close_with_records_in_hand_does_not_delay_others,
 ]

@@ -61,7 +61,7 @@ def numbers(records: Iterable[Record[Any, Any]]) -> list[int]:
 # Records.
 
 
-async def a_record_comes_whole(servers: str, topic: str) -> None:
+async def record_has_all_its_fields(servers: str, topic: str) -> None:
     async with Producer({**FAST, "bootstrap.servers": servers}) as producer:
         await producer.send(
             topic, b"v", key=b"k", partition=0, headers=[("h", b"1"), ("n", None)], timestamp_ms=5
@@ -88,7 +88,7 @@ async def every_compression_is_read(servers: str, topic: str) -> None:
         assert numbers(await take(ours, 500)) == [*range(500)]
 
 
-async def poll_gives_what_is_here_and_no_more_than_asked(servers: str, topic: str) -> None:
+async def poll_returns_at_most_max_records(servers: str, topic: str) -> None:
     await write(servers, topic, 1200, batch_size=1000)
     async with consumer(servers, max_poll_records=500) as ours:
         ours.assign((topic, 0))
@@ -103,7 +103,7 @@ async def poll_gives_what_is_here_and_no_more_than_asked(servers: str, topic: st
             await ours.poll(0.05, max_records=0)
 
 
-async def poll_waits_after_a_loop_that_took_the_last(servers: str, topic: str) -> None:
+async def poll_waits_after_a_loop_read_the_last_record(servers: str, topic: str) -> None:
     await write(servers, topic, 10)
     async with consumer(servers) as ours:
         ours.assign((topic, 0))
@@ -115,7 +115,7 @@ async def poll_waits_after_a_loop_that_took_the_last(servers: str, topic: str) -
         assert numbers(await polled) == [10]
 
 
-async def batches_are_of_one_partition_each(servers: str, topic: str) -> None:
+async def each_batch_is_of_one_partition(servers: str, topic: str) -> None:
     for partition in range(3):
         await write(servers, topic, 200, partition=partition)
     async with consumer(servers) as ours:
@@ -129,7 +129,7 @@ async def batches_are_of_one_partition_each(servers: str, topic: str) -> None:
         assert all(numbers(records) == [*range(200)] for records in found.values())
 
 
-async def who_stops_and_goes_on_misses_nothing(servers: str, topic: str) -> None:
+async def alternating_read_methods_miss_nothing(servers: str, topic: str) -> None:
     await write(servers, topic, 1000, batch_size=300)
     async with consumer(servers) as ours:
         ours.assign((topic, 0))
@@ -144,7 +144,7 @@ async def who_stops_and_goes_on_misses_nothing(servers: str, topic: str) -> None
         assert await ours.position((topic, 0)) == 1000
 
 
-async def columns_are_the_records(servers: str, topic: str) -> None:
+async def columns_equal_the_records(servers: str, topic: str) -> None:
     async with Producer({**FAST, "bootstrap.servers": servers}) as producer:
         for n in range(500):
             key = None if n % 3 else b"k%d" % n
@@ -169,7 +169,7 @@ async def columns_are_the_records(servers: str, topic: str) -> None:
         assert [(one["key"], one["value"]) for one in row["headers"]] == [*record.headers]
 
 
-async def typed_columns_are_the_values(servers: str, topic: str) -> None:
+async def typed_columns_equal_the_values(servers: str, topic: str) -> None:
     values = [b'{"n": %d}' % n for n in range(300)]
     values[100] = b"bad"
     async with Producer({**FAST, "bootstrap.servers": servers}) as producer:
@@ -222,7 +222,7 @@ async def keys_and_values_are_deserialized(servers: str, topic: str) -> None:
     assert (second.key, second.value) == (None, None)
 
 
-async def a_bad_record_stops_and_can_be_skipped(servers: str, topic: str) -> None:
+async def bad_record_raises_and_can_be_skipped(servers: str, topic: str) -> None:
     async with Producer({**FAST, "bootstrap.servers": servers}) as producer:
         for value in (b"\0\0\0\1", b"\0\0\0\2", b"bad", b"\0\0\0\4"):
             await producer.send(topic, value, partition=0)
@@ -254,7 +254,7 @@ async def a_bad_record_stops_and_can_be_skipped(servers: str, topic: str) -> Non
 # Positions.
 
 
-async def seeks_go_where_they_say(servers: str, topic: str) -> None:
+async def seek_sets_the_position(servers: str, topic: str) -> None:
     await write(servers, topic, 1000, batch_size=500)
     async with consumer(servers) as ours:
         ours.assign((topic, 0))
@@ -281,7 +281,7 @@ async def seeks_go_where_they_say(servers: str, topic: str) -> None:
             ours.seek((topic, 5), 1)
 
 
-async def a_seek_in_the_middle_of_a_loop_is_heard(servers: str, topic: str) -> None:
+async def seek_inside_a_loop_applies(servers: str, topic: str) -> None:
     await write(servers, topic, 300)
     async with consumer(servers) as ours:
         ours.assign((topic, 0))
@@ -295,7 +295,7 @@ async def a_seek_in_the_middle_of_a_loop_is_heard(servers: str, topic: str) -> N
         assert found == [0, 1, 2, 3, 4, 200, 201, 202]
 
 
-async def paused_partitions_rest_and_lose_nothing(servers: str, topic: str) -> None:
+async def paused_partitions_lose_nothing(servers: str, topic: str) -> None:
     for partition in range(2):
         await write(servers, topic, 300, partition=partition)
     async with consumer(servers) as ours:
@@ -317,7 +317,7 @@ async def paused_partitions_rest_and_lose_nothing(servers: str, topic: str) -> N
         assert numbers(found[0]) == [*range(300)]
 
 
-async def ends_and_times_are_told(servers: str, topic: str) -> None:
+async def end_offsets_and_offsets_for_times(servers: str, topic: str) -> None:
     await write(servers, topic, 10)
     one = (topic, 0)
     async with consumer(servers) as ours:
@@ -337,7 +337,7 @@ def ours_partition(pair: tuple[str, int]) -> Any:
     return pair  # they are equal and have the same hash
 
 
-async def without_a_place_one_is_told(servers: str, topic: str) -> None:
+async def missing_position_raises(servers: str, topic: str) -> None:
     await write(servers, topic, 10)
     async with consumer(servers, auto_offset_reset="none") as ours:
         ours.assign((topic, 0))
@@ -353,7 +353,7 @@ async def without_a_place_one_is_told(servers: str, topic: str) -> None:
         assert numbers(await take(ours, 1)) == [9]
 
 
-async def a_place_out_of_range_is_reset(servers: str, topic: str) -> None:
+async def position_out_of_range_is_reset(servers: str, topic: str) -> None:
     await write(servers, topic, 10)
     async with consumer(servers) as ours:
         ours.assign((topic, 0))
@@ -370,7 +370,7 @@ async def a_place_out_of_range_is_reset(servers: str, topic: str) -> None:
 # Offsets of a group, without membership.
 
 
-async def offsets_are_kept_and_found_again(servers: str, topic: str) -> None:
+async def committed_offsets_are_found_again(servers: str, topic: str) -> None:
     await write(servers, topic, 100)
     one = (topic, 0)
     async with consumer(servers, group_id=topic, enable_auto_commit=False) as ours:
@@ -415,7 +415,7 @@ async def offsets_are_kept_and_found_again(servers: str, topic: str) -> None:
 # Concurrent and cancelled calls.
 
 
-async def one_asks_at_a_time(servers: str, topic: str) -> None:
+async def concurrent_calls_are_refused(servers: str, topic: str) -> None:
     async with consumer(servers) as ours:
         ours.assign((topic, 0))
         waiting = asyncio.create_task(ours.poll(0.5))
@@ -425,7 +425,7 @@ async def one_asks_at_a_time(servers: str, topic: str) -> None:
         assert await waiting == []
 
 
-async def who_gives_up_waiting_leaves_nothing_behind(servers: str, topic: str) -> None:
+async def cancelled_poll_leaves_nothing(servers: str, topic: str) -> None:
     async with consumer(servers) as ours:
         ours.assign((topic, 0))
         for _ in range(5):
@@ -439,23 +439,23 @@ async def who_gives_up_waiting_leaves_nothing_behind(servers: str, topic: str) -
 
 
 ANYWHERE: list[Scenario] = [
-    a_record_comes_whole,
+    record_has_all_its_fields,
     every_compression_is_read,
-    poll_gives_what_is_here_and_no_more_than_asked,
-    poll_waits_after_a_loop_that_took_the_last,
-    batches_are_of_one_partition_each,
-    who_stops_and_goes_on_misses_nothing,
-    columns_are_the_records,
-    typed_columns_are_the_values,
+    poll_returns_at_most_max_records,
+    poll_waits_after_a_loop_read_the_last_record,
+    each_batch_is_of_one_partition,
+    alternating_read_methods_miss_nothing,
+    columns_equal_the_records,
+    typed_columns_equal_the_values,
     keys_and_values_are_deserialized,
-    a_bad_record_stops_and_can_be_skipped,
-    seeks_go_where_they_say,
-    a_seek_in_the_middle_of_a_loop_is_heard,
-    paused_partitions_rest_and_lose_nothing,
-    ends_and_times_are_told,
-    without_a_place_one_is_told,
-    a_place_out_of_range_is_reset,
-    offsets_are_kept_and_found_again,
-    one_asks_at_a_time,
-    who_gives_up_waiting_leaves_nothing_behind,
+    bad_record_raises_and_can_be_skipped,
+    seek_sets_the_position,
+    seek_inside_a_loop_applies,
+    paused_partitions_lose_nothing,
+    end_offsets_and_offsets_for_times,
+    missing_position_raises,
+    position_out_of_range_is_reset,
+    committed_offsets_are_found_again,
+    concurrent_calls_are_refused,
+    cancelled_poll_leaves_nothing,
 ]

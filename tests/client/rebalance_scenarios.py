@@ -83,7 +83,7 @@ def share(workers: list[Worker]) -> bool:
     return sorted(owned) == [*range(PARTITIONS)]
 
 
-async def a_group_reads_every_record_once(servers: str, topic: str) -> None:
+async def group_reads_every_record_once(servers: str, topic: str) -> None:
     await write_to_all(servers, topic, 100)
     async with member(servers, topic) as ours:
         ours.subscribe(topic)
@@ -99,7 +99,7 @@ async def a_group_reads_every_record_once(servers: str, topic: str) -> None:
         assert sorted(set(numbers(await take(ours, 30)))) == [*range(100, 110)]
 
 
-async def what_failed_in_the_hands_of_one_is_read_again(servers: str, topic: str) -> None:
+async def failed_record_is_read_again(servers: str, topic: str) -> None:
     await write(servers, topic, 100)
 
     async def fail_at_57() -> None:
@@ -116,7 +116,7 @@ async def what_failed_in_the_hands_of_one_is_read_again(servers: str, topic: str
         assert (await take(ours, 1))[0].offset == 57
 
 
-async def what_failed_many_at_once_is_read_again(servers: str, topic: str) -> None:
+async def failed_batch_is_read_again(servers: str, topic: str) -> None:
     """However the records were fetched: once, the last batch was committed although it failed."""
     await write(servers, topic, 3)
 
@@ -155,7 +155,7 @@ async def what_failed_many_at_once_is_read_again(servers: str, topic: str) -> No
         assert kept.offset == 3
 
 
-async def what_is_done_is_committed_by_itself(servers: str, topic: str) -> None:
+async def processed_records_are_committed_automatically(servers: str, topic: str) -> None:
     await write(servers, topic, 100)
     async with member(servers, topic, auto_commit_interval_ms=20) as ours:
         ours.subscribe(topic)
@@ -210,7 +210,7 @@ async def nothing_is_missed_while_members_change(servers: str, topic: str) -> No
             await worker.stop()
 
 
-async def cooperative_members_keep_what_stays(servers: str, topic: str) -> None:
+async def cooperative_members_keep_remaining_partitions(servers: str, topic: str) -> None:
     settings: dict[str, Any] = {"partition_assignment_strategy": "cooperative-sticky"}
     first = Worker(member(servers, topic, **settings), topic)
     try:
@@ -227,7 +227,7 @@ async def cooperative_members_keep_what_stays(servers: str, topic: str) -> None:
         await first.stop()
 
 
-async def a_pattern_finds_topics_at_once(servers: str, topic: str) -> None:
+async def pattern_finds_topics_at_once(servers: str, topic: str) -> None:
     """The pattern once matched nothing until metadata.max.age.ms, which is five minutes."""
     await write(servers, f"{topic}-a", 1)
     await write(servers, f"{topic}-b", 1)
@@ -239,7 +239,7 @@ async def a_pattern_finds_topics_at_once(servers: str, topic: str) -> None:
         assert [one.topic for one in await take(ours, 1)] == [f"{topic}-b"]
 
 
-async def a_pattern_finds_topics_that_come_later(servers: str, topic: str) -> None:
+async def pattern_finds_topics_created_later(servers: str, topic: str) -> None:
     await write(servers, f"{topic}-a", 1)
     async with member(servers, topic, metadata_max_age_ms=200) as ours:
         ours.subscribe(pattern=re.escape(topic) + "-.*")
@@ -249,7 +249,7 @@ async def a_pattern_finds_topics_that_come_later(servers: str, topic: str) -> No
         assert {one.topic for one in ours.assignment} == {f"{topic}-a", f"{topic}-b"}
 
 
-async def a_subscription_can_change_and_end(servers: str, topic: str) -> None:
+async def subscription_can_change_and_end(servers: str, topic: str) -> None:
     other = f"{topic}-other"
     await write(servers, topic, 1)
     await write(servers, other, 1)
@@ -266,7 +266,7 @@ async def a_subscription_can_change_and_end(servers: str, topic: str) -> None:
         assert [one.topic for one in await take(ours, 1)] == [topic]
 
 
-async def a_callback_that_fails_is_heard(servers: str, topic: str) -> None:
+async def failed_callback_is_raised(servers: str, topic: str) -> None:
     def fails(came: frozenset[TopicPartition], why: Rebalance) -> None:
         raise ZeroDivisionError
 
@@ -279,7 +279,7 @@ async def a_callback_that_fails_is_heard(servers: str, topic: str) -> None:
         assert len(await take(ours, 1)) == 1
 
 
-async def a_callback_that_fails_at_the_end_is_heard(servers: str, topic: str) -> None:
+async def failed_callback_at_the_end_is_raised(servers: str, topic: str) -> None:
     def fails(gone: frozenset[TopicPartition], why: Rebalance) -> None:
         raise ZeroDivisionError
 
@@ -305,7 +305,7 @@ async def a_callback_that_fails_at_the_end_is_heard(servers: str, topic: str) ->
         assert ours.assignment == frozenset()
 
 
-async def an_assignment_may_seek_before_the_first_record(servers: str, topic: str) -> None:
+async def assignment_callback_may_seek(servers: str, topic: str) -> None:
     await write(servers, topic, 100)
     async with member(servers, topic) as ours:
 
@@ -317,7 +317,7 @@ async def an_assignment_may_seek_before_the_first_record(servers: str, topic: st
         assert (await take(ours, 1))[0].offset == 90
 
 
-async def who_is_in_a_group_says_which(servers: str, topic: str) -> None:
+async def subscribe_and_assign_exclude_each_other(servers: str, topic: str) -> None:
     async with consumer(servers) as ours:
         with pytest.raises(RequestError, match=r"group\.id") as caught:
             ours.subscribe(topic)
@@ -334,7 +334,7 @@ async def who_is_in_a_group_says_which(servers: str, topic: str) -> None:
             ours.subscribe()
 
 
-async def a_consumer_counts_what_it_did(servers: str, topic: str) -> None:
+async def consumer_metrics_count_its_work(servers: str, topic: str) -> None:
     await write_to_all(servers, topic, 100)
     async with member(servers, topic) as ours:
         before = ours.metrics()
@@ -367,19 +367,19 @@ async def a_consumer_counts_what_it_did(servers: str, topic: str) -> None:
 
 
 TOGETHER: list[Scenario] = [
-    a_consumer_counts_what_it_did,
-    a_group_reads_every_record_once,
-    what_failed_in_the_hands_of_one_is_read_again,
-    what_failed_many_at_once_is_read_again,
-    what_is_done_is_committed_by_itself,
+    consumer_metrics_count_its_work,
+    group_reads_every_record_once,
+    failed_record_is_read_again,
+    failed_batch_is_read_again,
+    processed_records_are_committed_automatically,
     members_come_and_go,
     nothing_is_missed_while_members_change,
-    cooperative_members_keep_what_stays,
-    a_pattern_finds_topics_at_once,
-    a_pattern_finds_topics_that_come_later,
-    a_subscription_can_change_and_end,
-    a_callback_that_fails_is_heard,
-    a_callback_that_fails_at_the_end_is_heard,
-    an_assignment_may_seek_before_the_first_record,
-    who_is_in_a_group_says_which,
+    cooperative_members_keep_remaining_partitions,
+    pattern_finds_topics_at_once,
+    pattern_finds_topics_created_later,
+    subscription_can_change_and_end,
+    failed_callback_is_raised,
+    failed_callback_at_the_end_is_raised,
+    assignment_callback_may_seek,
+    subscribe_and_assign_exclude_each_other,
 ]

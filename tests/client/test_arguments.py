@@ -34,27 +34,27 @@ T = ("t", 0)
         (time_of, None, TypeError, "milliseconds since 1970.*None"),
     ],
 )
-def test_the_wrong_form_is_refused_with_the_right_one(
+def test_wrong_argument_form_names_the_right_one(
     check: Callable[[object], object], given: object, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
         check(given)
 
 
-class Whole:
+class IndexNumber:
     """An integer type of another library."""
 
     def __index__(self) -> int:
         return 5
 
 
-def test_whole_numbers_of_any_kind_are_offsets() -> None:
+def test_integers_of_any_type_are_offsets() -> None:
     assert offset_of(OFFSET_MAX) == OFFSET_MAX
-    assert offset_of(Whole()) == 5
+    assert offset_of(IndexNumber()) == 5
     assert pair_of(TopicPartition("t", 3)) == ("t", 3)
 
 
-def test_committed_offsets_are_0_or_more() -> None:
+def test_committed_offsets_are_not_negative() -> None:
     with pytest.raises(ValueError, match="not -5"):
         OffsetAndMetadata(-5)
     with pytest.raises(TypeError, match="whole number"):
@@ -64,7 +64,7 @@ def test_committed_offsets_are_0_or_more() -> None:
     assert OffsetAndMetadata.of(5) == OffsetAndMetadata(5)
 
 
-def test_notes_of_offsets_that_no_request_can_carry_are_refused() -> None:
+def test_too_long_or_invalid_offset_metadata_is_refused() -> None:
     longest = "é" * (NOTE_BYTES_MAX // 2)
     assert OffsetAndMetadata(5, longest + "e").metadata == longest + "e"
     with pytest.raises(ValueError, match="at most 32767 bytes, and these have 32768"):
@@ -102,7 +102,7 @@ WRONG_LATER: list[Callable[[Any], Coroutine[Any, Any, object]]] = [
 ]
 
 
-def test_a_consumer_goes_on_after_what_it_refused() -> None:
+def test_consumer_continues_after_a_refused_argument() -> None:
     async def scenario() -> None:
         stage = Stage()
         async with stage.broker() as broker, reading(broker, group="g") as ours:

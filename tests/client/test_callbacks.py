@@ -18,7 +18,7 @@ from ottla.testing import Cluster
 Scenario = Callable[[str], Coroutine[Any, Any, None]]
 
 
-class Fails:
+class FailingCallbacks:
     """Callbacks that raise an error with their name and record their calls."""
 
     def __init__(self) -> None:
@@ -51,9 +51,9 @@ async def ends(ours: Consumer[bytes, bytes], how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "unsubscribe"])
-def test_what_failed_and_nobody_asked_for_records_since_is_raised_at_the_end(how: str) -> None:
+def test_unraised_callback_error_is_raised_at_the_end(how: str) -> None:
     async def scenario(servers: str) -> None:
-        fails = Fails()
+        fails = FailingCallbacks()
         async with member(servers, "g") as ours:
             ours.subscribe("t", on_assigned=fails.assigned)
             await fails.until_called()
@@ -65,9 +65,9 @@ def test_what_failed_and_nobody_asked_for_records_since_is_raised_at_the_end(how
     on_a_cluster(scenario)
 
 
-def test_what_a_poll_has_told_is_not_told_again() -> None:
+def test_error_raised_by_a_poll_is_not_raised_again() -> None:
     async def scenario(servers: str) -> None:
-        fails = Fails()
+        fails = FailingCallbacks()
         async with member(servers, "g") as ours:
             ours.subscribe("t", on_assigned=fails.assigned)
             with pytest.raises(RequestError, match="callback failed"):
@@ -77,9 +77,9 @@ def test_what_a_poll_has_told_is_not_told_again() -> None:
     on_a_cluster(scenario)
 
 
-def test_what_failed_first_is_raised_with_what_failed_after_it() -> None:
+def test_first_error_has_the_later_ones_as_notes() -> None:
     async def scenario(servers: str) -> None:
-        fails = Fails()
+        fails = FailingCallbacks()
         async with member(servers, "g") as ours:
             ours.subscribe("t", on_assigned=fails.assigned, on_revoked=fails.revoked)
             await fails.until_called()
@@ -91,9 +91,9 @@ def test_what_failed_first_is_raised_with_what_failed_after_it() -> None:
     on_a_cluster(scenario)
 
 
-def test_what_failed_in_two_rebalances_is_told_by_one_poll() -> None:
+def test_errors_of_two_rebalances_are_raised_by_one_poll() -> None:
     async def scenario(servers: str) -> None:
-        fails = Fails()
+        fails = FailingCallbacks()
         async with member(servers, "g") as ours, member(servers, "g") as other:
             ours.subscribe("t", on_assigned=fails.assigned, on_revoked=fails.revoked)
             await fails.until_called()
@@ -110,10 +110,10 @@ def test_what_failed_in_two_rebalances_is_told_by_one_poll() -> None:
     on_a_cluster(scenario)
 
 
-def test_an_error_of_the_block_is_not_hidden_by_it() -> None:
+def test_callback_error_does_not_hide_an_error_of_the_block() -> None:
     async def scenario(servers: str) -> None:
         async def fail() -> None:
-            fails = Fails()
+            fails = FailingCallbacks()
             async with member(servers, "g") as ours:
                 ours.subscribe("t", on_assigned=fails.assigned)
                 await fails.until_called()
@@ -126,7 +126,7 @@ def test_an_error_of_the_block_is_not_hidden_by_it() -> None:
     on_a_cluster(scenario)
 
 
-def test_no_record_comes_before_the_callback_has_returned() -> None:
+def test_no_record_is_returned_before_the_callback_returns() -> None:
     """The callback may seek when records of the old position are already fetched."""
 
     async def scenario(servers: str) -> None:
@@ -149,7 +149,7 @@ def test_no_record_comes_before_the_callback_has_returned() -> None:
     on_a_cluster(scenario)
 
 
-def test_who_waits_for_records_has_them_when_the_callback_has_returned() -> None:
+def test_waiting_poll_returns_records_after_the_callback() -> None:
     async def scenario(servers: str) -> None:
         async with member(servers, "g", fetch_max_wait_ms=30_000) as ours:
 

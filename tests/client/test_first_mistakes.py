@@ -29,7 +29,7 @@ SOON_TOO = {"default.api.timeout.ms": 1500}
 
 
 @pytest.fixture
-def dead() -> Generator[str]:
+def unused_address() -> Generator[str]:
     """Yield an address at which nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -37,7 +37,7 @@ def dead() -> Generator[str]:
 
 
 @pytest.fixture
-def mute() -> Generator[str]:
+def silent_address() -> Generator[str]:
     """Yield an address at which a socket listens and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
@@ -63,39 +63,39 @@ USES: list[Use] = [write, find, administer]
 
 
 @pytest.mark.parametrize("use", USES)
-def test_no_broker(use: Use, dead: str) -> None:
+def test_no_broker_is_reported(use: Use, unused_address: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(RequestError, match=f"connection refused by {dead}") as told:
-            await use(dead)
+        with pytest.raises(RequestError, match=f"connection refused by {unused_address}") as told:
+            await use(unused_address)
         assert "`ottla dev` starts one" in told.value.hint
 
     run(scenario())
 
 
 @pytest.mark.parametrize("use", USES)
-def test_the_chance_of_a_client_is_its_own(use: Use, dead: str) -> None:
+def test_client_does_not_use_the_global_random_state(use: Use, unused_address: str) -> None:
     """A program that seeds Python's random generator draws the same numbers beside a client."""
 
     async def scenario() -> None:
         before = random.getstate()
         with pytest.raises(RequestError):
-            await use(dead)
+            await use(unused_address)
         assert random.getstate() == before
 
     run(scenario())
 
 
 @pytest.mark.parametrize("use", [write, find])
-def test_a_port_that_says_nothing(use: Use, mute: str) -> None:
+def test_silent_port_is_reported(use: Use, silent_address: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(RequestError, match=f"{mute} did not answer") as told:
-            await use(mute)
+        with pytest.raises(RequestError, match=f"{silent_address} did not answer") as told:
+            await use(silent_address)
         assert "security.protocol" in told.value.hint
 
     run(scenario())
 
 
-def test_a_name_that_nobody_has() -> None:
+def test_unknown_host_is_reported() -> None:
     async def scenario() -> None:
         with pytest.raises(RequestError, match="no-such-host") as told:
             await write("no-such-host.invalid:9092")
@@ -104,11 +104,11 @@ def test_a_name_that_nobody_has() -> None:
     run(scenario())
 
 
-def test_a_consumer_that_waits_for_a_broker_says_so(
-    dead: str, caplog: pytest.LogCaptureFixture
+def test_consumer_waiting_for_a_broker_logs_it(
+    unused_address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        consumer = Consumer(bootstrap_servers=dead, group_id="g")
+        consumer = Consumer(bootstrap_servers=unused_address, group_id="g")
         async with consumer:
             consumer.subscribe("t")
             while not caplog.records:
@@ -126,7 +126,7 @@ async def at_a_broker(use: Callable[[str], Awaitable[None]], creates: str = "fal
         await use(cluster.bootstrap_servers)
 
 
-def test_a_topic_that_does_not_exist(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_topic_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(servers: str) -> None:
         for use in (write, find):
             with pytest.raises(RequestError, match="there is no such topic") as told:
@@ -143,7 +143,7 @@ def test_a_topic_that_does_not_exist(caplog: pytest.LogCaptureFixture) -> None:
         run(at_a_broker(scenario))
 
 
-def test_tls_and_logins_at_a_port_without_them() -> None:
+def test_tls_and_sasl_at_a_plaintext_port_are_reported() -> None:
     async def scenario(servers: str) -> None:
         for use in USES:
             with pytest.raises(RequestError, match=r"set security\.protocol to PLAINTEXT"):
@@ -157,7 +157,7 @@ def test_tls_and_logins_at_a_port_without_them() -> None:
     run(at_a_broker(scenario))
 
 
-def test_no_group() -> None:
+def test_missing_group_id_is_reported() -> None:
     async def scenario() -> None:
         async with Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
             with pytest.raises(RequestError, match=r"needs a group\.id"):
@@ -172,7 +172,7 @@ def test_no_group() -> None:
 
 
 @each_case("value", ["text", 5, {"a": 1}, 1.5], ids=repr)
-def test_a_value_that_is_not_bytes(value: Any) -> None:
+def test_value_that_is_not_bytes_is_refused(value: Any) -> None:
     async def scenario(servers: str) -> None:
         async with Admin(bootstrap_servers=servers) as admin:
             await admin.create_topic("t", partitions=1)
@@ -201,7 +201,7 @@ def test_a_value_that_is_not_bytes(value: Any) -> None:
     run(at_a_broker(scenario))
 
 
-def test_a_value_that_is_too_large() -> None:
+def test_too_large_value_is_refused() -> None:
     async def scenario(servers: str) -> None:
         async with Admin(bootstrap_servers=servers) as admin:
             await admin.create_topic("t", partitions=1, config={"max.message.bytes": "2000"})
@@ -214,7 +214,7 @@ def test_a_value_that_is_too_large() -> None:
     run(at_a_broker(scenario))
 
 
-def test_settings_that_are_none() -> None:
+def test_invalid_settings_are_refused() -> None:
     make: Any
     for make in (Producer, Consumer, Admin, ottla.sync.Producer, ottla.sync.Consumer):
         with pytest.raises(InvalidSettings, match=r"did you mean bootstrap\.servers"):
@@ -229,7 +229,7 @@ def test_settings_that_are_none() -> None:
             make("127.0.0.1:9092")
 
 
-def test_lists_where_other_clients_take_them() -> None:
+def test_list_arguments_are_refused_with_the_right_form() -> None:
     async def scenario() -> None:
         async with Consumer(bootstrap_servers="127.0.0.1:1", group_id="g") as consumer:
             subscribe: Any = consumer.subscribe
@@ -242,7 +242,7 @@ def test_lists_where_other_clients_take_them() -> None:
     run(scenario())
 
 
-def test_a_client_that_does_not_run() -> None:
+def test_client_that_is_not_started_raises() -> None:
     async def scenario() -> None:
         producer = Producer(bootstrap_servers="127.0.0.1:1")
         consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
@@ -265,7 +265,7 @@ def test_a_client_that_does_not_run() -> None:
     run(scenario())
 
 
-def test_a_client_that_is_started_twice() -> None:
+def test_client_started_twice_raises() -> None:
     async def scenario(servers: str) -> None:
         producer = Producer(bootstrap_servers=servers)
         consumer = Consumer(
@@ -292,7 +292,7 @@ def test_a_client_that_is_started_twice() -> None:
     run(at_a_broker(scenario, "true"))
 
 
-def test_a_sync_client_that_is_started_twice() -> None:
+def test_sync_client_started_twice_raises() -> None:
     with ClusterThread() as cluster:
         servers = cluster.bootstrap_servers
         producer = ottla.sync.Producer(bootstrap_servers=servers)
@@ -309,7 +309,7 @@ def test_a_sync_client_that_is_started_twice() -> None:
                 assert [*admin.list_topics()] == ["t"]
 
 
-def test_a_client_of_another_event_loop() -> None:
+def test_client_of_another_event_loop_raises() -> None:
     async def scenario(servers: str) -> None:
         async with (
             Producer(bootstrap_servers=servers) as producer,
@@ -335,7 +335,7 @@ def test_a_client_of_another_event_loop() -> None:
     run(at_a_broker(scenario))
 
 
-def test_a_sync_client_inside_a_running_loop_works() -> None:
+def test_sync_client_works_inside_a_running_loop() -> None:
     """It blocks the event loop and does not depend on it: a notebook always has a running loop."""
 
     async def scenario(servers: str) -> None:
@@ -346,7 +346,7 @@ def test_a_sync_client_inside_a_running_loop_works() -> None:
         run(scenario(cluster.bootstrap_servers))
 
 
-def test_a_sync_client_after_a_fork() -> None:
+def test_sync_client_after_a_fork_raises() -> None:
     with ClusterThread() as cluster:
         producer = ottla.sync.Producer(bootstrap_servers=cluster.bootstrap_servers)
         with producer:
@@ -431,7 +431,7 @@ with producer, consumer, admin:
 """
 
 
-def test_a_sync_client_after_a_fork_says_nothing_else() -> None:
+def test_sync_client_after_a_fork_prints_no_warnings() -> None:
     """No warning about an unawaited coroutine, a task or a thread."""
     with ClusterThread() as cluster:
         done = subprocess.run(

@@ -117,9 +117,11 @@ async def until(holds: Callable[[], bool], tasks: Iterable["asyncio.Task[None]"]
             await asyncio.sleep(0.05)
 
 
-async def all_go_on(parties: Iterable[Workload], tasks: Iterable["asyncio.Task[None]"]) -> None:
+async def all_make_progress(
+    workloads: Iterable[Workload], tasks: Iterable["asyncio.Task[None]"]
+) -> None:
     """Wait until each workload has processed and committed records written from now on."""
-    marks = [(party, party.sent, party.kept + 3) for party in parties]
+    marks = [(workload, workload.sent, workload.kept + 3) for workload in workloads]
     await until(
         lambda: all(one.total > sent and one.kept >= kept for one, sent, kept in marks), tasks
     )
@@ -131,14 +133,14 @@ async def made_topic(kafka: KafkaCluster, name: str) -> str:
     return name
 
 
-async def judged(kafka: KafkaCluster, party: Workload) -> BaseException | None:
+async def check_workload(kafka: KafkaCluster, workload: Workload) -> BaseException | None:
     """Return the error in the results of a workload, or None."""
-    found = await asyncio.to_thread(values, kafka.bootstrap, party.topic, PARTITIONS)
+    found = await asyncio.to_thread(values, kafka.bootstrap, workload.topic, PARTITIONS)
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
-        kept = (await admin.list_group_offsets(party.group))[party.group]
-    offsets = [kept[TopicPartition(party.topic, PartitionIndex(index))] for index in PLACES]
+        kept = (await admin.list_group_offsets(workload.group))[workload.group]
+    offsets = [kept[TopicPartition(workload.topic, PartitionIndex(index))] for index in PLACES]
     try:
-        party.judge(
+        workload.judge(
             [[int(value) for value in one] for one in found],
             [-1 if one is None else one.offset for one in offsets],
         )
@@ -148,15 +150,18 @@ async def judged(kafka: KafkaCluster, party: Workload) -> BaseException | None:
 
 
 async def outcomes(
-    kafka: KafkaCluster, tasks: Mapping[str, "asyncio.Task[None]"], parties: Mapping[str, Workload]
+    kafka: KafkaCluster,
+    tasks: Mapping[str, "asyncio.Task[None]"],
+    workloads: Mapping[str, Workload],
 ) -> dict[str, BaseException | None]:
     """Return the error of each workload, when all have ended."""
-    for party in parties.values():
-        party.end()
+    for workload in workloads.values():
+        workload.end()
     ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
     wrong = dict(zip(tasks, ended, strict=True))
     return wrong | {
-        name: wrong[name] or await judged(kafka, party) for name, party in parties.items()
+        name: wrong[name] or await check_workload(kafka, workload)
+        for name, workload in workloads.items()
     }
 
 
@@ -164,46 +169,46 @@ async def outcomes(
 
 
 @pytest.fixture(scope="module")
-def after_deaths(kafka: KafkaCluster) -> dict[str, BaseException | None]:
+def errors_after_leader_kills(kafka: KafkaCluster) -> dict[str, BaseException | None]:
     """Return the errors of workloads that ran while three leaders were killed."""
 
     async def lived() -> dict[str, BaseException | None]:
-        parties: dict[str, Workload] = {}
+        workloads: dict[str, Workload] = {}
         for name, (kind, protocol) in PARTIES.items():
             topic = await made_topic(kafka, f"deaths-{name}")
-            parties[name] = kind(kafka.bootstrap, topic, protocol)
-        tasks = {name: asyncio.create_task(party.live()) for name, party in parties.items()}
+            workloads[name] = kind(kafka.bootstrap, topic, protocol)
+        tasks = {name: asyncio.create_task(workload.live()) for name, workload in workloads.items()}
         try:
-            await all_go_on(parties.values(), tasks.values())
-            for partition, party in enumerate([*parties.values()][:3]):
-                leader = await asyncio.to_thread(kafka.leader_of, party.topic, partition)
+            await all_make_progress(workloads.values(), tasks.values())
+            for partition, workload in enumerate([*workloads.values()][:3]):
+                leader = await asyncio.to_thread(kafka.leader_of, workload.topic, partition)
                 await asyncio.to_thread(kafka.kill, leader)
-                for one in parties.values():
+                for one in workloads.values():
                     one.fail()
-                await all_go_on(parties.values(), tasks.values())
+                await all_make_progress(workloads.values(), tasks.values())
                 await asyncio.to_thread(kafka.revive)
-                await all_go_on(parties.values(), tasks.values())
+                await all_make_progress(workloads.values(), tasks.values())
             # A paused broker still believes that it leads when it is already deposed.
-            first = parties["async-classic"].topic
+            first = workloads["async-classic"].topic
             leader = await asyncio.to_thread(kafka.leader_of, first, 0)
             with kafka.frozen(leader):
                 await asyncio.to_thread(kafka.leader_of, first, 0)
             await asyncio.to_thread(kafka.revive)
-            await all_go_on(parties.values(), tasks.values())
+            await all_make_progress(workloads.values(), tasks.values())
         except BaseException:
-            for party in parties.values():
-                party.abandon()
+            for workload in workloads.values():
+                workload.abandon()
             raise
-        return await outcomes(kafka, tasks, parties)
+        return await outcomes(kafka, tasks, workloads)
 
     return run(lived())
 
 
 @pytest.mark.parametrize("name", PARTIES)
-def test_leaders_die_and_nothing_is_lost_twice_or_out_of_order(
-    after_deaths: dict[str, BaseException | None], name: str
+def test_killed_leaders_lose_duplicate_and_reorder_nothing(
+    errors_after_leader_kills: dict[str, BaseException | None], name: str
 ) -> None:
-    if (wrong := after_deaths[name]) is not None:
+    if (wrong := errors_after_leader_kills[name]) is not None:
         raise wrong
 
 
@@ -218,7 +223,7 @@ def named(kafka: KafkaCluster, kind: CoordinatorKind, node: int, prefix: str) ->
 
 
 @pytest.fixture(scope="module")
-def after_a_minute(kafka: KafkaCluster) -> dict[str, BaseException | None]:
+def errors_after_a_minute(kafka: KafkaCluster) -> dict[str, BaseException | None]:
     """Return the errors of workloads that ran while a broker was down for a minute."""
 
     async def lived() -> dict[str, BaseException | None]:
@@ -228,12 +233,12 @@ def after_a_minute(kafka: KafkaCluster) -> dict[str, BaseException | None]:
         gone = await asyncio.to_thread(kafka.coordinator_of, CoordinatorKind.GROUP, "minute")
         servers, seed, stage = kafka.bootstrap, kafka.bootstrap_of(gone), Stage()
         doing: dict[str, Coroutine[Any, Any, None]] = {}
-        parties: dict[str, Workload] = {}
+        workloads: dict[str, Workload] = {}
         for name, (kind, protocol) in PARTIES.items():
             topic = await made_topic(kafka, f"minute-{name}")
             group = await asyncio.to_thread(named, kafka, CoordinatorKind.GROUP, gone, topic)
-            parties[name] = kind(servers, topic, protocol, group)
-            doing[name] = parties[name].live()
+            workloads[name] = kind(servers, topic, protocol, group)
+            doing[name] = workloads[name].live()
         for name, (clients, commits) in TRANSACTIONS.items():
             topic = await made_topic(kafka, f"minute-{name}")
             key = await asyncio.to_thread(named, kafka, CoordinatorKind.TRANSACTION, gone, topic)
@@ -245,50 +250,50 @@ def after_a_minute(kafka: KafkaCluster) -> dict[str, BaseException | None]:
         tasks = {name: asyncio.create_task(one) for name, one in doing.items()}
         try:
             await until(lambda: stage.ready_count == on_stage, tasks.values())
-            await all_go_on(parties.values(), tasks.values())
+            await all_make_progress(workloads.values(), tasks.values())
             await asyncio.to_thread(kafka.kill, gone)
             died_s = time.monotonic()
             stage.away.set()
-            for party in parties.values():
-                party.fail()
-            await all_go_on(parties.values(), tasks.values())
+            for workload in workloads.values():
+                workload.fail()
+            await all_make_progress(workloads.values(), tasks.values())
             await asyncio.sleep(died_s + MINUTE_S - time.monotonic())
             await asyncio.to_thread(kafka.revive)
             stage.back.set()
-            await all_go_on(parties.values(), tasks.values())
+            await all_make_progress(workloads.values(), tasks.values())
         except BaseException:
-            for party in parties.values():
-                party.abandon()
+            for workload in workloads.values():
+                workload.abandon()
             raise
-        return await outcomes(kafka, tasks, parties)
+        return await outcomes(kafka, tasks, workloads)
 
     return run(lived())
 
 
 @pytest.mark.parametrize("name", PARTIES)
-def test_a_group_lives_without_its_coordinator_for_a_minute(
-    after_a_minute: dict[str, BaseException | None], name: str
+def test_group_survives_a_minute_without_its_coordinator(
+    errors_after_a_minute: dict[str, BaseException | None], name: str
 ) -> None:
-    if (wrong := after_a_minute[name]) is not None:
+    if (wrong := errors_after_a_minute[name]) is not None:
         raise wrong
 
 
 @pytest.mark.parametrize("name", TRANSACTIONS)
 def test_transaction_is_atomic_when_its_coordinator_dies(
-    kafka: KafkaCluster, after_a_minute: dict[str, BaseException | None], name: str
+    kafka: KafkaCluster, errors_after_a_minute: dict[str, BaseException | None], name: str
 ) -> None:
-    if (wrong := after_a_minute[name]) is not None:
+    if (wrong := errors_after_a_minute[name]) is not None:
         raise wrong
     _, commits = TRANSACTIONS[name]
     rounds = ([b"before", b"meanwhile"] if commits else []) + [b"next", b"last"]
     topic = f"minute-{name}"
-    run(all_ended(kafka, topic))
+    run(no_open_transactions(kafka, topic))
     assert values(kafka.bootstrap, topic, PARTITIONS, "read_committed") == [
         in_partition(index, *rounds) for index in PLACES
     ]
 
 
-async def all_ended(kafka: KafkaCluster, topic: str) -> None:
+async def no_open_transactions(kafka: KafkaCluster, topic: str) -> None:
     """Wait until a topic has no open transaction: EndTxn is answered before all markers are
     written.
     """
@@ -305,9 +310,9 @@ async def all_ended(kafka: KafkaCluster, topic: str) -> None:
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_client_with_one_seed_goes_on_with_other_brokers(
-    kafka: KafkaCluster, after_a_minute: dict[str, BaseException | None], name: str
+    kafka: KafkaCluster, errors_after_a_minute: dict[str, BaseException | None], name: str
 ) -> None:
-    if (wrong := after_a_minute[name]) is not None:
+    if (wrong := errors_after_a_minute[name]) is not None:
         raise wrong
     assert values(kafka.bootstrap, f"minute-{name}", PARTITIONS) == [
         in_partition(index, b"before", b"meanwhile", b"last") for index in PLACES
@@ -406,7 +411,7 @@ async def move_leader(kafka: KafkaCluster, topic: str) -> None:
     await until(lambda: [leader_at(node) for node in kafka.brokers] == [second] * 3)
 
 
-def test_a_leader_that_moved_is_found_by_hints_alone(
+def test_moved_leader_is_found_by_leader_hints(
     kafka: KafkaCluster, clients: Clients, request: pytest.FixtureRequest
 ) -> None:
     name = f"hints-{request.node.callspec.id}"

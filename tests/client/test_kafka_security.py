@@ -122,14 +122,14 @@ async def refused(settings: dict[str, Any], **arguments: Any) -> RequestError:
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "TLS", "MUTUAL"])
-def test_records_go_over_tls(site: Site, listener: str) -> None:
+def test_records_are_sent_over_tls(site: Site, listener: str) -> None:
     more = {"ssl_keystore_location": str(site.client)} if listener == "MUTUAL" else {}
     run(written(Producer(site.at(listener, **more))))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("listener", ["SASL", "BOTH"])
-def test_records_go_after_a_login(site: Site, listener: str, mechanism: str) -> None:
+def test_records_are_sent_after_a_login(site: Site, listener: str, mechanism: str) -> None:
     token = an_hour if mechanism == "OAUTHBEARER" else None
     run(written(Producer(site.at(listener, **credentials(mechanism)), token=token)))
 
@@ -141,7 +141,7 @@ def test_jaas_config_logs_in(site: Site) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("user", ["alice", "mallory"])
-def test_a_wrong_password_is_told_at_once(site: Site, mechanism: str, user: str) -> None:
+def test_wrong_password_is_reported_at_once(site: Site, mechanism: str, user: str) -> None:
     async def scenario() -> None:
         error = await refused(
             site.at("SASL", sasl_mechanism=mechanism, sasl_username=user, sasl_password="hunter2")
@@ -154,7 +154,7 @@ def test_a_wrong_password_is_told_at_once(site: Site, mechanism: str, user: str)
     run(scenario())
 
 
-def test_a_token_that_is_not_accepted_is_told_at_once(site: Site) -> None:
+def test_refused_token_is_reported_at_once(site: Site) -> None:
     async def forged() -> Token:
         return Token("no.jwt.at-all", int(time.time() * 1000) + 60_000)
 
@@ -175,7 +175,7 @@ def test_unknown_mechanism_is_reported_with_the_known_ones(site: Site) -> None:
     run(scenario())
 
 
-def test_an_authority_nobody_trusts_is_told_at_once(site: Site, tmp_path: Path) -> None:
+def test_untrusted_authority_is_reported_at_once(site: Site, tmp_path: Path) -> None:
     async def scenario() -> None:
         other = Authority(tmp_path, "other")
         error = await refused(site.at("TLS", ssl_truststore_location=str(other.path)))
@@ -185,7 +185,7 @@ def test_an_authority_nobody_trusts_is_told_at_once(site: Site, tmp_path: Path) 
     run(scenario())
 
 
-def test_a_certificate_of_another_host_is_told_at_once(site: Site) -> None:
+def test_certificate_of_another_host_is_reported_at_once(site: Site) -> None:
     async def scenario() -> None:
         error = await refused(site.at("ELSEWHERE"))
         assert "is for another host" in str(error)
@@ -194,9 +194,7 @@ def test_a_certificate_of_another_host_is_told_at_once(site: Site) -> None:
     run(scenario())
 
 
-def test_a_missing_or_foreign_client_certificate_is_told_at_once(
-    site: Site, tmp_path: Path
-) -> None:
+def test_invalid_client_certificate_is_reported_at_once(site: Site, tmp_path: Path) -> None:
     async def scenario() -> None:
         foreign = Authority(tmp_path, "foreign").issue("client")
         for versions in ("TLSv1.2", "TLSv1.3"):
@@ -208,7 +206,7 @@ def test_a_missing_or_foreign_client_certificate_is_told_at_once(
     run(scenario())
 
 
-def test_a_plain_client_on_a_tls_port_is_told_so(site: Site) -> None:
+def test_plaintext_client_on_a_tls_port_is_reported(site: Site) -> None:
     async def scenario() -> None:
         error = await refused(site.at("TLS", "PLAINTEXT", max_block_ms=2000))
         assert "security.protocol" in str(error)
@@ -216,7 +214,7 @@ def test_a_plain_client_on_a_tls_port_is_told_so(site: Site) -> None:
     run(scenario())
 
 
-def test_a_tls_client_on_a_plain_port_is_told_so(site: Site) -> None:
+def test_tls_client_on_a_plaintext_port_is_reported(site: Site) -> None:
     async def scenario() -> None:
         error = await refused(site.at("PLAINTEXT", "SSL", max_block_ms=2000))
         assert "security.protocol" in str(error)
@@ -233,7 +231,7 @@ def test_missing_login_is_reported(site: Site) -> None:
     run(scenario())
 
 
-def test_a_login_on_a_port_that_takes_none_is_told_at_once(site: Site) -> None:
+def test_login_on_a_port_without_sasl_is_reported_at_once(site: Site) -> None:
     async def scenario() -> None:
         error = await refused(site.at("PLAINTEXT", "SASL_PLAINTEXT", **credentials("PLAIN")))
         assert isinstance(error, AuthenticationFailed)
@@ -270,7 +268,7 @@ def in_good_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("in_good_time")
 @pytest.mark.parametrize("mechanism", SESSIONS)
-def test_a_session_is_renewed_on_its_connection_before_it_ends(site: Site, mechanism: str) -> None:
+def test_session_is_renewed_on_its_connection(site: Site, mechanism: str) -> None:
     """Kafka closes a connection whose session has expired, so only a renewed one gets this old.
 
     A session that is renewed too late, on a busy machine, does not count.
@@ -307,7 +305,7 @@ def test_short_session_is_not_renewed_within_a_second(site: Site) -> None:
     run(scenario())
 
 
-def test_a_session_that_is_not_renewed_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_that_is_not_renewed_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checks the test itself: without renewal the connections do not last."""
     monkeypatch.setattr("ottla.client.network.connections.RENEWED_AFTER", (1000.0, 0.0))
 
@@ -328,7 +326,7 @@ def test_a_session_that_is_not_renewed_ends(site: Site, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("in_good_time")
-def test_an_idle_connection_is_renewed_too(site: Site) -> None:
+def test_session_of_an_idle_connection_is_renewed(site: Site) -> None:
     async def scenario() -> None:
         network = Counting()
         settings = site.at("BRIEF", **credentials("SCRAM-SHA-512"))
@@ -343,7 +341,7 @@ def test_an_idle_connection_is_renewed_too(site: Site) -> None:
     run(scenario())
 
 
-def test_all_of_it_on_uvloop(site: Site, tmp_path: Path) -> None:
+def test_security_works_on_uvloop(site: Site, tmp_path: Path) -> None:
     """uvloop has its own TLS implementation, whose errors must lead to the same messages."""
     uvloop = pytest.importorskip("uvloop")
 

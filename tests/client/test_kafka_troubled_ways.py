@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from client.both_brokers import Ground, Judge, judged_on, kafka_ground
+from client.both_brokers import Judge, TargetBroker, judged_on, kafka_target
 from client.consumer.test_troubled_consumer import TROUBLES, Making
 from client.producer.test_kafka_transactions import committed, offset_of
 from client.scenario_runner import FAST, until
-from client.sync.signal_injection import MOMENTS_S, all_threads_end, interruptions
+from client.sync.signal_injection import MOMENTS_S, check_threads_end, interruptions
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.producer.producer import Producer
 from ottla.client.producer.transaction import Transaction
@@ -42,7 +42,7 @@ PATIENT: dict[str, object] = {
 
 @pytest.fixture
 def judge(shared_kafka: SharedKafka) -> Judge:
-    return judged_on(lambda: kafka_ground(shared_kafka.broker))
+    return judged_on(lambda: kafka_target(shared_kafka.broker))
 
 
 @pytest.fixture(
@@ -50,7 +50,7 @@ def judge(shared_kafka: SharedKafka) -> Judge:
 )
 def either(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Generator[Judge]:
     """With implicitly added partitions and groups, or with explicitly added ones."""
-    judge = judged_on(lambda: kafka_ground(shared_kafka.broker))
+    judge = judged_on(lambda: kafka_target(shared_kafka.broker))
     if request.param == "implicit":
         yield judge
         return
@@ -58,7 +58,7 @@ def either(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Generat
         yield judge
 
 
-async def is_cut_in_the_midst_of_a_request(way: Trouble) -> None:
+async def is_cut_in_the_middle_of_a_request(way: Trouble) -> None:
     chance = random.Random(8)
     way.reset_after = lambda: chance.randrange(60, 2500)
     way.reset()
@@ -67,14 +67,14 @@ async def is_cut_in_the_midst_of_a_request(way: Trouble) -> None:
     way.reset()
 
 
-WAYS: list[Making] = [*TROUBLES, is_cut_in_the_midst_of_a_request]
+WAYS: list[Making] = [*TROUBLES, is_cut_in_the_middle_of_a_request]
 
 
 # Groups.
 
 
-async def write(ground: Ground, topic: str, start: int) -> None:
-    async with Producer(bootstrap_servers=ground.bootstrap) as ours:
+async def write(target: TargetBroker, topic: str, start: int) -> None:
+    async with Producer(bootstrap_servers=target.bootstrap) as ours:
         for partition in range(PARTITIONS):
             values = [b"%d" % number for number in range(start, start + COUNT)]
             await ours.send_many(topic, values, partition=partition)
@@ -83,10 +83,10 @@ async def write(ground: Ground, topic: str, start: int) -> None:
 class Reading:
     """A member over a faulty network, and the records it has read."""
 
-    def __init__(self, ground: Ground, topic: str, detour: Detour) -> None:
+    def __init__(self, target: TargetBroker, topic: str, detour: Detour) -> None:
         settings = {
             **PATIENT,
-            "bootstrap.servers": ground.bootstrap,
+            "bootstrap.servers": target.bootstrap,
             "group.id": f"group-of-{topic}",
             "group.protocol": "consumer",
             "auto.offset.reset": "earliest",
@@ -108,11 +108,11 @@ class Reading:
 
 @pytest.mark.parametrize("trouble", WAYS, ids=lambda one: one.__name__)
 def test_group_over_a_bad_network_reads_every_record(judge: Judge, trouble: Making) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(PARTITIONS)
-        await write(ground, topic, 0)
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(PARTITIONS)
+        await write(target, topic, 0)
         async with Detour() as detour:
-            first, second = (Reading(ground, topic, detour) for _ in range(2))
+            first, second = (Reading(target, topic, detour) for _ in range(2))
             wanted = {(place, number) for place in range(PARTITIONS) for number in range(2 * COUNT)}
 
             def shared() -> bool:
@@ -128,7 +128,7 @@ def test_group_over_a_bad_network_reads_every_record(judge: Judge, trouble: Maki
                 making = asyncio.create_task(trouble(detour.trouble))
                 async with second.ours:
                     reading.append(asyncio.create_task(second.read()))
-                    await write(ground, topic, COUNT)
+                    await write(target, topic, COUNT)
                     await until(lambda: {*first.seen, *second.seen} >= wanted, told, 60)
                     await making
                     await until(lambda: shared() and bool(second.has()), told, 60)
@@ -162,20 +162,20 @@ class Ledger:
         await transaction.send_offsets({(self.topic, 0): number}, self.group)
         return values
 
-    async def check(self, ground: Ground) -> None:
+    async def check(self, target: TargetBroker) -> None:
         """Check that everything committed is read once and in order, and nothing else."""
-        assert await committed(ground, self.topic) == self.expected
-        kept = await asyncio.to_thread(offset_of, ground.bootstrap, self.group, self.topic)
+        assert await committed(target, self.topic) == self.expected
+        kept = await asyncio.to_thread(offset_of, target.bootstrap, self.group, self.topic)
         assert kept.offset == self.last
 
 
-def producer(ground: Ground, name: str, network: Connector | None = None) -> Producer:
+def producer(target: TargetBroker, name: str, network: Connector | None = None) -> Producer:
     rules = {"delivery.timeout.ms": 20_000, "max.block.ms": 5000, "linger.ms": 0, "batch.size": 200}
-    named = {"bootstrap.servers": ground.bootstrap, "transactional.id": name}
+    named = {"bootstrap.servers": target.bootstrap, "transactional.id": name}
     return Producer({**PATIENT, **rules, **named}, network=network)
 
 
-async def surely(ending: Any) -> None:
+async def end_with_retries(ending: Any) -> None:
     """End a transaction, with as many attempts as it takes."""
     while True:
         with suppress(OutcomeUnknown):
@@ -185,10 +185,10 @@ async def surely(ending: Any) -> None:
 
 @pytest.mark.parametrize("trouble", WAYS, ids=lambda one: one.__name__)
 def test_transaction_over_a_bad_network_is_atomic(either: Judge, trouble: Making) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
         ledger = Ledger(topic)
-        async with Detour() as detour, producer(ground, f"id-of-{topic}", detour) as ours:
+        async with Detour() as detour, producer(target, f"id-of-{topic}", detour) as ours:
             making = asyncio.create_task(trouble(detour.trouble))
             for number in itertools.count(1):
                 transaction = ours.transaction()
@@ -196,28 +196,28 @@ def test_transaction_over_a_bad_network_is_atomic(either: Judge, trouble: Making
                 try:
                     values = await ledger.write(ours, transaction, number)
                 except RequestError:  # it timed out: try again
-                    await surely(transaction.abort)
+                    await end_with_retries(transaction.abort)
                     continue
                 if number % 3:
-                    await surely(transaction.commit)
+                    await end_with_retries(transaction.commit)
                     ledger.expected += values
                     ledger.last = number
                 else:
-                    await surely(transaction.abort)
+                    await end_with_retries(transaction.abort)
                 if making.done() and number >= TRANSACTIONS:
                     break
             await making
-        await ledger.check(ground)
+        await ledger.check(target)
 
     either(scenario)
 
 
 def test_cancelled_commit_counts_once_or_not_at_all(either: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
         ledger = Ledger(topic)
         cancelled = 0
-        async with producer(ground, f"id-of-{topic}") as ours:
+        async with producer(target, f"id-of-{topic}") as ours:
             for number in range(1, 40):
                 transaction = ours.transaction()
                 await transaction.__aenter__()
@@ -234,17 +234,17 @@ def test_cancelled_commit_counts_once_or_not_at_all(either: Judge) -> None:
                     ledger.last = number
         assert cancelled
         assert ledger.expected
-        await ledger.check(ground)
+        await ledger.check(target)
 
     either(scenario)
 
 
 @pytest.mark.parametrize("cancels", ["sends", "offsets"])
-def test_what_is_cancelled_in_a_transaction_costs_no_other(either: Judge, cancels: str) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
+def test_cancelled_call_does_not_affect_other_transactions(either: Judge, cancels: str) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
         ledger = Ledger(topic)
-        async with producer(ground, f"id-of-{topic}") as ours:
+        async with producer(target, f"id-of-{topic}") as ours:
             for number in range(1, 20):
                 transaction = ours.transaction()
                 await transaction.__aenter__()
@@ -261,23 +261,23 @@ def test_what_is_cancelled_in_a_transaction_costs_no_other(either: Judge, cancel
                 async with ours.transaction() as following:
                     ledger.expected += await ledger.write(ours, following, number)
                     ledger.last = number
-        await ledger.check(ground)
+        await ledger.check(target)
 
     either(scenario)
 
 
-def test_an_interrupted_commit_counts_once_or_not_at_all(either: Judge) -> None:
+def test_interrupted_commit_counts_once_or_not_at_all(either: Judge) -> None:
     made: list[str] = []
     expected: list[bytes] = []
     hits = 0
 
-    async def make(ground: Ground) -> None:
-        made.extend([ground.bootstrap, await ground.topic()])
+    async def make(target: TargetBroker) -> None:
+        made.extend([target.bootstrap, await target.topic()])
 
     either(make)
     servers, topic = made
     settings = {**PATIENT, "bootstrap.servers": servers, "transactional.id": f"id-of-{topic}"}
-    with all_threads_end(), SyncProducer(settings) as ours, interruptions() as interrupted:
+    with check_threads_end(), SyncProducer(settings) as ours, interruptions() as interrupted:
         for number, after_s in enumerate(MOMENTS_S):
             values = [b"%d-%d" % (number, index) for index in range(RECORDS)]
             with ours.transaction() as transaction:
@@ -290,7 +290,7 @@ def test_an_interrupted_commit_counts_once_or_not_at_all(either: Judge) -> None:
     assert hits
     assert expected
 
-    async def check(ground: Ground) -> None:
-        assert await committed(ground, topic) == expected
+    async def check(target: TargetBroker) -> None:
+        assert await committed(target, topic) == expected
 
     either(check)

@@ -93,7 +93,7 @@ def from_start() -> dict[str, Any]:
 LIVES: list[Life] = [sends, waits_for_acks, polls, iterates, is_a_member, administers]
 
 
-async def turns_of(doing: asyncio.Task[Any], most: int | None = None) -> int:
+async def run_iterations(doing: asyncio.Task[Any], most: int | None = None) -> int:
     """Let a task run for some event loop iterations, or to its end; return how many."""
     count = 0
     while not doing.done() and (most is None or count < most):
@@ -102,25 +102,25 @@ async def turns_of(doing: asyncio.Task[Any], most: int | None = None) -> int:
     return count
 
 
-async def ended(doing: asyncio.Task[Any]) -> None:
+async def wait_ended(doing: asyncio.Task[Any]) -> None:
     with suppress(asyncio.CancelledError, RequestError):
         await doing
 
 
-async def leaves_nothing(life: Callable[[], Coroutine[Any, Any, Any]], moments: int) -> None:
+async def check_leaves_nothing(life: Callable[[], Coroutine[Any, Any, Any]], moments: int) -> None:
     """Check that a run leaks nothing when it ends, and when it is cancelled at any moment."""
     await life()  # afterwards the internal topics exist
     residue = Leaks()
-    whole = await turns_of(asyncio.create_task(life()))
+    whole = await run_iterations(asyncio.create_task(life()))
     await residue.check()
     for number in range(moments):
         doing = asyncio.create_task(life())
-        await turns_of(doing, whole * number // moments)
+        await run_iterations(doing, whole * number // moments)
         doing.cancel()
         if number % 2:  # and again, while it closes
-            await turns_of(doing, number // 2)
+            await run_iterations(doing, number // 2)
             doing.cancel()
-        await ended(doing)
+        await wait_ended(doing)
         await residue.check()
     residue.check_unheard()
 
@@ -135,9 +135,9 @@ def on_a_cluster(scenario: Callable[[str], Coroutine[Any, Any, None]]) -> None:
 
 
 @pytest.mark.parametrize("life", LIVES, ids=lambda one: one.__name__)
-def test_a_life_that_is_cancelled_at_any_moment_leaves_nothing(life: Life) -> None:
+def test_cancelled_run_leaves_nothing(life: Life) -> None:
     async def scenario(servers: str) -> None:
-        await leaves_nothing(lambda: life(servers), MOMENTS)
+        await check_leaves_nothing(lambda: life(servers), MOMENTS)
 
     on_a_cluster(scenario)
 
@@ -165,7 +165,7 @@ async def make_busy(name: str, client: Any) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(client: str) -> None:
+def test_cancelled_close_leaves_nothing(client: str) -> None:
     async def scenario(servers: str) -> None:
         residue: Leaks | None = None
         for turn in range(1, 15):  # before its first iteration the task has not started
@@ -173,11 +173,11 @@ def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(client: str) -> 
             await ours.__aenter__()
             await make_busy(client, ours)
             closing = asyncio.create_task(ours.close())
-            await turns_of(closing, turn)
+            await run_iterations(closing, turn)
             closing.cancel()
-            await turns_of(closing, 1)
+            await run_iterations(closing, 1)
             closing.cancel()
-            await ended(closing)
+            await wait_ended(closing)
             residue = residue or Leaks()
             await residue.check()
         assert residue is not None
@@ -316,7 +316,7 @@ PARKED: list[Callable[[Ways], Coroutine[Any, Any, None]]] = [
 
 @pytest.mark.parametrize("refused", [False, True], ids=["silent", "gone"])
 @pytest.mark.parametrize("parked", PARKED, ids=lambda one: one.__name__)
-def test_who_waits_for_a_broker_in_trouble_and_is_cancelled_leaves_nothing(
+def test_cancelled_call_at_a_failed_broker_leaves_nothing(
     parked: Callable[[Ways], Coroutine[Any, Any, None]], refused: bool
 ) -> None:
     async def scenario(servers: str) -> None:
@@ -341,7 +341,7 @@ def test_who_waits_for_a_broker_in_trouble_and_is_cancelled_leaves_nothing(
             doing.cancel()
             await asyncio.sleep(0.02)
             doing.cancel()  # its close waits for the broker, too
-            await ended(doing)
+            await wait_ended(doing)
             assert doing.cancelled()
             left = [*client_tasks(), *client_timers()]
             assert not left, left
@@ -385,7 +385,7 @@ WAITING: dict[str, Callable[[Consumer[bytes, bytes]], Coroutine[Any, Any, object
 
 @pytest.mark.parametrize("refused", [False, True], ids=["silent", "gone"])
 @pytest.mark.parametrize("waiting", WAITING)
-def test_who_waits_when_a_consumer_is_closed_is_told(waiting: str, refused: bool) -> None:
+def test_close_fails_waiting_consumer_calls(waiting: str, refused: bool) -> None:
     async def scenario(servers: str) -> None:
         async with Detour() as detour:
             ours = Ways(servers, detour).consumer(group_id=f"g-{next(_groups)}")

@@ -20,14 +20,14 @@ from ottla.errors import RequestError
 THREE = Partitions(3, (0, 1, 2))
 
 
-def drawing(*chances: float) -> Callable[[], float]:
+def random_values(*chances: float) -> Callable[[], float]:
     """Return a random function with these values; one call too many is an error."""
     given = iter(chances)
     return lambda: next(given)
 
 
-def test_a_key_stays_in_its_partition_whoever_leads() -> None:
-    partitioner = KeyPartitioner(100, drawing())
+def test_key_keeps_its_partition_whatever_the_leaders() -> None:
+    partitioner = KeyPartitioner(100, random_values())
     chosen = {
         partitioner.choose("t", b"tea", None, Partitions(12, available))
         for available in ((), (3,), tuple(range(12)))
@@ -35,18 +35,18 @@ def test_a_key_stays_in_its_partition_whoever_leads() -> None:
     assert len(chosen) == 1
 
 
-def test_an_empty_key_is_a_key() -> None:
-    partitioner = KeyPartitioner(100, drawing())
+def test_empty_key_is_a_key() -> None:
+    partitioner = KeyPartitioner(100, random_values())
     assert partitioner.choose("t", b"", None, Partitions(1000, ())) == 681 % 1000
 
 
-def test_keys_may_be_ignored() -> None:
-    partitioner = KeyPartitioner(100, drawing(0.5), ignore_keys=True)
+def test_keys_can_be_ignored() -> None:
+    partitioner = KeyPartitioner(100, random_values(0.5), ignore_keys=True)
     assert {partitioner.choose("t", bytes([key]), None, THREE) for key in range(50)} == {1}
 
 
-def test_records_without_a_key_stay_until_a_batch_s_bytes_were_closed() -> None:
-    partitioner = KeyPartitioner(100, drawing(0.0, 0.9))
+def test_sticky_partition_changes_after_a_batch_of_bytes() -> None:
+    partitioner = KeyPartitioner(100, random_values(0.0, 0.9))
     assert [partitioner.choose("t", None, b"v", THREE) for _ in range(5)] == [0] * 5
     partitioner.batch_closed("t", 0, 99)
     assert partitioner.choose("t", None, b"v", THREE) == 0
@@ -56,36 +56,36 @@ def test_records_without_a_key_stay_until_a_batch_s_bytes_were_closed() -> None:
     assert partitioner.choose("t", None, b"v", THREE) == 2
 
 
-def test_batches_of_other_partitions_and_topics_do_not_count() -> None:
-    partitioner = KeyPartitioner(100, drawing(0.0))
+def test_batches_of_other_partitions_do_not_count() -> None:
+    partitioner = KeyPartitioner(100, random_values(0.0))
     partitioner.choose("t", None, None, THREE)
     partitioner.batch_closed("t", 1, 1000)
     partitioner.batch_closed("u", 0, 1000)
     assert partitioner.choose("t", None, None, THREE) == 0
 
 
-def test_each_topic_has_its_partition() -> None:
-    partitioner = KeyPartitioner(100, drawing(0.0, 0.9))
+def test_each_topic_has_its_own_sticky_partition() -> None:
+    partitioner = KeyPartitioner(100, random_values(0.0, 0.9))
     assert partitioner.choose("t", None, None, THREE) == 0
     assert partitioner.choose("u", None, None, THREE) == 2
     assert partitioner.choose("t", None, None, THREE) == 0
 
 
-def test_a_batch_size_of_nothing_switches_with_every_batch() -> None:
-    partitioner = KeyPartitioner(0, drawing(0.0, 0.9))
+def test_batch_size_zero_switches_with_every_batch() -> None:
+    partitioner = KeyPartitioner(0, random_values(0.0, 0.9))
     partitioner.choose("t", None, None, THREE)
     partitioner.batch_closed("t", 0, 1)
     assert partitioner.choose("t", None, None, THREE) == 2
 
 
-def test_a_partition_without_a_leader_is_left_at_once() -> None:
-    partitioner = KeyPartitioner(100, drawing(0.9, 0.9))
+def test_leaderless_sticky_partition_is_left_at_once() -> None:
+    partitioner = KeyPartitioner(100, random_values(0.9, 0.9))
     assert partitioner.choose("t", None, None, THREE) == 2
     assert partitioner.choose("t", None, None, Partitions(3, (0, 1))) == 1
 
 
-def test_news_of_other_partitions_do_not_move_a_topic() -> None:
-    partitioner = KeyPartitioner(100, drawing(0.0, 0.9))
+def test_changes_of_other_partitions_keep_the_sticky_one() -> None:
+    partitioner = KeyPartitioner(100, random_values(0.0, 0.9))
     assert partitioner.choose("t", None, None, THREE) == 0
     partitioner.batch_closed("t", 0, 60)
     for news in (Partitions(3, (0, 1)), Partitions(5, (0, 1, 2, 3, 4)), Partitions(5, ())):
@@ -94,7 +94,7 @@ def test_news_of_other_partitions_do_not_move_a_topic() -> None:
     assert partitioner.choose("t", None, None, Partitions(5, (0, 1, 2, 3, 4))) == 4
 
 
-def test_without_any_leader_any_partition_may_be_chosen() -> None:
+def test_without_leaders_any_partition_may_be_chosen() -> None:
     partitioner = KeyPartitioner(1, Random(3).random)
     nobody = Partitions(3, ())
     chosen: set[int] = set()
@@ -105,8 +105,8 @@ def test_without_any_leader_any_partition_may_be_chosen() -> None:
     assert chosen == {0, 1, 2}
 
 
-def test_a_topic_that_was_made_anew_with_fewer_partitions_gets_one_that_it_has() -> None:
-    partitioner = KeyPartitioner(1, drawing(0.9, 0.9, 0.9))
+def test_recreated_smaller_topic_gets_a_valid_partition() -> None:
+    partitioner = KeyPartitioner(1, random_values(0.9, 0.9, 0.9))
     assert partitioner.choose("t", None, None, THREE) == 2
     partitioner.waiting("t", {0: 9, 1: 9, 2: 0}, 3)
     assert partitioner.choose("t", None, None, Partitions(2, (0, 1))) == 1
@@ -125,13 +125,13 @@ def test_a_topic_that_was_made_anew_with_fewer_partitions_gets_one_that_it_has()
         ({0: 5}, 1, None),
     ],
 )
-def test_a_partition_weighs_less_the_more_batches_wait(
+def test_partition_with_more_queued_batches_weighs_less(
     batches: dict[int, int], count: int, expected: object
 ) -> None:
     assert weights(batches, count) == expected
 
 
-def test_long_queues_get_fewer_records_unless_it_is_turned_off() -> None:
+def test_adaptive_partitioning_avoids_long_queues() -> None:
     for adaptive, shares in ((True, (4, 1, 3)), (False, (1, 1, 1))):
         partitioner = KeyPartitioner(1, Random(5).random, adaptive=adaptive)
         chosen: Counter[int] = Counter()
@@ -144,7 +144,7 @@ def test_long_queues_get_fewer_records_unless_it_is_turned_off() -> None:
             assert chosen[partition] / 8000 == pytest.approx(share / sum(shares), abs=0.03)
 
 
-def test_the_highest_chance_is_the_last_partition() -> None:
+def test_highest_random_value_chooses_the_last_partition() -> None:
     just_below_one = 1 - 2**-53
     for count in range(1, 2000):
         partitions = Partitions(count, tuple(range(count)))
@@ -152,7 +152,7 @@ def test_the_highest_chance_is_the_last_partition() -> None:
         assert partitioner.choose("t", None, None, partitions) == count - 1
 
 
-def test_turns_are_taken_by_topic_whatever_the_key() -> None:
+def test_round_robin_ignores_keys_and_counts_per_topic() -> None:
     partitioner = RoundRobinPartitioner()
     taken = [partitioner.choose("t", b"same", None, THREE) for _ in range(4)]
     assert taken == [0, 1, 2, 0]
@@ -160,7 +160,7 @@ def test_turns_are_taken_by_topic_whatever_the_key() -> None:
     assert partitioner.choose("t", None, None, Partitions(3, (2,))) == 2
 
 
-def test_an_own_function_is_asked_with_all_there_is() -> None:
+def test_custom_function_gets_all_arguments() -> None:
     def by_value(topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
         assert (topic, key, partitions) == ("t", b"k", THREE)
         return len(value or b"") % partitions.count
@@ -169,7 +169,7 @@ def test_an_own_function_is_asked_with_all_there_is() -> None:
 
 
 @each_case("chosen", [-1, 3, 1.0, None, True, "1"])
-def test_a_partition_that_the_topic_has_not_is_refused(chosen: int) -> None:
+def test_partition_out_of_range_is_refused(chosen: int) -> None:
     partitioner = OwnPartitioner(lambda topic, key, value, partitions: chosen)
     with pytest.raises(RequestError, match=r"chose .* for topic 't', which has partitions 0 to 2"):
         partitioner.choose("t", None, None, THREE)
@@ -183,7 +183,7 @@ def test_a_partition_that_the_topic_has_not_is_refused(chosen: int) -> None:
         OwnPartitioner(lambda topic, key, value, partitions: partitions.count - 1),
     ],
 )
-def test_every_partitioner_takes_every_note_and_stays_inside_the_topic(
+def test_every_partitioner_chooses_a_valid_partition(
     partitioner: Partitioner,
 ) -> None:
     random = Random(2)

@@ -22,7 +22,7 @@ def at_a_broker(scenario: Callable[[dict[str, object]], Coroutine[Any, Any, None
     run(around())
 
 
-def test_a_written_record_has_a_time_if_the_broker_set_it() -> None:
+def test_written_record_has_a_timestamp_if_the_broker_set_it() -> None:
     async def scenario(settings: dict[str, object]) -> None:
         async with Admin(settings) as admin, Producer(settings) as producer:
             topics = {"theirs": "CreateTime", "brokers": "LogAppendTime"}
@@ -46,9 +46,7 @@ def test_a_written_record_has_a_time_if_the_broker_set_it() -> None:
     at_a_broker(scenario)
 
 
-def test_what_is_not_written_when_a_producer_is_closed_fails_and_what_was_flushed_does_not() -> (
-    None
-):
+def test_close_fails_only_unflushed_records() -> None:
     async def scenario(settings: dict[str, object]) -> None:
         async with Producer(settings, linger_ms=60_000) as producer:
             flushed = await producer.send("t", b"1")
@@ -69,7 +67,7 @@ def failing(topic: str, key: bytes | None, value: bytes | None, partitions: Part
     raise ZeroDivisionError
 
 
-def test_what_a_partitioner_raises_comes_out_of_send() -> None:
+def test_partitioner_error_is_raised_by_send() -> None:
     async def scenario(settings: dict[str, object]) -> None:
         async with Producer(settings, partitioner=failing) as producer:
             with pytest.raises(ZeroDivisionError):
@@ -79,7 +77,7 @@ def test_what_a_partitioner_raises_comes_out_of_send() -> None:
     at_a_broker(scenario)
 
 
-def test_turns_are_taken_one_after_the_other() -> None:
+def test_round_robin_alternates() -> None:
     """The first record of a batch once took two turns: one of two partitions got nothing."""
 
     async def scenario(settings: dict[str, object]) -> None:
@@ -97,7 +95,7 @@ def test_turns_are_taken_one_after_the_other() -> None:
     at_a_broker(scenario)
 
 
-def test_turns_are_taken_one_after_the_other_without_a_loop() -> None:
+def test_round_robin_alternates_in_the_sync_producer() -> None:
     with ClusterThread(settings={"num.partitions": 2}) as cluster:
         servers, turns = cluster.bootstrap_servers, RoundRobinPartitioner()
         with ottla.sync.Producer(bootstrap_servers=servers, partitioner=turns) as producer:
@@ -107,7 +105,7 @@ def test_turns_are_taken_one_after_the_other_without_a_loop() -> None:
             assert [producer.send("t", b"v").result(60).partition for _ in range(4)] == [0, 1] * 2
 
 
-def test_what_a_partitioner_raises_comes_out_of_the_result_without_a_loop() -> None:
+def test_partitioner_error_is_raised_by_the_sync_result() -> None:
     with ClusterThread(settings={"num.partitions": 3}) as cluster:
         servers = cluster.bootstrap_servers
         with ottla.sync.Producer(bootstrap_servers=servers, partitioner=failing) as producer:
@@ -116,7 +114,7 @@ def test_what_a_partitioner_raises_comes_out_of_the_result_without_a_loop() -> N
                 ack.result(60)
 
 
-def test_a_committing_block_that_raises_is_read_again_after_a_seek() -> None:
+def test_failed_commit_block_is_read_again_after_a_seek() -> None:
     async def scenario(settings: dict[str, object]) -> None:
         async with Producer(settings) as producer:
             await producer.send_many("t", [b"1", b"2"], partition=0)

@@ -87,7 +87,7 @@ async def administer(settings: dict[str, object]) -> None:
         (administer, CreateTopicsRequest, created),
     ],
 )
-def test_the_next_question_waits_for_the_end_of_a_pause(
+def test_next_request_waits_for_the_throttle(
     act: Callable[[dict[str, object]], Any], kind: type[Message], answer: Callable[[Any], Message]
 ) -> None:
     told_s: list[float] = []
@@ -117,7 +117,7 @@ def test_the_next_question_waits_for_the_end_of_a_pause(
     assert came_s[1] - told_s[0] >= PAUSE_MS / 1000
 
 
-def test_another_broker_is_asked_where_any_will_do() -> None:
+def test_request_for_any_broker_avoids_a_throttled_one() -> None:
     """Metadata comes from a broker that does not throttle."""
 
     def resting(_: MetadataRequest) -> MetadataResponse:

@@ -72,7 +72,7 @@ def code(error: RequestError) -> ErrorCode:
     return error.code
 
 
-def test_topics_are_made_and_each_has_its_own_outcome() -> None:
+def test_created_topics_have_their_own_results() -> None:
     async def scenario() -> None:
         async with admin(num_partitions=2) as ours:
             made = await ours.create_topics(
@@ -106,7 +106,7 @@ def test_topics_are_made_and_each_has_its_own_outcome() -> None:
     run(scenario())
 
 
-def test_what_is_only_validated_is_not_made() -> None:
+def test_validate_only_creates_nothing() -> None:
     async def scenario() -> None:
         async with admin() as ours:
             made = await ours.create_topics([NewTopic("t", 1)], validate_only=True)
@@ -199,7 +199,7 @@ def test_settings_are_described_with_their_sources() -> None:
     run(scenario())
 
 
-def test_settings_are_changed_one_by_one_or_all_together() -> None:
+def test_settings_are_changed_incrementally_or_replaced() -> None:
     async def scenario() -> None:
         topic, brokers = ConfigResource.topic("t"), ConfigResource.broker(None)
 
@@ -235,12 +235,12 @@ def test_settings_are_changed_one_by_one_or_all_together() -> None:
     run(scenario())
 
 
-def test_a_broker_is_named_by_its_number() -> None:
+def test_broker_resource_needs_a_number() -> None:
     with pytest.raises(ValueError, match="by its number"):
         ConfigResource(ConfigResource.broker(1).kind, "first")
 
 
-def test_committed_offsets_are_set_listed_and_forgotten() -> None:
+def test_committed_offsets_are_set_listed_and_deleted() -> None:
     async def scenario() -> None:
         async with admin() as ours:
             await ours.create_topic("t", 3)
@@ -266,7 +266,7 @@ def test_committed_offsets_are_set_listed_and_forgotten() -> None:
     run(scenario())
 
 
-def test_a_group_is_listed_described_emptied_and_deleted() -> None:
+def test_group_is_listed_described_emptied_and_deleted() -> None:
     async def scenario() -> None:
         async with (
             Cluster() as cluster,
@@ -307,7 +307,7 @@ def test_a_group_is_listed_described_emptied_and_deleted() -> None:
     run(scenario())
 
 
-def test_the_cluster_is_described() -> None:
+def test_cluster_is_described() -> None:
     async def scenario() -> None:
         async with admin() as ours:
             cluster = await ours.describe_cluster()
@@ -319,7 +319,7 @@ def test_the_cluster_is_described() -> None:
     run(scenario())
 
 
-def test_offsets_are_found_at_the_ends_and_by_time() -> None:
+def test_offsets_are_listed_by_position_and_timestamp() -> None:
     async def scenario() -> None:
         async with filled() as ours:
             told = await ours.list_offsets(
@@ -339,7 +339,7 @@ def test_offsets_are_found_at_the_ends_and_by_time() -> None:
     run(scenario())
 
 
-def test_records_are_deleted_from_the_front() -> None:
+def test_records_are_deleted_below_an_offset() -> None:
     async def scenario() -> None:
         async with filled() as ours:
             told = await ours.delete_records({T0: 4, T1: 99, ("u", 0): 1})
@@ -352,7 +352,7 @@ def test_records_are_deleted_from_the_front() -> None:
     run(scenario())
 
 
-def test_directories_are_described_of_all_brokers_or_some() -> None:
+def test_log_dirs_are_described_for_all_or_some_brokers() -> None:
     async def scenario() -> None:
         async with filled() as ours:
             ((number, told),) = (await ours.describe_log_dirs()).items()
@@ -369,7 +369,7 @@ def test_directories_are_described_of_all_brokers_or_some() -> None:
     run(scenario())
 
 
-def test_the_features_of_our_broker_are_described() -> None:
+def test_features_are_described() -> None:
     async def scenario() -> None:
         async with admin() as ours:
             features = await ours.describe_features(broker=1)
@@ -410,7 +410,7 @@ NOT_OFFERED: dict[str, Callable[[Admin], Coroutine[Any, Any, object]]] = {
 test."""
 
 
-def test_what_our_broker_does_not_offer_is_said_clearly() -> None:
+def test_unsupported_calls_raise_not_supported() -> None:
     async def scenario() -> None:
         async with filled() as ours:
             for name, call in NOT_OFFERED.items():
@@ -429,7 +429,7 @@ def all_of(told: object) -> list[object]:
     return [*cast("Iterable[object]", told)]
 
 
-def test_without_a_broker_a_call_ends_in_time_and_says_what_to_do() -> None:
+def test_call_without_a_broker_times_out_with_a_hint() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             gone = cluster.bootstrap_servers
@@ -444,7 +444,7 @@ def test_without_a_broker_a_call_ends_in_time_and_says_what_to_do() -> None:
     run(scenario())
 
 
-def test_a_broker_that_comes_back_is_asked_again() -> None:
+def test_call_is_retried_when_the_broker_returns() -> None:
     async def scenario() -> None:
         async with (
             Cluster() as cluster,
@@ -461,7 +461,7 @@ def test_a_broker_that_comes_back_is_asked_again() -> None:
     run(scenario())
 
 
-def test_an_administrator_that_was_not_started_says_so() -> None:
+def test_admin_that_was_not_started_raises() -> None:
     async def scenario() -> None:
         ours = Admin(bootstrap_servers="localhost")
         with pytest.raises(Disconnected, match="async with"):
@@ -470,6 +470,6 @@ def test_an_administrator_that_was_not_started_says_so() -> None:
     run(scenario())
 
 
-def test_settings_of_the_administrator_are_checked() -> None:
+def test_admin_settings_are_validated() -> None:
     with pytest.raises(InvalidSettings, match=r"bootstrap\.servers"):
         Admin()

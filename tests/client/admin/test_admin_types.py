@@ -63,7 +63,7 @@ from ottla.ids import Uuid
 TOPIC = ConfigResource.topic("t")
 
 
-async def awaited(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> None:
+async def async_calls(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> None:
     """Never run; only the type checker reads it."""
     places = [record.place, ("t", 1)]
     assert_type(await admin.create_topic("t", 3, config={"retention.ms": "1"}), CreatedTopic)
@@ -180,7 +180,7 @@ async def awaited(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> None
         assert_type(entered, Admin)
 
 
-def waited_for(admin: ottla.sync.Admin, record: Record[bytes, bytes], id_: Uuid) -> None:
+def sync_calls(admin: ottla.sync.Admin, record: Record[bytes, bytes], id_: Uuid) -> None:
     """Never run; only the type checker reads it."""
     places = [record.place, ("t", 1)]
     assert_type(admin.create_topic("t", 3, config={"retention.ms": "1"}), CreatedTopic)
@@ -243,7 +243,7 @@ def waited_for(admin: ottla.sync.Admin, record: Record[bytes, bytes], id_: Uuid)
         assert_type(entered, ottla.sync.Admin)
 
 
-async def refused(admin: Admin) -> None:
+async def rejected_calls(admin: Admin) -> None:
     """Calls that the type checker rejects; at runtime they raise, see test_wrong_forms.py."""
     await admin.create_topics("t")  # pyright: ignore[reportArgumentType]
     await admin.describe_configs("t")  # pyright: ignore[reportArgumentType]
@@ -253,9 +253,9 @@ async def refused(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "uses"), [(Admin, awaited), (ottla.sync.Admin, waited_for)], ids=["async", "sync"]
+    ("kind", "uses"), [(Admin, async_calls), (ottla.sync.Admin, sync_calls)], ids=["async", "sync"]
 )
-def test_every_call_is_here(kind: type[Any], uses: Callable[..., object]) -> None:
+def test_every_admin_call_is_type_checked(kind: type[Any], uses: Callable[..., object]) -> None:
     source = inspect.getsource(uses)
     calls = {name for name in dir(kind) if not name.startswith("_")}
     assert {name for name in calls if f"admin.{name}(" not in source} == set()

@@ -87,7 +87,7 @@ def admin(broker: ScriptedBroker, **settings: object) -> Admin:
     return Admin({**FAST, "bootstrap.servers": broker.bootstrap_servers, **given})
 
 
-def in_turn(*answers: Callable[[Any], Message | None]) -> Callable[[Any], Message | None]:
+def answers_in_turn(*answers: Callable[[Any], Message | None]) -> Callable[[Any], Message | None]:
     """Return the answers one after the other, then the last one forever."""
     left = [*answers]
 
@@ -97,7 +97,7 @@ def in_turn(*answers: Callable[[Any], Message | None]) -> Callable[[Any], Messag
     return answer
 
 
-def made(**codes: ErrorCode) -> Callable[[CreateTopicsRequest], CreateTopicsResponse]:
+def topics_created(**codes: ErrorCode) -> Callable[[CreateTopicsRequest], CreateTopicsResponse]:
     """Answer CreateTopics with success, or with the given error codes."""
 
     def answer(request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -114,7 +114,7 @@ def made(**codes: ErrorCode) -> Callable[[CreateTopicsRequest], CreateTopicsResp
     return answer
 
 
-def cluster_of(
+def cluster_metadata(
     *brokers: ScriptedBroker, controller: int = 1, leader: Callable[[], int] = lambda: 1
 ) -> Callable[[MetadataRequest], MetadataResponse]:
     """Answer Metadata with topic t, whose two partitions have the same leader."""
@@ -153,10 +153,12 @@ def cluster_of(
     return answer
 
 
-def test_only_what_passes_is_asked_again() -> None:
+def test_only_retriable_errors_are_retried() -> None:
     async def scenario() -> None:
-        first = made(a=ErrorCode.THROTTLING_QUOTA_EXCEEDED, b=ErrorCode.INVALID_PARTITIONS)
-        script = in_turn(first, made())
+        first = topics_created(
+            a=ErrorCode.THROTTLING_QUOTA_EXCEEDED, b=ErrorCode.INVALID_PARTITIONS
+        )
+        script = answers_in_turn(first, topics_created())
         async with ScriptedBroker({CreateTopicsRequest: script}) as broker, admin(broker) as ours:
             told = await ours.create_topics([NewTopic(name, 1, 1) for name in "abc"])
             assert [*told] == ["a", "b", "c"]
@@ -175,15 +177,17 @@ def asked_for(broker: ScriptedBroker) -> list[list[str]]:
     ]
 
 
-def test_who_is_not_the_controller_is_asked_once() -> None:
+def test_not_controller_redirects_to_the_new_controller() -> None:
     async def scenario() -> None:
         async with (
-            ScriptedBroker({CreateTopicsRequest: made(t=ErrorCode.NOT_CONTROLLER)}) as old,
-            ScriptedBroker({CreateTopicsRequest: made()}, number=2) as new,
+            ScriptedBroker(
+                {CreateTopicsRequest: topics_created(t=ErrorCode.NOT_CONTROLLER)}
+            ) as old,
+            ScriptedBroker({CreateTopicsRequest: topics_created()}, number=2) as new,
         ):
-            before = cluster_of(old, new, controller=1)
-            after = cluster_of(old, new, controller=2)
-            old.answers[MetadataRequest] = in_turn(before, after)
+            before = cluster_metadata(old, new, controller=1)
+            after = cluster_metadata(old, new, controller=2)
+            old.answers[MetadataRequest] = answers_in_turn(before, after)
             new.answers[MetadataRequest] = after
             async with admin(old) as ours:
                 assert (await ours.create_topic("t", 1, 1)).name == "t"
@@ -192,21 +196,25 @@ def test_who_is_not_the_controller_is_asked_once() -> None:
     run(scenario())
 
 
-def test_what_was_wrong_is_known_to_the_next_call() -> None:
+def test_next_call_uses_the_refreshed_metadata() -> None:
     """The call that found the error does not retry, but the next call uses what it learned."""
 
     async def scenario() -> None:
         async with (
-            ScriptedBroker({CreateTopicsRequest: made(t=ErrorCode.NOT_CONTROLLER)}) as old,
-            ScriptedBroker({CreateTopicsRequest: made()}, number=2) as new,
+            ScriptedBroker(
+                {CreateTopicsRequest: topics_created(t=ErrorCode.NOT_CONTROLLER)}
+            ) as old,
+            ScriptedBroker({CreateTopicsRequest: topics_created()}, number=2) as new,
         ):
-            after = cluster_of(old, new, controller=2)
-            old.answers[MetadataRequest] = in_turn(cluster_of(old, new, controller=1), after)
+            after = cluster_metadata(old, new, controller=2)
+            old.answers[MetadataRequest] = answers_in_turn(
+                cluster_metadata(old, new, controller=1), after
+            )
             new.answers[MetadataRequest] = after
             old.answers[FindCoordinatorRequest] = coordinator_at(old, new)
             new.answers[FindCoordinatorRequest] = coordinator_at(new)
-            old.answers[DeleteGroupsRequest] = deleted(g=ErrorCode.NOT_COORDINATOR)
-            new.answers[DeleteGroupsRequest] = deleted()
+            old.answers[DeleteGroupsRequest] = groups_deleted(g=ErrorCode.NOT_COORDINATOR)
+            new.answers[DeleteGroupsRequest] = groups_deleted()
             async with admin(old, retries=0) as ours:
                 with pytest.raises(RequestError) as refused:
                     await ours.create_topic("t", 1, 1)
@@ -246,7 +254,7 @@ def offsets(code: ErrorCode, **values: int) -> Callable[[ListOffsetsRequest], Li
     return answer
 
 
-def test_a_leader_that_was_deposed_is_asked_once() -> None:
+def test_deposed_leader_is_asked_once() -> None:
     async def scenario() -> None:
         leader = 1
         moved = offsets(ErrorCode.NOT_LEADER_OR_FOLLOWER, offset=7)
@@ -264,7 +272,7 @@ def test_a_leader_that_was_deposed_is_asked_once() -> None:
 
             old.answers[ListOffsetsRequest] = depose
             for one in (old, new):
-                one.answers[MetadataRequest] = cluster_of(old, new, leader=lambda: leader)
+                one.answers[MetadataRequest] = cluster_metadata(old, new, leader=lambda: leader)
             async with admin(old) as ours:
                 told = await ours.list_offsets({("t", 0): OffsetAt.LATEST, ("t", 1): 5})
             assert (told["t", 0].offset, told["t", 1].offset) == (8, 7)
@@ -273,10 +281,10 @@ def test_a_leader_that_was_deposed_is_asked_once() -> None:
     run(scenario())
 
 
-def test_a_partition_that_nobody_knows_is_asked_for_a_few_times() -> None:
+def test_unknown_partition_is_looked_up_a_few_times() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as broker:
-            broker.answers[MetadataRequest] = cluster_of(broker)
+            broker.answers[MetadataRequest] = cluster_metadata(broker)
             async with admin(broker) as ours:
                 told = await ours.list_offsets({("t", 9): 0, ("missing", 0): 0})
             codes = {error.code for error in told.failed.values()}
@@ -309,7 +317,7 @@ def coordinator_at(*brokers: ScriptedBroker) -> Callable[[FindCoordinatorRequest
     return answer
 
 
-def deleted(**codes: ErrorCode) -> Callable[[DeleteGroupsRequest], DeleteGroupsResponse]:
+def groups_deleted(**codes: ErrorCode) -> Callable[[DeleteGroupsRequest], DeleteGroupsResponse]:
     def answer(request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(
             throttle_time_ms=0,
@@ -322,37 +330,39 @@ def deleted(**codes: ErrorCode) -> Callable[[DeleteGroupsRequest], DeleteGroupsR
     return answer
 
 
-def test_a_coordinator_that_is_none_is_looked_up_anew() -> None:
+def test_not_coordinator_triggers_a_new_lookup() -> None:
     async def scenario() -> None:
         async with (
-            ScriptedBroker({DeleteGroupsRequest: deleted(g=ErrorCode.NOT_COORDINATOR)}) as old,
-            ScriptedBroker({DeleteGroupsRequest: deleted()}, number=2) as new,
+            ScriptedBroker(
+                {DeleteGroupsRequest: groups_deleted(g=ErrorCode.NOT_COORDINATOR)}
+            ) as old,
+            ScriptedBroker({DeleteGroupsRequest: groups_deleted()}, number=2) as new,
         ):
             old.answers[FindCoordinatorRequest] = coordinator_at(old, new)
             async with admin(old) as ours:
                 told = await ours.delete_groups(["g", "h"])
             assert {*told.or_raise()} == {"g", "h"}
-            assert [one.groups_names for one in of(new, DeleteGroupsRequest)] == [("g",)]
+            assert [one.groups_names for one in requests_of(new, DeleteGroupsRequest)] == [("g",)]
             assert old.count(FindCoordinatorRequest) == 2
 
     run(scenario())
 
 
-def of(broker: ScriptedBroker, kind: type[Any]) -> list[Any]:
+def requests_of(broker: ScriptedBroker, kind: type[Any]) -> list[Any]:
     return [one for one in broker.asked if isinstance(one, kind)]
 
 
-def test_the_deadline_ends_a_call_with_the_last_word() -> None:
+def test_deadline_raises_the_last_error() -> None:
     async def scenario() -> None:
-        throttled = made(t=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        throttled = topics_created(t=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         async with ScriptedBroker({}) as broker, admin(broker) as ours:
-            broker.answers[CreateTopicsRequest] = in_turn(made(), throttled)
+            broker.answers[CreateTopicsRequest] = answers_in_turn(topics_created(), throttled)
             await ours.create_topic("t", 1, 1)
             with pytest.raises(RequestError) as late:
                 await ours.create_topic("t", 1, 1, timeout_s=0.5)
             assert late.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
             assert broker.count(CreateTopicsRequest) > 2
-            broker.answers[CreateTopicsRequest] = in_turn(throttled, lambda _: None)
+            broker.answers[CreateTopicsRequest] = answers_in_turn(throttled, lambda _: None)
             with pytest.raises(RequestError) as silent:
                 await ours.create_topic("t", 1, 1, timeout_s=0.5)
             assert silent.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -360,7 +370,7 @@ def test_the_deadline_ends_a_call_with_the_last_word() -> None:
     run(scenario())
 
 
-def test_a_broker_that_says_nothing_does_not_hold_anybody() -> None:
+def test_silent_broker_does_not_block_a_call() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as mute, admin(mute) as ours:
             with pytest.raises(TimedOut, match=r"in time|within"):
@@ -371,7 +381,7 @@ def test_a_broker_that_says_nothing_does_not_hold_anybody() -> None:
     run(scenario())
 
 
-def test_a_call_that_is_cancelled_leaves_nothing() -> None:
+def test_cancelled_call_leaves_nothing() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as mute, admin(mute) as ours:
             call = asyncio.create_task(ours.create_topic("t", 1, 1))
@@ -384,7 +394,7 @@ def test_a_call_that_is_cancelled_leaves_nothing() -> None:
     run(scenario())
 
 
-def test_closing_fails_what_is_under_way() -> None:
+def test_close_fails_pending_calls() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as mute:
             async with admin(mute) as ours:
@@ -401,9 +411,9 @@ def test_closing_fails_what_is_under_way() -> None:
     run(scenario())
 
 
-def test_retries_are_counted() -> None:
+def test_retries_are_limited_by_the_setting() -> None:
     async def scenario() -> None:
-        throttled = made(t=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        throttled = topics_created(t=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         async with (
             ScriptedBroker({CreateTopicsRequest: throttled}) as broker,
             admin(broker, retries=2) as ours,
@@ -415,15 +425,15 @@ def test_retries_are_counted() -> None:
     run(scenario())
 
 
-def test_after_a_lost_answer_an_error_says_that_it_may_have_been_done() -> None:
+def test_error_after_a_lost_response_notes_uncertainty() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as broker, admin(broker) as ours:
 
             def lost(_: Message) -> None:
                 broker.drop()
 
-            exists = made(t=ErrorCode.TOPIC_ALREADY_EXISTS)
-            broker.answers[CreateTopicsRequest] = in_turn(lost, exists)
+            exists = topics_created(t=ErrorCode.TOPIC_ALREADY_EXISTS)
+            broker.answers[CreateTopicsRequest] = answers_in_turn(lost, exists)
             with pytest.raises(RequestError) as refused:
                 await ours.create_topic("t", 1, 1)
             assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
@@ -435,7 +445,7 @@ def test_after_a_lost_answer_an_error_says_that_it_may_have_been_done() -> None:
     run(scenario())
 
 
-def test_what_a_broker_does_not_mention_has_an_error() -> None:
+def test_element_missing_in_the_response_is_an_error() -> None:
     async def scenario() -> None:
         nothing = CreateTopicsResponse(throttle_time_ms=0, topics=())
         async with (
@@ -449,7 +459,7 @@ def test_what_a_broker_does_not_mention_has_an_error() -> None:
     run(scenario())
 
 
-def test_what_cannot_be_written_is_refused_before_it_is_sent() -> None:
+def test_unencodable_request_is_not_sent() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as broker, admin(broker) as ours:
             with pytest.raises(RequestError, match="cannot be asked") as wrong:
@@ -460,7 +470,7 @@ def test_what_cannot_be_written_is_refused_before_it_is_sent() -> None:
     run(scenario())
 
 
-def test_a_broker_that_does_not_tell_hides_nothing_of_the_others() -> None:
+def test_failed_broker_does_not_hide_other_listings() -> None:
     async def scenario() -> None:
         def groups(*names: str) -> Callable[[ListGroupsRequest], ListGroupsResponse]:
             found = [ListedGroup(group_id=name, protocol_type="consumer") for name in names]
@@ -483,7 +493,7 @@ def test_a_broker_that_does_not_tell_hides_nothing_of_the_others() -> None:
     run(scenario())
 
 
-def test_topics_come_page_by_page() -> None:
+def test_topics_are_described_in_pages() -> None:
     async def scenario() -> None:
         def page(
             *ones: tuple[str, Iterable[int]], cursor: Cursor | None
@@ -515,7 +525,7 @@ def test_topics_come_page_by_page() -> None:
         at = Cursor(topic_name="b", partition_index=1)
         first = page(("a", [0]), ("b", [0]), cursor=at)
         second = page(("b", [2, 1]), cursor=None)
-        script = in_turn(lambda _: first, lambda _: second)
+        script = answers_in_turn(lambda _: first, lambda _: second)
         async with (
             ScriptedBroker({DescribeTopicPartitionsRequest: script}) as broker,
             admin(broker) as ours,
@@ -523,13 +533,13 @@ def test_topics_come_page_by_page() -> None:
             told = (await ours.describe_topics(["b", "a"])).or_raise()
             assert [*told] == ["b", "a"]
             assert [one.index for one in told["b"].partitions] == [0, 1, 2]
-            cursors = [one.cursor for one in of(broker, DescribeTopicPartitionsRequest)]
+            cursors = [one.cursor for one in requests_of(broker, DescribeTopicPartitionsRequest)]
             assert cursors == [None, at]
 
     run(scenario())
 
 
-def test_brokers_of_old_are_asked_as_they_can_be() -> None:
+def test_old_brokers_are_asked_with_old_versions() -> None:
     async def scenario() -> None:
         old = {
             DESCRIBE_TOPIC_PARTITIONS: -1,
@@ -577,7 +587,7 @@ def test_brokers_of_old_are_asked_as_they_can_be() -> None:
             DeleteTopicsRequest: topics_deleted,
         }
         async with ScriptedBroker(answers, newest=old) as broker:
-            broker.answers[MetadataRequest] = cluster_of(broker)
+            broker.answers[MetadataRequest] = cluster_metadata(broker)
             broker.answers[FindCoordinatorRequest] = coordinator_at(broker)
             async with admin(broker) as ours:
                 told = await ours.describe_topics(["t", "missing"])

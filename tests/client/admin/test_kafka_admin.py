@@ -308,7 +308,7 @@ def test_classic_groups(kafka: SharedKafka) -> None:
     run(kafka, scenario)
 
 
-def test_groups_of_the_new_protocol(kafka: SharedKafka) -> None:
+def test_kip848_groups(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("new", 2)
         with kafka.broker.wire() as wire:
@@ -658,7 +658,7 @@ def test_user_with_a_new_password_logs_in(kafka: SharedKafka) -> None:
     run(kafka, scenario)
 
 
-def test_features_and_the_cluster(kafka: SharedKafka) -> None:
+def test_features_and_cluster(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         features = await ours.describe_features()
         assert features.supported["transaction.version"].high >= 2

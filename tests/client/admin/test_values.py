@@ -39,7 +39,7 @@ from ottla.protocol.messages.describe_groups import (
 )
 
 
-def test_numbers_that_are_not_known_are_unknown() -> None:
+def test_unknown_numbers_become_unknown() -> None:
     assert Operation(99) is Operation.UNKNOWN
     assert AclResource(99) is AclResource.UNKNOWN
     assert AclPattern(99) is AclPattern.UNKNOWN
@@ -50,26 +50,26 @@ def test_numbers_that_are_not_known_are_unknown() -> None:
     assert ScramMechanism(99) is ScramMechanism.UNKNOWN
 
 
-def test_operations_are_bits() -> None:
+def test_operations_are_decoded_from_bits() -> None:
     assert operations(NOT_ASKED) is None
     assert operations(0) == frozenset()
     assert operations(1 << 3 | 1 << 8) == {Operation.READ, Operation.DESCRIBE}
     assert operations(1 << 30) == {Operation.UNKNOWN}
 
 
-def test_partitions_are_pairs_that_print_well() -> None:
+def test_partitions_are_pairs_with_readable_text() -> None:
     assert each_once([("t", 1), ("t", 1), ("t", 0)]) == [("t", 1), ("t", 0)]
     assert str(each_once([("t", 1)])[0]) == "t-1"
     assert by_topic([("t", 1), ("u", 0), ("t", 0)]) == {"t": [1, 0], "u": [0]}
     assert in_order([("u", [1]), ("t", [2, 0])]) == (("t", 0), ("t", 2), ("u", 1))
 
 
-def test_a_name_alone_is_one_name() -> None:
+def test_single_name_is_accepted_as_a_list() -> None:
     assert names("orders") == ["orders"]
     assert names(["a", "b", "a"]) == ["a", "b"]
 
 
-def test_values_print_as_they_are_spoken_of() -> None:
+def test_values_have_readable_text() -> None:
     deny = Acl(
         AclResource.TOPIC,
         "team-",
@@ -102,7 +102,7 @@ def test_passwords_are_salted_as_in_rfc_7677() -> None:
     assert base64.b64encode(proof) == b"dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 
 
-def test_a_password_is_not_printed_nor_sent() -> None:
+def test_password_is_neither_printed_nor_sent() -> None:
     password = ScramPassword("alice", "open sesame")
     assert "sesame" not in repr(password)
     request = alter_request([password], lambda count: bytes(range(count)))
@@ -136,7 +136,7 @@ def group(protocol_type: str, *members: DescribedGroupMember) -> DescribeGroupsR
     return DescribeGroupsResponse(groups=[one])
 
 
-def test_what_members_tell_each_other_is_read_of_consumers_alone() -> None:
+def test_member_metadata_is_decoded_only_for_consumers() -> None:
     metadata = encode_embedded(ConsumerProtocolSubscription(topics=["u", "t"]), 3)
     parts = [TopicPartition(topic="t", partitions=(1, 0))]
     assignment = encode_embedded(ConsumerProtocolAssignment(assigned_partitions=parts), 3)

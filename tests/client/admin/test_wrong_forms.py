@@ -111,7 +111,7 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
 
 
 @each_case(("name", "use", "says"), WRONG)
-def test_the_wrong_form_is_refused_with_the_right_one(
+def test_wrong_argument_form_names_the_right_one(
     name: str, use: Callable[[Any], Any], says: str
 ) -> None:
     async def scenario() -> None:
@@ -122,14 +122,14 @@ def test_the_wrong_form_is_refused_with_the_right_one(
     run(scenario())
 
 
-def test_the_sync_administrator_refuses_the_same() -> None:
+def test_sync_admin_refuses_the_same_arguments() -> None:
     with ottla.sync.Admin(bootstrap_servers="127.0.0.1:1") as admin:
         for name, use, says in WRONG:
             with pytest.raises(TypeError, match=says):
                 use(getattr(admin, name))
 
 
-def test_what_one_call_gave_another_takes() -> None:
+def test_results_are_accepted_as_arguments() -> None:
     """For example listed topics, which are a mapping by name."""
 
     async def scenario() -> None:
@@ -150,7 +150,7 @@ def test_what_one_call_gave_another_takes() -> None:
     run(scenario())
 
 
-def test_one_id_of_a_topic_is_as_good_as_a_list() -> None:
+def test_single_topic_id_is_accepted_as_a_list() -> None:
     """A Uuid is iterable as bytes; its bytes were once taken for ids."""
 
     async def scenario() -> None:

@@ -12,7 +12,7 @@ WRONG = RequestError(ErrorCode.INVALID_CONFIG, "b: it is wrong")
 BOTH = Results[str, int]({"a": 1, "b": WRONG})
 
 
-def test_looking_at_what_failed_raises() -> None:
+def test_reading_a_failed_element_raises() -> None:
     assert BOTH["a"] == 1
     with pytest.raises(RequestError, match="it is wrong"):
         assert BOTH["b"]
@@ -26,7 +26,7 @@ def test_looking_at_what_failed_raises() -> None:
         assert BOTH.get("b", 7)
 
 
-def test_what_failed_can_be_parted_from_the_rest() -> None:
+def test_failed_and_succeeded_elements_are_separate() -> None:
     assert [*BOTH] == ["a", "b"]
     assert len(BOTH) == 2
     assert "b" in BOTH
@@ -37,7 +37,7 @@ def test_what_failed_can_be_parted_from_the_rest() -> None:
     assert "it is wrong" in repr(BOTH)
 
 
-def test_a_listing_without_a_broker_is_not_taken_for_all() -> None:
+def test_incomplete_listing_raises() -> None:
     assert [*Listing(("a",), {})] == ["a"]
     part = Listing(("a",), {2: WRONG})
     assert part.found == ("a",)
@@ -55,7 +55,7 @@ def test_a_listing_without_a_broker_is_not_taken_for_all() -> None:
             look()
 
 
-def test_a_listing_is_a_sequence() -> None:
+def test_listing_is_a_sequence() -> None:
     listing = Listing(("a", "b", "a"), {})
     assert isinstance(listing, Sequence)
     assert len(listing) == 3
@@ -70,7 +70,7 @@ def test_a_listing_is_a_sequence() -> None:
         assert listing[3]
 
 
-def test_codes_of_the_wire_become_errors() -> None:
+def test_error_codes_become_exceptions() -> None:
     assert refused(0, "t") is None
     told = refused(ErrorCode.INVALID_CONFIG, "t", "no number")
     assert told is not None
@@ -86,7 +86,7 @@ def test_codes_of_the_wire_become_errors() -> None:
     assert or_none(0) == 0
 
 
-def test_a_coordinator_that_is_none_answers_for_nothing() -> None:
+def test_not_coordinator_fails_the_whole_response() -> None:
     moved = RequestError(ErrorCode.NOT_COORDINATOR)
     assert settled({"a": None, "b": WRONG}) == {"a": None, "b": WRONG}
     with pytest.raises(RequestError) as raised:

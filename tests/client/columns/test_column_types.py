@@ -20,7 +20,7 @@ from ottla.testing import Cluster
 AVRO = {"type": "record", "name": "o", "fields": [{"name": "item", "type": "string"}]}
 
 
-async def awaited(producer: Producer[str, int], reader: Consumer[str, int], table: Any) -> None:
+async def async_calls(producer: Producer[str, int], reader: Consumer[str, int], table: Any) -> None:
     """Never run; only the type checker reads it."""
     ack = await producer.send_arrow("t", table, key=None, value="v", headers="h", partition=1)
     assert_type(ack, RowsAck)
@@ -45,7 +45,7 @@ async def awaited(producer: Producer[str, int], reader: Consumer[str, int], tabl
             assert_type(records[0].value, int | None)
 
 
-def waited_for(
+def sync_calls(
     producer: ottla.sync.Producer[str, int], reader: ottla.sync.Consumer[str, int], table: Any
 ) -> None:
     """Never run; only the type checker reads it."""
@@ -62,7 +62,7 @@ def waited_for(
         print(batch.num_rows)
 
 
-def test_an_iteration_can_be_ended_before_the_consumer() -> None:
+def test_iteration_can_end_before_the_consumer() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             servers = cluster.bootstrap_servers

@@ -45,7 +45,7 @@ async def sent(servers: str) -> None:
             await producer.send("j", value, timestamp_ms=AT_MS)
 
 
-def test_a_batch_in_pandas() -> None:
+def test_batch_converts_to_pandas() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await sent(cluster.bootstrap_servers)
@@ -80,7 +80,7 @@ def test_a_batch_in_pandas() -> None:
     run(scenario())
 
 
-def test_a_batch_in_polars() -> None:
+def test_batch_converts_to_polars() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await sent(cluster.bootstrap_servers)
@@ -111,7 +111,7 @@ def test_a_batch_in_polars() -> None:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_a_frame_is_sent_as_it_is(library: str) -> None:
+def test_data_frames_are_sent_unchanged(library: str) -> None:
     async def scenario() -> None:
         headers = [[{"key": "h", "value": b"1"}], [], []]
         columns: dict[str, Any] = {

@@ -21,7 +21,7 @@ PLACE = TopicPartition("t", PartitionIndex(3))
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.utf8()), ("c", pa.list_(pa.float64()))])
 
 
-def of_values(*values: bytes | None) -> Any:
+def columns_of(*values: bytes | None) -> Any:
     """Return columns as a consumer returns them, from offset 100."""
     builder = BatchBuilder()
     for number, value in enumerate(values):
@@ -30,13 +30,13 @@ def of_values(*values: bytes | None) -> Any:
 
 
 def rows_of(schema: Any, *values: bytes | None) -> list[dict[str, Any]]:
-    batch, failure = typed(form_of(schema), None, PLACE, of_values(*values))
+    batch, failure = typed(form_of(schema), None, PLACE, columns_of(*values))
     assert failure is None
     batch.validate(full=True)
     return batch.to_pylist()
 
 
-def test_objects_of_json_become_columns() -> None:
+def test_json_objects_become_columns() -> None:
     rows = rows_of(
         SCHEMA,
         b'{"a": 1, "b": "x\\ny", "c": [1, null]}',
@@ -58,7 +58,7 @@ def test_objects_of_json_become_columns() -> None:
     assert rows[1]["timestamp"] == datetime.fromtimestamp(0.006, UTC)
 
 
-def test_values_that_are_one_object_in_an_unusual_dress_are_read() -> None:
+def test_unusual_but_valid_json_is_read() -> None:
     deep = 10_000
     rows = rows_of(
         SCHEMA,
@@ -77,7 +77,7 @@ def test_values_that_are_one_object_in_an_unusual_dress_are_read() -> None:
     assert [row["b"] for row in rows][6] == '{"]}'
 
 
-def test_two_bad_values_do_not_make_up_for_each_other() -> None:
+def test_two_invalid_values_do_not_cancel_each_other() -> None:
     """There are as many objects as values, but not one per value."""
     for bad in (
         [b'{"a": 1}{"a": 2}', b""],
@@ -90,14 +90,14 @@ def test_two_bad_values_do_not_make_up_for_each_other() -> None:
             form_of(SCHEMA),
             lambda failed, told=told: told.append(failed.offset),
             PLACE,
-            of_values(b'{"a": 0}', *bad, b'{"a": 9}'),
+            columns_of(b'{"a": 0}', *bad, b'{"a": 9}'),
         )
         assert failure is None
         assert told == [101 + number for number in range(len(bad))]
         assert batch.column("a").to_pylist() == [0, 9]
 
 
-def test_a_name_that_the_record_has_too_is_told_apart() -> None:
+def test_field_named_like_a_record_column_is_prefixed() -> None:
     schema = pa.schema([("key", pa.utf8()), ("timestamp", pa.timestamp("s")), ("value", pa.int8())])
     [row] = rows_of(schema, b'{"key": "inner", "timestamp": "2020-01-02 03:04:05", "value": 7}')
     assert row["key"] == b"k0"
@@ -156,17 +156,17 @@ def test_a_name_that_the_record_has_too_is_told_apart() -> None:
     ],
     ids=lambda bad: repr(bad[:30]),
 )
-def test_a_bad_value_is_named_and_the_rows_before_it_come_first(bad: bytes) -> None:
+def test_invalid_value_is_reported_after_the_rows_before_it(bad: bytes) -> None:
     good = [b'{"a": %d}' % number for number in range(20)]
     form = form_of(SCHEMA)
-    batch, failure = typed(form, None, PLACE, of_values(*good[:7], bad, *good[7:], bad))
+    batch, failure = typed(form, None, PLACE, columns_of(*good[:7], bad, *good[7:], bad))
     assert batch.column("a").to_pylist() == [*range(7)]
     assert failure is not None
     assert (failure.topic, failure.partition, failure.offset) == ("t", 3, 107)
     assert failure.data == bad
     assert "topic 't', partition 3, offset 107" in str(failure)
     told: list[int] = []
-    values = of_values(bad, *good[:7], bad, bad, *good[7:], bad)
+    values = columns_of(bad, *good[:7], bad, bad, *good[7:], bad)
 
     def skip(failed: DeserializationFailed) -> None:
         told.append(failed.offset)
@@ -176,13 +176,13 @@ def test_a_bad_value_is_named_and_the_rows_before_it_come_first(bad: bytes) -> N
     assert batch.column("a").to_pylist() == [*range(20)]
     assert told == [100, 108, 109, 123]
     assert batch.column("offset").to_pylist() == [*range(101, 108), *range(110, 123)]
-    nothing, failure = typed(form, None, PLACE, of_values(bad, good[0]))
+    nothing, failure = typed(form, None, PLACE, columns_of(bad, good[0]))
     assert nothing is None
     assert failure is not None
     assert failure.offset == 100
 
 
-def test_schemas_that_cannot_be_read_are_refused_at_once() -> None:
+def test_unsupported_schemas_are_refused_at_once() -> None:
     with pytest.raises(ValueError, match=r"cannot be read from JSON.*duration"):
         form_of(pa.schema([("a", pa.duration("s"))]))
     with pytest.raises(ValueError, match=r"a name twice: value\.key, value\.key"):
@@ -208,17 +208,17 @@ def test_schemas_that_cannot_be_read_are_refused_at_once() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_schema_is_refused_with_what_one_is(schema: Any) -> None:
+def test_invalid_schema_error_names_the_valid_forms(schema: Any) -> None:
     with pytest.raises(ValueError, match=r"an Avro schema as its JSON's text or as a dict"):
         form_of(schema)
 
 
 @pytest.mark.parametrize("schema", ['"long"', {"type": "long"}])
-def test_a_schema_without_fields_may_be_text(schema: Any) -> None:
+def test_schema_without_fields_may_be_text(schema: Any) -> None:
     assert form_of(schema).read(pa.array([b"\x02", None]))[0].type == pa.int64()
 
 
-def test_dates_as_text_say_how_they_are_read() -> None:
+def test_text_date_error_explains_the_supported_forms() -> None:
     days = form_of(pa.schema([("d", pa.date32())]))
     assert days.read(pa.array([b'{"d": 1}']))[0].to_pylist() == [date(1970, 1, 2)]
     text = pa.array([b'{"d": "2024-01-01"}'])
@@ -228,7 +228,7 @@ def test_dates_as_text_say_how_they_are_read() -> None:
     assert found.to_pylist() == [datetime(2024, 1, 1)]  # noqa: DTZ001 - it has no zone
 
 
-def test_bytes_of_no_avro_say_so() -> None:
+def test_invalid_avro_bytes_are_reported() -> None:
     form = form_of({"type": "record", "name": "r", "fields": [{"name": "f", "type": "string"}]})
     with pytest.raises(ValueError, match="this is not of the Avro schema: "):
         form.read(pa.array([b"\xff"]))
@@ -291,7 +291,7 @@ def order(number: int) -> dict[str, Any]:
     }
 
 
-def test_avro_becomes_columns() -> None:
+def test_avro_records_become_columns() -> None:
     write = avro(AVRO).serialize
     written = [
         write("t", {**order(number), "who": UUID(order(number)["who"])}) for number in range(1200)
@@ -304,12 +304,12 @@ def test_avro_becomes_columns() -> None:
         assert values == order(number)
     assert {*[*rows[-1].values()][5:]} == {None}
     for bad in (b"short", (written[3] or b"") + b"more"):
-        batch, failure = typed(form_of(AVRO), None, PLACE, of_values(*written[:3], bad))
+        batch, failure = typed(form_of(AVRO), None, PLACE, columns_of(*written[:3], bad))
         assert batch.num_rows == 3
         assert failure is not None
         assert (failure.offset, failure.data) == (103, bad)
 
 
-def test_avro_that_is_no_record_is_one_column() -> None:
+def test_avro_that_is_not_a_record_is_one_column() -> None:
     write = avro({"type": "long"}).serialize
     assert [row["value"] for row in rows_of('{"type": "long"}', write("t", 5), None)] == [5, None]

@@ -11,7 +11,7 @@ from ottla.testing import Cluster
 
 
 @pytest.mark.parametrize("scenario", [*ANYWHERE, *TOGETHER], ids=lambda scenario: scenario.__name__)
-def test_what_holds_anywhere_holds_here(scenario: Scenario) -> None:
+def test_consumer_scenarios_hold_on_ottla(scenario: Scenario) -> None:
     async def with_a_broker() -> None:
         async with Cluster(settings={"num.partitions": 3}) as cluster:
             await scenario(cluster.bootstrap_servers, new_topic("t"))
@@ -28,7 +28,7 @@ def test_subscriptions_end_at_any_moment(scenario: Leaving) -> None:
     run(with_a_broker(), 120)
 
 
-def test_an_error_that_ends_a_membership_is_told_until_somebody_subscribes_anew() -> None:
+def test_fatal_group_error_is_raised_until_subscribe() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             servers, topic = cluster.bootstrap_servers, new_topic("t")
@@ -47,7 +47,7 @@ def test_an_error_that_ends_a_membership_is_told_until_somebody_subscribes_anew(
 
 
 @pytest.mark.parametrize("topic", ["", "\ud800"])
-def test_what_is_no_name_is_refused_and_others_go_on(topic: str) -> None:
+def test_invalid_topic_name_is_refused_and_others_are_read(topic: str) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             servers, good = cluster.bootstrap_servers, new_topic("t")
@@ -63,7 +63,7 @@ def test_what_is_no_name_is_refused_and_others_go_on(topic: str) -> None:
     run(scenario())
 
 
-def test_a_callback_may_subscribe_to_something_else() -> None:
+def test_callback_may_change_the_subscription() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             servers = cluster.bootstrap_servers

@@ -29,17 +29,17 @@ def at(offset: int) -> Cursor:
     return cursor
 
 
-def opened(cursor: Cursor, count: int) -> None:
+def open_next_records(cursor: Cursor, count: int) -> None:
     first = cursor.next_batch()
     assert first is not None
     base = int(first.header.base_offset)
     cursor.open_records([record(base + n) for n in range(count)], base + count)
 
 
-def test_of_a_record_in_hand_the_position_is_behind_it_and_done_before_it() -> None:
+def test_record_in_hand_is_not_done() -> None:
     cursor = at(10)
     cursor.add(chunk(10, 3))
-    opened(cursor, 3)
+    open_next_records(cursor, 3)
     assert (cursor.position, cursor.done) == (10, 10)
     hand = cursor.open_hand()
     assert (cursor.position, cursor.done) == (10, 10)
@@ -57,10 +57,10 @@ def test_of_a_record_in_hand_the_position_is_behind_it_and_done_before_it() -> N
     assert not cursor.has_records
 
 
-def test_what_was_polled_is_done_when_the_application_comes_back() -> None:
+def test_polled_records_are_done_at_the_next_poll() -> None:
     cursor = at(0)
     cursor.add(chunk(0, 5))
-    opened(cursor, 5)
+    open_next_records(cursor, 5)
     assert cursor.left is not None
     for _ in range(2):
         run = [*islice(cursor.left, 2)]
@@ -72,10 +72,10 @@ def test_what_was_polled_is_done_when_the_application_comes_back() -> None:
     assert (cursor.position, cursor.done) == (5, 4)
 
 
-def test_a_move_drops_what_was_fetched_and_is_known() -> None:
+def test_seek_drops_fetched_records() -> None:
     cursor = at(0)
     cursor.add(chunk(0, 5))
-    opened(cursor, 5)
+    open_next_records(cursor, 5)
     hand = cursor.open_hand()
     hand.record = next(hand.left)
     moves = cursor.moves
@@ -94,7 +94,7 @@ def test_a_move_drops_what_was_fetched_and_is_known() -> None:
     assert cursor.position == 70
 
 
-def test_what_nobody_sees_is_passed_over() -> None:
+def test_invisible_batches_are_skipped() -> None:
     cursor = at(0)
     cursor.add(FetchedBatches(deque(), 100, 8, 1))
     cursor.add(chunk(8, 1))
@@ -105,7 +105,7 @@ def test_what_nobody_sees_is_passed_over() -> None:
     assert (cursor.position, cursor.done) == (8, 8)
 
 
-def test_a_batch_that_was_read_in_part_stays() -> None:
+def test_partly_read_batch_is_kept() -> None:
     cursor = at(0)
     cursor.add(chunk(0, 5))
     cursor.open_records([record(0), record(1)], 2)  # the third cannot be deserialized
@@ -116,10 +116,10 @@ def test_a_batch_that_was_read_in_part_stays() -> None:
     assert cursor.next_batch() is not None
 
 
-def test_a_pause_ends_the_turn_and_keeps_what_is_here() -> None:
+def test_pause_keeps_fetched_records() -> None:
     cursor = at(0)
     cursor.add(chunk(0, 5))
-    opened(cursor, 5)
+    open_next_records(cursor, 5)
     hand, moves = cursor.open_hand(), cursor.moves
     hand.record = next(hand.left)
     cursor.pause()
@@ -129,7 +129,7 @@ def test_a_pause_ends_the_turn_and_keeps_what_is_here() -> None:
     assert cursor.has_records
 
 
-def test_no_more_is_wanted_than_what_is_before_the_end() -> None:
+def test_fetch_size_is_limited_by_the_stop_offset() -> None:
     cursor = at(10)
     assert cursor.bytes_wanted(1 << 20) == 1 << 20
     cursor.fetch_end = 20

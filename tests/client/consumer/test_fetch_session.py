@@ -11,14 +11,14 @@ def place(topic: str, partition: int) -> TopicPartition:
     return TopicPartition(topic, PartitionIndex(partition))
 
 
-def wish(offset: int, topic_id: Uuid = ID) -> FetchPosition:
+def fetch_position(offset: int, topic_id: Uuid = ID) -> FetchPosition:
     return FetchPosition(topic_id, offset, 3, 1000)
 
 
 A0, A1, B0 = place("a", 0), place("a", 1), place("b", 0)
 
 
-def told(
+def request_contents(
     session: FetchSession, wanted: dict[TopicPartition, FetchPosition], version: int = 13
 ) -> object:
     asked = session.ask(wanted, version)
@@ -30,57 +30,69 @@ def told(
     )  # fmt: skip
 
 
-def test_only_what_changes_is_told_after_the_first_time() -> None:
+def test_later_requests_contain_only_changes() -> None:
     session = FetchSession()
-    wanted = {A0: wish(0), A1: wish(5), B0: wish(7, OTHER)}
-    assert told(session, wanted) == ((0, 0), [("a", 0, 0), ("a", 1, 5), ("b", 0, 7)], [])
+    wanted = {A0: fetch_position(0), A1: fetch_position(5), B0: fetch_position(7, OTHER)}
+    assert request_contents(session, wanted) == (
+        (0, 0),
+        [("a", 0, 0), ("a", 1, 5), ("b", 0, 7)],
+        [],
+    )
     session.answered(99)
-    assert told(session, wanted | {A0: wish(10)}) == ((99, 1), [("a", 0, 10)], [])
+    assert request_contents(session, wanted | {A0: fetch_position(10)}) == (
+        (99, 1),
+        [("a", 0, 10)],
+        [],
+    )
     session.answered(99)
-    assert told(session, {A0: wish(10)}) == ((99, 2), [], [("a", 1), ("b", 0)])
+    assert request_contents(session, {A0: fetch_position(10)}) == (
+        (99, 2),
+        [],
+        [("a", 1), ("b", 0)],
+    )
     assert session.name("", ID) == "a"
     assert session.name("", OTHER) is None
 
 
-def test_after_a_doubt_all_is_told() -> None:
+def test_lost_session_restarts_with_a_full_request() -> None:
     session = FetchSession()
-    session.ask({A0: wish(0)}, 13)
+    session.ask({A0: fetch_position(0)}, 13)
     session.answered(99)
-    session.ask({A0: wish(0)}, 13)
+    session.ask({A0: fetch_position(0)}, 13)
     session.begin_anew()
-    assert told(session, {A0: wish(0)}) == ((0, 0), [("a", 0, 0)], [])
+    assert request_contents(session, {A0: fetch_position(0)}) == ((0, 0), [("a", 0, 0)], [])
 
 
-def test_a_broker_without_room_for_sessions_is_told_all_every_time() -> None:
+def test_without_a_session_every_request_is_full() -> None:
     session = FetchSession()
     for _ in range(3):
-        assert told(session, {A0: wish(0)}) == ((0, 0), [("a", 0, 0)], [])
+        assert request_contents(session, {A0: fetch_position(0)}) == ((0, 0), [("a", 0, 0)], [])
         session.answered(0)
         assert not session.is_kept
 
 
-def test_a_topic_made_anew_is_forgotten_and_told() -> None:
+def test_recreated_topic_is_forgotten_and_added_again() -> None:
     session = FetchSession()
-    session.ask({A0: wish(5)}, 13)
+    session.ask({A0: fetch_position(5)}, 13)
     session.answered(99)
-    asked = session.ask({A0: wish(0, OTHER)}, 13)
+    asked = session.ask({A0: fetch_position(0, OTHER)}, 13)
     assert [topic.topic_id for topic in asked.topics] == [OTHER]
     assert [topic.topic_id for topic in asked.forgotten] == [ID]
 
 
-def test_names_are_used_as_long_as_an_id_is_missing() -> None:
+def test_topic_names_are_used_while_an_id_is_missing() -> None:
     session = FetchSession()
-    assert not session.ask({A0: wish(0, ZERO_UUID), B0: wish(0)}, 13).by_id
+    assert not session.ask({A0: fetch_position(0, ZERO_UUID), B0: fetch_position(0)}, 13).by_id
     assert session.name("a", ZERO_UUID) == "a"
     session.answered(99)
-    assert not session.ask({B0: wish(0)}, 12).by_id
+    assert not session.ask({B0: fetch_position(0)}, 12).by_id
     session.answered(99)
-    asked = session.ask({B0: wish(0)}, 13)
+    asked = session.ask({B0: fetch_position(0)}, 13)
     assert asked.by_id
     assert (asked.session_id, asked.epoch, len(asked.topics)) == (0, 0, 1)
 
 
-def test_epochs_begin_at_one_again_after_the_last() -> None:
+def test_epoch_wraps_around_to_1() -> None:
     session = FetchSession()
     session.ask({}, 13)
     session.answered(99)

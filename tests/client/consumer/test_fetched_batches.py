@@ -26,7 +26,7 @@ def marker(base: int, producer: int, *, commit: bool) -> bytes:
     return marker_batch(ends, producer_id=producer, producer_epoch=0, timestamp=0, base_offset=base)
 
 
-def seen(chunk: FetchedBatches | None) -> list[int]:
+def visible_offsets(chunk: FetchedBatches | None) -> list[int]:
     assert chunk is not None
     return [int(one.header.base_offset) for one in chunk.batches]
 
@@ -35,15 +35,15 @@ def aborted(producer: int, first: int) -> AbortedTransaction:
     return AbortedTransaction(producer_id=producer, first_offset=first)
 
 
-def test_markers_are_never_seen_and_are_passed_over() -> None:
+def test_control_batches_are_skipped() -> None:
     data = batch(0, 2, producer=1, transactional=True) + marker(2, 1, commit=True) + batch(3, 1)
     chunk = fetched_batches(data + marker(4, 1, commit=True), 0, None)
-    assert seen(chunk) == [0, 3]
+    assert visible_offsets(chunk) == [0, 3]
     assert chunk is not None
     assert chunk.next_offset == 5
 
 
-def test_aborted_transactions_are_left_out_and_no_other() -> None:
+def test_only_aborted_transactions_are_left_out() -> None:
     data = b"".join(
         (
             batch(0, 1, producer=1, transactional=True),  # aborted
@@ -60,39 +60,39 @@ def test_aborted_transactions_are_left_out_and_no_other() -> None:
         )
     )
     found = fetched_batches(data, 0, [aborted(1, 9), aborted(1, 0)])
-    assert seen(found) == [1, 2, 4, 6]
+    assert visible_offsets(found) == [1, 2, 4, 6]
     assert found is not None
     assert found.next_offset == 11
-    assert seen(fetched_batches(data, 0, None)) == [0, 1, 2, 3, 4, 6, 9]
-    assert seen(fetched_batches(data, 0, [])) == [0, 1, 2, 3, 4, 6, 9]
+    assert visible_offsets(fetched_batches(data, 0, None)) == [0, 1, 2, 3, 4, 6, 9]
+    assert visible_offsets(fetched_batches(data, 0, [])) == [0, 1, 2, 3, 4, 6, 9]
 
 
-def test_a_transaction_that_began_before_the_fetch_is_left_out() -> None:
+def test_aborted_transaction_from_an_earlier_fetch_is_left_out() -> None:
     data = batch(50, 1, producer=1, transactional=True) + marker(51, 1, commit=False)
     found = fetched_batches(data, 50, [aborted(1, 10)])
-    assert seen(found) == []
+    assert visible_offsets(found) == []
     assert found is not None
     assert found.next_offset == 52
 
 
-def test_the_beginning_of_a_batch_at_the_end_is_left_for_the_next_fetch() -> None:
+def test_incomplete_last_batch_is_left_for_the_next_fetch() -> None:
     data = batch(0, 2) + batch(2, 2)
     found = fetched_batches(data[:-1], 0, None)
-    assert seen(found) == [0]
+    assert visible_offsets(found) == [0]
     assert found is not None
     assert (found.next_offset, found.leader_epoch) == (2, 7)
     assert fetched_batches(data[:50], 0, None) is None
 
 
-def test_what_ends_before_the_place_is_not_seen_and_the_place_never_goes_back() -> None:
+def test_batches_before_the_position_are_skipped() -> None:
     found = fetched_batches(batch(0, 2) + batch(2, 3), 4, None)
-    assert seen(found) == [2]
+    assert visible_offsets(found) == [2]
     found = fetched_batches(batch(0, 2), 4, None)
-    assert seen(found) == []
+    assert visible_offsets(found) == []
     assert found is not None
     assert found.next_offset == 4
 
 
-def test_what_is_no_batch_is_refused() -> None:
+def test_invalid_batch_is_refused() -> None:
     with pytest.raises(CorruptRecords):
         fetched_batches(b"\xff" * 100, 0, None)

@@ -28,7 +28,7 @@ def test_subscriptions_end_at_any_moment(servers: str, scenario: Leaving, protoc
     run(scenario(servers, new_topic("t"), {"group_protocol": protocol}), 120)
 
 
-def test_a_pattern_for_the_broker_is_matched_there(servers: str) -> None:
+def test_broker_pattern_is_matched_by_the_broker(servers: str) -> None:
     async def scenario() -> None:
         topic = new_topic("t")
         for name in ("a", "b"):
@@ -80,7 +80,7 @@ def test_invalid_pattern_fails_and_another_may_follow(
     run(scenario(), 120)
 
 
-def test_a_pattern_for_the_broker_needs_the_new_protocol(servers: str) -> None:
+def test_broker_pattern_needs_kip848(servers: str) -> None:
     async def scenario() -> None:
         async with member(servers, "g", group_protocol="classic") as ours:
             with pytest.raises(ValueError, match=r"needs group\.protocol=consumer.*as text"):

@@ -9,7 +9,7 @@ from ottla.testing import Cluster
 EVENTS = TopicPartition("events", PartitionIndex(0))
 
 
-def test_columns_come_with_the_offset_after_them_up_to_the_stop() -> None:
+def test_columns_are_read_up_to_the_stop_offset() -> None:
     async def scenario() -> None:
         async with Cluster(brokers=1) as cluster:
             servers = cluster.bootstrap_servers
@@ -36,7 +36,7 @@ def test_columns_come_with_the_offset_after_them_up_to_the_stop() -> None:
     asyncio.run(scenario())
 
 
-def test_a_missing_topic_is_the_reason_why_nothing_comes() -> None:
+def test_missing_topic_is_the_reported_reason() -> None:
     async def scenario() -> None:
         async with Cluster(brokers=1) as cluster:
             settings = {

@@ -177,7 +177,7 @@ async def start_at(ours: Consumer[bytes, bytes], offset: int) -> None:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "none"])
-def test_what_a_new_leader_has_lost_is_told_or_gone_on_from(reset: str) -> None:
+def test_truncation_at_a_new_leader_raises_or_resets(reset: str) -> None:
     async def scenario() -> None:
         stage = Stage()
         async with stage.broker() as broker, reading(broker, reset) as ours:
@@ -194,7 +194,7 @@ def test_what_a_new_leader_has_lost_is_told_or_gone_on_from(reset: str) -> None:
     run(scenario())
 
 
-def test_the_same_records_under_a_new_leader_are_read_on() -> None:
+def test_unchanged_records_under_a_new_leader_are_read_on() -> None:
     async def scenario() -> None:
         stage = Stage()
         async with stage.broker() as broker, reading(broker, "none") as ours:
@@ -207,7 +207,7 @@ def test_the_same_records_under_a_new_leader_are_read_on() -> None:
     run(scenario())
 
 
-def test_a_broker_too_old_to_tell_of_epochs_is_believed() -> None:
+def test_position_is_not_validated_at_an_old_broker() -> None:
     async def scenario() -> None:
         stage = Stage()
         old = {OFFSET_FOR_LEADER_EPOCH: -1}
@@ -220,7 +220,7 @@ def test_a_broker_too_old_to_tell_of_epochs_is_believed() -> None:
     run(scenario())
 
 
-def test_a_leader_that_an_answer_names_is_asked_at_once() -> None:
+def test_leader_named_in_a_response_is_asked_at_once() -> None:
     async def scenario() -> None:
         stage = Stage()
         async with stage.broker() as first, stage.broker(2) as second, reading(first) as ours:
@@ -245,7 +245,7 @@ def test_a_leader_that_an_answer_names_is_asked_at_once() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-def test_a_session_that_is_lost_is_begun_anew(code: ErrorCode) -> None:
+def test_lost_fetch_session_is_restarted(code: ErrorCode) -> None:
     async def scenario() -> None:
         stage = Stage()
         stage.session = 99
@@ -266,7 +266,7 @@ def test_a_session_that_is_lost_is_begun_anew(code: ErrorCode) -> None:
     run(scenario())
 
 
-def test_a_replica_nearby_is_read_from_and_left_when_it_lags() -> None:
+def test_preferred_replica_is_used_until_it_lags() -> None:
     async def scenario() -> None:
         stage = Stage()
         async with stage.broker() as leader, stage.broker(2) as near, reading(leader) as ours:
@@ -290,7 +290,7 @@ def test_a_replica_nearby_is_read_from_and_left_when_it_lags() -> None:
     run(scenario())
 
 
-def test_an_error_that_does_not_pass_is_told_and_reading_may_go_on() -> None:
+def test_fatal_fetch_error_is_raised_and_reading_can_continue() -> None:
     async def scenario() -> None:
         stage = Stage()
         told: list[int] = []
@@ -312,7 +312,7 @@ def test_an_error_that_does_not_pass_is_told_and_reading_may_go_on() -> None:
     run(scenario())
 
 
-def test_a_partition_without_a_leader_is_asked_about_now_and_then() -> None:
+def test_leaderless_partition_is_polled_with_backoff() -> None:
     async def scenario() -> None:
         stage = Stage()
         stage.leader = -1
@@ -330,7 +330,7 @@ def test_a_partition_without_a_leader_is_asked_about_now_and_then() -> None:
     run(scenario())
 
 
-def test_what_is_fetched_ahead_is_bounded() -> None:
+def test_prefetching_is_bounded() -> None:
     async def scenario() -> None:
         stage = Stage()
         stage.end = 1_000_000
@@ -353,7 +353,7 @@ def test_what_is_fetched_ahead_is_bounded() -> None:
     run(scenario())
 
 
-def test_offsets_of_a_topic_that_is_not_there_yet_are_waited_for() -> None:
+def test_end_offsets_wait_for_a_missing_topic() -> None:
     """An admin client gets the error soon; a consumer may be faster than the topic's creation."""
 
     async def scenario() -> None:
@@ -372,7 +372,7 @@ def test_offsets_of_a_topic_that_is_not_there_yet_are_waited_for() -> None:
     run(scenario())
 
 
-class Jumping(SystemClock):
+class FastClock(SystemClock):
     """A clock that a test can advance."""
 
     ahead_s = 0.0
@@ -382,9 +382,9 @@ class Jumping(SystemClock):
 
 
 @pytest.mark.parametrize("seeks", [True, False])
-def test_a_partition_that_is_not_there_is_told_and_found_when_it_comes(seeks: bool) -> None:
+def test_missing_partition_is_reported_and_found_later(seeks: bool) -> None:
     async def scenario() -> None:
-        stage, clock = Stage(), Jumping()
+        stage, clock = Stage(), FastClock()
         async with stage.broker() as broker, reading(broker, clock=clock) as ours:
 
             def without(request: MetadataRequest) -> MetadataResponse:
@@ -411,7 +411,7 @@ def test_a_partition_that_is_not_there_is_told_and_found_when_it_comes(seeks: bo
     run(scenario())
 
 
-def test_closing_ends_the_questions_to_leaders() -> None:
+def test_close_ends_list_offsets_calls() -> None:
     async def scenario() -> None:
         stage = Stage()
         async with stage.broker() as broker:
@@ -427,9 +427,7 @@ def test_closing_ends_the_questions_to_leaders() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "questions"), [(7, 0), (6, 1), (-1, 0)])
-def test_a_place_that_the_leader_itself_wrote_is_fetched_from_at_once(
-    epoch: int, questions: int
-) -> None:
+def test_position_of_the_same_leader_is_not_validated(epoch: int, questions: int) -> None:
     """The consumer validates its position only at another leader than that of the last record."""
 
     async def scenario() -> None:

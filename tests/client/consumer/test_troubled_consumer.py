@@ -108,7 +108,7 @@ WHOLE = [[*range(2 * COUNT)] for _ in range(PARTITIONS)]
 # Network faults.
 
 
-async def goes_byte_by_byte(way: Trouble) -> None:
+async def sends_byte_by_byte(way: Trouble) -> None:
     way.chunk_bytes = 7
 
 
@@ -118,13 +118,13 @@ async def is_slow(way: Trouble) -> None:
     way.chunk_bytes, way.pause_s = 1 << 16, 0.0
 
 
-async def is_reset_again_and_again(way: Trouble) -> None:
+async def is_reset_repeatedly(way: Trouble) -> None:
     for _ in range(15):
         await asyncio.sleep(0.06)
         way.reset()
 
 
-async def is_cut_in_the_midst_of_an_answer(way: Trouble) -> None:
+async def is_cut_in_the_middle_of_a_response(way: Trouble) -> None:
     chance = random.Random(7)
     way.cut_answers_after = lambda: chance.randrange(100, 6000)
     way.reset()
@@ -133,13 +133,13 @@ async def is_cut_in_the_midst_of_an_answer(way: Trouble) -> None:
     way.cut_answers_after = None
 
 
-async def is_half_open_and_comes_back(way: Trouble) -> None:
+async def is_half_open_and_recovers(way: Trouble) -> None:
     way.freeze()
     await asyncio.sleep(1.5)
     way.thaw()
 
 
-async def is_half_open_for_ever(way: Trouble) -> None:
+async def is_half_open_forever(way: Trouble) -> None:
     way.freeze()
     await asyncio.sleep(1.5)
     way.forget_frozen()
@@ -161,19 +161,19 @@ async def is_refused(way: Trouble) -> None:
 
 
 TROUBLES: list[Making] = [
-    goes_byte_by_byte,
+    sends_byte_by_byte,
     is_slow,
-    is_reset_again_and_again,
-    is_cut_in_the_midst_of_an_answer,
-    is_half_open_and_comes_back,
-    is_half_open_for_ever,
+    is_reset_repeatedly,
+    is_cut_in_the_middle_of_a_response,
+    is_half_open_and_recovers,
+    is_half_open_forever,
     accepts_and_never_answers,
     is_refused,
 ]
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda one: one.__name__)
-def test_who_has_assigned_reads_everything_once_and_in_order(trouble: Making) -> None:
+def test_assigned_consumer_reads_everything_once_and_in_order(trouble: Making) -> None:
     async def scenario() -> None:
         async with place() as there, there.consumer() as ours:
             ours.assign(*(("t", index) for index in range(PARTITIONS)))
@@ -189,7 +189,7 @@ def test_who_has_assigned_reads_everything_once_and_in_order(trouble: Making) ->
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda one: one.__name__)
-def test_a_member_reads_everything_once_and_its_commits_hold(trouble: Making) -> None:
+def test_member_reads_everything_once_and_its_commits_hold(trouble: Making) -> None:
     """Once, while its session lasts: the faults are shorter than that."""
 
     async def scenario() -> None:
@@ -212,7 +212,7 @@ def test_a_member_reads_everything_once_and_its_commits_hold(trouble: Making) ->
     asyncio.run(scenario())
 
 
-def test_a_broker_that_is_stopped_and_started_again_loses_no_reader() -> None:
+def test_consumers_survive_a_broker_restart() -> None:
     async def scenario() -> None:
         async with place() as there:
             read, group = Read(), Read()
@@ -247,7 +247,7 @@ def test_a_broker_that_is_stopped_and_started_again_loses_no_reader() -> None:
 
 
 @pytest.mark.parametrize("trouble", ["frozen", "mute", "refused"])
-def test_calls_end_within_their_time(trouble: str) -> None:
+def test_calls_end_within_their_timeout(trouble: str) -> None:
     async def scenario() -> None:
         async with place() as there:
             async with (
@@ -291,7 +291,7 @@ def test_calls_end_within_their_time(trouble: str) -> None:
 # Full buffers.
 
 
-def test_a_buffer_that_is_full_while_the_broker_is_gone_is_told_and_then_goes_on() -> None:
+def test_full_buffer_raises_and_recovers() -> None:
     async def scenario() -> None:
         async with place() as there:
             servers = there.cluster.bootstrap_servers

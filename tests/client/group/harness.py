@@ -109,7 +109,7 @@ class Owner:
         return [partitions for told, partitions, _ in self.told if told == what]
 
 
-class Mute(TcpNetwork):
+class MuteNetwork(TcpNetwork):
     """A network that can be cut, and refuses connections while it is mute."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Mute(TcpNetwork):
         self._made.clear()
 
 
-class Guest:
+class HarnessMember:
     """A group member with all its parts; `life` is the task that runs it."""
 
     def __init__(
@@ -230,30 +230,30 @@ class Guest:
 
 
 @asynccontextmanager
-async def guests() -> AsyncGenerator[Callable[..., Guest]]:
+async def member_factory() -> AsyncGenerator[Callable[..., HarnessMember]]:
     """Yield a factory of members; close all of them at the end."""
-    made: list[Guest] = []
+    made: list[HarnessMember] = []
     ledger: Ledger = {}
 
-    def guest(
+    def make_member(
         bootstrap: str, topics: Sequence[str], ledger: Ledger = ledger, **named: Any
-    ) -> Guest:
-        made.append(Guest(bootstrap, topics, ledger, **named))
+    ) -> HarnessMember:
+        made.append(HarnessMember(bootstrap, topics, ledger, **named))
         return made[-1]
 
     try:
-        yield guest
+        yield make_member
     finally:
         for one in made:
             await one.close()
 
 
-def shares(members: Sequence[Guest]) -> Counter[TopicPartition]:
+def shares(members: Sequence[HarnessMember]) -> Counter[TopicPartition]:
     return Counter(partition for one in members for partition in one.has)
 
 
-async def settled(
-    members: Sequence[Guest],
+async def wait_until_stable(
+    members: Sequence[HarnessMember],
     partitions: frozenset[TopicPartition],
     *,
     least: int | None = None,

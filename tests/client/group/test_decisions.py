@@ -47,36 +47,36 @@ A, B = Uuid(bytes(15) + b"a"), Uuid(bytes(15) + b"b")
 # The heartbeat timer.
 
 
-def test_a_heartbeat_is_due_after_its_interval() -> None:
-    heartbeat_timer = HeartbeatTimer(interval_s=3, session_s=45, poll_interval_s=300, polled_s=100)
-    heartbeat_timer.begin(100)
-    assert heartbeat_timer.next_s() == 103
-    heartbeat_timer.heard(104, asked_s=103)
-    assert heartbeat_timer.next_s() == 107
-    heartbeat_timer.failed(110, pause_s=0.1)
-    assert heartbeat_timer.next_s() == 110.1
-    heartbeat_timer.hurry()
-    assert heartbeat_timer.next_s() == -inf
+def test_heartbeat_is_due_after_its_interval() -> None:
+    timer = HeartbeatTimer(interval_s=3, session_s=45, poll_interval_s=300, polled_s=100)
+    timer.begin(100)
+    assert timer.next_s() == 103
+    timer.heard(104, asked_s=103)
+    assert timer.next_s() == 107
+    timer.failed(110, pause_s=0.1)
+    assert timer.next_s() == 110.1
+    timer.hurry()
+    assert timer.next_s() == -inf
 
 
-def test_a_session_lasts_from_when_the_last_answered_heartbeat_was_sent() -> None:
+def test_session_counts_from_the_last_answered_heartbeat() -> None:
     """The coordinator counts from the arrival, which is later: so the member expires first."""
-    heartbeat_timer = HeartbeatTimer(interval_s=3, session_s=45, poll_interval_s=300, polled_s=100)
-    heartbeat_timer.begin(100)
-    heartbeat_timer.heard(120, asked_s=103)
-    assert not heartbeat_timer.is_lost(147)
-    assert heartbeat_timer.is_lost(148)
-    assert heartbeat_timer.end_s() == 148
+    timer = HeartbeatTimer(interval_s=3, session_s=45, poll_interval_s=300, polled_s=100)
+    timer.begin(100)
+    timer.heard(120, asked_s=103)
+    assert not timer.is_lost(147)
+    assert timer.is_lost(148)
+    assert timer.end_s() == 148
 
 
-def test_a_poll_is_late_after_its_interval_whatever_the_session() -> None:
-    heartbeat_timer = HeartbeatTimer(interval_s=3, session_s=inf, poll_interval_s=300, polled_s=100)
-    heartbeat_timer.begin(390)
-    assert heartbeat_timer.end_s() == 400
-    assert not heartbeat_timer.is_late(399)
-    assert heartbeat_timer.is_late(400)
-    heartbeat_timer.polled_s = 400
-    assert not heartbeat_timer.is_late(500)
+def test_poll_is_late_after_its_interval() -> None:
+    timer = HeartbeatTimer(interval_s=3, session_s=inf, poll_interval_s=300, polled_s=100)
+    timer.begin(390)
+    assert timer.end_s() == 400
+    assert not timer.is_late(399)
+    assert timer.is_late(400)
+    timer.polled_s = 400
+    assert not timer.is_late(500)
 
 
 # Error actions.
@@ -101,14 +101,14 @@ def test_a_poll_is_late_after_its_interval_whatever_the_session() -> None:
         (ErrorCode.INVALID_SESSION_TIMEOUT, ErrorAction.FINAL),
     ],
 )
-def test_every_error_has_the_reaction_of_java(error: ErrorCode, expected: ErrorAction) -> None:
+def test_every_error_has_the_action_of_java(error: ErrorCode, expected: ErrorAction) -> None:
     assert error_action(error) is expected
 
 
 # Requests of the classic protocol.
 
 
-def test_a_member_offers_its_assignors_in_their_order_with_what_it_owns() -> None:
+def test_join_request_lists_assignors_and_owned_partitions() -> None:
     member = GroupMember("g", 7, "m")
     sticky = StickyAssignor()
     sticky.on_assignment([tp("t", 1)], 7)
@@ -136,7 +136,7 @@ def test_a_member_offers_its_assignors_in_their_order_with_what_it_owns() -> Non
 
 
 @each_case("version", range(6))
-def test_leaving_can_be_said_in_every_version(version: int) -> None:
+def test_leave_request_is_encoded_in_every_version(version: int) -> None:
     request = leave_request(GroupMember("g", 7, "m"), "why", version)
     assert request.encode(version)
     assert (request.member_id or request.members[0].member_id) == "m"
@@ -155,14 +155,14 @@ def view() -> ClusterView:
     return ClusterView(brokers=brokers, topics={"t": TopicView("t", A, parts)})
 
 
-def test_the_leader_divides_what_exists_by_its_racks() -> None:
+def test_layout_has_existing_topics_with_racks() -> None:
     assert layouts(view(), ["t", "absent"], with_racks=True) == {
         "t": TopicLayout(2, (frozenset({"r1", "r2"}), frozenset({"r2"})))
     }
     assert layouts(view(), ["t"], with_racks=False) == {"t": TopicLayout(2)}
 
 
-def test_the_leader_gives_everybody_an_assignment() -> None:
+def test_leader_assigns_every_member() -> None:
     told = [
         JoinGroupResponseMember(
             member_id=name, metadata=subscription_bytes(Subscription(topics=(topic,)))
@@ -178,7 +178,7 @@ def test_the_leader_gives_everybody_an_assignment() -> None:
     }
 
 
-class Hasty(Assignor):
+class HastyAssignor(Assignor):
     """An assignor that assigns partitions that another member still owns."""
 
     name = "hasty"
@@ -188,15 +188,15 @@ class Hasty(Assignor):
         return {"one": (), "two": (tp("t", 0),)}
 
 
-def test_a_cooperative_assignor_may_not_give_away_what_another_has() -> None:
+def test_cooperative_assignor_may_not_move_owned_partitions() -> None:
     members = {
         "one": Subscription(("t",), owned=(tp("t", 0),)),
         "two": Subscription(("t",)),
     }
     topics = {"t": TopicLayout(1)}
     with pytest.raises(RequestError, match="hasty gives t-0 to two while one has it still"):
-        divide(Hasty(), RebalanceProtocol.COOPERATIVE, topics, members)
-    divide(Hasty(), RebalanceProtocol.EAGER, topics, members)
+        divide(HastyAssignor(), RebalanceProtocol.COOPERATIVE, topics, members)
+    divide(HastyAssignor(), RebalanceProtocol.EAGER, topics, members)
     divide(CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, topics, members)
 
 
@@ -205,7 +205,7 @@ def test_a_cooperative_assignor_may_not_give_away_what_another_has() -> None:
 NOW = HeartbeatState(frozenset({"t", "a"}), None, "uniform", {A: frozenset({1, 0})})
 
 
-def test_who_joins_says_everything() -> None:
+def test_first_heartbeat_contains_all_fields() -> None:
     request = heartbeat_request(RULES, GroupMember("g", 0, "m"), NOW, NOW)
     assert request.rebalance_timeout_ms == 300_000
     assert (request.rack_id, request.server_assignor) == ("r1", "uniform")
@@ -214,7 +214,7 @@ def test_who_joins_says_everything() -> None:
     assert [*request.topic_partitions[0].partitions] == [0, 1]
 
 
-def test_who_stays_says_what_changed() -> None:
+def test_later_heartbeats_contain_only_changes() -> None:
     member = GroupMember("g", 5, "m")
     silent = heartbeat_request(RULES, member, NOW, NOW)
     assert silent.rebalance_timeout_ms == -1
@@ -227,7 +227,7 @@ def test_who_stays_says_what_changed() -> None:
     assert everything.topic_partitions
 
 
-def test_a_pattern_is_taken_back_by_an_empty_one() -> None:
+def test_empty_pattern_removes_the_pattern() -> None:
     member = GroupMember("g", 5, "m")
     by_pattern = HeartbeatState(frozenset(), "t.*", None, {})
     assert heartbeat_request(RULES, member, by_pattern, NOW).subscribed_topic_regex == "t.*"
@@ -236,7 +236,7 @@ def test_a_pattern_is_taken_back_by_an_empty_one() -> None:
     assert (back.subscribed_topic_regex, back.subscribed_topic_names) == ("", ["t"])
 
 
-def test_partitions_are_told_by_topic() -> None:
+def test_partitions_are_grouped_by_topic() -> None:
     owned = {tp("t", 0): A, tp("u", 3): B, tp("t", 2): A}
     assert by_topic(owned) == {A: frozenset({0, 2}), B: frozenset({3})}
     assert by_topic({}) == {}
@@ -245,7 +245,7 @@ def test_partitions_are_told_by_topic() -> None:
 # Owned partitions.
 
 
-def test_a_partition_that_was_away_is_held_since_another_moment() -> None:
+def test_reassigned_partition_has_a_new_holding() -> None:
     async def scenario() -> None:
         ledger: Ledger = {}
         holdings = OwnedPartitions(Owner(["t"], "g", ledger))

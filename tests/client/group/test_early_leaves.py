@@ -70,7 +70,7 @@ async def read(ours: Consumer[bytes, bytes]) -> None:
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["one-by-one", "together"])
-def test_who_is_closed_while_it_joins_is_no_member_any_more(together: bool) -> None:
+def test_consumer_closed_while_joining_is_not_a_member(together: bool) -> None:
     async def scenario() -> None:
         chance = random.Random(4)
         async with Cluster(settings={"num.partitions": 2}) as cluster, AsyncExitStack() as stack:
@@ -134,7 +134,7 @@ def coordinator(joined: list[JoinGroupRequest], *, answers: bool) -> ScriptedBro
     return broker
 
 
-def test_who_leaves_before_it_knows_its_id_waits_for_it_and_leaves_by_it() -> None:
+def test_close_waits_for_the_member_id_and_leaves() -> None:
     async def scenario() -> None:
         joined: list[JoinGroupRequest] = []
         async with coordinator(joined, answers=True) as broker, Detour() as detour:
@@ -160,7 +160,7 @@ def test_who_leaves_before_it_knows_its_id_waits_for_it_and_leaves_by_it() -> No
     run(scenario())
 
 
-def test_who_leaves_and_is_told_nothing_does_not_wait_for_ever(
+def test_close_does_not_wait_for_a_silent_coordinator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ottla.client.consumer.subscription_state.LAST_COMMIT_S", 0.2)

@@ -5,7 +5,14 @@ from itertools import count
 
 import pytest
 
-from client.group.harness import Guest, Mute, all_of, guests, settled, tp
+from client.group.harness import (
+    HarnessMember,
+    MuteNetwork,
+    all_of,
+    member_factory,
+    tp,
+    wait_until_stable,
+)
 from client.scenario_runner import run, until
 from judges.kafka_broker import KafkaBroker
 from ottla.client.admin import NewTopic
@@ -50,41 +57,43 @@ def settings_of(protocol: str, topic: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_members_come_and_go_and_every_partition_has_one_owner(
+def test_every_partition_has_one_owner_as_members_change(
     kafka: KafkaBroker, topic: str, protocol: str
 ) -> None:
     async def scenario() -> None:
-        async with guests() as guest:
+        async with member_factory() as make_member:
             whole = all_of(topic, 6)
 
-            def join() -> Guest:
-                return guest(kafka.bootstrap, [topic], **settings_of(protocol, topic))
+            def join() -> HarnessMember:
+                return make_member(kafka.bootstrap, [topic], **settings_of(protocol, topic))
 
             members = [join()]
-            await settled(members, whole)
+            await wait_until_stable(members, whole)
             members.append(join())
-            await settled(members, whole)
+            await wait_until_stable(members, whole)
             members += [join() for _ in range(5)]
-            await settled(members, whole)
+            await wait_until_stable(members, whole)
             for one in members[2:]:
                 await one.leave()
-            await settled(members[:2], whole)
+            await wait_until_stable(members[:2], whole)
             await members[0].leave()
-            await settled(members[1:2], whole)
+            await wait_until_stable(members[1:2], whole)
             assert not any(one.owner.heard("lose") for one in members)
 
     run(scenario())
 
 
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "uniform"])
-def test_what_stays_is_never_given_up(kafka: KafkaBroker, topic: str, protocol: str) -> None:
+def test_remaining_partitions_are_never_revoked(
+    kafka: KafkaBroker, topic: str, protocol: str
+) -> None:
     async def scenario() -> None:
-        async with guests() as guest:
+        async with member_factory() as make_member:
             settings = settings_of(protocol, topic)
-            first = guest(kafka.bootstrap, [topic], **settings)
-            await settled([first], all_of(topic, 6))
-            second = guest(kafka.bootstrap, [topic], **settings)
-            await settled([first, second], all_of(topic, 6))
+            first = make_member(kafka.bootstrap, [topic], **settings)
+            await wait_until_stable([first], all_of(topic, 6))
+            second = make_member(kafka.bootstrap, [topic], **settings)
+            await wait_until_stable([first, second], all_of(topic, 6))
             [moved] = first.owner.heard("revoke")
             assert moved == second.has
 
@@ -92,14 +101,12 @@ def test_what_stays_is_never_given_up(kafka: KafkaBroker, topic: str, protocol: 
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "uniform"])
-def test_offsets_are_kept_by_the_one_who_has_the_partition(
-    kafka: KafkaBroker, topic: str, protocol: str
-) -> None:
+def test_only_the_owner_can_commit(kafka: KafkaBroker, topic: str, protocol: str) -> None:
     async def scenario() -> None:
-        async with guests() as guest:
+        async with member_factory() as make_member:
             settings = settings_of(protocol, topic)
-            first = guest(kafka.bootstrap, [topic], **settings)
-            await settled([first], all_of(topic, 6))
+            first = make_member(kafka.bootstrap, [topic], **settings)
+            await wait_until_stable([first], all_of(topic, 6))
 
             async def commit(partitions: frozenset[TopicPartition]) -> None:
                 await first.commits.commit(
@@ -108,8 +115,8 @@ def test_offsets_are_kept_by_the_one_who_has_the_partition(
 
             first.owner.on_revoke = commit
             await commit(all_of(topic, 6))
-            second = guest(kafka.bootstrap, [topic], **settings)
-            await settled([first, second], all_of(topic, 6))
+            second = make_member(kafka.bootstrap, [topic], **settings)
+            await wait_until_stable([first, second], all_of(topic, 6))
             found = await second.commits.committed([*all_of(topic, 6)], 10)
             assert found == {
                 one: OffsetAndMetadata(one.partition, "given up") for one in all_of(topic, 6)
@@ -123,28 +130,28 @@ def test_offsets_are_kept_by_the_one_who_has_the_partition(
     run(scenario())
 
 
-def test_a_pattern_is_resolved_by_the_broker(kafka: KafkaBroker, topic: str) -> None:
+def test_pattern_is_resolved_by_the_broker(kafka: KafkaBroker, topic: str) -> None:
     async def scenario() -> None:
-        async with guests() as guest:
+        async with member_factory() as make_member:
             settings = settings_of("uniform", topic)
-            maker = guest(kafka.bootstrap, [f"{topic}-a", f"{topic}-b"], group_id="other")
-            await settled([maker], all_of(f"{topic}-a", 6) | all_of(f"{topic}-b", 6))
-            one = guest(kafka.bootstrap, [], pattern=f"{topic}-.*", **settings)
-            await settled([one], all_of(f"{topic}-a", 6) | all_of(f"{topic}-b", 6))
+            maker = make_member(kafka.bootstrap, [f"{topic}-a", f"{topic}-b"], group_id="other")
+            await wait_until_stable([maker], all_of(f"{topic}-a", 6) | all_of(f"{topic}-b", 6))
+            one = make_member(kafka.bootstrap, [], pattern=f"{topic}-.*", **settings)
+            await wait_until_stable([one], all_of(f"{topic}-a", 6) | all_of(f"{topic}-b", 6))
             one.owner.regex = f"{topic}-b"
             one.membership.rejoin("the subscription changed")
-            await settled([one], all_of(f"{topic}-b", 6))
+            await wait_until_stable([one], all_of(f"{topic}-b", 6))
             one.owner.regex, one.owner.subscribed = None, frozenset({f"{topic}-a"})
             one.membership.rejoin("the subscription changed")
-            await settled([one], all_of(f"{topic}-a", 6))
+            await wait_until_stable([one], all_of(f"{topic}-a", 6))
 
     run(scenario())
 
 
-def test_a_pattern_that_cannot_be_read_is_told(kafka: KafkaBroker, topic: str) -> None:
+def test_invalid_pattern_is_reported(kafka: KafkaBroker, topic: str) -> None:
     async def scenario() -> None:
-        async with guests() as guest:
-            one = guest(kafka.bootstrap, [], pattern="(", **settings_of("uniform", topic))
+        async with member_factory() as make_member:
+            one = make_member(kafka.bootstrap, [], pattern="(", **settings_of("uniform", topic))
             await until(one.life.done)
             with pytest.raises(RequestError) as refused:
                 one.life.result()
@@ -153,48 +160,48 @@ def test_a_pattern_that_cannot_be_read_is_told(kafka: KafkaBroker, topic: str) -
     run(scenario())
 
 
-def test_a_member_that_was_fenced_loses_all_and_comes_back(kafka: KafkaBroker, topic: str) -> None:
+def test_fenced_member_loses_its_partitions_and_rejoins(kafka: KafkaBroker, topic: str) -> None:
     """It was silent for longer than its session, and another member has its partitions."""
 
     async def scenario() -> None:
-        async with guests() as guest:
+        async with member_factory() as make_member:
             settings = settings_of("uniform", topic)
-            network = Mute()
+            network = MuteNetwork()
             # The member cannot know its session timeout, so for a while there are two owners.
-            first = guest(kafka.bootstrap, [topic], {}, network=network, **settings)
-            await settled([first], all_of(topic, 6))
-            second = guest(kafka.bootstrap, [topic], **settings)
-            await settled([first, second], all_of(topic, 6))
+            first = make_member(kafka.bootstrap, [topic], {}, network=network, **settings)
+            await wait_until_stable([first], all_of(topic, 6))
+            second = make_member(kafka.bootstrap, [topic], **settings)
+            await wait_until_stable([first, second], all_of(topic, 6))
             had = first.has
             network.is_mute = True
             network.cut()
-            await settled([second], all_of(topic, 6))
+            await wait_until_stable([second], all_of(topic, 6))
             network.is_mute = False
-            await settled([first, second], all_of(topic, 6))
+            await wait_until_stable([first, second], all_of(topic, 6))
             assert first.owner.heard("lose") == [had]
 
     run(scenario())
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "uniform"])
-def test_a_static_member_gets_back_what_it_had(
+def test_static_member_gets_its_partitions_back(
     kafka: KafkaBroker, topic: str, protocol: str
 ) -> None:
     async def scenario() -> None:
-        async with guests() as guest:
+        async with member_factory() as make_member:
             settings = settings_of(protocol, topic)
 
-            def join(name: str) -> Guest:
-                return guest(kafka.bootstrap, [topic], group_instance_id=name, **settings)
+            def join(name: str) -> HarnessMember:
+                return make_member(kafka.bootstrap, [topic], group_instance_id=name, **settings)
 
             first, second = join("one"), join("two")
-            await settled([first, second], all_of(topic, 6))
+            await wait_until_stable([first, second], all_of(topic, 6))
             had, told = second.has, len(first.owner.told)
             await second.leave()
             await asyncio.sleep(0.5)  # ten heartbeats of the other member, which sees no rebalance
             assert len(first.owner.told) == told
             again = join("two")
-            await settled([first, again], all_of(topic, 6))
+            await wait_until_stable([first, again], all_of(topic, 6))
             assert again.has == had
             assert len(first.owner.told) == told
 
@@ -202,29 +209,29 @@ def test_a_static_member_gets_back_what_it_had(
 
 
 @pytest.mark.parametrize("protocol", ["range", "uniform"])
-def test_a_late_poll_leaves_and_the_next_joins(
+def test_late_poll_leaves_and_the_next_poll_rejoins(
     kafka: KafkaBroker, topic: str, protocol: str
 ) -> None:
     async def scenario() -> None:
-        async with guests() as guest:
+        async with member_factory() as make_member:
             settings = settings_of(protocol, topic)
-            slow = guest(kafka.bootstrap, [topic], max_poll_interval_ms=1000, **settings)
-            other = guest(kafka.bootstrap, [topic], **settings)
-            await settled([slow, other], all_of(topic, 6))
+            slow = make_member(kafka.bootstrap, [topic], max_poll_interval_ms=1000, **settings)
+            other = make_member(kafka.bootstrap, [topic], **settings)
+            await wait_until_stable([slow, other], all_of(topic, 6))
             slow.is_polling = False
-            await settled([other], all_of(topic, 6))
+            await wait_until_stable([other], all_of(topic, 6))
             assert slow.owner.told[-1][0] == "lose"
             slow.is_polling = True
-            await settled([slow, other], all_of(topic, 6))
+            await wait_until_stable([slow, other], all_of(topic, 6))
 
     run(scenario())
 
 
-def test_an_assignor_that_the_broker_does_not_have_is_told(kafka: KafkaBroker, topic: str) -> None:
+def test_unsupported_assignor_is_reported(kafka: KafkaBroker, topic: str) -> None:
     async def scenario() -> None:
-        async with guests() as guest:
+        async with member_factory() as make_member:
             settings = settings_of("fair", topic)
-            one = guest(kafka.bootstrap, [topic], **settings)
+            one = make_member(kafka.bootstrap, [topic], **settings)
             await until(one.life.done)
             with pytest.raises(RequestError) as refused:
                 one.life.result()

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pytest
 
-from client.group.harness import Guest, all_of, guests
+from client.group.harness import HarnessMember, all_of, member_factory
 from client.group.peers import (
     AIOKAFKA,
     JAVA,
@@ -54,41 +54,41 @@ def java(server: KafkaBroker | OttlaBroker) -> Generator[JavaPeers]:
 Server: TypeAlias = KafkaBroker | OttlaBroker
 
 
-def tried(server: Server, joins: Joins, strategy: str) -> None:
+def run_mixed_group(server: Server, joins: Joins, strategy: str) -> None:
     """Run a mixed group; Ottla supports only the classic protocol and refuses the other."""
     if strategy != "consumer" or isinstance(server, KafkaBroker):
-        run(mixed(server.bootstrap, joins, strategy))
+        run(mixed_group(server.bootstrap, joins, strategy))
     else:
         run(refused(server.bootstrap))
 
 
 @pytest.mark.parametrize("strategy", [*JAVA])
-def test_with_the_java_client(server: Server, java: JavaPeers, strategy: str) -> None:
-    tried(server, java.join, strategy)
+def test_mixed_group_with_the_java_client(server: Server, java: JavaPeers, strategy: str) -> None:
+    run_mixed_group(server, java.join, strategy)
 
 
 @ON_KAFKA_BY_JUDGE
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky", "consumer"])
-def test_with_confluent_kafka(server: Server, strategy: str) -> None:
-    tried(server, ConfluentPeer, strategy)
+def test_mixed_group_with_confluent_kafka(server: Server, strategy: str) -> None:
+    run_mixed_group(server, ConfluentPeer, strategy)
 
 
 @ON_KAFKA_BY_JUDGE
 @pytest.mark.parametrize("strategy", [*AIOKAFKA])
-def test_with_aiokafka(server: Server, strategy: str) -> None:
-    tried(server, AiokafkaPeer, strategy)
+def test_mixed_group_with_aiokafka(server: Server, strategy: str) -> None:
+    run_mixed_group(server, AiokafkaPeer, strategy)
 
 
 async def refused(bootstrap: str) -> None:
-    async with guests() as guest:
-        one = guest(bootstrap, ["t"], group_protocol="consumer")
+    async with member_factory() as make_member:
+        one = make_member(bootstrap, ["t"], group_protocol="consumer")
         await until(one.life.done)
         with pytest.raises(RequestError, match=r"group\.protocol=classic") as told:
             one.life.result()
         assert told.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-async def mixed(bootstrap: str, theirs: Joins, strategy: str) -> None:
+async def mixed_group(bootstrap: str, theirs: Joins, strategy: str) -> None:
     """Members of both kinds join and leave, and each of them leads once."""
     number = next(NUMBERS)
     topic, group = f"mixed-{number}", f"mixed-{number}"
@@ -100,46 +100,50 @@ async def mixed(bootstrap: str, theirs: Joins, strategy: str) -> None:
         settings = {"partition_assignment_strategy": strategy}
     peers: list[Peer] = []
 
-    async with guests() as guest:
+    async with member_factory() as make_member:
 
-        def our() -> Guest:
-            return guest(bootstrap, [topic], group_id=group, metadata_max_age_ms=1000, **settings)
+        def our() -> HarnessMember:
+            return make_member(
+                bootstrap, [topic], group_id=group, metadata_max_age_ms=1000, **settings
+            )
 
         def their() -> Peer:
             peers.append(theirs(bootstrap, group, topic, strategy))
             return peers[-1]
 
-        async def leave(one: Guest | Peer) -> None:
+        async def leave(one: HarnessMember | Peer) -> None:
             await one.leave()
             if one in peers:
                 peers.remove(one)
 
         try:
             first = our()
-            await shared([first], whole)
+            await balanced([first], whole)
             second = their()
-            await shared([first, second], whole)
+            await balanced([first, second], whole)
             third, fourth = our(), their()
-            await shared([first, second, third, fourth], whole)
+            await balanced([first, second, third, fourth], whole)
             await leave(first)  # it was the leader
-            await shared([second, third, fourth], whole)
+            await balanced([second, third, fourth], whole)
             await leave(second)
-            await shared([third, fourth], whole)
+            await balanced([third, fourth], whole)
             fifth = our()
-            await shared([third, fourth, fifth], whole)
+            await balanced([third, fourth, fifth], whole)
             await leave(third)
             await leave(fifth)
-            await shared([fourth], whole)  # all partitions went to the other client's member
+            await balanced([fourth], whole)  # all partitions went to the other client's member
             sixth = our()
-            await shared([fourth, sixth], whole)
+            await balanced([fourth, sixth], whole)
             await leave(fourth)
-            await shared([sixth], whole)
+            await balanced([sixth], whole)
             await sixth.leave()
         finally:
             await asyncio.gather(*(one.leave() for one in peers), return_exceptions=True)
 
 
-async def shared(members: Sequence[Guest | Peer], whole: frozenset[TopicPartition]) -> None:
+async def balanced(
+    members: Sequence[HarnessMember | Peer], whole: frozenset[TopicPartition]
+) -> None:
     """Wait until every partition has exactly one owner, and the partitions are balanced."""
     least = len(whole) // len(members)
 

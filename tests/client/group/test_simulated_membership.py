@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from client.group.harness import FAST, Guest, Ledger, all_of, settled
+from client.group.harness import FAST, HarnessMember, Ledger, all_of, wait_until_stable
 from ottla.testing.network import CALM, Weather
 from ottla.testing.simulation import PORT, SimulatedBroker, Simulation, simulate
 
@@ -51,13 +51,13 @@ class Story:
     def __init__(self, world: Simulation, broker: SimulatedBroker, strategy: str) -> None:
         self.world, self.broker, self.strategy = world, broker, strategy
         self.random = Random(f"{world.seed} story")
-        self.members: list[Guest] = []
+        self.members: list[HarnessMember] = []
         self.ledger: Ledger = {}
         self.lost = 0
 
     def join(self) -> None:
         self.members.append(
-            Guest(
+            HarnessMember(
                 f"127.0.0.1:{PORT}",
                 ["t"],
                 self.ledger,
@@ -69,7 +69,7 @@ class Story:
             )
         )
 
-    def take(self) -> Guest:
+    def take(self) -> HarnessMember:
         return self.members.pop(self.random.randrange(len(self.members)))
 
     async def step(self) -> None:
@@ -99,13 +99,13 @@ class Story:
         self.world.network.weather = CALM
         for one in self.members:
             one.is_polling = True
-        await settled(self.members, all_of("t", PARTITIONS), least=0, seconds=1000)
+        await wait_until_stable(self.members, all_of("t", PARTITIONS), least=0, seconds=1000)
         self.lost = sum(len(one.owner.heard("lose")) for one in self.members)
         for one in self.members:
             await one.leave()
 
 
-def tell(seed: int, strategy: str, steps: int = STEPS) -> Story:
+def play(seed: int, strategy: str, steps: int = STEPS) -> Story:
     async def program(world: Simulation) -> Story:
         broker = world.broker(f"num.partitions={PARTITIONS}", "offsets.topic.num.partitions=1")
         assert await broker.start()
@@ -122,5 +122,5 @@ def tell(seed: int, strategy: str, steps: int = STEPS) -> Story:
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_partition_never_has_two_owners(seed: int, strategy: str) -> None:
-    tell(seed, strategy)
+def test_partition_never_has_two_owners(seed: int, strategy: str) -> None:
+    play(seed, strategy)

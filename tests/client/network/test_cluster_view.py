@@ -49,7 +49,7 @@ def leader_of(view: ClusterView, name: str = "t", index: int = 0) -> tuple[int, 
     return None if one is None else (one.leader, one.leader_epoch)
 
 
-def test_what_a_broker_answers_is_known() -> None:
+def test_view_contains_the_metadata_response() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(1, 3))))
     assert (view.cluster_id, view.controller) == ("c", 1)
     assert view.brokers[BrokerId(2)] == BrokerView(BrokerId(2), "h2", 9092)
@@ -58,26 +58,26 @@ def test_what_a_broker_answers_is_known() -> None:
     assert view.topics["t"].partitions[0].replicas == (1, 2)
 
 
-def test_an_older_epoch_does_not_bring_a_deposed_leader_back() -> None:
+def test_older_epoch_does_not_restore_a_deposed_leader() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(2, 5))))
     assert leader_of(view.told(answer(topic(partition(1, 4))))) == (2, 5)
     assert leader_of(view.told(answer(topic(partition(1, 5))))) == (1, 5)
     assert leader_of(view.told(answer(topic(partition(1, 6))))) == (1, 6)
 
 
-def test_a_topic_that_was_made_anew_has_its_own_epochs() -> None:
+def test_recreated_topic_has_its_own_epochs() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(2, 5))))
     anew = view.told(answer(topic(partition(1, 0), topic_id=B)))
     assert leader_of(anew) == (1, 0)
     assert anew.names == {B: "t"}
 
 
-def test_brokers_without_epochs_are_believed() -> None:
+def test_metadata_without_epochs_is_accepted() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(2, 5))))
     assert leader_of(view.told(answer(topic(partition(1, -1))))) == (1, -1)
 
 
-def test_a_leader_that_is_no_broker_is_none() -> None:
+def test_leader_that_is_not_a_known_broker_is_none() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(3, 1), partition(NO_BROKER, 1, index=1))))
     assert leader_of(view) is None
     assert leader_of(view, index=1) is None
@@ -85,7 +85,7 @@ def test_a_leader_that_is_no_broker_is_none() -> None:
     assert leader_of(view, "other") is None
 
 
-def test_who_cannot_tell_just_now_does_not_take_back_what_is_known() -> None:
+def test_retriable_topic_error_keeps_known_leaders() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(1, 3))))
     unsure = view.told(answer(topic(error=ErrorCode.LEADER_NOT_AVAILABLE)))
     assert leader_of(unsure) == (1, 3)
@@ -94,7 +94,7 @@ def test_who_cannot_tell_just_now_does_not_take_back_what_is_known() -> None:
     assert leader_of(gone) is None
 
 
-def test_other_topics_stay_unless_all_were_asked_for() -> None:
+def test_other_topics_stay_unless_all_were_requested() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(1, 3))))
     other = answer(topic(partition(2, 0), name="u", topic_id=B))
     assert {*view.told(other).topics} == {"t", "u"}
@@ -103,13 +103,13 @@ def test_other_topics_stay_unless_all_were_asked_for() -> None:
     assert view.told(other).without(["t"]).names == {B: "u"}
 
 
-def test_a_topic_asked_for_by_id_is_known_by_name() -> None:
+def test_topic_requested_by_id_is_known_by_name() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(1, 3))))
     assert leader_of(view.told(answer(topic(partition(2, 4), name=None)))) == (2, 4)
     assert not NOTHING_KNOWN.told(answer(topic(partition(2, 4), name=None))).topics
 
 
-def test_a_leader_that_an_answer_names_counts_when_it_is_newer() -> None:
+def test_leader_hint_counts_if_its_epoch_is_newer() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(1, 3)), brokers=(1,)))
     two = BrokerView(BrokerId(2), "new", 9093)
     assert leader_of(view.led_by("t", 0, 2, 4, [two])) == (2, 4)

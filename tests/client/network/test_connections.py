@@ -18,7 +18,7 @@ from ottla.transport.network import TcpNetwork
 HOST = "127.0.0.1"
 
 
-class PatientClock(SystemClock):
+class RecordingClock(SystemClock):
     """The system clock, which records pauses instead of making them."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class PatientClock(SystemClock):
         await asyncio.sleep(0)
 
 
-async def nobody() -> Address:
+async def unused_address() -> Address:
     """Return an address at which nothing listens."""
     async with ScriptedBroker({}) as here:
         return here.place
@@ -38,7 +38,7 @@ async def nobody() -> Address:
 
 def connections(
     *seeds: Address,
-    clock: PatientClock | None = None,
+    clock: RecordingClock | None = None,
     idle_s: float = 60,
     rebootstraps: bool = True,
 ) -> Connections:
@@ -50,15 +50,15 @@ def connections(
         idle_s=idle_s,
         rebootstraps=rebootstraps,
     )
-    return Connections(rules, TcpNetwork(), clock or PatientClock(), lambda: 0.5)
+    return Connections(rules, TcpNetwork(), clock or RecordingClock(), lambda: 0.5)
 
 
-async def ended(channel: Channel) -> None:
+async def wait_closed(channel: Channel) -> None:
     while channel.is_open:
         await asyncio.sleep(0.005)
 
 
-def test_many_who_ask_share_one_connection() -> None:
+def test_concurrent_callers_share_one_connection() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as one:
             ours = connections(one.place)
@@ -71,7 +71,7 @@ def test_many_who_ask_share_one_connection() -> None:
     run(scenario())
 
 
-def test_who_gives_up_does_not_end_the_attempt_of_the_others() -> None:
+def test_cancelled_caller_does_not_end_the_shared_attempt() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as one:
             ours = connections(one.place)
@@ -86,10 +86,10 @@ def test_who_gives_up_does_not_end_the_attempt_of_the_others() -> None:
     run(scenario())
 
 
-def test_the_next_seed_is_tried_when_one_is_down() -> None:
+def test_next_bootstrap_server_is_tried_when_one_is_down() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as one:
-            down = await nobody()
+            down = await unused_address()
             ours = connections(down, one.place)
             for _ in range(3):
                 assert (await ours.any([])).is_open
@@ -98,10 +98,10 @@ def test_the_next_seed_is_tried_when_one_is_down() -> None:
     run(scenario())
 
 
-def test_seeds_are_asked_again_when_all_known_brokers_are_gone() -> None:
+def test_bootstrap_servers_are_used_when_all_brokers_are_gone() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as seed:
-            gone = BrokerView(BrokerId(7), *await nobody())
+            gone = BrokerView(BrokerId(7), *await unused_address())
             ours = connections(seed.place)
             assert (await ours.any([gone])).address.endswith(f":{seed.place.port}")
             await ours.close()
@@ -114,10 +114,10 @@ def test_seeds_are_asked_again_when_all_known_brokers_are_gone() -> None:
     run(scenario())
 
 
-def test_pauses_grow_with_failures_and_end_with_a_success() -> None:
+def test_backoff_grows_with_failures_and_ends_with_success() -> None:
     async def scenario() -> None:
-        clock = PatientClock()
-        ours = connections(await nobody(), clock=clock)
+        clock = RecordingClock()
+        ours = connections(await unused_address(), clock=clock)
         for _ in range(4):
             with pytest.raises(Disconnected, match="ottla dev"):
                 await ours.any([])
@@ -126,15 +126,15 @@ def test_pauses_grow_with_failures_and_end_with_a_success() -> None:
     run(scenario())
 
 
-def test_a_lost_connection_is_made_anew_after_a_pause() -> None:
+def test_lost_connection_is_reopened_after_a_pause() -> None:
     async def scenario() -> None:
-        clock = PatientClock()
+        clock = RecordingClock()
         async with ScriptedBroker({}) as one:
             ours = connections(one.place, clock=clock)
             channel = await ours.to(one.view())
             assert clock.pauses == []
             one.drop()
-            await ended(channel)
+            await wait_closed(channel)
             assert ours.open_to(one.view()) is None
             assert await ours.to(one.view()) is not channel
             assert clock.pauses == pytest.approx([0.05], abs=0.04)
@@ -158,12 +158,12 @@ def test_idle_connections_are_closed() -> None:
     run(scenario())
 
 
-def test_nothing_is_left_after_a_close() -> None:
+def test_close_leaves_nothing() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as one:
             ours = connections(one.place)
             channel = await ours.to(one.view())
-            attempt = asyncio.create_task(ours.to(BrokerView(BrokerId(2), *await nobody())))
+            attempt = asyncio.create_task(ours.to(BrokerView(BrokerId(2), *await unused_address())))
             await asyncio.sleep(0)
             await ours.close()
             assert not channel.is_open
@@ -175,7 +175,7 @@ def test_nothing_is_left_after_a_close() -> None:
     run(scenario())
 
 
-def test_without_seeds_the_setting_is_named() -> None:
+def test_missing_bootstrap_servers_are_named() -> None:
     async def scenario() -> None:
         with pytest.raises(Disconnected, match=r"bootstrap\.servers"):
             await connections().any([])

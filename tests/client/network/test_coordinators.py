@@ -47,7 +47,7 @@ async def coordinators(*seeds: Address) -> AsyncGenerator[Coordinators]:
         await connections.close()
 
 
-def told(ones: dict[str, tuple[int, int]]) -> FindCoordinatorResponse:
+def coordinators_response(ones: dict[str, tuple[int, int]]) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         coordinators=[
             Coordinator(
@@ -58,12 +58,12 @@ def told(ones: dict[str, tuple[int, int]]) -> FindCoordinatorResponse:
     )
 
 
-def in_turn(answers: Iterable[FindCoordinatorResponse]) -> Callable[[Any], Any]:
+def answers_in_turn(answers: Iterable[FindCoordinatorResponse]) -> Callable[[Any], Any]:
     left = iter(answers)
     return lambda _: next(left)
 
 
-def test_the_coordinator_of_a_group_is_found_and_remembered() -> None:
+def test_coordinator_is_found_and_cached() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             host, _, port = cluster.bootstrap_servers.rpartition(":")
@@ -82,10 +82,15 @@ def test_the_coordinator_of_a_group_is_found_and_remembered() -> None:
     run(scenario())
 
 
-def test_many_are_asked_for_at_once_and_each_has_its_own_answer() -> None:
+def test_many_keys_are_looked_up_in_one_request() -> None:
     async def scenario() -> None:
         denied = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        script = in_turn([told({"a": (0, 1), "b": (denied, -1)}), told({"c": (0, 1)})])
+        script = answers_in_turn(
+            [
+                coordinators_response({"a": (0, 1), "b": (denied, -1)}),
+                coordinators_response({"c": (0, 1)}),
+            ]
+        )
         async with (
             ScriptedBroker({FindCoordinatorRequest: script}) as broker,
             coordinators(broker.place) as known,
@@ -108,7 +113,7 @@ def test_many_are_asked_for_at_once_and_each_has_its_own_answer() -> None:
     run(scenario())
 
 
-def test_brokers_of_old_are_asked_one_by_one() -> None:
+def test_old_brokers_are_asked_one_key_at_a_time() -> None:
     async def scenario() -> None:
         def answer(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
             code = 0 if request.key == "a" else int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -128,17 +133,23 @@ def test_brokers_of_old_are_asked_one_by_one() -> None:
     run(scenario())
 
 
-def test_what_passes_is_tried_again_and_the_reason_is_told_at_the_end() -> None:
+def test_retriable_errors_are_retried_until_the_deadline() -> None:
     async def scenario() -> None:
         loading = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         async with ScriptedBroker({}) as broker, coordinators(broker.place) as known:
             port = broker.place.port
-            broker.answers[FindCoordinatorRequest] = in_turn(
-                [told({"g": (loading, -1)}), told({}), told({"g": (0, port)})]
+            broker.answers[FindCoordinatorRequest] = answers_in_turn(
+                [
+                    coordinators_response({"g": (loading, -1)}),
+                    coordinators_response({}),
+                    coordinators_response({"g": (0, port)}),
+                ]
             )
             assert (await known.channel(GROUP, "g", 10)).address == broker.bootstrap_servers
             assert broker.count(FindCoordinatorRequest) == 3
-            broker.answers[FindCoordinatorRequest] = lambda _: told({"late": (loading, -1)})
+            broker.answers[FindCoordinatorRequest] = lambda _: coordinators_response(
+                {"late": (loading, -1)}
+            )
             with pytest.raises(RequestError) as late:
                 await known.channel(GROUP, "late", 0.5)
             assert late.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -146,16 +157,18 @@ def test_what_passes_is_tried_again_and_the_reason_is_told_at_the_end() -> None:
     run(scenario())
 
 
-def test_one_that_cannot_be_reached_is_looked_up_anew() -> None:
+def test_unreachable_coordinator_is_looked_up_again() -> None:
     async def scenario(silent: socket.socket) -> None:
         async with ScriptedBroker({}) as broker, coordinators(broker.place) as known:
             port = broker.place.port
             nobody = int(silent.getsockname()[1])
-            broker.answers[FindCoordinatorRequest] = in_turn(
-                [told({"g": (0, nobody)}), told({"g": (0, port)})]
+            broker.answers[FindCoordinatorRequest] = answers_in_turn(
+                [coordinators_response({"g": (0, nobody)}), coordinators_response({"g": (0, port)})]
             )
             assert (await known.channel(GROUP, "g", 10)).address == broker.bootstrap_servers
-            broker.answers[FindCoordinatorRequest] = lambda _: told({"h": (0, nobody)})
+            broker.answers[FindCoordinatorRequest] = lambda _: coordinators_response(
+                {"h": (0, nobody)}
+            )
             with pytest.raises(Disconnected, match="refused"):
                 await known.channel(GROUP, "h", 0.5)
             assert known.known(GROUP, "h") is None
@@ -167,7 +180,7 @@ def test_one_that_cannot_be_reached_is_looked_up_anew() -> None:
         run(scenario(silent))
 
 
-def test_a_broker_that_says_nothing_does_not_hold_anybody() -> None:
+def test_silent_broker_does_not_block_a_lookup() -> None:
     async def scenario() -> None:
         async with ScriptedBroker({}) as mute, coordinators(mute.place) as known:
             with pytest.raises(TimedOut, match="in time"):

@@ -37,7 +37,7 @@ ALICE = Credentials("alice", Secret("hunter2"))
 LOGIN = login_with_password("PLAIN", ALICE, lambda: "nonce")
 
 
-class Door(ScriptedBroker):
+class LoginBroker(ScriptedBroker):
     """A broker that checks a password; its metadata lists only itself."""
 
     def __init__(self) -> None:
@@ -72,14 +72,14 @@ class Door(ScriptedBroker):
         )
 
 
-def connections(door: Door, login: Login = LOGIN) -> Connections:
+def connections(door: LoginBroker, login: Login = LOGIN) -> Connections:
     rules = ConnectionConfig([door.place], "test", ("ottla", "0"), BACKOFF, login=login)
     return Connections(rules, TcpNetwork(), SystemClock(), lambda: 0.5)
 
 
-def test_a_connection_is_logged_in_before_anybody_has_it() -> None:
+def test_connection_is_authenticated_before_use() -> None:
     async def scenario() -> None:
-        async with Door() as door:
+        async with LoginBroker() as door:
             ours = connections(door)
             assert (await ours.any([])).is_open
             assert door.logins == 1
@@ -88,9 +88,9 @@ def test_a_connection_is_logged_in_before_anybody_has_it() -> None:
     run(scenario())
 
 
-def test_a_broker_that_offers_no_logins_is_told_of() -> None:
+def test_broker_without_sasl_is_reported() -> None:
     async def scenario() -> None:
-        async with Door() as door:
+        async with LoginBroker() as door:
             door.keys = (METADATA.key,)
             ours = connections(door)
             with pytest.raises(AuthenticationFailed, match="this port takes no login"):
@@ -100,23 +100,25 @@ def test_a_broker_that_offers_no_logins_is_told_of() -> None:
     run(scenario())
 
 
-def test_a_server_that_cannot_prove_itself_gets_no_connection() -> None:
+def test_server_with_an_invalid_signature_is_refused() -> None:
     async def scenario() -> None:
         login = login_with_password("SCRAM-SHA-256", ALICE, lambda: "nonce")
         assert "SCRAM-SHA-256" in HASHES
-        async with Door() as door:
+        async with LoginBroker() as door:
             door.scram_answers = [b"r=noncemore,s=AAAA,i=4096", b"v=AAAA"]
             ours = connections(door, login)
-            with pytest.raises(AuthenticationFailed, match="not who it claims to be"):
+            with pytest.raises(
+                AuthenticationFailed, match="failed to prove that it knows the password"
+            ):
                 await ours.any([])
             await ours.close()
 
     run(scenario())
 
 
-def test_a_session_is_renewed_again_and_again_and_ends_when_it_is_refused() -> None:
+def test_session_is_renewed_until_it_is_refused() -> None:
     async def scenario() -> None:
-        async with Door() as door:
+        async with LoginBroker() as door:
             door.lifetime_ms = 20
             ours = connections(door)
             channel = await ours.any([])
@@ -138,11 +140,11 @@ def test_a_session_is_renewed_again_and_again_and_ends_when_it_is_refused() -> N
     run(scenario())
 
 
-def test_a_refusal_counts_more_than_a_broker_that_is_down() -> None:
+def test_login_refusal_outranks_a_connection_failure() -> None:
     async def scenario() -> None:
-        async with Door() as gone:
+        async with LoginBroker() as gone:
             down = gone.place
-        async with Door() as door:
+        async with LoginBroker() as door:
             door.password = "another"
             for seeds in ([door.place, down], [down, door.place]):
                 rules = ConnectionConfig(seeds, "test", ("ottla", "0"), BACKOFF, login=LOGIN)
@@ -154,9 +156,9 @@ def test_a_refusal_counts_more_than_a_broker_that_is_down() -> None:
     run(scenario())
 
 
-def test_who_waits_for_metadata_is_told_at_once_and_nobody_asks_again_by_itself() -> None:
+def test_login_refusal_fails_metadata_at_once() -> None:
     async def scenario() -> None:
-        async with Door() as door:
+        async with LoginBroker() as door:
             door.password = "another"
             ours = connections(door)
             known = Metadata(ours, MetadataConfig(BACKOFF), SystemClock(), lambda: None)
@@ -183,9 +185,9 @@ def test_who_waits_for_metadata_is_told_at_once_and_nobody_asks_again_by_itself(
     run(scenario())
 
 
-def test_no_secret_is_in_a_log_a_repr_or_an_exception(caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_are_not_in_logs_reprs_or_exceptions(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with Door() as door:
+        async with LoginBroker() as door:
             door.password = "another"
             settings = {
                 "bootstrap.servers": f"{HOST}:{door.place.port}",
@@ -211,12 +213,12 @@ def test_no_secret_is_in_a_log_a_repr_or_an_exception(caplog: pytest.LogCaptureF
     assert "hunter2" not in caplog.text
 
 
-def test_a_token_function_that_fails_may_do_better_next_time() -> None:
+def test_failed_token_function_is_retried() -> None:
     async def scenario() -> None:
         async def failing() -> str:
             raise ValueError
 
-        async with Door() as door:
+        async with LoginBroker() as door:
             settings = {
                 "bootstrap.servers": f"{HOST}:{door.place.port}",
                 "security.protocol": "SASL_PLAINTEXT",
@@ -235,7 +237,7 @@ def test_a_token_function_that_fails_may_do_better_next_time() -> None:
     run(scenario())
 
 
-def test_codes_of_refusals_are_final_whatever_the_table_says() -> None:
+def test_authentication_errors_are_never_retriable() -> None:
     error = AuthenticationFailed("no", "do this", ErrorCode.NETWORK_EXCEPTION)
     assert error.code.retriable
     assert not error.retriable

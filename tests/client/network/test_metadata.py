@@ -31,7 +31,7 @@ class FastClock(SystemClock):
         return super().elapsed_s() + self.ahead_s
 
 
-class Asking(Metadata):
+class CountingMetadata(Metadata):
     """Metadata that counts its requests and its updates."""
 
     news: int
@@ -45,7 +45,7 @@ class Asking(Metadata):
 @asynccontextmanager
 async def metadata(
     *seeds: Address, clock: FastClock | None = None, **rules: Any
-) -> AsyncGenerator[Asking]:
+) -> AsyncGenerator[CountingMetadata]:
     clock = clock or FastClock()
     connections = Connections(
         ConnectionConfig(seeds, "test", ("ottla", "0"), BACKOFF), TcpNetwork(), clock, lambda: 0.5
@@ -54,7 +54,7 @@ async def metadata(
     def changed() -> None:
         made.news += 1
 
-    made = Asking(connections, MetadataConfig(BACKOFF, **rules), clock, changed)
+    made = CountingMetadata(connections, MetadataConfig(BACKOFF, **rules), clock, changed)
     made.news = made.questions = 0
     running = asyncio.create_task(made.run())
     try:
@@ -71,7 +71,7 @@ def place(cluster: Cluster) -> Address:
     return Address(host, int(port))
 
 
-def test_a_topic_is_known_with_its_leaders() -> None:
+def test_topic_is_known_with_its_leaders() -> None:
     async def scenario() -> None:
         settings = {"num.partitions": "3"}
         async with Cluster(settings=settings) as cluster, metadata(place(cluster)) as known:
@@ -86,7 +86,7 @@ def test_a_topic_is_known_with_its_leaders() -> None:
     run(scenario())
 
 
-def test_many_who_ask_at_once_share_one_question() -> None:
+def test_concurrent_callers_share_one_request() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, metadata(place(cluster)) as known:
             await known.topic("orders", 10)
@@ -99,7 +99,7 @@ def test_many_who_ask_at_once_share_one_question() -> None:
     run(scenario())
 
 
-def test_a_need_is_met_by_a_question_that_comes_after_it() -> None:
+def test_refresh_waits_for_a_request_sent_after_it() -> None:
     """A response to an earlier request may be the stale metadata that caused the need."""
 
     async def scenario() -> None:
@@ -114,7 +114,7 @@ def test_a_need_is_met_by_a_question_that_comes_after_it() -> None:
     run(scenario())
 
 
-def test_what_cannot_be_is_told_at_once() -> None:
+def test_invalid_topic_name_is_refused_at_once() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, metadata(place(cluster)) as known:
             with pytest.raises(RequestError, match="no such name") as wrong:
@@ -124,7 +124,7 @@ def test_what_cannot_be_is_told_at_once() -> None:
     run(scenario())
 
 
-def test_a_topic_that_does_not_come_has_a_deadline_and_a_reason() -> None:
+def test_missing_topic_times_out_with_a_reason() -> None:
     async def scenario() -> None:
         settings = {"auto.create.topics.enable": "false"}
         async with Cluster(settings=settings) as cluster, metadata(place(cluster)) as known:
@@ -137,7 +137,7 @@ def test_a_topic_that_does_not_come_has_a_deadline_and_a_reason() -> None:
     run(scenario())
 
 
-def test_without_a_broker_the_reason_is_what_to_do() -> None:
+def test_timeout_without_a_broker_has_a_hint() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             gone = place(cluster)
@@ -150,7 +150,7 @@ def test_without_a_broker_the_reason_is_what_to_do() -> None:
     run(scenario())
 
 
-def test_a_broker_that_comes_back_is_found() -> None:
+def test_broker_that_comes_back_is_found() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, metadata(place(cluster)) as known:
             await known.topic("orders", 10)
@@ -164,7 +164,7 @@ def test_a_broker_that_comes_back_is_found() -> None:
     run(scenario())
 
 
-def test_what_is_old_is_asked_for_anew() -> None:
+def test_old_metadata_is_refreshed() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, metadata(place(cluster), max_age_s=0.05) as known:
             await known.topic("orders", 10)
@@ -175,7 +175,7 @@ def test_what_is_old_is_asked_for_anew() -> None:
     run(scenario())
 
 
-def test_topics_that_nobody_uses_are_forgotten() -> None:
+def test_unused_topics_are_dropped() -> None:
     async def scenario() -> None:
         clock = FastClock()
         async with (
@@ -193,7 +193,7 @@ def test_topics_that_nobody_uses_are_forgotten() -> None:
     run(scenario())
 
 
-def test_a_leader_that_is_named_is_taken_and_one_that_is_not_is_asked_for() -> None:
+def test_leader_hint_is_used_and_a_missing_one_refreshes() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, metadata(place(cluster)) as known:
             await known.topic("orders", 10)

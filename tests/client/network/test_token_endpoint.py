@@ -82,7 +82,7 @@ def endpoint(url: str, **more: Any) -> TokenEndpoint:
     return TokenEndpoint(url, **given)
 
 
-def refused(made: TokenEndpoint) -> RequestError:
+def fetch_error(made: TokenEndpoint) -> RequestError:
     with pytest.raises(RequestError) as caught:
         asyncio.run(made.fetch())
     assert SECRET not in repr(made)
@@ -93,7 +93,7 @@ def refused(made: TokenEndpoint) -> RequestError:
     return caught.value
 
 
-def test_credentials_become_a_token() -> None:
+def test_client_credentials_are_exchanged_for_a_token() -> None:
     with provider() as there:
         token = asyncio.run(endpoint(there.url, scope="read write").fetch())
         assert (token.text, token.expires_ms) == ("opaque", NOW_MS + 60_000)
@@ -109,11 +109,11 @@ def test_credentials_become_a_token() -> None:
         assert there.came[1][2] == {"grant_type": ["client_credentials"]}
 
 
-def test_an_assertion_is_read_anew_for_each_token(tmp_path: Path) -> None:
+def test_assertion_file_is_read_for_each_token(tmp_path: Path) -> None:
     file = tmp_path / "assertion"
     with provider() as there:
         made = endpoint(there.url, client_id=None, secret=None, assertion_file=str(file))
-        assert isinstance(refused(made), AuthenticationFailed)
+        assert isinstance(fetch_error(made), AuthenticationFailed)
         for text in ("first", "second"):
             file.write_text(f"{text}\n")
             asyncio.run(made.fetch())
@@ -136,12 +136,12 @@ def test_an_assertion_is_read_anew_for_each_token(tmp_path: Path) -> None:
         (200, b'{"access_token": "' + b"x" * (1 << 20) + b'"}', Disconnected, "OSError"),
     ],
 )
-def test_what_is_no_token_is_told_without_what_nobody_should_see(
+def test_invalid_token_response_error_hides_secrets(
     status: int, answer: bytes, kind: type[RequestError], told: str
 ) -> None:
     with provider() as there:
         there.status, there.answer = status, answer
-        error = refused(endpoint(there.url))
+        error = fetch_error(endpoint(there.url))
         assert type(error) is kind
         with pytest.raises(kind, match=told):
             raise error
@@ -151,7 +151,7 @@ def test_what_is_no_token_is_told_without_what_nobody_should_see(
 def test_credentials_do_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
     with provider() as there, provider() as other:
         there.status, there.location = 302, other.url
-        assert "answered 302" in str(refused(endpoint(there.url)))
+        assert "answered 302" in str(fetch_error(endpoint(there.url)))
         assert not other.came
         monkeypatch.setenv("http_proxy", other.url)
         there.status = 200
@@ -159,22 +159,22 @@ def test_credentials_do_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatch) -
         assert not other.came, "what is for this machine stays on it"
 
 
-def test_a_provider_that_is_gone_may_come_back() -> None:
+def test_unreachable_endpoint_is_retriable() -> None:
     with provider() as there:
         url = there.url
-    error = refused(endpoint(url))
+    error = fetch_error(endpoint(url))
     assert isinstance(error, Disconnected)
     assert error.retriable
 
 
-def test_where_credentials_may_go() -> None:
+def test_credentials_are_sent_only_to_safe_urls() -> None:
     for url in ("https://provider/x", "http://localhost:8/x", "http://127.0.0.9/", "http://[::1]/"):
         assert is_safe(url)
     for url in ("http://provider/", "http://10.0.0.1/", "ftp://localhost/", "https:///x"):
         assert not is_safe(url)
 
 
-def test_settings_say_where_tokens_come_from() -> None:
+def test_settings_select_the_token_source() -> None:
     sasl = "sasl.oauthbearer."
     base = {
         "bootstrap.servers": "127.0.0.1:1",

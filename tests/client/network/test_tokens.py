@@ -36,7 +36,7 @@ def jwt(**claims: object) -> str:
     return f"e30.{body}.signature"
 
 
-def test_a_token_is_used_until_most_of_its_life_is_over() -> None:
+def test_token_is_used_for_most_of_its_lifetime() -> None:
     async def scenario() -> None:
         clock = Time()
         given: list[Token] = []
@@ -56,7 +56,7 @@ def test_a_token_is_used_until_most_of_its_life_is_over() -> None:
     run(scenario())
 
 
-def test_a_token_that_does_not_tell_its_end_is_used_for_one_login() -> None:
+def test_token_without_an_expiry_is_used_once() -> None:
     async def scenario() -> None:
         asked = 0
 
@@ -73,7 +73,7 @@ def test_a_token_that_does_not_tell_its_end_is_used_for_one_login() -> None:
     run(scenario())
 
 
-def test_while_the_old_one_is_good_a_failure_harms_nobody() -> None:
+def test_failed_refresh_keeps_the_valid_token() -> None:
     async def scenario() -> None:
         clock = Time()
         fails = False
@@ -97,7 +97,7 @@ def test_while_the_old_one_is_good_a_failure_harms_nobody() -> None:
     run(scenario())
 
 
-def test_a_function_that_hangs_or_gives_what_has_run_out_fails() -> None:
+def test_hanging_function_and_expired_token_fail() -> None:
     async def scenario() -> None:
         async def hangs() -> str:
             await asyncio.sleep(3600)
@@ -127,7 +127,7 @@ def test_a_function_that_hangs_or_gives_what_has_run_out_fails() -> None:
         (0, 0),
     ],
 )
-def test_a_refresh_comes_when_kafkas_clients_make_it(lifetime_s: int, after_s: float) -> None:
+def test_refresh_time_is_that_of_kafka_clients(lifetime_s: int, after_s: float) -> None:
     found_ms = refresh_ms(5_000, 5_000 + lifetime_s * 1000, RefreshConfig(), 0.5)
     assert found_ms == pytest.approx(5_000 + after_s * 1000)
 
@@ -147,11 +147,11 @@ def test_a_refresh_comes_when_kafkas_clients_make_it(lifetime_s: int, after_s: f
         ("", None),
     ],
 )
-def test_a_jwt_tells_its_end(text: str, found: int | None) -> None:
+def test_expiry_is_read_from_a_jwt(text: str, found: int | None) -> None:
     assert expiry_ms(text) == found
 
 
-def test_a_token_is_not_shown() -> None:
+def test_token_is_not_printed() -> None:
     token = Token("hunter2", 5, {"a": "hunter2"})
     assert "hunter2" not in repr(token)
     assert "hunter2" not in f"{token}"

@@ -41,7 +41,7 @@ def batch(records: int, *, sequence: int = 0, unsure: bool = False) -> PendingBa
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, batch(2), FIRST, False, BatchOutcome.NEVER),
     ],
 )  # fmt: skip
-def test_a_refusal_asks_for_one_thing(
+def test_refused_batch_has_one_outcome(
     code: ErrorCode,
     refused: PendingBatch,
     is_first: bool,

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from client.both_brokers import LONG_ON_KAFKA, Cuttable, Ground, Judge, judge
+from client.both_brokers import LONG_ON_KAFKA, CuttableNetwork, Judge, TargetBroker, judge
 from client.scenario_runner import FAST
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner, partition_of_key
 from ottla.client.producer.pending_batch import Ack
@@ -20,15 +20,17 @@ from ottla.transport.network import TcpNetwork
 __all__ = ["judge"]  # a fixture
 
 
-def producer(ground: Ground, network: TcpNetwork | None = None, **arguments: str | int) -> Producer:
+def producer(
+    target: TargetBroker, network: TcpNetwork | None = None, **arguments: str | int
+) -> Producer:
     named = {name.replace("_", "."): value for name, value in arguments.items()}
-    return Producer({**FAST, **named}, bootstrap_servers=ground.bootstrap, network=network)
+    return Producer({**FAST, **named}, bootstrap_servers=target.bootstrap, network=network)
 
 
-def test_a_record_arrives_whole_and_its_place_is_told(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground) as ours:
+def test_record_is_written_and_its_offset_is_returned(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target) as ours:
             ack = await ours.send(
                 topic, b"v", key=b"k", headers=[("h", b"1"), ("n", None)], timestamp_ms=5
             )
@@ -36,7 +38,7 @@ def test_a_record_arrives_whole_and_its_place_is_told(judge: Judge) -> None:
             assert (written.topic, written.partition, written.offset) == (topic, 0, 0)
             assert await ack == written
             assert await (await ours.send(topic)) == written._replace(offset=1)
-        [[first, second]] = await ground.read(topic)
+        [[first, second]] = await target.read(topic)
         assert (first.key, first.value, first.timestamp) == (b"k", b"v", 5)
         assert first.headers == (("h", b"1"), ("n", None))
         assert (second.key, second.value) == (None, None)
@@ -46,23 +48,23 @@ def test_a_record_arrives_whole_and_its_place_is_told(judge: Judge) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
-def test_records_come_in_their_order(judge: Judge, codec: str, acks: str) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
+def test_records_are_written_in_order(judge: Judge, codec: str, acks: str) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
         async with producer(
-            ground, compression_type=codec, acks=acks, batch_size=500, linger_ms=0
+            target, compression_type=codec, acks=acks, batch_size=500, linger_ms=0
         ) as ours:
             acknowledged = [await ours.send(topic, b"%d" % n) for n in range(1000)]
             # With acks=0 no response tells when the broker has the records, so the test waits.
             if acks == "0":
-                async with producer(ground) as other:
+                async with producer(target) as other:
                     await (await other.send(topic, b"last"))
         assert all(ack.done for ack in acknowledged)
         if acks != "0":
             assert [(await ack).offset for ack in acknowledged] == [*range(1000)]
         async with asyncio.timeout(30):
             while True:
-                [records] = await ground.read(topic)
+                [records] = await target.read(topic)
                 values = [record.value for record in records if record.value != b"last"]
                 if len(values) >= 1000:
                     break
@@ -72,9 +74,9 @@ def test_records_come_in_their_order(judge: Judge, codec: str, acks: str) -> Non
 
 
 def test_keys_keep_their_partition_and_a_partition_can_be_named(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(6)
-        async with producer(ground) as ours:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(6)
+        async with producer(target) as ours:
             assert await ours.partitions(topic) == [0, 1, 2, 3, 4, 5]
             for key in (b"same", b"other", b""):
                 written = await (await ours.send(topic, b"v", key=key))
@@ -86,13 +88,13 @@ def test_keys_keep_their_partition_and_a_partition_can_be_named(judge: Judge) ->
     judge(scenario)
 
 
-def test_partitioners_of_one_s_own_are_asked(judge: Judge) -> None:
+def test_custom_partitioners_are_used(judge: Judge) -> None:
     def last(topic: str, key: bytes | None, value: bytes | None, among: Partitions) -> int:
         return among.count - 1
 
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(3)
-        settings = {**FAST, "bootstrap.servers": ground.bootstrap}
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(3)
+        settings = {**FAST, "bootstrap.servers": target.bootstrap}
         async with Producer(settings, partitioner=last) as ours:
             acks = [await ours.send(topic, b"v", key=b"%d" % n) for n in range(4)]
             acks += await ours.send_many(topic, [b"v"] * 4)
@@ -107,20 +109,20 @@ def test_partitioners_of_one_s_own_are_asked(judge: Judge) -> None:
 
 @LONG_ON_KAFKA
 def test_broker_restarts_lose_and_duplicate_nothing(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(2)
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(2)
         restarted = False
 
         async def trouble() -> None:
             nonlocal restarted
-            for _ in range(ground.restarts):
+            for _ in range(target.restarts):
                 await asyncio.sleep(0.15)
-                await ground.stop()
+                await target.stop()
                 await asyncio.sleep(0.1)
-                await ground.start()
+                await target.start()
             restarted = True
 
-        async with producer(ground, batch_size=300, linger_ms=1) as ours:
+        async with producer(target, batch_size=300, linger_ms=1) as ours:
             troubled = asyncio.create_task(trouble())
             acknowledged: list[Ack] = []
             while not restarted or len(acknowledged) < 3000:
@@ -134,36 +136,36 @@ def test_broker_restarts_lose_and_duplicate_nothing(judge: Judge) -> None:
                 # A duplicate batch whose offset the broker no longer knows has no offset.
                 assert (await ack).offset in (number // 2, -1)
         sent = len(acknowledged)
-        even, odd = await ground.read(topic, 2)
+        even, odd = await target.read(topic, 2)
         assert [int(record.value) for record in even] == [*range(0, sent, 2)]
         assert [int(record.value) for record in odd] == [*range(1, sent, 2)]
 
     judge(scenario)
 
 
-def test_answers_that_are_lost_double_nothing(judge: Judge) -> None:
+def test_lost_responses_duplicate_nothing(judge: Judge) -> None:
     """Connections are cut repeatedly while records are in flight."""
 
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        network = Cuttable()
-        async with producer(ground, network=network, batch_size=200, linger_ms=0) as ours:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        network = CuttableNetwork()
+        async with producer(target, network=network, batch_size=200, linger_ms=0) as ours:
             cuts, number = 0, 0
             while cuts < 12:
                 await ours.send(topic, b"%d" % number)
                 number += 1
                 await asyncio.sleep(0.0002)
                 cuts += network.cut()
-        [records] = await ground.read(topic)
+        [records] = await target.read(topic)
         assert [int(record.value) for record in records] == [*range(number)]
 
     judge(scenario)
 
 
-def test_what_the_topic_does_not_take_fails_and_the_rest_goes_on(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(settings={"max.message.bytes": 1000})
-        async with producer(ground, batch_size=0) as ours:
+def test_refused_record_does_not_affect_the_others(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(settings={"max.message.bytes": 1000})
+        async with producer(target, batch_size=0) as ours:
             fits, large, behind = [await ours.send(topic, bytes(size)) for size in (100, 2000, 200)]
             assert (await fits).offset == 0
             with pytest.raises(RequestError) as refused:
@@ -174,11 +176,11 @@ def test_what_the_topic_does_not_take_fails_and_the_rest_goes_on(judge: Judge) -
     judge(scenario)
 
 
-def test_a_loss_that_nobody_asked_about_is_told_at_the_end(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(settings={"max.message.bytes": 1000})
+def test_unhandled_loss_is_raised_at_the_end(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(settings={"max.message.bytes": 1000})
         with pytest.raises(RequestError) as lost:
-            async with producer(ground) as ours:
+            async with producer(target) as ours:
                 await ours.send(topic, bytes(2000))
         assert lost.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -192,13 +194,13 @@ def test_large_batch_is_split_and_a_large_record_fails(
 ) -> None:
     """Random sizes, some above the topic's limit, in batches far above it; five in flight."""
 
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(settings={"max.message.bytes": 2000})
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(settings={"max.message.bytes": 2000})
         random = Random(6)
         sizes = [random.choice((10, 100, 500, 5000)) for _ in range(600)]
         sizes[0] = 5000
         async with producer(
-            ground,
+            target,
             batch_size=30_000,
             linger_ms=0,
             compression_type=codec,
@@ -229,7 +231,7 @@ def test_large_batch_is_split_and_a_large_record_fails(
             assert metrics.record_send_total == len(written)
             assert metrics.buffer_available_bytes == metrics.buffer_total_bytes
         assert places == [*range(len(written))]
-        [records] = await ground.read(topic)
+        [records] = await target.read(topic)
         assert [int(record.value.split()[0]) for record in records] == written
         assert [record.headers for record in records] == [(("n", b"%d" % n),) for n in written]
 
@@ -244,41 +246,41 @@ async def _offset(ack: Ack) -> int | None:
 
 
 def test_large_batch_with_distant_timestamps_is_split(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(settings={"max.message.bytes": 300})
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(settings={"max.message.bytes": 300})
         times = [10**12, 5, 10**12 + 10**11, 7, 10**12 + 1] * 3
-        async with producer(ground, batch_size=100_000, linger_ms=50) as ours:
+        async with producer(target, batch_size=100_000, linger_ms=50) as ours:
             acks = [await ours.send(topic, bytes(90), timestamp_ms=time_ms) for time_ms in times]
             assert [(await ack).offset for ack in acks] == [*range(15)]
-        [records] = await ground.read(topic)
+        [records] = await target.read(topic)
         assert [record.timestamp for record in records] == times
 
     judge(scenario)
 
 
-def test_many_are_sent_and_flushed_in_order_whatever_the_batches(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
+def test_send_many_keeps_the_order(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
         values = [b"%d" % n * (n % 50) or None for n in range(3000)]
-        async with producer(ground, linger_ms=100_000, batch_size=1000) as ours:
+        async with producer(target, linger_ms=100_000, batch_size=1000) as ours:
             acks = await ours.send_many(topic, iter(values), key=b"key")
             await ours.flush(30)
             assert [(await ack).offset for ack in acks] == [*range(3000)]
             assert await ours.send_many(topic, []) == []
-        [records] = await ground.read(topic)
+        [records] = await target.read(topic)
         assert [record.value for record in records] == values
         assert {record.key for record in records} == {b"key"}
 
     judge(scenario)
 
 
-def test_many_without_a_key_fill_one_partition_after_the_other(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(4)
-        async with producer(ground, batch_size=1000, linger_ms=0) as ours:
+def test_send_many_without_a_key_fills_partition_after_partition(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(4)
+        async with producer(target, batch_size=1000, linger_ms=0) as ours:
             acks = await ours.send_many(topic, [b"%d" % n for n in range(3000)])
             places = [await ack for ack in acks]
-        found = await ground.read(topic, 4)
+        found = await target.read(topic, 4)
         assert all(len(records) > 100 for records in found)
         for number, place in enumerate(places):
             assert found[place.partition][place.offset].value == b"%d" % number
@@ -298,18 +300,18 @@ def encode(topic: str, value: str) -> bytes:
     return value.encode()
 
 
-def test_keys_and_values_are_what_the_serializers_make_of_them(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
+def test_keys_and_values_are_serialized(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
         async with Producer(
-            bootstrap_servers=ground.bootstrap,
+            bootstrap_servers=target.bootstrap,
             key_serializer=STRING,
             value_serializer=json_of(Order),
         ) as ours:
             await ours.send(topic, Order(1, "tea"), key="køb")
             await ours.send_many(topic, [Order(2, "milk"), None], key="many")
         async with Producer(
-            bootstrap_servers=ground.bootstrap,
+            bootstrap_servers=target.bootstrap,
             key_serializer=LONG,
             value_serializer=encode,
         ) as theirs:
@@ -318,7 +320,7 @@ def test_keys_and_values_are_what_the_serializers_make_of_them(judge: Judge) -> 
                 await theirs.send(topic, 5, key=7)  # pyright: ignore[reportArgumentType]
             with pytest.raises(SerializationFailed, match="key"):
                 await theirs.send_many(topic, ["a"], key=1 << 64)
-        [records] = await ground.read(topic)
+        [records] = await target.read(topic)
         assert [(record.key, record.value) for record in records] == [
             ("køb".encode(), b'{"id":1,"what":"tea"}'),
             (b"many", b'{"id":2,"what":"milk"}'),
@@ -329,10 +331,10 @@ def test_keys_and_values_are_what_the_serializers_make_of_them(judge: Judge) -> 
     judge(scenario)
 
 
-def test_metrics_tell_what_was_done(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground, batch_size=1000, linger_ms=0) as ours:
+def test_metrics_count_the_traffic(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target, batch_size=1000, linger_ms=0) as ours:
             before = ours.metrics()
             assert (before.record_send_total, before.request_total) == (0, 0)
             assert isnan(before.request_latency_avg)

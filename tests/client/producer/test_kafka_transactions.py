@@ -13,7 +13,7 @@ import confluent_kafka
 import pyarrow
 import pytest
 
-from client.both_brokers import Cuttable, Ground, Judge, judged_on, kafka_ground
+from client.both_brokers import CuttableNetwork, Judge, TargetBroker, judged_on, kafka_target
 from client.scenario_runner import FAST, run
 from judges.kafka_broker import KafkaBroker
 from kafka_java import kafka_broker
@@ -56,11 +56,11 @@ def kafka(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Generato
 @pytest.fixture
 def judge(kafka: KafkaBroker) -> Judge:
     """Return a function that runs a scenario against the broker."""
-    return judged_on(lambda: kafka_ground(kafka))
+    return judged_on(lambda: kafka_target(kafka))
 
 
 def producer(
-    ground: Ground,
+    target: TargetBroker,
     transactional_id: str,
     network: TcpNetwork | None = None,
     **arguments: str | int,
@@ -68,31 +68,31 @@ def producer(
     named = {name.replace("_", "."): value for name, value in arguments.items()}
     return Producer(
         {**FAST, **named},
-        bootstrap_servers=ground.bootstrap,
+        bootstrap_servers=target.bootstrap,
         transactional_id=transactional_id,
         network=network,
     )
 
 
-async def end(ground: Ground, topic: str, partition: int, *, committed: bool) -> int:
+async def end(target: TargetBroker, topic: str, partition: int, *, committed: bool) -> int:
     one = ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=int(committed),
         topics=[ListOffsetsTopic(name=topic, partitions=[one])],
     )
-    async with ground.channel() as channel:
+    async with target.channel() as channel:
         answer = await channel.ask(request, ListOffsetsResponse, 30)
     return answer.topics[0].partitions[0].offset
 
 
-async def committed(ground: Ground, topic: str, partition: int = 0) -> list[bytes | None]:
+async def committed(target: TargetBroker, topic: str, partition: int = 0) -> list[bytes | None]:
     """Return what another client reads when no transaction is open."""
-    while await end(ground, topic, partition, committed=True) < (
-        await end(ground, topic, partition, committed=False)
+    while await end(target, topic, partition, committed=True) < (
+        await end(target, topic, partition, committed=False)
     ):
         await asyncio.sleep(0.02)
-    return await asyncio.to_thread(read, ground.bootstrap, topic, partition)
+    return await asyncio.to_thread(read, target.bootstrap, topic, partition)
 
 
 def read(
@@ -134,29 +134,29 @@ def offset_of(bootstrap: str, group: str, topic: str) -> confluent_kafka.TopicPa
         consumer.close()
 
 
-def test_what_is_committed_is_seen_together_and_not_before(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(2)
-        async with producer(ground, "commits", batch_size=100) as ours:
+def test_committed_records_become_visible_together(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(2)
+        async with producer(target, "commits", batch_size=100) as ours:
             for number in range(5):
                 async with ours.transaction():
                     for partition in (0, 1):
                         values = [b"%d-%d" % (number, n) for n in range(20)]
                         await ours.send_many(topic, values, partition=partition)
                     await ours.flush()
-                    seen = await asyncio.to_thread(read, ground.bootstrap, topic, 0)
+                    seen = await asyncio.to_thread(read, target.bootstrap, topic, 0)
                     assert not any(value and value.startswith(b"%d-" % number) for value in seen)
             expected = [b"%d-%d" % (number, n) for number in range(5) for n in range(20)]
-            assert await committed(ground, topic, 0) == expected
-            assert await committed(ground, topic, 1) == expected
+            assert await committed(target, topic, 0) == expected
+            assert await committed(target, topic, 1) == expected
 
     judge(scenario)
 
 
 def test_exception_aborts_and_the_next_transaction_commits(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground, "aborts", batch_size=100) as ours:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target, "aborts", batch_size=100) as ours:
 
             async def fail(number: int) -> None:
                 async with ours.transaction():
@@ -178,15 +178,15 @@ def test_exception_aborts_and_the_next_transaction_commits(judge: Judge) -> None
                 await transaction.abort()  # there is nothing left to do
                 with pytest.raises(RequestError, match="no transaction"):
                     await ours.send(topic, b"never")
-        assert await committed(ground, topic) == [b"0", b"1", b"2", b"3"]
+        assert await committed(target, topic) == [b"0", b"1", b"2", b"3"]
 
     judge(scenario)
 
 
-def test_an_empty_transaction_ends_without_a_word(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground, "empty") as ours:
+def test_empty_transaction_ends(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target, "empty") as ours:
             async with ours.transaction():
                 pass
             with pytest.raises(ZeroDivisionError):
@@ -194,15 +194,15 @@ def test_an_empty_transaction_ends_without_a_word(judge: Judge) -> None:
                     raise ZeroDivisionError
             async with ours.transaction():
                 await ours.send(topic, b"v")
-        assert await committed(ground, topic) == [b"v"]
+        assert await committed(target, topic) == [b"v"]
 
     judge(scenario)
 
 
-def test_a_record_that_is_lost_takes_its_transaction_with_it(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(settings={"max.message.bytes": 1000})
-        async with producer(ground, "loses", batch_size=0) as ours:
+def test_failed_record_fails_its_transaction(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(settings={"max.message.bytes": 1000})
+        async with producer(target, "loses", batch_size=0) as ours:
 
             async def unseen() -> None:
                 async with ours.transaction():
@@ -224,56 +224,56 @@ def test_a_record_that_is_lost_takes_its_transaction_with_it(judge: Judge) -> No
                     assert failed.value.code is ErrorCode.MESSAGE_TOO_LARGE
                 async with ours.transaction():
                     await ours.send(topic, b"%d" % number)
-        assert await committed(ground, topic) == [b"0", b"1", b"2"]
+        assert await committed(target, topic) == [b"0", b"1", b"2"]
 
     judge(scenario)
 
 
-def test_a_batch_too_large_is_split_inside_a_transaction(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(settings={"max.message.bytes": 1000})
+def test_too_large_batch_is_split_inside_a_transaction(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(settings={"max.message.bytes": 1000})
         values = [b"%d" % n * 50 for n in range(200)]
-        async with producer(ground, "splits", batch_size=8000) as ours:
+        async with producer(target, "splits", batch_size=8000) as ours:
             async with ours.transaction():
                 await ours.send_many(topic, [*values])
             assert ours.metrics().batch_split_total > 0
             async with ours.transaction():
                 await ours.send(topic, b"last")
-        assert await committed(ground, topic) == [*values, b"last"]
+        assert await committed(target, topic) == [*values, b"last"]
 
     judge(scenario)
 
 
 def test_crashed_producer_is_aborted_by_its_successor(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        crashing = await producer(ground, "crashes").__aenter__()
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        crashing = await producer(target, "crashes").__aenter__()
         async with crashing.transaction():
             await crashing.send(topic, b"there")
         await crashing.transaction().__aenter__()
         await (await crashing.send(topic, b"never"))
         await crashing.close()  # as when a process dies: the coordinator is not told
-        assert await asyncio.to_thread(read, ground.bootstrap, topic, 0) == [b"there"]
+        assert await asyncio.to_thread(read, target.bootstrap, topic, 0) == [b"there"]
         assert (
-            len(await asyncio.to_thread(read, ground.bootstrap, topic, 0, "read_uncommitted")) == 2
+            len(await asyncio.to_thread(read, target.bootstrap, topic, 0, "read_uncommitted")) == 2
         )
-        async with producer(ground, "crashes") as ours, ours.transaction():
+        async with producer(target, "crashes") as ours, ours.transaction():
             await ours.send(topic, b"next")
-        assert await committed(ground, topic) == [b"there", b"next"]
+        assert await committed(target, topic) == [b"there", b"next"]
 
     judge(scenario)
 
 
 @pytest.mark.parametrize("writes", [True, False])
 def test_zombie_producer_is_fenced(judge: Judge, writes: bool) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground, f"fenced-{writes}") as old:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target, f"fenced-{writes}") as old:
 
             async def overtaken() -> None:
                 async with old.transaction():
                     await (await old.send(topic, b"never"))
-                    async with producer(ground, f"fenced-{writes}") as new, new.transaction():
+                    async with producer(target, f"fenced-{writes}") as new, new.transaction():
                         await new.send(topic, b"new")
                     if writes:
                         await (await old.send(topic, b"never"))
@@ -290,26 +290,26 @@ def test_zombie_producer_is_fenced(judge: Judge, writes: bool) -> None:
             with pytest.raises(RequestError) as sent:
                 await old.send(topic, b"never")
             assert sent.value.code is ErrorCode.PRODUCER_FENCED
-        assert await committed(ground, topic) == [b"new"]
+        assert await committed(target, topic) == [b"new"]
 
     judge(scenario)
 
 
-def test_a_transaction_that_takes_too_long_is_not_committed(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground, "slow", transaction_timeout_ms=300) as ours:
+def test_expired_transaction_is_not_committed(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target, "slow", transaction_timeout_ms=300) as ours:
 
             async def dawdle() -> None:
                 async with ours.transaction():
                     await (await ours.send(topic, b"never"))
-                    while await end(ground, topic, 0, committed=True) < 2:
+                    while await end(target, topic, 0, committed=True) < 2:
                         await asyncio.sleep(0.05)
 
             for _ in range(2):
                 with pytest.raises(RequestError, match=r"transaction\.timeout\.ms"):
                     await dawdle()
-        assert await committed(ground, topic) == []
+        assert await committed(target, topic) == []
 
     judge(scenario)
 
@@ -317,12 +317,12 @@ def test_a_transaction_that_takes_too_long_is_not_committed(judge: Judge) -> Non
 def test_consumer_waits_for_offsets_of_an_open_transaction(judge: Judge) -> None:
     """Otherwise it would process the input of the transaction again, in either isolation level."""
 
-    async def scenario(ground: Ground) -> None:
-        source = await ground.topic()
+    async def scenario(target: TargetBroker) -> None:
+        source = await target.topic()
         group = f"group-of-{source}"
         place = TopicPartition(source, PartitionIndex(0))
-        settings: dict[str, object] = {"bootstrap.servers": ground.bootstrap, "group.id": group}
-        async with producer(ground, f"reads-{source}") as ours, Consumer(settings) as next_one:
+        settings: dict[str, object] = {"bootstrap.servers": target.bootstrap, "group.id": group}
+        async with producer(target, f"reads-{source}") as ours, Consumer(settings) as next_one:
             async with ours.transaction() as transaction:
                 await transaction.send_offsets({place: 5}, group)
                 with pytest.raises(TimedOut, match="not known"):
@@ -334,14 +334,14 @@ def test_consumer_waits_for_offsets_of_an_open_transaction(judge: Judge) -> None
     judge(scenario)
 
 
-def test_offsets_count_with_the_transaction(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        source, topic = await ground.topic(), await ground.topic()
+def test_offsets_are_committed_with_the_transaction(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        source, topic = await target.topic(), await target.topic()
         group = f"group-of-{topic}"
         place = TopicPartition(source, PartitionIndex(0))
 
         async def found() -> confluent_kafka.TopicPartition:
-            return await asyncio.to_thread(offset_of, ground.bootstrap, group, source)
+            return await asyncio.to_thread(offset_of, target.bootstrap, group, source)
 
         async def abort(ours: Producer) -> None:
             async with ours.transaction() as transaction:
@@ -354,7 +354,7 @@ def test_offsets_count_with_the_transaction(judge: Judge) -> None:
                 member = GroupMember(group, generation=3, member_id="a stranger")
                 await transaction.send_offsets({place: 11}, member)
 
-        async with producer(ground, f"reads-{topic}") as ours:
+        async with producer(target, f"reads-{topic}") as ours:
             async with ours.transaction() as transaction:
                 await ours.send(topic, b"1")
                 await transaction.send_offsets({place: 5}, group)
@@ -377,40 +377,40 @@ def test_offsets_count_with_the_transaction(judge: Judge) -> None:
                 await ours.send(topic, b"2")
                 await transaction.send_offsets({place: 8}, group)
             assert (await found()).offset == 8
-        assert await committed(ground, topic) == [b"1", b"2"]
+        assert await committed(target, topic) == [b"1", b"2"]
 
     judge(scenario)
 
 
 @pytest.mark.judge
-def test_a_broker_that_restarts_in_the_middle_costs_nothing(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground, "restarts", batch_size=200) as ours:
+def test_transaction_survives_a_broker_restart(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target, "restarts", batch_size=200) as ours:
             async with ours.transaction():
                 await ours.send_many(topic, [b"before"] * 100)
                 await ours.flush()
-                await ground.stop()
+                await target.stop()
                 sending = asyncio.create_task(ours.send_many(topic, [b"after"] * 100))
-                await ground.start()
+                await target.start()
                 await sending
             async with ours.transaction():
                 await ours.send(topic, b"next")
                 await ours.flush()
-                await ground.stop()
-                starting = asyncio.create_task(ground.start())
+                await target.stop()
+                starting = asyncio.create_task(target.start())
             await starting
-        assert await committed(ground, topic) == [b"before"] * 100 + [b"after"] * 100 + [b"next"]
+        assert await committed(target, topic) == [b"before"] * 100 + [b"after"] * 100 + [b"next"]
 
     judge(scenario)
 
 
-def test_answers_that_are_lost_change_no_transaction(judge: Judge) -> None:
+def test_lost_responses_do_not_change_a_transaction(judge: Judge) -> None:
     """Connections are cut with requests in flight, at each step of a transaction."""
 
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        network = Cuttable()
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        network = CuttableNetwork()
         expected: list[bytes | None] = []
 
         async def cut() -> None:
@@ -418,7 +418,7 @@ def test_answers_that_are_lost_change_no_transaction(judge: Judge) -> None:
                 await asyncio.sleep(0.01)
                 network.cut()
 
-        async with producer(ground, "cut", network=network, batch_size=200, linger_ms=0) as ours:
+        async with producer(target, "cut", network=network, batch_size=200, linger_ms=0) as ours:
             cutting = asyncio.create_task(cut())
             for number in range(15):
                 values: list[bytes | None] = [b"%d-%d" % (number, n) for n in range(100)]
@@ -433,15 +433,15 @@ def test_answers_that_are_lost_change_no_transaction(judge: Judge) -> None:
                     continue
                 expected += values
             cutting.cancel()
-        assert await committed(ground, topic) == expected
+        assert await committed(target, topic) == expected
 
     judge(scenario)
 
 
-def test_sending_belongs_into_a_transaction(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground, "careless") as ours:
+def test_send_needs_an_open_transaction(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target, "careless") as ours:
             with pytest.raises(RequestError, match=r"producer\.transaction") as refused:
                 await ours.send(topic, b"v")
             assert refused.value.code is ErrorCode.INVALID_TXN_STATE
@@ -452,18 +452,18 @@ def test_sending_belongs_into_a_transaction(judge: Judge) -> None:
                 await ours.send(topic, b"v")
             with pytest.raises(RequestError, match="ended before"):
                 await first.send_offsets({}, "group")
-        async with Producer(bootstrap_servers=ground.bootstrap) as plain:
+        async with Producer(bootstrap_servers=target.bootstrap) as plain:
             with pytest.raises(RequestError, match=r"need the setting transactional\.id"):
                 plain.transaction()
-        assert await committed(ground, topic) == [b"v"]
+        assert await committed(target, topic) == [b"v"]
 
     judge(scenario)
 
 
 def test_send_that_waits_for_memory_fails_when_it_ends(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground, "waits", batch_size=1000, buffer_memory=1000) as ours:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target, "waits", batch_size=1000, buffer_memory=1000) as ours:
             async with ours.transaction():
                 await ours.send(topic, bytes(800))
                 late = asyncio.create_task(ours.send(topic, bytes(801)))
@@ -474,15 +474,15 @@ def test_send_that_waits_for_memory_fails_when_it_ends(judge: Judge) -> None:
             assert ours.metrics().buffer_available_bytes == 1000
             async with ours.transaction():
                 await ours.send(topic, b"next")
-        assert await committed(ground, topic) == [bytes(800), b"next"]
+        assert await committed(target, topic) == [bytes(800), b"next"]
 
     judge(scenario)
 
 
-def test_a_cancelled_block_is_aborted(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
-        async with producer(ground, "cancelled") as ours:
+def test_cancelled_block_is_aborted(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
+        async with producer(target, "cancelled") as ours:
 
             async def run_late() -> None:
                 async with asyncio.timeout(0.5), ours.transaction():
@@ -493,12 +493,12 @@ def test_a_cancelled_block_is_aborted(judge: Judge) -> None:
                 await run_late()
             async with ours.transaction():
                 await ours.send(topic, b"next")
-        assert await committed(ground, topic) == [b"next"]
+        assert await committed(target, topic) == [b"next"]
 
     judge(scenario)
 
 
-def test_a_broker_without_transactions_says_so_at_the_start() -> None:
+def test_broker_without_transactions_fails_the_start() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             ours = Producer(
@@ -514,11 +514,11 @@ def test_a_broker_without_transactions_says_so_at_the_start() -> None:
     run(scenario())
 
 
-def test_rows_sent_as_columns_count_together(judge: Judge) -> None:
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic(2)
+def test_rows_of_a_table_are_committed_together(judge: Judge) -> None:
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic(2)
         numbers = pa.table({"value": [str(number) for number in range(1, 501)]})
-        async with producer(ground, "columns", batch_size=500) as ours:
+        async with producer(target, "columns", batch_size=500) as ours:
             with pytest.raises(RequestError, match="there is no transaction"):
                 await ours.send_arrow(topic, numbers, key=None)
             with suppress(ZeroDivisionError):
@@ -530,7 +530,7 @@ def test_rows_sent_as_columns_count_together(judge: Judge) -> None:
                     await ours.send(topic, b"0", partition=partition)
                     await ours.send_arrow(topic, numbers, key=None, partition=partition)
         for partition in range(2):
-            found = await committed(ground, topic, partition)
+            found = await committed(target, topic, partition)
             assert found == [b"%d" % number for number in range(501)]
 
     judge(scenario)
@@ -540,11 +540,11 @@ def test_rows_sent_as_columns_count_together(judge: Judge) -> None:
 def test_end_with_a_lost_response_is_retried_once(judge: Judge, commit: bool) -> None:
     """The broker receives the request and responds; the responses are lost."""
 
-    async def scenario(ground: Ground) -> None:
-        topic = await ground.topic()
+    async def scenario(target: TargetBroker) -> None:
+        topic = await target.topic()
         async with Detour() as detour:
             rules = {"max.block.ms": 4000, "request.timeout.ms": 1000, "delivery.timeout.ms": 9000}
-            ours = producer(ground, f"mute-{commit}", detour, **rules)
+            ours = producer(target, f"mute-{commit}", detour, **rules)
             async with ours:
                 transaction = ours.transaction()
                 await transaction.__aenter__()
@@ -556,7 +556,7 @@ def test_end_with_a_lost_response_is_retried_once(judge: Judge, commit: bool) ->
                 with pytest.raises(RequestError, match="is not known"):
                     await ours.transaction().__aenter__()
                 # The broker processed the first request long ago.
-                assert await committed(ground, topic) == [b"first"] * commit
+                assert await committed(target, topic) == [b"first"] * commit
                 detour.trouble.is_mute = False
                 detour.trouble.reset()
                 await end()
@@ -566,7 +566,7 @@ def test_end_with_a_lost_response_is_retried_once(judge: Judge, commit: bool) ->
                         raise ZeroDivisionError
                 async with ours.transaction():
                     await ours.send(topic, b"next")
-        assert await committed(ground, topic) == [b"first"] * commit + [b"next"]
+        assert await committed(target, topic) == [b"first"] * commit + [b"next"]
 
     judge(scenario)
 
@@ -576,12 +576,12 @@ def test_expired_transactional_id_costs_one_transaction() -> None:
     """The broker expires idle transactional ids; the producer continues with a new identity."""
 
     async def scenario() -> None:
-        async with kafka_ground(kafka) as ground:
-            topic = await ground.topic()
-            async with producer(ground, "forgotten") as ours:
+        async with kafka_target(kafka) as target:
+            topic = await target.topic()
+            async with producer(target, "forgotten") as ours:
                 async with ours.transaction():
                     await ours.send(topic, b"first")
-                async with Admin(bootstrap_servers=ground.bootstrap) as admin:
+                async with Admin(bootstrap_servers=target.bootstrap) as admin:
                     while (await admin.list_transactions()).found:
                         await asyncio.sleep(0.1)
                 with pytest.raises(RequestError) as forgotten:
@@ -590,7 +590,7 @@ def test_expired_transactional_id_costs_one_transaction() -> None:
                 assert forgotten.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
                 async with ours.transaction():
                     await ours.send(topic, b"next")
-            assert await committed(ground, topic) == [b"first", b"next"]
+            assert await committed(target, topic) == [b"first", b"next"]
 
     settings = {
         "transactional.id.expiration.ms": 500,

@@ -34,7 +34,7 @@ def queues(*waiting: int) -> dict[TopicPartition, PartitionQueue]:
     return made
 
 
-class Heard:
+class RecordingPartitioner:
     """A partitioner that records its notifications."""
 
     def __init__(self, *, listens: bool = True) -> None:
@@ -57,8 +57,8 @@ class Heard:
         self.told.append(dict(batches))
 
 
-def test_what_waits_is_told_for_every_partition_with_a_leader() -> None:
-    heard = Heard()
+def test_queue_sizes_are_reported_for_led_partitions() -> None:
+    heard = RecordingPartitioner()
     load = PartitionLoad(heard, 0)
     load.look(queues(0, 0, 0), view(1, 2, -1))
     assert heard.last is None  # nothing is queued, so there is no notification
@@ -71,8 +71,8 @@ def test_what_waits_is_told_for_every_partition_with_a_leader() -> None:
     assert heard.last is None
 
 
-def test_who_does_not_listen_is_told_nothing() -> None:
-    heard = Heard(listens=False)
+def test_partitioner_that_does_not_listen_gets_no_reports() -> None:
+    heard = RecordingPartitioner(listens=False)
     PartitionLoad(heard, 0).look(queues(3, 0), view(1, 2))
     assert heard.last is None
     by_key = KeyPartitioner(100, lambda: 0.0)
@@ -83,14 +83,14 @@ def test_who_does_not_listen_is_told_nothing() -> None:
     assert not RoundRobinPartitioner().listens("t")
 
 
-def test_a_topic_of_one_partition_leaves_no_choice() -> None:
-    heard = Heard()
+def test_single_partition_topic_gets_no_reports() -> None:
+    heard = RecordingPartitioner()
     PartitionLoad(heard, 0).look(queues(3), view(1))
     assert heard.last is None
 
 
-def test_a_broker_that_takes_nothing_for_too_long_is_left_out_until_it_takes_something() -> None:
-    heard = Heard()
+def test_slow_broker_is_left_out_until_it_accepts_data() -> None:
+    heard = RecordingPartitioner()
     load = PartitionLoad(heard, 2.0)
     slow, quick = BrokerId(1), BrokerId(2)
     load.asked(slow, 10.0, takes=False)  # its timeout starts at the first request
@@ -108,19 +108,19 @@ def test_a_broker_that_takes_nothing_for_too_long_is_left_out_until_it_takes_som
     assert not load.is_slow(quick)
 
 
-def test_without_a_timeout_no_broker_is_too_slow() -> None:
-    load = PartitionLoad(Heard(), 0)
+def test_without_a_timeout_no_broker_is_slow() -> None:
+    load = PartitionLoad(RecordingPartitioner(), 0)
     load.asked(BrokerId(1), 10.0, takes=False)
     load.asked(BrokerId(1), 10_000.0, takes=False)
     assert not load.is_slow(BrokerId(1))
 
 
-def test_a_producer_tells_its_partitioner_what_waits_and_for_whom() -> None:
+def test_producer_reports_queue_sizes_to_its_partitioner() -> None:
     """The broker does not read, so its partitions fill up and are no longer chosen."""
 
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": 3}) as cluster:
-            watching = Heard()
+            watching = RecordingPartitioner()
             async with Producer(
                 bootstrap_servers=cluster.bootstrap_servers,
                 partitioner=watching,

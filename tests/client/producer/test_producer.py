@@ -26,7 +26,7 @@ def producer(cluster: Cluster, **arguments: str | int) -> Producer:
     return Producer({**settings, **named})
 
 
-def test_sending_waits_for_room_and_not_forever() -> None:
+def test_send_waits_for_memory_up_to_max_block() -> None:
     async def scenario() -> None:
         async with (
             Cluster() as cluster,
@@ -45,7 +45,7 @@ def test_sending_waits_for_room_and_not_forever() -> None:
     run(scenario())
 
 
-def test_a_record_too_large_is_refused_at_once() -> None:
+def test_too_large_record_is_refused_at_once() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster, max_request_size=1000) as ours:
             with pytest.raises(RequestError, match=r"max\.request\.size=1000") as refused:
@@ -56,7 +56,7 @@ def test_a_record_too_large_is_refused_at_once() -> None:
     run(scenario())
 
 
-def test_a_record_too_large_is_refused_though_the_open_batch_has_room() -> None:
+def test_too_large_record_is_refused_with_an_open_batch() -> None:
     async def scenario() -> None:
         async with (
             Cluster() as cluster,
@@ -77,7 +77,7 @@ def test_a_record_too_large_is_refused_though_the_open_batch_has_room() -> None:
     run(scenario())
 
 
-def test_the_delivery_timeout_ends_what_cannot_be_written() -> None:
+def test_delivery_timeout_fails_unwritten_records() -> None:
     async def scenario() -> None:
         async with (
             Cluster() as cluster,
@@ -134,7 +134,7 @@ def test_size_check_refuses_what_send_refuses() -> None:
     run(scenario())
 
 
-def test_without_a_broker_sending_fails_in_time_and_says_what_to_do() -> None:
+def test_send_without_a_broker_times_out_with_a_hint() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             gone = cluster.bootstrap_servers
@@ -145,7 +145,7 @@ def test_without_a_broker_sending_fails_in_time_and_says_what_to_do() -> None:
     run(scenario())
 
 
-def test_what_was_sent_before_a_block_fails_is_written() -> None:
+def test_records_sent_before_a_block_fails_are_written() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             ours = producer(cluster, linger_ms=100_000)
@@ -159,7 +159,7 @@ def test_what_was_sent_before_a_block_fails_is_written() -> None:
     run(scenario())
 
 
-def test_what_a_failing_block_could_not_write_is_noted_by_its_exception() -> None:
+def test_unwritten_records_are_noted_on_the_block_exception() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             ours = producer(cluster, linger_ms=0, delivery_timeout_ms=400, request_timeout_ms=300)
@@ -176,7 +176,7 @@ def test_what_a_failing_block_could_not_write_is_noted_by_its_exception() -> Non
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError])
-def test_an_interrupted_block_does_not_wait_for_the_buffer(kind: type[BaseException]) -> None:
+def test_interrupted_block_does_not_wait_for_the_buffer(kind: type[BaseException]) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             ours = producer(cluster, linger_ms=100_000)
@@ -190,7 +190,7 @@ def test_an_interrupted_block_does_not_wait_for_the_buffer(kind: type[BaseExcept
 
 
 @pytest.mark.parametrize("topic", [5, b"t", None])
-def test_a_topic_that_is_no_name_is_refused_and_others_go_on(topic: Any) -> None:
+def test_topic_of_another_type_is_refused(topic: Any) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster) as ours:
             with pytest.raises(TypeError, match="a topic is named by a str"):
@@ -203,7 +203,7 @@ def test_a_topic_that_is_no_name_is_refused_and_others_go_on(topic: Any) -> None
 
 
 @pytest.mark.parametrize("topic", ["", "\ud800", "größe"])
-def test_what_is_no_name_anywhere_is_refused_at_once_and_others_go_on(topic: str) -> None:
+def test_invalid_topic_name_is_refused_at_once(topic: str) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster) as ours:
             with pytest.raises(RequestError, match="no name of a topic") as refused:
@@ -214,7 +214,7 @@ def test_what_is_no_name_anywhere_is_refused_at_once_and_others_go_on(topic: str
     run(scenario())
 
 
-def test_a_partition_that_was_added_is_found() -> None:
+def test_added_partition_is_found() -> None:
     async def scenario() -> None:
         async with (
             Cluster(settings={"num.partitions": 2}) as cluster,
@@ -234,7 +234,7 @@ def test_a_partition_that_was_added_is_found() -> None:
     run(scenario())
 
 
-def test_a_record_that_no_room_could_ever_hold_is_refused_at_once() -> None:
+def test_record_larger_than_the_buffer_is_refused() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster, buffer_memory=10_000) as ours:
             with pytest.raises(RequestError, match=r"more than buffer\.memory=10000") as refused:
@@ -245,7 +245,7 @@ def test_a_record_that_no_room_could_ever_hold_is_refused_at_once() -> None:
     run(scenario())
 
 
-def test_a_time_before_all_times_or_after_them_is_refused() -> None:
+def test_timestamp_out_of_range_is_refused() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster) as ours:
             with pytest.raises(ValueError, match="a timestamp is not negative"):
@@ -257,13 +257,13 @@ def test_a_time_before_all_times_or_after_them_is_refused() -> None:
     run(scenario())
 
 
-def test_what_is_no_partitioner_is_refused() -> None:
+def test_invalid_partitioner_is_refused() -> None:
     partitioner: Any = "murmur2"
     with pytest.raises(TypeError, match="and not 'murmur2'"):
         Producer(bootstrap_servers="localhost:9092", partitioner=partitioner)
 
 
-def test_many_are_sent_and_flushed() -> None:
+def test_send_many_and_flush() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster, linger_ms=100_000) as ours:
             acknowledged = await ours.send_many("t", [b"a", None, b"c"])
@@ -276,7 +276,7 @@ def test_many_are_sent_and_flushed() -> None:
     run(scenario())
 
 
-def test_settings_are_checked_before_anything_else() -> None:
+def test_settings_are_validated_first() -> None:
     with pytest.raises(InvalidSettings, match=r"linger\.ms"):
         Producer({"bootstrap.servers": "localhost", "linger.ms": "soon"})
     with pytest.raises(InvalidSettings, match=r"did you mean linger\.ms"):

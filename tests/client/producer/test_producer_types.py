@@ -31,7 +31,7 @@ def length(topic: str, value: list[int]) -> bytes:
     return bytes(len(value))
 
 
-def test_the_serializers_say_what_is_sent() -> None:
+def test_producer_types_follow_from_its_serializers() -> None:
     assert_type(Producer(SETTINGS), Producer[bytes, bytes])
     assert_type(Producer(bootstrap_servers="localhost:9092", linger_ms=5), Producer[bytes, bytes])
     assert_type(Producer(SETTINGS, key_serializer=STRING), Producer[str, bytes])
@@ -41,12 +41,12 @@ def test_the_serializers_say_what_is_sent() -> None:
     assert_type(Producer(SETTINGS, value_serializer=length), Producer[bytes, list[int]])
 
 
-def test_what_is_no_serializer_is_refused() -> None:
+def test_invalid_serializer_is_refused() -> None:
     with pytest.raises(TypeError, match="a serializer is a function"):
         Producer(SETTINGS, key_serializer=5)  # pyright: ignore[reportArgumentType]
 
 
-async def what_can_be_sent(plain: Producer, typed: Producer[str, Order]) -> None:
+async def sends(plain: Producer, typed: Producer[str, Order]) -> None:
     """Never run; only the type checker reads it."""
     assert_type(await plain.send("t", b"v", key=b"k"), Ack)
     assert_type(await (await plain.send("t")), Written)
@@ -62,7 +62,7 @@ async def what_can_be_sent(plain: Producer, typed: Producer[str, Order]) -> None
         assert_type(entered, Producer[str, Order])
 
 
-async def how_far_one_is(
+async def positions(
     consumer: Consumer[bytes, bytes], transaction: Transaction, record: Record[bytes, bytes]
 ) -> None:
     """Never run; only the type checker reads it."""
@@ -77,7 +77,7 @@ async def how_far_one_is(
     await transaction.send_offsets({("t", "0"): 5}, "group")  # pyright: ignore[reportArgumentType]
 
 
-async def what_a_function_of_users_may_take(serializer: Serializer[Order]) -> None:
+async def user_functions(serializer: Serializer[Order]) -> None:
     """Never run; only the type checker reads it."""
     async with Producer(SETTINGS, value_serializer=serializer) as producer:
         assert_type(producer, Producer[bytes, Order])

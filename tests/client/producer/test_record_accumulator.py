@@ -32,7 +32,7 @@ def accumulator(memory: int) -> RecordAccumulator:
     )
 
 
-def test_who_gives_up_in_the_moment_in_which_room_comes_has_taken_none() -> None:
+def test_cancelled_waiter_releases_granted_memory() -> None:
     async def scenario() -> None:
         box = accumulator(1000)
         taken = await box.reserve(10, 1)
@@ -48,7 +48,7 @@ def test_who_gives_up_in_the_moment_in_which_room_comes_has_taken_none() -> None
     asyncio.run(scenario())
 
 
-def test_who_gives_up_waiting_lets_the_next_go_on() -> None:
+def test_cancelled_waiter_lets_the_next_continue() -> None:
     async def scenario() -> None:
         box = accumulator(2500)
         taken = await box.reserve(2000, 1)
@@ -67,7 +67,7 @@ def test_who_gives_up_waiting_lets_the_next_go_on() -> None:
     asyncio.run(scenario())
 
 
-def test_memory_for_a_batch_that_somebody_else_opened_is_given_back() -> None:
+def test_memory_for_an_already_open_batch_is_released() -> None:
     async def scenario() -> None:
         box = accumulator(3000)
         first, second = await box.reserve(10, 1), await box.reserve(10, 1)
@@ -98,7 +98,7 @@ def records(batches: list[PendingBatch]) -> list[tuple[object, ...]]:
     ]
 
 
-def test_parts_have_the_records_the_numbers_and_the_memory_of_their_batch() -> None:
+def test_split_parts_keep_records_sequences_and_memory() -> None:
     random = Random(3)
     for _ in range(200):
         sizes = [random.choice((0, 1, 10, 1000)) for _ in range(random.randrange(2, 30))]
@@ -117,11 +117,11 @@ def test_parts_have_the_records_the_numbers_and_the_memory_of_their_batch() -> N
         assert (4,) < parts[0].order < parts[-1].order < (5,)
 
 
-def test_a_record_of_a_split_batch_is_settled_with_its_part() -> None:
+def test_record_of_a_split_batch_completes_with_its_part() -> None:
     async def scenario() -> None:
         whole = pending([bytes(10)] * 8)
         acks = [Ack(whole, index) for index in range(8)]
-        early = asyncio.create_task(_fate(acks[1]))
+        early = asyncio.create_task(result_or_error(acks[1]))
         all_of_it = asyncio.create_task(whole.settled())
         await asyncio.sleep(0)
         parts = [*whole.split()]
@@ -148,14 +148,14 @@ def test_a_record_of_a_split_batch_is_settled_with_its_part() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-async def _fate(ack: Ack) -> object:
+async def result_or_error(ack: Ack) -> object:
     try:
         return await ack
     except RequestError as error:
         return error
 
 
-def test_the_first_batch_of_a_producer_goes_alone() -> None:
+def test_first_batch_of_a_producer_is_sent_alone() -> None:
     # A Kafka whose new topic had no leader yet refused the first batch and stored the second.
     queue = PartitionQueue(PLACE, lambda batch: None)
     rules = sender_rules(client_config(PRODUCER, {"bootstrap.servers": "h:1"}), lambda: 0.5)
@@ -175,11 +175,11 @@ def test_the_first_batch_of_a_producer_goes_alone() -> None:
     assert queue.may_send(rules)
 
 
-def test_who_awaits_rows_has_asked_about_all_their_batches() -> None:
+def test_awaiting_rows_marks_all_their_batches_as_awaited() -> None:
     async def scenario() -> None:
         first, second = pending([b"a", b"b"]), pending([b"c"] * 3)
         ack = RowsAck([Run(first, 1, 1), Run(second, 0, 3)])
-        told = asyncio.create_task(_told(ack))
+        told = asyncio.create_task(rows_result(ack))
         await asyncio.sleep(0)
         assert first.awaited
         assert second.awaited  # a flush does not report it again
@@ -191,5 +191,5 @@ def test_who_awaits_rows_has_asked_about_all_their_batches() -> None:
     asyncio.run(scenario())
 
 
-async def _told(ack: RowsAck) -> list[WrittenRows]:
+async def rows_result(ack: RowsAck) -> list[WrittenRows]:
     return await ack

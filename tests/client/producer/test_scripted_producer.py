@@ -28,7 +28,7 @@ FAST = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "linger.ms": 0}
 SILENT = {**FAST, "request.timeout.ms": 500}
 
 
-def staged(leader: Leader, epoch: int = 0) -> ScriptedBroker:
+def broker_with_leader(leader: Leader, epoch: int = 0) -> ScriptedBroker:
     """Return a broker with a leader, which assigns producer ids."""
     ids = iter(range(7, 100))
     broker = ScriptedBroker(
@@ -42,7 +42,7 @@ def staged(leader: Leader, epoch: int = 0) -> ScriptedBroker:
     return broker
 
 
-def saying(words: Mapping[int, Word]) -> Callable[[BatchHeader], Word]:
+def decisions_at(words: Mapping[int, Word]) -> Callable[[BatchHeader], Word]:
     """Return a function that decides about the batches at these positions, in order of arrival."""
     numbers = iter(range(10_000))
     return lambda _: words.get(next(numbers))
@@ -70,7 +70,7 @@ def producing(
     settings: Mapping[str, object] = FAST,
     epoch: int = 0,
 ) -> ScriptedBroker:
-    broker = staged(leader, epoch)
+    broker = broker_with_leader(leader, epoch)
 
     async def scenario() -> None:
         async with (
@@ -87,13 +87,11 @@ def producing(
 
 @each_case("code", [OUT_OF_ORDER, UNKNOWN], ids=lambda code: code.name)
 @each_case("first", [0, 1, 4])
-def test_what_the_leader_misses_is_sent_again_under_the_next_epoch(
-    code: ErrorCode, first: int
-) -> None:
+def test_missing_batches_are_resent_with_the_next_epoch(code: ErrorCode, first: int) -> None:
     """Five batches are in flight and one is refused for its sequence; all are written once, in
     order.
     """
-    leader = Leader(saying({3 + first: code}))
+    leader = Leader(decisions_at({3 + first: code}))
 
     async def script(ours: Producer) -> None:
         await send(ours, range(3))
@@ -107,9 +105,9 @@ def test_what_the_leader_misses_is_sent_again_under_the_next_epoch(
     assert anew == [*range(len(anew))]
 
 
-def test_a_leader_that_has_forgotten_the_producer_is_told_everything_anew() -> None:
+def test_unknown_producer_id_resends_everything() -> None:
     """As after a deletion of all its records: then any sequence number is accepted as the first."""
-    leader = Leader(saying({}))
+    leader = Leader(decisions_at({}))
 
     async def script(ours: Producer) -> None:
         await send(ours, range(5))
@@ -121,15 +119,15 @@ def test_a_leader_that_has_forgotten_the_producer_is_told_everything_anew() -> N
 
 
 @pytest.mark.parametrize("word", [LOST, UNSEEN])
-def test_what_had_no_answer_is_sent_again_and_is_there_once(word: str) -> None:
+def test_unanswered_batches_are_resent_without_duplicates(word: str) -> None:
     """The responses to two of five batches are lost, with or without the batches."""
-    leader = Leader(saying({4: word, 6: word}))
+    leader = Leader(decisions_at({4: word, 6: word}))
     producing(leader, lambda ours: send(ours, range(20)), SILENT)
     assert leader.logs[0] == [b"%d" % value for value in range(20)]
 
 
 @pytest.mark.parametrize("word", [LOST, UNSEEN])
-def test_a_batch_whose_time_is_over_leaves_a_gap_and_nothing_twice(word: str) -> None:
+def test_expired_batch_leaves_a_gap_and_no_duplicates(word: str) -> None:
     """One of several batches in flight gets no response until it expires; others follow it."""
     silent = True
     failed: list[int] = []
@@ -156,8 +154,8 @@ def test_a_batch_whose_time_is_over_leaves_a_gap_and_nothing_twice(word: str) ->
     assert max(one.producer_epoch for one in leader.came) == 1
 
 
-def test_other_partitions_keep_their_numbers() -> None:
-    leader = Leader(saying({2: OUT_OF_ORDER}), partitions=2)
+def test_other_partitions_keep_their_sequence_numbers() -> None:
+    leader = Leader(decisions_at({2: OUT_OF_ORDER}), partitions=2)
 
     async def script(ours: Producer) -> None:
         for value in range(10):
@@ -169,8 +167,8 @@ def test_other_partitions_keep_their_numbers() -> None:
     assert (producer.epoch, producer.next_sequence) == (0, 5)
 
 
-def test_when_the_epochs_are_used_up_there_is_another_identity() -> None:
-    leader = Leader(saying({3: OUT_OF_ORDER}))
+def test_exhausted_epochs_get_a_new_producer_id() -> None:
+    leader = Leader(decisions_at({3: OUT_OF_ORDER}))
 
     async def script(ours: Producer) -> None:
         await send(ours, range(3))

@@ -71,7 +71,7 @@ def with_producer(
         ),
     ],
 )
-def test_what_cannot_be_sent_is_refused_whole(
+def test_invalid_table_is_refused_as_a_whole(
     given: Any, arguments: dict[str, Any], said: str
 ) -> None:
     async def scenario(cluster: Cluster, ours: Producer) -> None:
@@ -85,7 +85,7 @@ def test_what_cannot_be_sent_is_refused_whole(
     with_producer(scenario, max_request_size=900)
 
 
-def test_who_waits_too_long_for_room_hears_how_many_rows_were_sent() -> None:
+def test_timeout_notes_how_many_rows_were_sent() -> None:
     async def scenario(cluster: Cluster, ours: Producer) -> None:
         await (await ours.send("t", b"first", partition=0))
         table = pa.table({"value": ["x" * 100] * 1000})
@@ -103,7 +103,7 @@ def test_who_waits_too_long_for_room_hears_how_many_rows_were_sent() -> None:
     with_producer(scenario, batch_size=1000, buffer_memory=5000, max_block_ms=1500)
 
 
-def test_rows_that_could_not_be_written_are_told_by_flush_when_nobody_asked() -> None:
+def test_unhandled_unwritten_rows_are_raised_by_flush() -> None:
     async def scenario(cluster: Cluster, ours: Producer) -> None:
         await (await ours.send("t", b"there"))
         await cluster.brokers[0].stop()

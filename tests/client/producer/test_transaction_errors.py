@@ -104,13 +104,13 @@ ROWS = [
 ]
 
 
-def test_ours_is_nowhere_stricter_than_java_s() -> None:
+def test_no_error_is_treated_more_strictly_than_in_java() -> None:
     mildness = [FATAL, RENEWED, ABORT, RETRIED]
     assert all(mildness.index(ours) >= mildness.index(java) for _, _, ours, java in TABLE)
 
 
 @each_case(("request_", "code", "expected", "features"), ROWS)
-def test_an_error_costs_what_the_table_says(
+def test_error_has_the_effect_in_the_table(
     request_: type[Message], code: ErrorCode, expected: str, features: dict[str, int]
 ) -> None:
     async def scenario() -> None:
@@ -193,7 +193,7 @@ def outcome(
     ],
     ids=lambda one: one.name if isinstance(one, ErrorCode) else one,
 )
-def test_an_error_costs_the_identity_what_the_table_says(code: ErrorCode, expected: str) -> None:
+def test_init_producer_id_error_has_the_effect_in_the_table(code: ErrorCode, expected: str) -> None:
     """The effects are Java's. Where Java aborts, there is nothing to abort: the client retries."""
 
     async def scenario() -> None:

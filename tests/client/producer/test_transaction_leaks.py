@@ -17,7 +17,7 @@ from client.producer.test_transactions import scripted
 from client.scenario_runner import FAST, run, until
 from client.scripted_broker import ScriptedBroker
 from client.scripted_leader import TOPIC, Leader, Word
-from client.test_leaks import ended, leaves_nothing, turns_of
+from client.test_leaks import check_leaves_nothing, run_iterations, wait_ended
 from ottla.client.producer.producer import Producer
 from ottla.client.producer.transaction import Transaction
 from ottla.client.producer.transaction_state import OutcomeUnknown
@@ -74,7 +74,7 @@ async def place(kind: str) -> AsyncGenerator[Place]:
         yield Place(broker, leader)
 
 
-async def goes_on(ours: Producer) -> None:
+async def check_next_transactions(ours: Producer) -> None:
     """Check that the next transactions work."""
     async with asyncio.timeout(20):
         for _ in range(2):
@@ -101,10 +101,10 @@ async def transacts(there: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", FEATURES)
-def test_transactions_that_are_cancelled_at_any_moment_leave_nothing(kind: str) -> None:
+def test_cancelled_transactions_leave_nothing(kind: str) -> None:
     async def scenario() -> None:
         async with place(kind) as there:
-            await leaves_nothing(lambda: transacts(there), 2 * MOMENTS)
+            await check_leaves_nothing(lambda: transacts(there), 2 * MOMENTS)
 
     run(scenario())
 
@@ -133,7 +133,9 @@ async def abort(ours: Producer, transaction: Transaction) -> None:
 STEPS: list[Step] = [send, send_offsets, commit, abort]
 
 
-async def settle(step: Step, doing: "asyncio.Task[None]", transaction: Transaction) -> None:
+async def end_transaction(
+    step: Step, doing: "asyncio.Task[None]", transaction: Transaction
+) -> None:
     """End a transaction in which a call was cancelled, as the guide describes."""
     if step is abort:
         await transaction.abort()
@@ -151,7 +153,7 @@ async def settle(step: Step, doing: "asyncio.Task[None]", transaction: Transacti
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("kind", FEATURES)
-def test_after_a_call_that_was_cancelled_the_producer_goes_on(kind: str, step: Step) -> None:
+def test_producer_continues_after_a_cancelled_call(kind: str, step: Step) -> None:
     async def scenario() -> None:
         async with place(kind) as there, there.producer() as ours:
             residue = Leaks()
@@ -162,15 +164,15 @@ def test_after_a_call_that_was_cancelled_the_producer_goes_on(kind: str, step: S
                 await transaction.__aenter__()
                 await ours.send(TOPIC, b"sent", partition=0)
                 doing = asyncio.create_task(step(ours, transaction))
-                await turns_of(doing, turn)
+                await run_iterations(doing, turn)
                 is_whole = doing.done()
                 doing.cancel()
-                await ended(doing)
+                await wait_ended(doing)
                 async with asyncio.timeout(20):
-                    await settle(step, doing, transaction)
+                    await end_transaction(step, doing, transaction)
                 asked = there.ends()[before:]
                 assert len({*asked}) <= 1, asked  # it was never both committed and aborted
-                await goes_on(ours)
+                await check_next_transactions(ours)
                 if is_whole:
                     break
             assert is_whole
@@ -196,21 +198,21 @@ async def lose_numbers(there: Place, ours: Producer) -> None:
 
 
 @pytest.mark.parametrize("kind", FEATURES)
-def test_a_beginning_that_was_cancelled_can_be_made_again(kind: str) -> None:
+def test_cancelled_begin_can_be_retried(kind: str) -> None:
     async def scenario() -> None:
         async with place(kind) as there, there.producer() as ours:
             for turn in range(1, 300):
                 await lose_numbers(there, ours)
                 transaction = ours.transaction()
                 doing = asyncio.create_task(transaction.__aenter__())
-                await turns_of(doing, turn)
+                await run_iterations(doing, turn)
                 if doing.done():
                     await transaction.abort()
                     return
                 doing.cancel()
-                await ended(doing)
+                await wait_ended(doing)
                 assert doing.cancelled()
-                await goes_on(ours)
+                await check_next_transactions(ours)
             raise AssertionError("it never began")
 
     run(scenario())
@@ -222,7 +224,7 @@ def test_a_beginning_that_was_cancelled_can_be_made_again(kind: str) -> None:
 @pytest.mark.parametrize("is_added", [True, False], ids=["added", "not-added"])
 @pytest.mark.parametrize("cancels", [True, False], ids=["cancelled", "late"])
 @pytest.mark.parametrize("silent", [AddOffsetsToTxnRequest, AddPartitionsToTxnRequest])
-def test_what_may_have_been_added_is_ended(
+def test_possibly_added_partition_is_ended(
     silent: type[Message], cancels: bool, is_added: bool
 ) -> None:
     """The coordinator may have an open transaction of which the producer does not know.
@@ -240,7 +242,7 @@ def test_what_may_have_been_added_is_ended(
             await until(lambda: there.broker.count(silent) > 0)
             if cancels:
                 doing.cancel()
-            await ended(doing)
+            await wait_ended(doing)
             there.speak()
             if not is_added:
                 answer = there.broker.answers[EndTxnRequest]
@@ -254,7 +256,7 @@ def test_what_may_have_been_added_is_ended(
             await transaction.abort()
             assert there.ends() == [False]
             before = there.broker.count(InitProducerIdRequest)
-            await goes_on(ours)
+            await check_next_transactions(ours)
             # A late request belongs to an old epoch.
             assert is_added or there.broker.count(InitProducerIdRequest) > before
 
@@ -262,7 +264,7 @@ def test_what_may_have_been_added_is_ended(
 
 
 @pytest.mark.parametrize("kind", FEATURES)
-def test_whoever_cancels_a_commit_without_an_answer_can_ask_again(kind: str) -> None:
+def test_cancelled_unanswered_commit_can_be_retried(kind: str) -> None:
     async def scenario() -> None:
         async with place(kind) as there, there.producer() as ours:
             transaction = ours.transaction()
@@ -272,7 +274,7 @@ def test_whoever_cancels_a_commit_without_an_answer_can_ask_again(kind: str) -> 
             doing = asyncio.create_task(transaction.commit())
             await until(lambda: bool(there.ends()))
             doing.cancel()
-            await ended(doing)
+            await wait_ended(doing)
             assert doing.cancelled()
             for refused in (ours.transaction().__aenter__, transaction.abort):
                 with pytest.raises(RequestError, match=r"not known: call its commit\(\) again"):
@@ -283,12 +285,12 @@ def test_whoever_cancels_a_commit_without_an_answer_can_ask_again(kind: str) -> 
             await transaction.commit()
             await transaction.commit()
             assert there.ends() == [True, True]
-            await goes_on(ours)
+            await check_next_transactions(ours)
 
     run(scenario())
 
 
-def test_a_commit_that_is_cancelled_while_it_flushes_says_so_also_when_it_cannot_abort() -> None:
+def test_commit_cancelled_in_flush_notes_a_failed_abort() -> None:
     async def scenario() -> None:
         async with place("implicit") as there:
             rules = {"max.block.ms": 300, "request.timeout.ms": 200, "delivery.timeout.ms": 200}
@@ -306,7 +308,7 @@ def test_a_commit_that_is_cancelled_while_it_flushes_says_so_also_when_it_cannot
                 assert "its transaction was not aborted" in caught.value.__notes__[0]
                 there.speak()
                 await transaction.abort()
-                await goes_on(ours)
+                await check_next_transactions(ours)
 
     run(scenario())
 
@@ -334,17 +336,15 @@ WAITING: dict[str, tuple[Step, tuple[type[Message], ...]]] = {
     "commit": (commit, (EndTxnRequest,)),
     "abort": (abort, (EndTxnRequest,)),
 }
-UNHEARD_OF = ("implicit", "send-added")  # no request is sent in this case
+NOT_SENT = ("implicit", "send-added")  # no request is sent in this case
 
 
 @pytest.mark.parametrize("ends", ["close", "cancel"])
 @pytest.mark.parametrize(
     ("kind", "waiting"),
-    [(kind, name) for kind in FEATURES for name in WAITING if (kind, name) != UNHEARD_OF],
+    [(kind, name) for kind in FEATURES for name in WAITING if (kind, name) != NOT_SENT],
 )
-def test_who_waits_for_a_silent_coordinator_is_told_of_the_end(
-    kind: str, waiting: str, ends: str
-) -> None:
+def test_close_fails_calls_at_a_silent_coordinator(kind: str, waiting: str, ends: str) -> None:
     step, silent = WAITING[waiting]
 
     async def scenario() -> None:
@@ -378,7 +378,7 @@ def test_who_waits_for_a_silent_coordinator_is_told_of_the_end(
                 doing.cancel()
                 await asyncio.sleep(0)
                 doing.cancel()  # its close waits for the broker, too
-                await ended(doing)
+                await wait_ended(doing)
                 assert doing.cancelled()
                 await ours.close()
             left = [*client_tasks(), *client_timers()]

@@ -53,7 +53,7 @@ TABLE = {
 
 @each_case("name", MOVES)
 @each_case("phase", Phase)
-def test_a_move_that_is_not_in_the_table_raises(phase: Phase, name: str) -> None:
+def test_illegal_transition_raises(phase: Phase, name: str) -> None:
     state = TransactionState(phase, 3, ME)
     expected = TABLE.get((phase, name))
     if expected is not None:
@@ -69,7 +69,7 @@ def opened(*, implicit: bool = False) -> TransactionState:
     return TransactionState().initialized(ME, implicit=implicit).begun()
 
 
-def test_what_failed_is_said_to_whoever_wants_to_go_on() -> None:
+def test_later_calls_raise_the_failure() -> None:
     failed = opened().failed(ERROR)
     with pytest.raises(RequestError) as told:
         failed.ending(commit=True)
@@ -83,13 +83,13 @@ def test_what_failed_is_said_to_whoever_wants_to_go_on() -> None:
     assert over.over(ERROR).failure is fenced  # the first error that ended it
 
 
-def test_the_first_failure_is_the_one_to_tell() -> None:
+def test_first_failure_is_kept() -> None:
     failed = opened().failed(ERROR).failed(RequestError(ErrorCode.INVALID_RECORD), numbered=True)
     assert failed.failure is ERROR
     assert failed.needs_epoch
 
 
-def test_a_partition_is_added_before_it_is_written_to() -> None:
+def test_partition_is_added_before_it_is_written_to() -> None:
     wanting = opened().admitted(PLACE).admitted(PLACE).admitted(OTHER)
     assert (wanting.wanted, wanting.added) == ({PLACE, OTHER}, set())
     assert not wanting.is_known
@@ -98,18 +98,18 @@ def test_a_partition_is_added_before_it_is_written_to() -> None:
     assert added.admitted(PLACE) == added
 
 
-def test_a_partition_is_added_by_writing_to_it() -> None:
+def test_partition_is_added_by_writing_to_it() -> None:
     written = opened(implicit=True).admitted(PLACE)
     assert (written.wanted, written.added, written.is_known) == (set(), {PLACE}, True)
 
 
-def test_offsets_are_a_part_of_it() -> None:
+def test_offsets_are_part_of_the_transaction() -> None:
     assert opened().with_group("g").is_known
     assert opened().with_group("g").groups == {"g"}
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_next_transaction_knows_nothing_of_the_one_before(commit: bool) -> None:
+def test_next_transaction_starts_clean(commit: bool) -> None:
     full = opened().admitted(PLACE).with_partitions(frozenset({PLACE})).with_group("g")
     ended = full.ending(commit=commit).ended(ME, implicit=False)
     assert ended == TransactionState(Phase.READY, 1, ME)
@@ -133,7 +133,7 @@ def test_the_next_transaction_knows_nothing_of_the_one_before(commit: bool) -> N
         (False, NEXT, True, False, Phase.READY),
     ],
 )
-def test_a_new_epoch_is_needed_when_numbers_were_lost_and_the_end_brought_none(
+def test_lost_sequence_needs_an_epoch_unless_the_end_gave_one(
     lost: bool, renewed: Identity, was_implicit: bool, is_implicit: bool, expected: Phase
 ) -> None:
     state = opened(implicit=was_implicit)
@@ -145,13 +145,13 @@ def test_a_new_epoch_is_needed_when_numbers_were_lost_and_the_end_brought_none(
         assert ended.initialized(NEXT, implicit=is_implicit).phase is Phase.READY
 
 
-def test_a_loss_while_it_is_aborted_costs_the_numbers() -> None:
+def test_lost_sequence_during_an_abort_needs_an_epoch() -> None:
     aborting = opened().ending(commit=False)
     assert aborting.failed(ERROR, numbered=False) == aborting
     assert aborting.failed(ERROR, numbered=True) == replace(aborting, needs_epoch=True)
 
 
-def test_a_commit_that_may_have_been_heard_cannot_become_an_abort() -> None:
+def test_commit_of_unknown_outcome_cannot_become_an_abort() -> None:
     committing = opened().with_group("g").ending(commit=True)
     assert committing.ending(commit=False).phase is Phase.ABORTING
     unheard = committing.asked(Step.END)
@@ -162,20 +162,20 @@ def test_a_commit_that_may_have_been_heard_cannot_become_an_abort() -> None:
     assert unheard.answered(Step.END, committing) == committing
 
 
-def test_an_end_that_was_asked_for_twice_costs_the_epoch_unless_it_brought_one() -> None:
+def test_repeated_end_needs_an_epoch_unless_it_gave_one() -> None:
     ending = opened().ending(commit=True)
     assert ending.ended(ME, implicit=False, late=True).phase is Phase.STARTING
     assert ending.ended(NEXT, implicit=False, late=True).phase is Phase.READY
 
 
-def test_what_the_coordinator_has_forgotten_is_not_ended_there() -> None:
+def test_forgotten_transaction_is_not_ended_by_request() -> None:
     forgotten = opened().with_group("g").forgotten(ERROR)
     assert (forgotten.phase, forgotten.is_known) == (Phase.FAILED, False)
     ended = forgotten.ending(commit=False).ended(ME, implicit=False)
     assert (ended.phase, ended.identity) == (Phase.STARTING, ME)
 
 
-def test_a_producer_begins_as_nobody() -> None:
+def test_producer_starts_without_an_identity() -> None:
     assert TransactionState().identity == NOBODY
 
 
@@ -198,7 +198,7 @@ ASKED = [step for step in Step if step is not Step.PRODUCE]
         (ErrorCode.UNSUPPORTED_VERSION, Consequence.OVER),
     ],
 )
-def test_coordinators_are_understood_the_same_at_every_step(
+def test_coordinator_errors_mean_the_same_at_every_step(
     step: Step, code: ErrorCode, expected: Consequence
 ) -> None:
     assert consequence(step, code) is expected
@@ -239,7 +239,7 @@ def test_coordinators_are_understood_the_same_at_every_step(
         (Step.PRODUCE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, Consequence.OVER),
     ],
 )
-def test_an_error_asks_for_what_its_step_allows(
+def test_consequence_of_an_error_depends_on_its_step(
     step: Step, code: ErrorCode, expected: Consequence
 ) -> None:
     assert consequence(step, code) is expected

@@ -177,7 +177,7 @@ async def transactions(
         await connections.close()
 
 
-async def nothing() -> None:
+async def flush_nothing() -> None:
     """Flush nothing."""
 
 
@@ -188,7 +188,7 @@ PASSING = [
 ]
 
 
-def test_what_passes_is_asked_again_at_every_step() -> None:
+def test_retriable_errors_are_retried_at_every_step() -> None:
     async def scenario() -> None:
         kinds: list[type] = [
             InitProducerIdRequest,
@@ -200,7 +200,7 @@ def test_what_passes_is_asked_again_at_every_step() -> None:
         broker = scripted(dict.fromkeys(kinds, PASSING))
         async with broker, transactions(broker) as ours:
             await ours.start()
-            async with Transaction(ours, nothing) as transaction:
+            async with Transaction(ours, flush_nothing) as transaction:
                 assert not ours.admit(ONE)
                 assert not ours.admit(TWO)
                 await ours.obtain()
@@ -221,7 +221,7 @@ def test_what_passes_is_asked_again_at_every_step() -> None:
     run(scenario())
 
 
-def test_why_others_were_not_tried_is_what_counts() -> None:
+def test_failed_partition_outranks_unattempted_ones() -> None:
     async def scenario() -> None:
         refused = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         broker = scripted({AddPartitionsToTxnRequest: refused})
@@ -238,26 +238,26 @@ def test_why_others_were_not_tried_is_what_counts() -> None:
     run(scenario())
 
 
-def test_a_transaction_of_which_the_coordinator_knows_nothing_is_not_ended_there() -> None:
+def test_unknown_transaction_sends_no_end_txn() -> None:
     async def scenario() -> None:
         async with scripted() as broker, transactions(broker) as ours:
             await ours.start()
-            async with Transaction(ours, nothing):
+            async with Transaction(ours, flush_nothing):
                 pass
-            async with Transaction(ours, nothing) as second:
+            async with Transaction(ours, flush_nothing) as second:
                 await second.abort()
             assert broker.count(EndTxnRequest) == 0
 
     run(scenario())
 
 
-def test_lost_numbers_cost_an_epoch_and_the_fence_stays_up() -> None:
+def test_lost_sequence_bumps_the_epoch_and_keeps_fencing() -> None:
     """The producer sends its old identity, so that a fenced producer does not come back."""
 
     async def scenario() -> None:
         async with scripted() as broker, transactions(broker) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             ours.admit(ONE)
             await ours.obtain()
@@ -267,7 +267,7 @@ def test_lost_numbers_cost_an_epoch_and_the_fence_stays_up() -> None:
             assert failed.value is LOST
             ends = [one.committed for one in broker.asked if isinstance(one, EndTxnRequest)]
             assert ends == [False]
-            async with Transaction(ours, nothing):
+            async with Transaction(ours, flush_nothing):
                 assert ours.identity == Identity(7, 1)
             asked = [one for one in broker.asked if isinstance(one, InitProducerIdRequest)]
             given = [(one.producer_id, one.producer_epoch) for one in asked]
@@ -276,12 +276,12 @@ def test_lost_numbers_cost_an_epoch_and_the_fence_stays_up() -> None:
     run(scenario())
 
 
-def test_a_coordinator_that_gives_no_new_epoch_ends_the_producer() -> None:
+def test_coordinator_without_epoch_bump_ends_the_producer() -> None:
     async def scenario() -> None:
         broker = scripted(newest={INIT_PRODUCER_ID: 2})
         async with broker, transactions(broker) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             ours.lost(LOST, numbered=True)
             await transaction.abort()
@@ -293,12 +293,12 @@ def test_a_coordinator_that_gives_no_new_epoch_ends_the_producer() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_an_end_that_nobody_heard_of_is_said_to_be_so_and_is_asked_for_again(commit: bool) -> None:
+def test_end_of_unknown_outcome_raises_and_is_retried(commit: bool) -> None:
     async def scenario() -> None:
         broker = scripted({EndTxnRequest: [SILENCE]})
         async with broker, transactions(broker, block_s=2) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             await transaction.send_offsets({ONE: 1}, "group")
             ending, other = transaction.commit, transaction.abort
@@ -327,7 +327,7 @@ def test_an_end_that_nobody_heard_of_is_said_to_be_so_and_is_asked_for_again(com
 
 
 @pytest.mark.parametrize("moves", [True, False], ids=["moves", "is-lost"])
-def test_an_end_is_asked_for_again_where_the_coordinator_has_gone(moves: bool) -> None:
+def test_end_is_retried_at_the_moved_coordinator(moves: bool) -> None:
     """The coordinator returns NOT_COORDINATOR, or its connection closes before it responds."""
 
     async def scenario() -> None:
@@ -355,7 +355,7 @@ def test_an_end_is_asked_for_again_where_the_coordinator_has_gone(moves: bool) -
         first.others, second.others = [second], [first]
         async with second, first, transactions(first) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             await transaction.send_offsets({ONE: 1}, "group")
             where[0] = second
@@ -372,12 +372,12 @@ def test_an_end_is_asked_for_again_where_the_coordinator_has_gone(moves: bool) -
     run(scenario())
 
 
-def test_an_end_that_could_not_be_asked_for_may_become_the_other() -> None:
+def test_unsent_end_may_become_the_other_one() -> None:
     async def scenario() -> None:
         broker = scripted({EndTxnRequest: repeat(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)})
         async with broker, transactions(broker, block_s=2) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             await transaction.send_offsets({ONE: 1}, "group")
             with pytest.raises(RequestError, match="it was not asked for") as late:
@@ -390,12 +390,12 @@ def test_an_end_that_could_not_be_asked_for_may_become_the_other() -> None:
     run(scenario())
 
 
-def test_a_commit_that_is_cancelled_while_it_is_asked_for_can_be_asked_for_again() -> None:
+def test_commit_cancelled_in_flight_can_be_retried() -> None:
     async def scenario() -> None:
         broker = scripted({EndTxnRequest: [SILENCE]})
         async with broker, transactions(broker) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             await transaction.send_offsets({ONE: 1}, "group")
             committing = asyncio.create_task(transaction.__aexit__(None, None, None))
@@ -413,12 +413,12 @@ def test_a_commit_that_is_cancelled_while_it_is_asked_for_can_be_asked_for_again
     run(scenario())
 
 
-def test_a_block_that_fails_after_an_unheard_commit_aborts_nothing() -> None:
+def test_failed_block_after_an_unknown_commit_does_not_abort() -> None:
     async def scenario() -> None:
         broker = scripted({EndTxnRequest: [SILENCE]})
         async with broker, transactions(broker, block_s=2) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             await transaction.send_offsets({ONE: 1}, "group")
             with pytest.raises(OutcomeUnknown):
@@ -434,12 +434,12 @@ def test_a_block_that_fails_after_an_unheard_commit_aborts_nothing() -> None:
     run(scenario())
 
 
-def test_who_is_fenced_after_an_unheard_commit_is_told_that_it_may_be_committed() -> None:
+def test_fencing_after_an_unknown_commit_keeps_it_unknown() -> None:
     async def scenario() -> None:
         broker = scripted({EndTxnRequest: [SILENCE, ErrorCode.PRODUCER_FENCED]})
         async with broker, transactions(broker, block_s=2) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             await transaction.send_offsets({ONE: 1}, "group")
             with pytest.raises(OutcomeUnknown):
@@ -453,7 +453,7 @@ def test_who_is_fenced_after_an_unheard_commit_is_told_that_it_may_be_committed(
     run(scenario())
 
 
-def test_an_identity_that_was_refused_can_be_asked_for_again() -> None:
+def test_refused_identity_can_be_requested_again() -> None:
     async def scenario() -> None:
         broker = scripted(
             {
@@ -463,7 +463,7 @@ def test_an_identity_that_was_refused_can_be_asked_for_again() -> None:
         )
         async with broker, transactions(broker) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             with pytest.raises(RequestError) as forgotten:
                 await transaction.send_offsets({ONE: 1}, "group")
@@ -478,7 +478,7 @@ def test_an_identity_that_was_refused_can_be_asked_for_again() -> None:
     run(scenario())
 
 
-def test_a_commit_that_is_cancelled_before_it_was_asked_for_is_an_abort() -> None:
+def test_commit_cancelled_before_end_txn_aborts() -> None:
     async def scenario() -> None:
         async with scripted() as broker, transactions(broker) as ours:
             await ours.start()
@@ -507,12 +507,12 @@ def test_a_commit_that_is_cancelled_before_it_was_asked_for_is_an_abort() -> Non
     run(scenario())
 
 
-def test_a_coordinator_that_wants_an_abort_gets_one() -> None:
+def test_transaction_abortable_error_leads_to_an_abort() -> None:
     async def scenario() -> None:
         broker = scripted({EndTxnRequest: [ErrorCode.TRANSACTION_ABORTABLE]})
         async with broker, transactions(broker) as ours:
             await ours.start()
-            transaction = Transaction(ours, nothing)
+            transaction = Transaction(ours, flush_nothing)
             await transaction.__aenter__()
             await transaction.send_offsets({ONE: 1}, "group")
             with pytest.raises(RequestError) as wanted:
@@ -525,7 +525,7 @@ def test_a_coordinator_that_wants_an_abort_gets_one() -> None:
     run(scenario())
 
 
-def test_a_member_is_named_or_nothing_is_committed() -> None:
+def test_offsets_are_committed_with_the_group_member() -> None:
     async def scenario() -> None:
         member = GroupMember("group", 3, "member", "instance")
         async with scripted() as broker, transactions(broker) as ours:
@@ -551,7 +551,7 @@ def test_a_member_is_named_or_nothing_is_committed() -> None:
     run(scenario())
 
 
-def test_two_phases_need_a_broker_that_has_them() -> None:
+def test_two_phase_commit_needs_broker_support() -> None:
     async def scenario() -> None:
         async with scripted() as broker, transactions(broker, is_two_phase=True) as ours:
             await ours.start()

@@ -97,21 +97,21 @@ def through(
     run(scenario())
 
 
-def test_byte_by_byte() -> None:
+def test_network_that_sends_byte_by_byte() -> None:
     async def trouble(way: Trouble) -> None:
         way.chunk_bytes = 1
 
     through(trouble, 400)
 
 
-def test_slowly() -> None:
+def test_slow_network() -> None:
     async def trouble(way: Trouble) -> None:
         way.chunk_bytes, way.pause_s = 256, 0.002
 
     through(trouble, 2000)
 
 
-def test_connections_that_are_reset_again_and_again() -> None:
+def test_repeated_connection_resets() -> None:
     async def trouble(way: Trouble) -> None:
         for _ in range(30):
             await asyncio.sleep(0.04)
@@ -122,7 +122,7 @@ def test_connections_that_are_reset_again_and_again() -> None:
 
 
 @pytest.mark.parametrize("seed", sample(range(6), 2), ids=lambda seed: f"seed-{seed}")
-def test_connections_that_are_reset_in_the_midst_of_a_request(seed: int) -> None:
+def test_connection_resets_in_the_middle_of_a_request(seed: int) -> None:
     chance = random.Random(seed)
 
     async def trouble(way: Trouble) -> None:
@@ -144,19 +144,19 @@ async def lose_answers(way: Trouble) -> None:
         way.is_mute = False
 
 
-def test_answers_that_are_lost_with_their_connection() -> None:
+def test_responses_lost_with_their_connection() -> None:
     """Records that were written and not acknowledged are sent again, and are there once."""
     through(lose_answers, 2000, pause_s=0.0005)
 
 
-def test_the_way_is_bad_enough() -> None:
+def test_faults_cause_duplicates_without_idempotence() -> None:
     """A producer without idempotence writes duplicates, so the faults above are effective."""
     with pytest.raises(AssertionError):
         through(lose_answers, 2000, pause_s=0.0005, enable_idempotence=False)
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["late", "never"])
-def test_half_open_connections_are_given_up_after_the_request_timeout(is_forgotten: bool) -> None:
+def test_half_open_connection_is_closed_at_request_timeout(is_forgotten: bool) -> None:
     async def trouble(way: Trouble) -> None:
         await asyncio.sleep(0.1)
         way.freeze()
@@ -168,7 +168,7 @@ def test_half_open_connections_are_given_up_after_the_request_timeout(is_forgott
     through(trouble, 2000, pause_s=0.0005, request_timeout_ms=300)
 
 
-def test_a_broker_that_is_gone_for_a_while() -> None:
+def test_broker_that_is_down_for_a_while() -> None:
     async def trouble(way: Trouble) -> None:
         await asyncio.sleep(0.1)
         way.is_refusing = True
@@ -179,7 +179,7 @@ def test_a_broker_that_is_gone_for_a_while() -> None:
     through(trouble, 2000, pause_s=0.0003)
 
 
-def test_full_buffers_make_senders_wait_and_lose_nothing() -> None:
+def test_full_buffer_blocks_senders_and_loses_nothing() -> None:
     async def trouble(way: Trouble) -> None:
         way.freeze()
         await asyncio.sleep(1)
@@ -188,7 +188,7 @@ def test_full_buffers_make_senders_wait_and_lose_nothing() -> None:
     through(trouble, 4000, buffer_memory=4 * 2000, batch_size=2000)
 
 
-def test_a_buffer_that_stays_full_is_told_and_what_is_in_it_is_not_lost() -> None:
+def test_full_buffer_raises_and_keeps_its_records() -> None:
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": PARTITIONS}) as cluster, Detour() as detour:
             settings = {"buffer_memory": 4000, "batch_size": 1000, "max_block_ms": 1500}
@@ -213,7 +213,7 @@ def test_a_buffer_that_stays_full_is_told_and_what_is_in_it_is_not_lost() -> Non
     run(scenario())
 
 
-def test_records_whose_time_is_over_fail_and_those_after_them_keep_their_order() -> None:
+def test_expired_records_fail_and_later_ones_keep_their_order() -> None:
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": PARTITIONS}) as cluster, Detour() as detour:
             settings = {"request_timeout_ms": 200, "delivery_timeout_ms": 400}
@@ -252,7 +252,7 @@ def sockets() -> int:
     return found
 
 
-async def soon(holds: Callable[[], bool]) -> None:
+async def wait_until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not holds():
             await asyncio.sleep(0.01)
@@ -271,17 +271,17 @@ async def reset(way: Trouble) -> None:
     way.reset()
 
 
-async def nothing(_: Trouble) -> None:
+async def no_fault(_: Trouble) -> None:
     pass
 
 
-@pytest.mark.parametrize("trouble", [nothing, freeze, refuse, reset], ids=lambda one: one.__name__)
-def test_cancelled_tasks_and_a_close_leave_neither_tasks_nor_sockets(
+@pytest.mark.parametrize("trouble", [no_fault, freeze, refuse, reset], ids=lambda one: one.__name__)
+def test_cancellation_and_close_leave_no_tasks_or_sockets(
     trouble: Callable[[Trouble], Coroutine[Any, Any, None]],
 ) -> None:
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": PARTITIONS}) as cluster, Detour() as detour:
-            await read_nothing(cluster)
+            await create_topic(cluster)
             tasks, open_sockets = len(asyncio.all_tasks()), sockets()
             for _ in range(3):
                 ours = producer(cluster, detour, buffer_memory=8000)
@@ -289,7 +289,7 @@ def test_cancelled_tasks_and_a_close_leave_neither_tasks_nor_sockets(
                     await (await ours.send("t", b"before", partition=0))
                     await trouble(detour.trouble)
                     doing: list[asyncio.Task[Any]] = [
-                        asyncio.create_task(settled(ours, number)) for number in range(300)
+                        asyncio.create_task(send_and_wait(ours, number)) for number in range(300)
                     ]
                     doing.append(asyncio.create_task(ours.flush()))
                     doing.append(asyncio.create_task(ours.partitions("another")))
@@ -312,26 +312,26 @@ def test_cancelled_tasks_and_a_close_leave_neither_tasks_nor_sockets(
                         await ours.send("t", b"after")
                 detour.trouble.is_refusing = False
                 detour.trouble.thaw()
-                await soon(lambda: not detour.trouble.open_lines)
+                await wait_until(lambda: not detour.trouble.open_lines)
                 # The proxy stays: one listener per broker.
-                await soon(lambda: len(asyncio.all_tasks()) <= tasks)
-                await soon(lambda: sockets() <= open_sockets + 1)
+                await wait_until(lambda: len(asyncio.all_tasks()) <= tasks)
+                await wait_until(lambda: sockets() <= open_sockets + 1)
 
     run(scenario())
 
 
-async def settled(ours: Producer, number: int) -> None:
+async def send_and_wait(ours: Producer, number: int) -> None:
     await (await ours.send("t", b"%d" % number, partition=number % PARTITIONS))
 
 
-async def read_nothing(cluster: Cluster) -> None:
+async def create_topic(cluster: Cluster) -> None:
     """Create the topic first, so that its creation is not counted."""
     async with Producer({**FAST, "bootstrap.servers": cluster.bootstrap_servers}) as ours:
         await ours.partitions("t")
     await asyncio.sleep(0.05)
 
 
-def test_who_waits_when_the_producer_is_closed_is_told() -> None:
+def test_close_fails_waiting_calls() -> None:
     async def scenario() -> None:
         async with (
             Cluster(settings={"num.partitions": PARTITIONS}) as cluster,
@@ -340,7 +340,7 @@ def test_who_waits_when_the_producer_is_closed_is_told() -> None:
         ):
             await (await ours.send("t", b"before", partition=0))
             detour.trouble.freeze()
-            waiting = [asyncio.create_task(settled(ours, number)) for number in range(1000)]
+            waiting = [asyncio.create_task(send_and_wait(ours, number)) for number in range(1000)]
             waiting.append(asyncio.create_task(for_topic(ours, "another")))
             await asyncio.sleep(0.1)
             flushing = asyncio.create_task(ours.flush())

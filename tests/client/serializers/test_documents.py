@@ -70,7 +70,7 @@ ORDER = b'{"id":1,"items":["tea"]}'
         (json_of(OrderDict), OrderDict(id=1, items=["tea"])),
     ],
 )
-def test_json_is_the_same_of_every_kind_of_class(serde: Serde[Any], value: object) -> None:
+def test_json_is_the_same_for_every_kind_of_class(serde: Serde[Any], value: object) -> None:
     assert write(serde, value) == ORDER
     assert read(serde, ORDER) == value
 
@@ -81,7 +81,7 @@ def test_json_of_a_list() -> None:
     assert read(serde, b"[" + ORDER + b"]") == [OrderStruct(1, ["tea"])]
 
 
-def test_types_are_those_of_the_class() -> None:
+def test_types_follow_from_the_class() -> None:
     assert_type(json_of(OrderStruct), Serde[OrderStruct])
     assert_type(json_of(OrderModel), Serde[OrderModel])
     assert_type(json_of(list[OrderData]), Serde[list[OrderData]])
@@ -105,18 +105,18 @@ def test_another_class_than_the_one_named_is_not_written(kind: type, value: obje
 
 
 @each_case("data", [b"", b"{", b"nul", b"\xff", b"1 2"])
-def test_what_is_no_json_is_refused(data: bytes) -> None:
+def test_invalid_json_is_refused(data: bytes) -> None:
     with pytest.raises(DeserializationFailed):
         read(JSON, data)
 
 
-def test_what_json_cannot_say_is_refused() -> None:
+def test_values_that_json_cannot_hold_are_refused() -> None:
     with pytest.raises(SerializationFailed, match="TypeError"):
         write(JSON, {"id": object()})
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])
-def test_a_float_that_json_has_not_is_null(odd: float) -> None:
+def test_nan_and_infinity_become_null(odd: float) -> None:
     assert write(JSON, [odd, 1.5]) == b"[null,1.5]"
 
 
@@ -134,7 +134,7 @@ SCHEMA: dict[str, object] = {
 AT = datetime(2025, 1, 2, tzinfo=UTC)
 
 
-def test_avro_is_the_plain_datum() -> None:
+def test_avro_is_encoded_without_a_header() -> None:
     serde = avro(SCHEMA)
     # id 1 is 02, a string of 3 letters 06, the first branch of the union 00: zigzag varints.
     assert write(serde, {"id": 1, "name": "tea", "at": None}) == b"\x02\x06tea\x00"
@@ -144,7 +144,7 @@ def test_avro_is_the_plain_datum() -> None:
     assert read(serde, data) == {"id": 1, "name": "?", "at": AT}
 
 
-def test_avro_s_schema_may_be_text() -> None:
+def test_avro_schema_may_be_text() -> None:
     serde = avro(msgspec.json.encode(SCHEMA).decode())
     assert write(serde, {"id": 1, "name": "tea", "at": None}) == b"\x02\x06tea\x00"
     assert write(avro('"string"'), "tea") == b"\x06tea"
@@ -173,7 +173,7 @@ def test_avro_reads_an_older_schema() -> None:
         5,
     ],
 )
-def test_avro_writes_a_value_whole_or_not_at_all(value: object) -> None:
+def test_avro_writes_complete_values_only(value: object) -> None:
     with pytest.raises(SerializationFailed):
         write(avro(SCHEMA), value)
 
@@ -190,12 +190,12 @@ def test_avro_writes_a_value_whole_or_not_at_all(value: object) -> None:
         b"\x02\x02\xff\x00",
     ],
 )
-def test_avro_that_is_cut_short_or_unsound_is_refused(data: bytes) -> None:
+def test_truncated_or_invalid_avro_is_refused(data: bytes) -> None:
     with pytest.raises(DeserializationFailed):
         read(avro(SCHEMA), data)
 
 
-def test_avro_with_bytes_left_over_is_of_another_schema() -> None:
+def test_trailing_avro_bytes_are_refused() -> None:
     with pytest.raises(DeserializationFailed, match="2 bytes follow"):
         read(avro(SCHEMA), b"\x02\x06tea\x00!!")
 
@@ -223,9 +223,7 @@ def test_avro_with_bytes_left_over_is_of_another_schema() -> None:
         ('{"type": "array", "items": ' * 1500 + '"int"' + "}" * 1500, "it is nested too deeply"),
     ],
 )
-def test_a_schema_that_is_none_is_refused_when_it_is_given(
-    schema: str | dict[str, object], why: str
-) -> None:
+def test_invalid_avro_schema_is_refused_at_once(schema: str | dict[str, object], why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         avro(schema)
     with pytest.raises(ValueError, match=re.escape(why)):
@@ -235,7 +233,7 @@ def test_a_schema_that_is_none_is_refused_when_it_is_given(
 # --- Protobuf ---------------------------------------------------------------------------------
 
 
-def test_protobuf_is_the_message_s_bytes() -> None:
+def test_protobuf_is_encoded_without_a_header() -> None:
     serde = protobuf(Timestamp)
     assert write(serde, Timestamp(seconds=1)) == b"\x08\x01"
     assert read(serde, b"\x08\x01") == Timestamp(seconds=1)
@@ -252,7 +250,7 @@ def test_equal_protobuf_messages_have_equal_bytes() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x08", b"\xff", b"\x0a\x05ab"])
-def test_protobuf_that_is_cut_short_or_unsound_is_refused(data: bytes) -> None:
+def test_truncated_or_invalid_protobuf_is_refused(data: bytes) -> None:
     with pytest.raises(DeserializationFailed, match="DecodeError"):
         read(protobuf(Timestamp), data)
 
@@ -262,7 +260,7 @@ def test_another_message_than_the_one_named_is_not_written() -> None:
         write(protobuf(Timestamp), Struct())
 
 
-def test_protobuf_takes_message_classes_alone() -> None:
+def test_protobuf_accepts_only_message_classes() -> None:
     with pytest.raises(TypeError, match="int is no class of a Protobuf message"):
         protobuf(int)  # pyright: ignore[reportArgumentType]
 
@@ -283,7 +281,7 @@ for ask in (lambda: avro("{}"), lambda: protobuf(int)):
 """
 
 
-def test_an_extra_that_is_missing_is_named_when_it_is_asked_for() -> None:
+def test_missing_extra_is_named_when_used() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
     )
@@ -293,7 +291,7 @@ def test_an_extra_that_is_missing_is_named_when_it_is_asked_for() -> None:
     ]
 
 
-def test_no_extra_is_imported_before_it_is_asked_for() -> None:
+def test_extras_are_imported_on_use() -> None:
     code = (
         "import sys, ottla.client.serializers\n"
         "print(sorted({'fastavro', 'google.protobuf', 'pydantic'} & set(sys.modules)))"

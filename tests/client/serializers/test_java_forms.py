@@ -71,18 +71,18 @@ def test_worked_bytes(serde: Serde[Any], value: object, data: str) -> None:
         (VOID, b""),
     ],
 )
-def test_what_a_form_cannot_hold_is_refused_and_not_cut(serde: Serde[Any], value: object) -> None:
+def test_out_of_range_value_is_refused(serde: Serde[Any], value: object) -> None:
     with pytest.raises(SerializationFailed):
         serialize(serde.serialize, "t", "value", value)
 
 
 @each_case("serde", [SHORT, INT, LONG, FLOAT, DOUBLE])
-def test_a_wrong_size_says_both_sizes(serde: Serde[Any]) -> None:
+def test_wrong_size_error_names_both_sizes(serde: Serde[Any]) -> None:
     with pytest.raises(DeserializationFailed, match=r"3 bytes where there should be [248]"):
         deserialize(serde.deserialize, "t", 0, 0, "value", b"abc")
 
 
-def test_strict_text_loses_nothing() -> None:
+def test_strict_text_refuses_invalid_characters() -> None:
     strict = string("latin-1", strict=True)
     with pytest.raises(SerializationFailed) as raised:
         serialize(strict.serialize, "t", "value", "5 €")
@@ -96,10 +96,10 @@ def test_strict_text_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16BE"])
-def test_what_follows_half_a_character_is_kept(encoding: str) -> None:
+def test_text_after_a_lone_surrogate_is_kept(encoding: str) -> None:
     assert string(encoding).deserialize("t", b"\xd8\x00\x00A\x00B") == "\ufffdAB"
 
 
-def test_an_unknown_encoding_is_refused_when_it_is_given() -> None:
+def test_unknown_encoding_is_refused_at_once() -> None:
     with pytest.raises(LookupError, match="klingon"):
         string("klingon")

@@ -69,7 +69,7 @@ def read_order(topic: str, data: bytes) -> Order:
     return Order(int(data.removeprefix(f"{topic}/".encode())))
 
 
-def test_types_follow_from_serdes_and_from_own_functions() -> None:
+def test_types_follow_from_serdes_and_user_functions() -> None:
     sends = assert_type(Sends(STRING, json_of(Order)), Sends[str, Order])
     assert sends.send("k", Order(1)) == (b"k", b'{"id":1}')
     own = assert_type(Sends(BYTES, write_order), Sends[bytes, Order])
@@ -80,7 +80,7 @@ def test_types_follow_from_serdes_and_from_own_functions() -> None:
     assert mine.read(None, b"t/7") == (None, Order(7))
 
 
-def test_null_passes_and_nobody_is_asked() -> None:
+def test_null_is_passed_without_calling_the_serializer() -> None:
     def never(topic: str, data: object) -> Any:
         raise AssertionError("asked")
 
@@ -93,7 +93,7 @@ def test_empty_bytes_are_not_null() -> None:
     assert Reads(STRING, BYTES).read(b"", b"") == ("", b"")
 
 
-def test_a_serializer_may_make_a_value_null() -> None:
+def test_serializer_may_return_null() -> None:
     assert serialize(lambda topic, value: None, "t", "value", 5) is None
 
 
@@ -101,7 +101,7 @@ def failing(topic: str, given: object) -> Any:
     raise KeyError("total")
 
 
-def test_what_cannot_be_written_names_topic_and_part_and_keeps_the_cause() -> None:
+def test_serialization_error_names_topic_part_and_cause() -> None:
     with pytest.raises(SerializationFailed) as raised:
         serialize(failing, "orders", "key", 5)
     error = raised.value
@@ -114,7 +114,7 @@ def test_what_cannot_be_written_names_topic_and_part_and_keeps_the_cause() -> No
     assert "Nothing was sent" in error.hint
 
 
-def test_what_cannot_be_read_names_its_place_and_keeps_cause_and_bytes() -> None:
+def test_deserialization_error_names_offset_cause_and_bytes() -> None:
     with pytest.raises(DeserializationFailed) as raised:
         deserialize(failing, "orders", 3, 1234, "value", b"\xff\x00")
     error = raised.value
@@ -135,7 +135,7 @@ def test_what_cannot_be_read_names_its_place_and_keeps_cause_and_bytes() -> None
         DeserializationFailed("t", 1, 2, "value", b"data", "why"),
     ],
 )
-def test_errors_are_final_and_survive_another_process(error: RequestError) -> None:
+def test_errors_are_not_retriable_and_can_be_pickled(error: RequestError) -> None:
     assert error.code is ErrorCode.INVALID_RECORD
     assert not error.retriable
     clone = pickle.loads(pickle.dumps(error))
@@ -144,7 +144,7 @@ def test_errors_are_final_and_survive_another_process(error: RequestError) -> No
 
 
 @each_case("returned", ["text", 5, bytearray(b"x"), memoryview(b"x")])
-def test_a_serializer_that_returns_no_bytes_is_told(returned: object) -> None:
+def test_serializer_must_return_bytes(returned: object) -> None:
     wrong = cast("Callable[[str, int], bytes]", lambda topic, value: returned)  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(SerializationFailed, match=r"returned .* and not bytes"):
         serialize(wrong, "t", "value", 1)
@@ -162,7 +162,7 @@ def test_cancellation_and_interrupts_pass_through(part: Part) -> None:
 
 
 @pytest.mark.parametrize("given", ["string", None, 5])
-def test_what_is_no_function_is_refused_when_it_is_given(given: Any) -> None:
+def test_invalid_serializer_is_refused_at_once(given: Any) -> None:
     with pytest.raises(TypeError, match="a serializer is a function of topic and value, or a Ser"):
         serializer_of(given)
     with pytest.raises(TypeError, match="a deserializer is a function of topic and bytes, or a S"):

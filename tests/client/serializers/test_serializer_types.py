@@ -93,7 +93,7 @@ def listen(topic: str, data: bytes) -> str:
     return data.decode()
 
 
-def test_the_forms_say_of_what_they_are() -> None:
+def test_serde_types_follow_from_their_class() -> None:
     assert_type(STRING, Serde[str])
     assert_type(string("utf-16", strict=True), Serde[str])
     assert_type(BYTES, Serde[bytes])
@@ -123,7 +123,7 @@ def test_the_forms_say_of_what_they_are() -> None:
     assert_type(Serde(shout, listen), Serde[str])
 
 
-def test_what_is_ones_own_says_what_is_sent() -> None:
+def test_producer_types_follow_from_user_serializers() -> None:
     codec = Codec()
     assert_type(Producer(SETTINGS, value_serializer=Numbers()), Producer[bytes, int])
     assert_type(Producer(SETTINGS, value_serializer=codec.write), Producer[bytes, int])
@@ -141,7 +141,7 @@ def test_what_is_ones_own_says_what_is_sent() -> None:
     assert_type(waiting, ottla.sync.Producer[str, int])
 
 
-def test_what_is_ones_own_says_what_is_read() -> None:
+def test_consumer_types_follow_from_user_deserializers() -> None:
     codec = Codec()
     ours = Consumer(SETTINGS, key_deserializer=listen, value_deserializer=codec.read)
     assert_type(ours, Consumer[str, int])
@@ -158,7 +158,7 @@ def note(failed: DeserializationFailed) -> None:
     print(failed.topic, failed.partition, failed.offset, failed.part, failed.data)
 
 
-async def sent_and_read(
+async def sends_and_reads(
     producer: Producer[str, Model],
     consumer: Consumer[str, AvroDatum],
     any_json: Producer[bytes, Json],
@@ -180,9 +180,7 @@ async def sent_and_read(
     Consumer(SETTINGS, value_deserializer=shout)  # pyright: ignore[reportArgumentType]
 
 
-def what_a_function_of_users_may_take(
-    write: Serializer[Data], read: Deserializer[Data], both: Serde[Data]
-) -> None:
+def user_functions(write: Serializer[Data], read: Deserializer[Data], both: Serde[Data]) -> None:
     """Never run; only the type checker reads it."""
     assert_type(Producer(SETTINGS, value_serializer=write), Producer[bytes, Data])
     assert_type(Producer(SETTINGS, value_serializer=both), Producer[bytes, Data])

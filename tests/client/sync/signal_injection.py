@@ -68,7 +68,7 @@ def _is_fragile(frame: FrameType) -> bool:
 
 
 @contextmanager
-def all_threads_end() -> Generator[None]:
+def check_threads_end() -> Generator[None]:
     """Check that the threads of all clients that are created in the block end soon after it.
 
     Other tests may have left a Spark session in this process, whose threads stay.

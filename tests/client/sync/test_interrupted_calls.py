@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from client.consumer_scenarios import FAST, FROM_START, new_topic
-from client.sync.signal_injection import MOMENTS_S, SOON_S, all_threads_end, interruptions
+from client.sync.signal_injection import MOMENTS_S, SOON_S, check_threads_end, interruptions
 from ottla.client.sync import send_queue as send_queues
 from ottla.client.sync.administrator import Admin
 from ottla.client.sync.consumer import Consumer
@@ -32,7 +32,7 @@ def cluster() -> Iterator[ClusterThread]:
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
-    with all_threads_end():
+    with check_threads_end():
         yield
 
 
@@ -52,7 +52,7 @@ def read(cluster: ClusterThread, topic: str) -> list[int]:
         return found
 
 
-def settled(acks: dict[int, Ack]) -> list[int]:
+def acknowledged(acks: dict[int, Ack]) -> list[int]:
     """Return the acknowledged numbers; the others raise, and none hangs."""
     kept: list[int] = []
     for number, ack in acks.items():
@@ -66,12 +66,12 @@ def settled(acks: dict[int, Ack]) -> list[int]:
 
 def check(cluster: ClusterThread, topic: str, acks: dict[int, Ack]) -> None:
     """Check that acknowledged records are in the topic, in order and without duplicates."""
-    kept, there = settled(acks), read(cluster, topic)
+    kept, there = acknowledged(acks), read(cluster, topic)
     assert there == sorted({*there})
     assert {*kept} <= {*there}
 
 
-def test_a_send_that_waits_for_room_can_be_interrupted_and_goes_on(cluster: ClusterThread) -> None:
+def test_send_waiting_for_memory_can_be_interrupted(cluster: ClusterThread) -> None:
     topic = new_topic("sent")
     small = settings(cluster, buffer_memory=4000, batch_size=1000)
     acks: dict[int, Ack] = {}
@@ -96,11 +96,11 @@ def test_a_send_that_waits_for_room_can_be_interrupted_and_goes_on(cluster: Clus
                 number += 1
                 acks[number] = ours.send(topic, b"%d" % number, partition=0)
         ours.flush()
-        assert settled(acks) == [*acks]
+        assert acknowledged(acks) == [*acks]
         check(cluster, topic, acks)
 
 
-def test_no_wait_for_room_is_longer_than_a_signal_may_be_overlooked(
+def test_memory_waits_are_short_enough_to_notice_signals(
     cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal that arrives just before a lock wait is noticed when that wait ends."""
@@ -132,7 +132,7 @@ def test_no_wait_for_room_is_longer_than_a_signal_may_be_overlooked(
             ours.flush()
 
 
-def test_a_flush_that_is_interrupted_can_be_made_again(cluster: ClusterThread) -> None:
+def test_interrupted_flush_can_be_retried(cluster: ClusterThread) -> None:
     topic = new_topic("flushed")
     with Producer(settings(cluster)) as ours, interruptions() as interrupted:
         acks = {-1: ours.send(topic, b"-1", partition=0)}
@@ -148,11 +148,11 @@ def test_a_flush_that_is_interrupted_can_be_made_again(cluster: ClusterThread) -
             acks[number] = ours.send(topic, b"%d" % number, partition=0)
             interrupted(after_s, ours.flush)
         ours.flush()
-        assert settled(acks) == [*acks]
+        assert acknowledged(acks) == [*acks]
         check(cluster, topic, acks)
 
 
-def test_a_call_of_an_administrator_that_is_interrupted_can_be_made_again(
+def test_interrupted_admin_call_can_be_retried(
     cluster: ClusterThread,
 ) -> None:
     with Admin(settings(cluster)) as ours, interruptions() as interrupted:
@@ -166,7 +166,7 @@ def test_a_call_of_an_administrator_that_is_interrupted_can_be_made_again(
         assert name in ours.list_topics()
 
 
-def test_a_commit_that_is_interrupted_can_be_made_again(cluster: ClusterThread) -> None:
+def test_interrupted_commit_can_be_retried(cluster: ClusterThread) -> None:
     topic, group = new_topic("committed"), new_topic("g")
     with Producer(settings(cluster)) as producer:
         producer.send_many(topic, [b"%d" % number for number in range(100)], partition=0)
@@ -201,7 +201,7 @@ def end(client: Any) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("paused", [True, False], ids=["silent", "at-any-moment"])
-def test_the_end_of_a_producer_can_be_interrupted(cluster: ClusterThread, paused: bool) -> None:
+def test_producer_close_can_be_interrupted(cluster: ClusterThread, paused: bool) -> None:
     topic = new_topic("ended")
     acks: dict[int, Ack] = {}
     with interruptions() as interrupted:
@@ -225,13 +225,13 @@ def test_the_end_of_a_producer_can_be_interrupted(cluster: ClusterThread, paused
                 end(ours)()
             with pytest.raises(RequestError):
                 ours.send(topic, b"late")
-    kept, there = settled(acks), read(cluster, topic)
+    kept, there = acknowledged(acks), read(cluster, topic)
     assert len(there) == len({*there})
     assert {*kept} <= {*there}
 
 
 @pytest.mark.parametrize("paused", [True, False], ids=["silent", "at-any-moment"])
-def test_the_end_of_a_consumer_can_be_interrupted(cluster: ClusterThread, paused: bool) -> None:
+def test_consumer_close_can_be_interrupted(cluster: ClusterThread, paused: bool) -> None:
     topic = new_topic("ended")
     with Producer(settings(cluster)) as producer:
         producer.send_many(topic, [b"%d" % number for number in range(100)], partition=0)
@@ -256,7 +256,7 @@ def test_the_end_of_a_consumer_can_be_interrupted(cluster: ClusterThread, paused
                 assert [one and one.offset for one in other.committed((topic, 0)).values()] == [7]
 
 
-def test_the_end_of_an_administrator_can_be_interrupted(cluster: ClusterThread) -> None:
+def test_admin_close_can_be_interrupted(cluster: ClusterThread) -> None:
     with interruptions() as interrupted:
         for after_s in MOMENTS_S:
             ours = Admin(settings(cluster))
@@ -269,7 +269,7 @@ def test_the_end_of_an_administrator_can_be_interrupted(cluster: ClusterThread) 
                 ours.list_topics()
 
 
-def test_a_beginning_that_is_interrupted_leaves_nothing(cluster: ClusterThread) -> None:
+def test_interrupted_start_leaves_nothing(cluster: ClusterThread) -> None:
     with interruptions() as interrupted:
         for after_s in MOMENTS_S:
             for client in (Admin, Producer, Consumer):
@@ -278,11 +278,11 @@ def test_a_beginning_that_is_interrupted_leaves_nothing(cluster: ClusterThread) 
                 ours.close()
 
 
-def test_an_end_that_was_interrupted_before_its_last_step_can_be_made_again(
+def test_close_interrupted_at_its_last_step_can_be_retried(
     cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another object may still hold the thread, as the Ack of a record does."""
-    with all_threads_end():
+    with check_threads_end():
         ours = Producer(settings(cluster))
         ours.__enter__()
         ack = ours.send(new_topic("kept"), b"0")

@@ -47,7 +47,7 @@ def polled(ours: Consumer[bytes, bytes]) -> list[int]:
     return [record.offset for record in ours.poll(20, max_records=7)]
 
 
-def a_batch(ours: Consumer[bytes, bytes]) -> list[int]:
+def batch(ours: Consumer[bytes, bytes]) -> list[int]:
     return [record.offset for record in next(ours.batches())]
 
 
@@ -55,16 +55,16 @@ def polled_as_columns(ours: Consumer[bytes, bytes]) -> list[int]:
     return ours.poll_arrow(20)["offset"].to_pylist()
 
 
-def a_batch_of_columns(ours: Consumer[bytes, bytes]) -> list[int]:
+def batch_of_columns(ours: Consumer[bytes, bytes]) -> list[int]:
     return next(ours.arrow())["offset"].to_pylist()
 
 
-def one_of_a_loop(ours: Consumer[bytes, bytes]) -> list[int]:
+def next_record(ours: Consumer[bytes, bytes]) -> list[int]:
     return [next(iter(ours)).offset]
 
 
 TAKES: list[Callable[[Consumer[bytes, bytes]], list[int]]] = [
-    *(polled, a_batch, polled_as_columns, a_batch_of_columns, one_of_a_loop)
+    *(polled, batch, polled_as_columns, batch_of_columns, next_record)
 ]
 
 
@@ -84,7 +84,7 @@ def interrupt_when_answered(monkeypatch: pytest.MonkeyPatch) -> list[portals.Cal
 
 
 @pytest.mark.parametrize("taken", TAKES, ids=lambda one: one.__name__)
-def test_what_was_there_when_the_interrupt_came_comes_with_the_next_call(
+def test_records_ready_at_an_interrupt_are_returned_next(
     servers: str,
     topic: str,
     taken: Callable[[Consumer[bytes, bytes]], list[int]],
@@ -108,7 +108,7 @@ def test_what_was_there_when_the_interrupt_came_comes_with_the_next_call(
         assert first + second == [*range(len(first) + len(second))]
 
 
-def test_who_seeks_after_an_interrupt_goes_on_there(
+def test_seek_after_an_interrupt_is_used(
     servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with consumer(servers) as ours:
@@ -121,7 +121,7 @@ def test_who_seeks_after_an_interrupt_goes_on_there(
         assert polled(ours) == [*range(100, 107)]
 
 
-def test_an_interrupt_that_comes_before_it_was_asked_takes_nothing_back(
+def test_interrupt_before_the_request_loses_nothing(
     servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with consumer(servers) as ours:
@@ -140,7 +140,7 @@ def test_an_interrupt_that_comes_before_it_was_asked_takes_nothing_back(
 
 
 @pytest.mark.parametrize("taken", TAKES, ids=lambda one: one.__name__)
-def test_interrupts_at_any_moment_lose_nothing_and_bring_nothing_twice(
+def test_interrupts_lose_and_duplicate_nothing(
     servers: str, topic: str, taken: Callable[[Consumer[bytes, bytes]], list[int]]
 ) -> None:
     """Real signals, repeatedly, anywhere in the client, once per call."""

@@ -47,7 +47,7 @@ def committed_values(servers: str, topic: str, number: int) -> list[bytes | None
     return values
 
 
-def test_what_one_writes_a_group_reads(servers: str, topic: str) -> None:
+def test_group_reads_what_a_producer_writes(servers: str, topic: str) -> None:
     values = [b"%d" % number for number in range(3000)]
     with Producer(FAST, bootstrap_servers=servers) as producer:
         for value in values:
@@ -69,7 +69,7 @@ def fail(ours: Producer, topic: str) -> None:
         raise ZeroDivisionError
 
 
-def test_a_transaction_counts_as_a_whole_or_not_at_all(servers: str, topic: str) -> None:
+def test_transaction_is_atomic(servers: str, topic: str) -> None:
     with transactional(servers, topic) as ours:
         with ours.transaction():
             for number in range(500):
@@ -84,7 +84,7 @@ def test_a_transaction_counts_as_a_whole_or_not_at_all(servers: str, topic: str)
     assert committed_values(servers, topic, 501) == [*(b"%d" % n for n in range(500)), b"last"]
 
 
-def test_a_record_that_failed_on_its_way_aborts_its_transaction(servers: str, topic: str) -> None:
+def test_failed_record_aborts_its_transaction(servers: str, topic: str) -> None:
     with transactional(servers, topic) as ours:
 
         def one_is_too_large() -> None:
@@ -114,7 +114,7 @@ def test_offsets_are_committed_with_the_transaction(servers: str, topic: str) ->
     assert kept.offset == 7
 
 
-def test_an_administrator_is_answered(servers: str, topic: str) -> None:
+def test_admin_calls_are_answered(servers: str, topic: str) -> None:
     with Admin(FAST, bootstrap_servers=servers) as admin:
         assert topic in admin.list_topics()
         refused = admin.create_topics([NewTopic(topic, 1), NewTopic(f"{topic}-b", 2)])

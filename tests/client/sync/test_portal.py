@@ -35,7 +35,7 @@ async def fails() -> None:
     raise ZeroDivisionError("deep inside")
 
 
-def test_a_result_and_an_error_come_to_who_asked(portal: Portal) -> None:
+def test_results_and_errors_reach_the_caller(portal: Portal) -> None:
     async def answered() -> str:
         await asyncio.sleep(0)
         return threading.current_thread().name
@@ -47,7 +47,7 @@ def test_a_result_and_an_error_come_to_who_asked(portal: Portal) -> None:
     assert "fails" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
 
 
-def test_what_takes_too_long_is_ended(portal: Portal) -> None:
+def test_call_is_cancelled_at_its_timeout(portal: Portal) -> None:
     ended: list[bool] = []
 
     async def forever() -> None:
@@ -61,7 +61,7 @@ def test_what_takes_too_long_is_ended(portal: Portal) -> None:
     assert ended == [True]
 
 
-def test_an_interrupt_ends_what_is_waited_for(portal: Portal) -> None:
+def test_interrupt_cancels_the_call(portal: Portal) -> None:
     began, ended = threading.Event(), threading.Event()
 
     async def forever() -> None:
@@ -84,7 +84,7 @@ def test_an_interrupt_ends_what_is_waited_for(portal: Portal) -> None:
     assert portal.call(lambda: 5) == 5
 
 
-def test_after_the_end_one_is_told(portal: Portal) -> None:
+def test_closed_portal_refuses_calls(portal: Portal) -> None:
     portal.close()
     portal.close()
     assert not threads()
@@ -92,7 +92,7 @@ def test_after_the_end_one_is_told(portal: Portal) -> None:
         portal.run(fails())
 
 
-def test_who_waits_when_it_ends_is_told(portal: Portal) -> None:
+def test_close_fails_waiting_calls(portal: Portal) -> None:
     began = threading.Event()
     heard: list[BaseException] = []
 
@@ -114,7 +114,7 @@ def test_who_waits_when_it_ends_is_told(portal: Portal) -> None:
     assert len(heard) == 1
 
 
-def test_in_its_own_thread_a_call_that_waits_is_refused(portal: Portal) -> None:
+def test_blocking_call_in_its_own_thread_is_refused(portal: Portal) -> None:
     def inside() -> None:
         portal.run(fails())
 
@@ -122,7 +122,7 @@ def test_in_its_own_thread_a_call_that_waits_is_refused(portal: Portal) -> None:
         portal.call(inside)
 
 
-def test_a_portal_that_is_forgotten_ends() -> None:
+def test_unreferenced_portal_ends() -> None:
     forgotten = Portal("ottla test")
     gone = weakref.ref(forgotten)
     del forgotten
@@ -131,7 +131,7 @@ def test_a_portal_that_is_forgotten_ends() -> None:
     assert not threads()
 
 
-def test_what_does_not_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_does_not_wait_for_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portal_module, "CLOSE_S", 0.1)
     stubborn, let_go = Portal("ottla stubborn"), threading.Event()
     stubborn.start(blocked(let_go))
@@ -146,7 +146,7 @@ async def blocked(let_go: threading.Event) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_is_told_and_ends(portal: Portal) -> None:
+def test_forked_child_gets_an_error_and_exits(portal: Portal) -> None:
     child = os.fork()
     if child == 0:
         code = 1
@@ -173,7 +173,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("line", PROGRAMS.values(), ids=PROGRAMS)
-def test_a_program_ends(line: str) -> None:
+def test_program_exits(line: str) -> None:
     program = (
         "import asyncio, os, sys, threading\n"
         "from ottla.client.sync.portal import Portal\n"

@@ -33,7 +33,7 @@ def public(kind: type[Any]) -> set[str]:
 
 
 @pytest.mark.parametrize(("behind", "front"), PAIRS, ids=lambda kind: kind.__module__)
-def test_every_name_and_every_parameter_is_there(behind: type[Any], front: type[Any]) -> None:
+def test_sync_clients_have_every_name_and_parameter(behind: type[Any], front: type[Any]) -> None:
     assert public(front) == public(behind)
     for name in ("__init__", *public(behind)):
         theirs, ours = getattr(behind, name), getattr(front, name)
@@ -50,7 +50,7 @@ def test_every_name_and_every_parameter_is_there(behind: type[Any], front: type[
         assert ours.__doc__
 
 
-def test_an_administrator_asks_and_changes() -> None:
+def test_sync_admin_reads_and_changes() -> None:
     with ClusterThread() as cluster:
         ours = Admin(bootstrap_servers=cluster.bootstrap_servers)
         with pytest.raises(Disconnected, match="use `with`"):

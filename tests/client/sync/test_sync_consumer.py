@@ -23,11 +23,15 @@ from ottla.testing import Cluster, ClusterThread
 from ottla.transport.channel import Disconnected
 
 # In that scenario a task is cancelled; the sync equivalent is an interrupt, see test_portal.py.
-SYNC = [one for one in (*ANYWHERE, *TOGETHER) if "gives_up" not in one.__name__]
+SYNC = [
+    one
+    for one in (*ANYWHERE, *TOGETHER)
+    if one is not consumer_scenarios.cancelled_poll_leaves_nothing
+]
 
 
 @pytest.mark.parametrize("scenario", SYNC, ids=lambda scenario: scenario.__name__)
-def test_what_holds_for_the_asynchronous_one_holds_here(
+def test_consumer_scenarios_hold_for_the_sync_consumer(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_scenarios, "Consumer", DrivenConsumer)
@@ -73,7 +77,7 @@ def key(topic: str) -> TopicPartition:
     return TopicPartition(topic, 0)  # pyright: ignore[reportArgumentType]
 
 
-def test_who_breaks_off_commits_what_was_in_hand_and_no_more(servers: str) -> None:
+def test_break_commits_up_to_the_record_in_hand(servers: str) -> None:
     topic = written(servers, 1000)
     with member(servers, topic) as ours:
         for record in ours:
@@ -84,7 +88,7 @@ def test_who_breaks_off_commits_what_was_in_hand_and_no_more(servers: str) -> No
     assert committed(servers, topic) == 42
 
 
-def test_a_commit_in_the_middle_keeps_what_was_handed_out(servers: str) -> None:
+def test_commit_in_a_loop_includes_the_returned_records(servers: str) -> None:
     topic = written(servers, 1000)
     with member(servers, topic, commits=False) as ours:
         for record in ours:
@@ -95,7 +99,7 @@ def test_a_commit_in_the_middle_keeps_what_was_handed_out(servers: str) -> None:
     assert committed(servers, topic) == 11
 
 
-def test_what_was_in_hand_when_the_block_failed_is_not_done(servers: str) -> None:
+def test_failed_block_does_not_commit_the_record_in_hand(servers: str) -> None:
     topic = written(servers, 1000)
 
     def fail_at_57() -> None:
@@ -109,7 +113,7 @@ def test_what_was_in_hand_when_the_block_failed_is_not_done(servers: str) -> Non
     assert committed(servers, topic) == 57
 
 
-def test_ways_to_read_take_turns_in_one_loop(servers: str) -> None:
+def test_read_methods_can_alternate(servers: str) -> None:
     topic = written(servers, 3000, batch_size=1000)
     with member(servers, topic) as ours:
         found: list[int] = []
@@ -145,7 +149,7 @@ def test_callbacks_may_commit_and_seek(servers: str) -> None:
     assert committed(servers, topic) == 91
 
 
-def test_a_callback_that_fails_is_heard_with_its_cause(servers: str) -> None:
+def test_failed_callback_is_raised_with_its_cause(servers: str) -> None:
     topic = written(servers, 1)
     with member(servers, topic) as ours:
 
@@ -158,7 +162,7 @@ def test_a_callback_that_fails_is_heard_with_its_cause(servers: str) -> None:
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_a_callback_cannot_end_what_it_is_called_for(servers: str) -> None:
+def test_callback_cannot_end_its_own_consumer(servers: str) -> None:
     topic = written(servers, 1)
     refused: list[str] = []
     with member(servers, topic) as ours:
@@ -174,7 +178,7 @@ def test_a_callback_cannot_end_what_it_is_called_for(servers: str) -> None:
     assert len(refused) == 2
 
 
-def test_a_callback_may_subscribe_to_something_else(servers: str) -> None:
+def test_callback_may_change_the_subscription(servers: str) -> None:
     first, second = written(servers, 1), written(servers, 1)
     with member(servers, first) as ours:
         ours.subscribe(first, on_assigned=lambda came, why: ours.subscribe(second))
@@ -183,7 +187,7 @@ def test_a_callback_may_subscribe_to_something_else(servers: str) -> None:
         assert {one.topic for one in ours.assignment} == {second}
 
 
-def test_a_seek_of_another_thread_is_heard_in_the_middle_of_a_loop(servers: str) -> None:
+def test_seek_of_another_thread_applies_in_a_running_loop(servers: str) -> None:
     topic = written(servers, 2000)
     with Consumer({**FAST, **FROM_START}, bootstrap_servers=servers) as ours:
         ours.assign((topic, 0))
@@ -200,7 +204,7 @@ def test_a_seek_of_another_thread_is_heard_in_the_middle_of_a_loop(servers: str)
         assert ours.position((topic, 0)) == 2000
 
 
-def test_closing_wakes_who_waits_for_records(servers: str) -> None:
+def test_close_wakes_a_waiting_reader(servers: str) -> None:
     topic = new_topic("empty")
     ours = Consumer(FAST, bootstrap_servers=servers)
     heard: list[BaseException] = []
@@ -222,7 +226,7 @@ def test_closing_wakes_who_waits_for_records(servers: str) -> None:
         ours.poll()
 
 
-def test_a_deserializer_cannot_wait_for_its_own_consumer(servers: str) -> None:
+def test_deserializer_cannot_block_on_its_own_consumer(servers: str) -> None:
     topic = written(servers, 1)
     told: list[str] = []
 

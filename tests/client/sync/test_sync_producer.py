@@ -55,7 +55,7 @@ def read(cluster: ClusterThread, topic: str, number: int) -> list[bytes | None]:
     return values
 
 
-def test_a_record_arrives_and_its_place_is_told(cluster: ClusterThread, topic: str) -> None:
+def test_record_is_written_and_its_offset_is_returned(cluster: ClusterThread, topic: str) -> None:
     with producer(cluster) as ours:
         ack = ours.send(topic, b"v", key=b"k", headers=[("h", b"1")], timestamp_ms=5)
         written = ack.result(20)
@@ -72,14 +72,14 @@ def test_a_record_arrives_and_its_place_is_told(cluster: ClusterThread, topic: s
     assert record.headers == (("h", b"1"),)
 
 
-def test_leaving_the_block_waits_for_all_in_their_order(cluster: ClusterThread, topic: str) -> None:
+def test_leaving_the_block_writes_all_records_in_order(cluster: ClusterThread, topic: str) -> None:
     with producer(cluster, linger_ms=1000) as ours:
         for number in range(5000):
             ours.send(topic, b"%d" % number)
     assert read(cluster, topic, 5000) == [b"%d" % number for number in range(5000)]
 
 
-def test_many_come_after_those_that_were_sent_before(cluster: ClusterThread, topic: str) -> None:
+def test_send_many_follows_earlier_records(cluster: ClusterThread, topic: str) -> None:
     with producer(cluster, batch_size=200) as ours:  # each send often waits, and could be overtaken
         for number in range(1000):
             ours.send(topic, b"%d" % number)
@@ -90,7 +90,7 @@ def test_many_come_after_those_that_were_sent_before(cluster: ClusterThread, top
     assert read(cluster, topic, 2001) == [b"%d" % number for number in range(2001)]
 
 
-def test_rows_come_after_those_that_were_sent_before(cluster: ClusterThread, topic: str) -> None:
+def test_send_arrow_follows_earlier_records(cluster: ClusterThread, topic: str) -> None:
     pa: Any = pytest.importorskip("pyarrow")
     rows = pa.record_batch({"v": [b"%d" % number for number in range(100, 200)]})
     with producer(cluster) as ours:
@@ -107,7 +107,7 @@ def test_rows_come_after_those_that_were_sent_before(cluster: ClusterThread, top
     assert read(cluster, topic, 201) == [b"%d" % number for number in range(201)]
 
 
-def test_threads_share_it_and_each_keeps_its_order(cluster: ClusterThread, topic: str) -> None:
+def test_threads_share_a_producer_and_keep_their_order(cluster: ClusterThread, topic: str) -> None:
     acks: dict[int, list[Ack]] = {}
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -133,7 +133,7 @@ def test_threads_share_it_and_each_keeps_its_order(cluster: ClusterThread, topic
             assert values[ack.result().offset] == b"%d %d" % (thread, number)
 
 
-def test_what_cannot_be_serialized_is_raised_at_once(cluster: ClusterThread, topic: str) -> None:
+def test_serialization_error_is_raised_at_once(cluster: ClusterThread, topic: str) -> None:
     def here(topic: str, value: str) -> bytes:
         assert threading.current_thread() is threading.main_thread()
         return STRING.serialize(topic, value) or b""
@@ -150,7 +150,7 @@ def test_what_cannot_be_serialized_is_raised_at_once(cluster: ClusterThread, top
         plain.send(topic, "text")  # pyright: ignore[reportArgumentType]
 
 
-def test_bytes_may_change_once_they_are_sent(cluster: ClusterThread, topic: str) -> None:
+def test_buffer_may_change_after_send(cluster: ClusterThread, topic: str) -> None:
     with producer(cluster) as ours:
         changing = bytearray(b"before")
         headers = [("h", b"1")]
@@ -161,7 +161,7 @@ def test_bytes_may_change_once_they_are_sent(cluster: ClusterThread, topic: str)
     assert read(cluster, topic, 1) == [b"before"]
 
 
-def test_what_is_refused_is_told_by_its_ack(cluster: ClusterThread, topic: str) -> None:
+def test_refused_record_fails_its_ack(cluster: ClusterThread, topic: str) -> None:
     with producer(cluster, max_request_size=1000) as ours:
         ack = ours.send(topic, bytes(1000))
         with pytest.raises(RequestError, match=r"max\.request\.size=1000"):
@@ -174,7 +174,7 @@ def test_what_is_refused_is_told_by_its_ack(cluster: ClusterThread, topic: str) 
         assert ours.send(topic, b"small").result(20).offset == 0
 
 
-def test_a_failure_about_which_nobody_asked_is_told(cluster: ClusterThread, topic: str) -> None:
+def test_unhandled_failure_is_raised(cluster: ClusterThread, topic: str) -> None:
     with producer(cluster, max_request_size=1000) as ours:
         ours.send(topic, bytes(1000))
         with pytest.raises(RequestError, match=r"max\.request\.size"):
@@ -189,7 +189,7 @@ def test_a_failure_about_which_nobody_asked_is_told(cluster: ClusterThread, topi
         leave()
 
 
-def test_sending_waits_for_room_and_not_forever(cluster: ClusterThread, topic: str) -> None:
+def test_send_waits_for_memory_up_to_max_block(cluster: ClusterThread, topic: str) -> None:
     small = producer(
         cluster, batch_size=1000, buffer_memory=5000, max_block_ms=1500, linger_ms=10_000
     )
@@ -207,7 +207,7 @@ def test_sending_waits_for_room_and_not_forever(cluster: ClusterThread, topic: s
     small.close()
 
 
-def test_without_a_broker_the_end_comes_in_time() -> None:
+def test_close_without_a_broker_times_out() -> None:
     with ClusterThread() as cluster:
         gone = cluster.bootstrap_servers
     acks: list[Ack] = []
@@ -226,7 +226,7 @@ def test_without_a_broker_the_end_comes_in_time() -> None:
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, KeyboardInterrupt])
-def test_a_failing_block_writes_what_was_sent_and_an_interrupted_one_ends_at_once(
+def test_failed_block_flushes_and_an_interrupted_one_does_not(
     cluster: ClusterThread, topic: str, kind: type[BaseException]
 ) -> None:
     acks: list[Ack] = []
@@ -246,7 +246,7 @@ def test_a_failing_block_writes_what_was_sent_and_an_interrupted_one_ends_at_onc
             ack.result(5)
 
 
-def test_a_closed_producer_says_so(cluster: ClusterThread, topic: str) -> None:
+def test_closed_producer_raises(cluster: ClusterThread, topic: str) -> None:
     ours = producer(cluster)
     with pytest.raises(Disconnected, match="use `with`"):
         ours.send(topic)
@@ -261,7 +261,7 @@ def test_a_closed_producer_says_so(cluster: ClusterThread, topic: str) -> None:
 
 
 @pytest.mark.parametrize(("front", "behind"), [(Producer, AsyncProducer), (Admin, AsyncAdmin)])
-def test_two_threads_may_close_it_at_once(
+def test_two_threads_may_close_at_once(
     cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch, front: Any, behind: Any
 ) -> None:
     """The event loop ends with the second close, while the first one runs in it."""
@@ -291,12 +291,12 @@ def test_two_threads_may_close_it_at_once(
     assert errors == []
 
 
-def test_transactions_need_their_setting(cluster: ClusterThread) -> None:
+def test_transactions_need_a_transactional_id(cluster: ClusterThread) -> None:
     with producer(cluster) as ours, pytest.raises(RequestError, match=r"transactional\.id"):
         ours.transaction()
 
 
-def test_an_interrupt_while_waiting_leaves_it_usable(cluster: ClusterThread, topic: str) -> None:
+def test_producer_is_usable_after_an_interrupt(cluster: ClusterThread, topic: str) -> None:
     with producer(cluster, linger_ms=100_000) as ours:
         ack = ours.send(topic, b"v")
         interrupting = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
@@ -309,7 +309,7 @@ def test_an_interrupt_while_waiting_leaves_it_usable(cluster: ClusterThread, top
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_leaves_the_parent_alone(cluster: ClusterThread, topic: str) -> None:
+def test_forked_child_does_not_affect_the_parent(cluster: ClusterThread, topic: str) -> None:
     with producer(cluster, linger_ms=100_000) as ours:
         ack = ours.send(topic, b"v")
         child = os.fork()

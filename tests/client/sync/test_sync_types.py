@@ -21,7 +21,7 @@ from ottla.sync import Ack, Admin, Consumer, Producer, Transaction
 SETTINGS = {"bootstrap.servers": "localhost:9092"}
 
 
-def test_the_serializers_say_what_is_sent_and_read() -> None:
+def test_types_follow_from_the_serializers() -> None:
     assert_type(Producer(SETTINGS), Producer[bytes, bytes])
     assert_type(Producer(SETTINGS, key_serializer=STRING), Producer[str, bytes])
     assert_type(Consumer(SETTINGS), Consumer[bytes, bytes])
@@ -29,7 +29,7 @@ def test_the_serializers_say_what_is_sent_and_read() -> None:
     assert_type(both, Consumer[str, int])
 
 
-def what_can_be_sent(plain: Producer, typed: Producer[str, int]) -> None:
+def sends(plain: Producer, typed: Producer[str, int]) -> None:
     """Never run; only the type checker reads it."""
     assert_type(plain.send("t", b"v", key=b"k"), Ack)
     assert_type(plain.send("t").result(5), Written)
@@ -47,7 +47,7 @@ def what_can_be_sent(plain: Producer, typed: Producer[str, int]) -> None:
         transaction.send_offsets({"t": 5}, "group")  # pyright: ignore[reportArgumentType]
 
 
-def what_can_be_read(typed: Consumer[str, int]) -> None:
+def reads(typed: Consumer[str, int]) -> None:
     """Never run; only the type checker reads it."""
     for record in typed:
         assert_type(record, Record[str, int])
@@ -68,7 +68,7 @@ def what_can_be_read(typed: Consumer[str, int]) -> None:
     typed.commit(soon=True)  # pyright: ignore[reportCallIssue]
 
 
-def what_can_be_administered(admin: Admin) -> None:
+def admin_calls(admin: Admin) -> None:
     """Never run; only the type checker reads it."""
     assert_type(admin.create_topics([NewTopic("t", 3)]), Results[str, CreatedTopic])
     assert_type(admin.list_offsets({("t", 0): 5}), Results[Partition, FoundOffset])
@@ -77,7 +77,7 @@ def what_can_be_administered(admin: Admin) -> None:
     ottla.nonsense  # pyright: ignore # noqa: B018
 
 
-def test_all_public_names_are_there() -> None:
+def test_all_public_names_can_be_imported() -> None:
     names: Mapping[str, Any] = vars(ottla)
     for name in ottla.__all__:
         assert getattr(ottla, name) is names[name]
@@ -86,7 +86,7 @@ def test_all_public_names_are_there() -> None:
     assert not hasattr(ottla, "nonsense")
 
 
-def test_a_broker_starts_without_the_client() -> None:
+def test_broker_starts_without_the_client() -> None:
     program = (
         "import sys, ottla.cli.entry, ottla.broker.service\n"
         "print([name for name in sys.modules if name.startswith(('ottla.client', 'ottla.sync'))])"
