@@ -62,7 +62,7 @@ def terminal(
 
 
 def a_profile(home: Path) -> Path:
-    path = profiles.place({"HOME": str(home)})
+    path = profiles.config_path({"HOME": str(home)})
     profiles.write(path, Profiles().with_settings("dev", {"bootstrap.servers": "a:1"}))
     return path
 
@@ -168,7 +168,7 @@ def test_terminal_has_colors_unless_no_color_is_set(tmp_path: Path) -> None:
 
 
 def test_control_characters_are_escaped(tmp_path: Path) -> None:
-    path = profiles.place({"HOME": str(tmp_path)})
+    path = profiles.config_path({"HOME": str(tmp_path)})
     profiles.write(path, Profiles().with_settings("\x1b]0;x\x07", {"client.id": "\x1b[2J"}))
     for arguments in (("list",), ("show", "\x1b]0;x\x07")):
         with terminal(tmp_path, "profile", *arguments, env={"NO_COLOR": "1"}) as session:

@@ -75,7 +75,7 @@ async def record_has_all_its_fields(servers: str, topic: str) -> None:
         (("h", b"1"), ("n", None)),
     )
     assert first.leader_epoch >= 0
-    assert first.place == (topic, 0)
+    assert first.topic_partition == (topic, 0)
     assert (second.offset, second.key, second.value, second.headers) == (1, None, None, ())
 
 

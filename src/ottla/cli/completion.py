@@ -38,7 +38,7 @@ def profile_names(context: typer.Context, incomplete: str) -> list[str]:
     from ottla.cli import profiles
 
     try:
-        known = profiles.read(profiles.place(os.environ))
+        known = profiles.read(profiles.config_path(os.environ))
     except profiles.BadProfile:
         return []
     return sorted(one for one in known.settings if one.startswith(incomplete))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.cli.escapes import printable
-from ottla.client.network.config import place
+from ottla.client.network.config import parse_address
 from ottla.settings.connection import BOOTSTRAP_SERVERS
 from ottla.settings.security import SECURITY_PROTOCOL
 
@@ -42,7 +42,7 @@ async def probe(
     in_clear = "SSL" not in settings.get(SECURITY_PROTOCOL.name, "").upper().split("_")
     whys: list[str] = []
     for text in settings.get(BOOTSTRAP_SERVERS.name, "").split(","):
-        where = place(text)
+        where = parse_address(text)
         try:
             async with asyncio.timeout(timeout_s):
                 reader, writer = await asyncio.open_connection(where.host, where.port)

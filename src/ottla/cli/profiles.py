@@ -50,7 +50,7 @@ class Profiles(NamedTuple):
         return Profiles(self.settings, name)
 
 
-def place(environment: Mapping[str, str]) -> Path:
+def config_path(environment: Mapping[str, str]) -> Path:
     """Return the path of the file."""
     if given := environment.get(CONFIG_VARIABLE):
         return Path(given)

@@ -59,7 +59,7 @@ def target_of(
 ) -> Target:
     """Return the target."""
     said = parsed(settings)
-    known = profiles.read(profiles.place(environment))
+    known = profiles.read(profiles.config_path(environment))
     name = profile or environment.get(profiles.PROFILE_VARIABLE) or known.used
     found = {**DEFAULTS, **(known.of(name) if name else {})}
     if bootstrap_server is not None:

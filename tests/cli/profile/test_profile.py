@@ -37,7 +37,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def kept(home: Path) -> profiles.Profiles:
-    return profiles.read(profiles.place({"HOME": str(home)}))
+    return profiles.read(profiles.config_path({"HOME": str(home)}))
 
 
 def test_profile_is_saved_and_listed(home: Path) -> None:
@@ -251,7 +251,7 @@ def test_profile_is_for_all_commands(tmp_path: Path) -> None:
             "transactional.id": "shop-1",
         }
         made = profiles.Profiles().with_settings("all", settings).using("all")
-        profiles.write(profiles.place({"HOME": str(tmp_path)}), made)
+        profiles.write(profiles.config_path({"HOME": str(tmp_path)}), made)
         for words in (
             "topic create t -p 1",
             "produce t",

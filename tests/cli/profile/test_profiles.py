@@ -87,9 +87,9 @@ def test_profiles_are_changed_and_removed() -> None:
 
 
 def test_path_depends_on_the_environment() -> None:
-    assert profiles.place({"OTTLA_CONFIG": "/x/y"}) == Path("/x/y")
-    assert profiles.place({"XDG_CONFIG_HOME": "/c"}) == Path("/c/ottla/config.toml")
-    assert profiles.place({"HOME": "/h"}) == Path("/h/.config/ottla/config.toml")
+    assert profiles.config_path({"OTTLA_CONFIG": "/x/y"}) == Path("/x/y")
+    assert profiles.config_path({"XDG_CONFIG_HOME": "/c"}) == Path("/c/ottla/config.toml")
+    assert profiles.config_path({"HOME": "/h"}) == Path("/h/.config/ottla/config.toml")
 
 
 def test_command_line_overrides_profiles(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ TOPIC = ConfigResource.topic("t")
 
 async def async_calls(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> None:
     """Never run; only the type checker reads it."""
-    places = [record.place, ("t", 1)]
+    places = [record.topic_partition, ("t", 1)]
     assert_type(await admin.create_topic("t", 3, config={"retention.ms": "1"}), CreatedTopic)
     made = await admin.create_topics([NewTopic("t", 3), NewTopic("u", replicas={0: [1, 2]})])
     assert_type(made, Results[str, CreatedTopic])
@@ -81,11 +81,11 @@ async def async_calls(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> 
     await admin.create_partitions({"t": NewPartitions(5, [[1], [2]])}, validate_only=True)
     await admin.create_partitions({"t": 5, "u": NewPartitions(5)})
 
-    found = await admin.list_offsets({("t", 0): OffsetAt.LATEST, record.place: 5})
+    found = await admin.list_offsets({("t", 0): OffsetAt.LATEST, record.topic_partition: 5})
     assert_type(found, Results[Partition, FoundOffset])
-    assert_type(found[record.place].offset, int | None)
+    assert_type(found[record.topic_partition].offset, int | None)
     await admin.list_offsets({TopicPartition("t", 0): 0}, read_committed=True)
-    assert_type(await admin.delete_records({record.place: 5}), Results[Partition, int])
+    assert_type(await admin.delete_records({record.topic_partition: 5}), Results[Partition, int])
 
     settings = await admin.describe_configs(TOPIC, names=["retention.ms"])
     assert_type(settings, Results[ConfigResource, Mapping[str, ConfigEntry]])
@@ -118,15 +118,15 @@ async def async_calls(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> 
 
     kept = await admin.list_group_offsets("g", places, require_stable=True)
     assert_type(kept, Results[str, GroupOffsets])
-    assert_type(kept["g"][record.place], CommittedOffset | None)
-    altered = await admin.alter_group_offsets("g", {record.place: 5})
+    assert_type(kept["g"][record.topic_partition], CommittedOffset | None)
+    altered = await admin.alter_group_offsets("g", {record.topic_partition: 5})
     assert_type(altered, Results[Partition, None])
     await admin.alter_group_offsets("g", {("t", 0): CommittedOffset(5, "a note"), ("t", 1): 5})
     assert_type(await admin.delete_group_offsets("g", places), Results[Partition, None])
 
     assert_type(await admin.describe_share_groups("s"), Results[str, GroupDescription])
     assert_type(await admin.list_share_group_offsets("s", places), Results[str, ShareOffsets])
-    shared = await admin.alter_share_group_offsets("s", {record.place: 5})
+    shared = await admin.alter_share_group_offsets("s", {record.topic_partition: 5})
     assert_type(shared, Results[Partition, None])
     assert_type(await admin.delete_share_group_offsets("s", ["t"]), Results[str, None])
 
@@ -136,10 +136,13 @@ async def async_calls(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> 
     assert_type(ids, Results[str, TransactionDescription])
     producers = await admin.describe_producers(places, broker=1)
     assert_type(producers, Results[Partition, tuple[ProducerDescription, ...]])
-    assert_type(await admin.abort_transaction(record.place, producers[record.place][0]), None)
+    assert_type(
+        await admin.abort_transaction(record.topic_partition, producers[record.topic_partition][0]),
+        None,
+    )
     assert_type(await admin.fence_producers("id"), Results[str, FencedProducer])
 
-    moved = await admin.alter_reassignments({record.place: [1, 2], ("t", 1): None})
+    moved = await admin.alter_reassignments({record.topic_partition: [1, 2], ("t", 1): None})
     assert_type(moved, Results[Partition, None])
     assert_type(await admin.list_reassignments(places), dict[Partition, Reassignment])
     elected = await admin.elect_leaders(Election.PREFERRED, places)
@@ -147,7 +150,7 @@ async def async_calls(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> 
 
     dirs = await admin.describe_log_dirs([1], places)
     assert_type(dirs, Results[int, LogDirs])
-    assert_type(dirs[1]["/data"].replicas[record.place].size_bytes, int)
+    assert_type(dirs[1]["/data"].replicas[record.topic_partition].size_bytes, int)
     there = await admin.alter_replica_log_dirs({Replica("t", 0, 1): "/other"})
     assert_type(there, Results[Replica, None])
 
@@ -182,7 +185,7 @@ async def async_calls(admin: Admin, record: Record[bytes, bytes], id_: Uuid) -> 
 
 def sync_calls(admin: ottla.sync.Admin, record: Record[bytes, bytes], id_: Uuid) -> None:
     """Never run; only the type checker reads it."""
-    places = [record.place, ("t", 1)]
+    places = [record.topic_partition, ("t", 1)]
     assert_type(admin.create_topic("t", 3, config={"retention.ms": "1"}), CreatedTopic)
     assert_type(admin.create_topics([NewTopic("t")]), Results[str, CreatedTopic])
     assert_type(admin.delete_topics(["t", id_]), Results[str | Uuid, None])
@@ -190,9 +193,9 @@ def sync_calls(admin: ottla.sync.Admin, record: Record[bytes, bytes], id_: Uuid)
     assert_type(admin.describe_topics("t"), Results[str | Uuid, TopicDescription])
     assert_type(admin.describe_topic("t", timeout_s=5), TopicDescription)
     assert_type(admin.create_partitions({"t": 5}), Results[str, None])
-    found = admin.list_offsets({record.place: OffsetAt.LATEST})
+    found = admin.list_offsets({record.topic_partition: OffsetAt.LATEST})
     assert_type(found, Results[Partition, FoundOffset])
-    assert_type(admin.delete_records({record.place: 5}), Results[Partition, int])
+    assert_type(admin.delete_records({record.topic_partition: 5}), Results[Partition, int])
     settings = admin.describe_configs(TOPIC)
     assert_type(settings, Results[ConfigResource, Mapping[str, ConfigEntry]])
     texts = {"retention.ms": "1"}
@@ -206,21 +209,23 @@ def sync_calls(admin: ottla.sync.Admin, record: Record[bytes, bytes], id_: Uuid)
     gone = admin.remove_group_members("g", [GroupMember("m")])
     assert_type(gone, Results[GroupMember, None])
     assert_type(admin.list_group_offsets("g", places), Results[str, GroupOffsets])
-    altered = admin.alter_group_offsets("g", {record.place: CommittedOffset(5)})
+    altered = admin.alter_group_offsets("g", {record.topic_partition: CommittedOffset(5)})
     assert_type(altered, Results[Partition, None])
     assert_type(admin.delete_group_offsets("g", places), Results[Partition, None])
     assert_type(admin.describe_share_groups("s"), Results[str, GroupDescription])
     assert_type(admin.list_share_group_offsets("s"), Results[str, ShareOffsets])
-    shared = admin.alter_share_group_offsets("s", {record.place: 5})
+    shared = admin.alter_share_group_offsets("s", {record.topic_partition: 5})
     assert_type(shared, Results[Partition, None])
     assert_type(admin.delete_share_group_offsets("s", "t"), Results[str, None])
     assert_type(admin.list_transactions(), Listing[ListedTransaction])
     assert_type(admin.describe_transactions("id"), Results[str, TransactionDescription])
     producers = admin.describe_producers(places)
     assert_type(producers, Results[Partition, tuple[ProducerDescription, ...]])
-    assert_type(admin.abort_transaction(record.place, producers[record.place][0]), None)
+    assert_type(
+        admin.abort_transaction(record.topic_partition, producers[record.topic_partition][0]), None
+    )
     assert_type(admin.fence_producers("id"), Results[str, FencedProducer])
-    assert_type(admin.alter_reassignments({record.place: [1]}), Results[Partition, None])
+    assert_type(admin.alter_reassignments({record.topic_partition: [1]}), Results[Partition, None])
     assert_type(admin.list_reassignments(), dict[Partition, Reassignment])
     assert_type(admin.elect_leaders(), Results[Partition, bool])
     assert_type(admin.describe_log_dirs(), Results[int, LogDirs])

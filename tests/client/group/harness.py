@@ -8,13 +8,13 @@ from random import random as random_number
 from typing import Any, Final, TypeAlias
 
 from client.scenario_runner import until
-from ottla.client.consumer.config import group_rules
+from ottla.client.consumer.config import group_config
 from ottla.client.group.classic import ClassicMembership
 from ottla.client.group.commits import Commits
 from ottla.client.group.coordinator import GroupCoordinator
 from ottla.client.group.interfaces import Membership, Rebalance
 from ottla.client.group.kip848 import Kip848Membership
-from ottla.client.network.config import connection_rules, metadata_rules, retry_backoff
+from ottla.client.network.config import connection_config, metadata_config, retry_backoff
 from ottla.client.network.connections import Connections
 from ottla.client.network.metadata import Metadata
 from ottla.clock import Clock, SystemClock
@@ -160,14 +160,14 @@ class HarnessMember:
         config = client_config(CONSUMER, given)
         clock = clock or SystemClock()
         network = network or TcpNetwork()
-        self.rules = group_rules(config, random)
+        self.rules = group_config(config, random)
         self.clock = clock
         self.owner = Owner(topics, self.rules.group_id, ledger)
         self.owner.regex = pattern
-        rules = connection_rules(config, random)
+        rules = connection_config(config, random)
         self.connections = Connections(rules, network, clock, random)
         self.metadata = Metadata(
-            self.connections, metadata_rules(config, random), clock, self._changed
+            self.connections, metadata_config(config, random), clock, self._changed
         )
         self.coordinator = GroupCoordinator(
             self.rules.group_id,

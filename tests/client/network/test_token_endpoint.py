@@ -15,7 +15,7 @@ import pytest
 
 from cases import each_case
 from client.network.test_tokens import jwt
-from ottla.client.network.config import connection_rules
+from ottla.client.network.config import connection_config
 from ottla.client.network.token_endpoint import TokenEndpoint, is_safe
 from ottla.errors import RequestError
 from ottla.settings.config_parser import client_config
@@ -189,7 +189,7 @@ def test_settings_select_the_token_source() -> None:
     jaas = {"sasl.jaas.config": f'{module} required clientId="id" clientSecret="{SECRET}";'}
 
     def login(**more: object) -> Any:
-        return connection_rules(client_config(PRODUCER, {**base, **more}), lambda: 0.0).login
+        return connection_config(client_config(PRODUCER, {**base, **more}), lambda: 0.0).login
 
     with provider() as there:
         url = {f"{sasl}token.endpoint.url": there.url}

@@ -66,7 +66,7 @@ async def positions(
     consumer: Consumer[bytes, bytes], transaction: Transaction, record: Record[bytes, bytes]
 ) -> None:
     """Never run; only the type checker reads it."""
-    offsets = {record.place: record.offset + 1}
+    offsets = {record.topic_partition: record.offset + 1}
     await consumer.commit(offsets)
     await consumer.commit({("t", 0): 5, ("t", 1): OffsetAndMetadata(5)})
     await consumer.commit({TopicPartition("t", 0): 5})

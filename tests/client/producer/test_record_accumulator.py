@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.client.producer.config import sender_rules
+from ottla.client.producer.config import sender_config
 from ottla.client.producer.identity import Identity
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.pending_batch import SEQUENCE_MASK, Ack, PendingBatch
@@ -158,7 +158,7 @@ async def result_or_error(ack: Ack) -> object:
 def test_first_batch_of_a_producer_is_sent_alone() -> None:
     # A Kafka whose new topic had no leader yet refused the first batch and stored the second.
     queue = PartitionQueue(PLACE, lambda batch: None)
-    rules = sender_rules(client_config(PRODUCER, {"bootstrap.servers": "h:1"}), lambda: 0.5)
+    rules = sender_config(client_config(PRODUCER, {"bootstrap.servers": "h:1"}), lambda: 0.5)
     for _ in range(3):
         queue.begin(BatchBuilder(1000), 0, 0.0).builder.append(0, None, b"v")
         queue.close()

@@ -60,7 +60,7 @@ def reads(typed: Consumer[str, int]) -> None:
     typed.seek(("t", 0), "5")  # pyright: ignore[reportArgumentType]
     typed.commit({("t", 0): 5}, timeout_s=5)
     typed.commit({TopicPartition("t", 0): 5, TopicPartition("t", 1): OffsetAndMetadata(5)})
-    offsets = {record.place: record.offset + 1 for record in typed.poll()}
+    offsets = {record.topic_partition: record.offset + 1 for record in typed.poll()}
     typed.commit(offsets)
     typed.commit_soon(offsets)
     typed.commit({"t": 5})  # pyright: ignore[reportArgumentType]

@@ -54,9 +54,9 @@ async def _address(
 
 async def unreached(where: str) -> str | None:
     """Return why an address does not accept connections; None if it does."""
-    from ottla.client.network.config import place
+    from ottla.client.network.config import parse_address
 
-    spot = place(where)
+    spot = parse_address(where)
     try:
         async with asyncio.timeout(PATIENCE_S):
             _, writer = await asyncio.open_connection(spot.host, spot.port)

@@ -162,7 +162,7 @@ def _check_encoding(text: str) -> None:
 
 
 def _place() -> Path:
-    return profiles.place(os.environ)
+    return profiles.config_path(os.environ)
 
 
 def _known() -> Profiles:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from ottla.client.admin.calls import AdminAsking, Calls
 from ottla.client.lifecycle.shutdown import end_all
 from ottla.client.loop_affinity import runs_already
-from ottla.client.network.config import connection_rules, metadata_rules, retry_policy
+from ottla.client.network.config import connection_config, metadata_config, retry_policy
 from ottla.client.network.connections import Connections
 from ottla.client.network.coordinators import Coordinators
 from ottla.client.network.metadata import Metadata
@@ -51,7 +51,7 @@ class Administration(Calls):
         self._clock = clock or SystemClock()
         self._random = random or Random().random
         self._random_bytes = random_bytes or os.urandom
-        self._connecting = connection_rules(config, self._random, token=token, clock=self._clock)
+        self._connecting = connection_config(config, self._random, token=token, clock=self._clock)
         self._running: _Running | None = None
 
     async def __aenter__(self) -> Self:
@@ -83,7 +83,7 @@ class _Running:
         random: Callable[[], float],
     ) -> None:
         limits = retry_policy(config, random)
-        metadata = Metadata(connections, metadata_rules(config, random), clock, lambda: None)
+        metadata = Metadata(connections, metadata_config(config, random), clock, lambda: None)
         coordinators = Coordinators(
             metadata, connections, clock, limits.backoff, limits.request_timeout_s
         )

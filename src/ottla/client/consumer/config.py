@@ -21,7 +21,7 @@ def is_modern_group(config: Config) -> bool:
     return config[consumer.GROUP_PROTOCOL].lower() == "consumer"
 
 
-def group_rules(config: Config, random: Callable[[], float]) -> GroupConfig:
+def group_config(config: Config, random: Callable[[], float]) -> GroupConfig:
     """Return the group config of a consumer with a group.id."""
     group_id = config[consumer.GROUP_ID]
     assert group_id is not None
@@ -40,7 +40,7 @@ def group_rules(config: Config, random: Callable[[], float]) -> GroupConfig:
     )
 
 
-def fetch_rules(config: Config, random: Callable[[], float]) -> FetchConfig:
+def fetch_config(config: Config, random: Callable[[], float]) -> FetchConfig:
     """Return the fetch config."""
     return FetchConfig(
         backoff=retry_backoff(config, random),
@@ -67,7 +67,7 @@ def reset_ms(config: Config, clock: Clock) -> Callable[[], int] | None:
     return lambda: fixed_ms
 
 
-def participation_rules(config: Config) -> SubscriptionConfig:
+def subscription_config(config: Config) -> SubscriptionConfig:
     """Return the subscription config."""
     commits = config[consumer.ENABLE_AUTO_COMMIT]
     return SubscriptionConfig(

@@ -40,7 +40,7 @@ from ottla.client.lifecycle.shutdown import noted_on
 from ottla.client.loop_affinity import not_running, runs_already
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics
 from ottla.client.network.cluster_view import ClusterView
-from ottla.client.network.config import connection_rules
+from ottla.client.network.config import connection_config
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitions import P, by_partition, partition_of
 from ottla.client.serializers import DeserializationFailed, Deserializer, Serde, deserializer_of
@@ -84,7 +84,7 @@ class Consumer(Generic[K, V]):
         self._config = config = client_config(CONSUMER, settings, **arguments)
         self._network, self._clock = network or TcpNetwork(), clock or SystemClock()
         self._random = random or Random().random
-        self._connecting = connection_rules(config, self._random, token=token, clock=self._clock)
+        self._connecting = connection_config(config, self._random, token=token, clock=self._clock)
         self._timeout_s = config[connection.DEFAULT_API_TIMEOUT_MS] / 1000
         self._poll_records = config[consumer.MAX_POLL_RECORDS]
         self._decoder: Decoder[K, V] = Decoder(

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from ottla.client.consumer.config import fetch_rules, group_rules, participation_rules, reset_ms
+from ottla.client.consumer.config import fetch_config, group_config, reset_ms, subscription_config
 from ottla.client.consumer.decoding import Decoder
 from ottla.client.consumer.partition_reader import PartitionReader
 from ottla.client.consumer.position_resolver import Committed
@@ -26,7 +26,7 @@ from ottla.client.lifecycle.call_scope import CallScope
 from ottla.client.lifecycle.shutdown import end_all
 from ottla.client.loop_affinity import LoopAffinity
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics, GroupCounts
-from ottla.client.network.config import metadata_rules
+from ottla.client.network.config import metadata_config
 from ottla.client.network.connections import ConnectionConfig, Connections
 from ottla.client.network.metadata import Metadata
 from ottla.client.partitions import P, by_partition, partition_of
@@ -65,15 +65,15 @@ class ConsumerRuntime(Generic[K, V]):
         connections = Connections(rules, network, clock, random)
         self.reading: Final[PartitionReader[K, V]] = PartitionReader(
             connections,
-            lambda learnt: Metadata(connections, metadata_rules(config, random), clock, learnt),
+            lambda learnt: Metadata(connections, metadata_config(config, random), clock, learnt),
             decoder,
-            fetch_rules(config, random),
+            fetch_config(config, random),
             clock,
             reset_ms=reset_ms(config, clock),
             committed=self._committed if has_group else None,
             learnt=self._learnt,
         )
-        self._group = group_rules(config, random) if has_group else None
+        self._group = group_config(config, random) if has_group else None
         self._coordinator: GroupCoordinator | None = None
         self._commits: Commits | None = None
         if self._group is not None:
@@ -116,7 +116,7 @@ class ConsumerRuntime(Generic[K, V]):
         assert group is not None
         assert coordinator is not None
         self.reading.reader.recover()
-        rules = participation_rules(self._config)
+        rules = subscription_config(self._config)
         self.participation = part = SubscriptionState(
             subscription, self.reading, self.commits_of(), rules, self._clock
         )

@@ -33,6 +33,6 @@ class Record(NamedTuple, Generic[K, V]):
     """The epoch of the leader that appended it; -1 if unknown."""
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         """The partition of the record."""
         return TopicPartition(self.topic, self.partition)

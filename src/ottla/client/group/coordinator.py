@@ -31,7 +31,7 @@ class GroupCoordinator:
         self,
         group_id: str,
         metadata: Metadata,
-        connection_rules: ConnectionConfig,
+        connection_config: ConnectionConfig,
         backoff: Backoff,
         network: Connector,
         clock: Clock,
@@ -40,10 +40,10 @@ class GroupCoordinator:
         self.group_id: Final = group_id
         self.counts: Final = GroupCounts()
         self._clock = clock
-        self._prompt = Connections(connection_rules, network, clock, random)
-        self._patient = Connections(connection_rules, network, clock, random)
+        self._prompt = Connections(connection_config, network, clock, random)
+        self._patient = Connections(connection_config, network, clock, random)
         self._coordinators = Coordinators(
-            metadata, self._prompt, clock, backoff, connection_rules.request_timeout_s
+            metadata, self._prompt, clock, backoff, connection_config.request_timeout_s
         )
 
     async def channel(self, timeout_s: float) -> Channel:

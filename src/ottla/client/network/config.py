@@ -29,7 +29,7 @@ ADMIN_IDLE_S: Final = 300.0
 """An administrator forgets a topic that it has not used for this long."""
 
 
-def place(text: str) -> Address:
+def parse_address(text: str) -> Address:
     """Parse host:port, [v6]:port or a host; raises InvalidSettings."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
@@ -50,7 +50,7 @@ def _is_host(text: str) -> bool:
         return False
 
 
-def connection_rules(
+def connection_config(
     config: Config,
     random: Callable[[], float],
     *,
@@ -59,7 +59,7 @@ def connection_rules(
 ) -> ConnectionConfig:
     """Return how a client connects; raises InvalidSettings if SASL or TLS settings are missing."""
     return ConnectionConfig(
-        seeds=[place(text) for text in config[connection.BOOTSTRAP_SERVERS]],
+        seeds=[parse_address(text) for text in config[connection.BOOTSTRAP_SERVERS]],
         client_id=config[connection.CLIENT_ID] or "ottla",
         software=("ottla", RELEASE),
         backoff=Backoff(
@@ -104,7 +104,7 @@ def retry_backoff(config: Config, random: Callable[[], float]) -> Backoff:
     )
 
 
-def metadata_rules(config: Config, random: Callable[[], float]) -> MetadataConfig:
+def metadata_config(config: Config, random: Callable[[], float]) -> MetadataConfig:
     """Return how fresh metadata is."""
     creates, idle_s = True, None
     if config.table is PRODUCER:

@@ -43,7 +43,7 @@ def _level(config: Config) -> int | None:
     return None
 
 
-def transaction_rules(config: Config, random: Callable[[], float]) -> TransactionConfig | None:
+def transaction_config(config: Config, random: Callable[[], float]) -> TransactionConfig | None:
     """Return the transaction config; None without transactions."""
     transactional_id = config[producer.TRANSACTIONAL_ID]
     if transactional_id is None:
@@ -58,7 +58,7 @@ def transaction_rules(config: Config, random: Callable[[], float]) -> Transactio
     )
 
 
-def sender_rules(config: Config, random: Callable[[], float]) -> SenderConfig:
+def sender_config(config: Config, random: Callable[[], float]) -> SenderConfig:
     """Return the delivery config."""
     return SenderConfig(
         acks=ACKS[config[producer.ACKS]],

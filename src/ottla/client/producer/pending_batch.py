@@ -147,7 +147,7 @@ class PendingBatch:
                 index -= part.builder.count
         return batch, index
 
-    def place(self, index: int) -> Written:
+    def written(self, index: int) -> Written:
         """Return where a record was written; raises its error."""
         assert self.is_settled
         assert not self.parts
@@ -178,7 +178,7 @@ class Ack(RecordRef):
             batch, index = self._batch.holder(self._index)
             batch.awaited = True
             if batch.is_settled:
-                return batch.place(index)
+                return batch.written(index)
             # It may be split before it is settled; then a part has the record.
             yield from batch.settled_or_split().__await__()
 
@@ -187,7 +187,7 @@ class Ack(RecordRef):
         batch, index = self._batch.holder(self._index)
         batch.awaited = True
         # It may have been split in the meantime.
-        return batch.place(index) if batch.is_settled and not batch.parts else None
+        return batch.written(index) if batch.is_settled and not batch.parts else None
 
     @property
     def done(self) -> bool:

@@ -21,7 +21,7 @@ from ottla.client.lifecycle.shutdown import end_all
 from ottla.client.loop_affinity import not_running, runs_already
 from ottla.client.metrics.producer_metrics import ProducerMetrics
 from ottla.client.network.cluster_view import ClusterView
-from ottla.client.network.config import connection_rules
+from ottla.client.network.config import connection_config
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
 from ottla.client.producer.arrow_send import ArrowSend
@@ -94,7 +94,7 @@ class Producer(Generic[K, V]):
         self._value = None if value_serializer is None else serializer_of(value_serializer)
         self._clock = clock or SystemClock()
         self._world = Environment(network or TcpNetwork(), self._clock, random or Random().random)
-        self._connection_rules = connection_rules(
+        self._connection_rules = connection_config(
             config, self._world.random, token=token, clock=self._clock
         )
         self._block_s = config[producer.MAX_BLOCK_MS] / 1000

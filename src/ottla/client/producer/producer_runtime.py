@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ottla.client.loop_affinity import LoopAffinity
-from ottla.client.network.config import metadata_rules
+from ottla.client.network.config import metadata_config
 from ottla.client.network.connections import ConnectionConfig, Connections
 from ottla.client.network.coordinators import Coordinators
 from ottla.client.network.metadata import Metadata
 from ottla.client.partitioners import Partitioner
-from ottla.client.producer.config import accumulator_config, sender_rules, transaction_rules
+from ottla.client.producer.config import accumulator_config, sender_config, transaction_config
 from ottla.client.producer.delivery import SenderConfig
 from ottla.client.producer.identity import IdempotentIdentity, NoProducerIdentity, ProducerIdentity
 from ottla.client.producer.partition_chooser import PartitionChooser
@@ -55,7 +55,7 @@ class ProducerRuntime:
         clock, random = world.clock, world.random
         self.connections = Connections(connecting, world.network, clock, random)
         self.metadata = Metadata(
-            self.connections, metadata_rules(config, random), clock, self._poke
+            self.connections, metadata_config(config, random), clock, self._poke
         )
         self.routes = PartitionChooser(self.metadata, partitioner)
         # The current partition for records without a key, per topic, until its open batch closes.
@@ -67,12 +67,12 @@ class ProducerRuntime:
             self.usual.pop(batch.partition.topic, None)
             partitioner.batch_closed(*batch.partition, batch.builder.size)
 
-        rules = sender_rules(config, random)
+        rules = sender_config(config, random)
         self.accumulator = RecordAccumulator(
             accumulator_config(config), clock.elapsed_s, AccumulatorCallbacks(self._poke, closed)
         )
         self.transactions: Transactions | None = None
-        if (transactional := transaction_rules(config, random)) is not None:
+        if (transactional := transaction_config(config, random)) is not None:
             coordinators = Coordinators(
                 self.metadata, self.connections, clock, rules.backoff, rules.request_timeout_s
             )

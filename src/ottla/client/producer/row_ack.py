@@ -80,7 +80,7 @@ class RowsAck:
                     failure = failure or batch.failure
                     lost += count
                     continue
-                place = batch.place(at)
+                place = batch.written(at)
                 known = written.get(place.partition)
                 if known is None:
                     known = WrittenRows(place.topic, place.partition, place.offset, 0)

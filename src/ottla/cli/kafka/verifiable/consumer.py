@@ -163,7 +163,7 @@ class _Reading:
 
         by_place: dict[TopicPartition, list[Record[bytes, bytes]]] = {}
         for record in records:
-            by_place.setdefault(record.place, []).append(record)
+            by_place.setdefault(record.topic_partition, []).append(record)
         summaries: list[dict[str, object]] = []
         offsets: dict[TopicPartition, int] = {}
         for place, run in by_place.items():
