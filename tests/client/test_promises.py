@@ -128,14 +128,14 @@ def test_failed_commit_block_is_read_again_after_a_seek() -> None:
             with pytest.raises(ZeroDivisionError):
                 async with ours.committing():
                     raise ZeroDivisionError
-            assert [*(await ours.committed(first.place)).values()] == [None]
-            ours.seek(first.place, first.offset)
+            assert [*(await ours.committed(first.topic_partition)).values()] == [None]
+            ours.seek(first.topic_partition, first.offset)
             async with ours.committing():
                 assert (await ours.poll(60))[0] == first
             # Records returned inside the block do not count: the block starts with those before it.
-            ours.commit_soon({first.place: first.offset + 1})
+            ours.commit_soon({first.topic_partition: first.offset + 1})
         async with ours:
-            [kept] = (await ours.committed(first.place)).values()
+            [kept] = (await ours.committed(first.topic_partition)).values()
             assert kept is not None
             assert kept.offset == 1
 
