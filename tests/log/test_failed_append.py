@@ -119,7 +119,7 @@ def test_c6_failed_write_is_undone() -> None:
     append(log, b"a")
     disk.fails = lambda what, path: what == "write"
     for appending in (by_client, by_coordinator, by_leader):
-        with pytest.raises(StorageFailure, match="ordered"):
+        with pytest.raises(StorageFailure, match="injected failure"):
             appending(log)
     disk.fails = lambda what, path: False
     append(log, b"b")
