@@ -288,8 +288,8 @@ def test_future_api_versions_version_gets_the_served_range(wire: Wire) -> None:
     wire.send_request(18, 99, b"whatever comes then", flexible=True)
     answer = wire.raw_answer()
     assert struct.unpack(">ih", answer[:6]) == (1, ErrorCode.UNSUPPORTED_VERSION)
-    told = ApiVersionsResponse.decode(answer[4:], 0)
-    (known,) = told.api_keys
+    result = ApiVersionsResponse.decode(answer[4:], 0)
+    (known,) = result.api_keys
     assert (known.api_key, known.min_version, known.max_version) == (18, 0, 4)
     # The connection stays usable.
     assert wire.ask(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == 0
@@ -628,8 +628,8 @@ def topic_id(wire: Wire) -> Uuid:
     ids=lambda api: api.name,
 )
 def test_fake_controller_is_disconnected(wire: Wire, api: apis.Api) -> None:
-    told = wire.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
-    assert api.key not in {one.api_key for one in told.api_keys}
+    response = wire.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+    assert api.key not in {one.api_key for one in response.api_keys}
     wire.send_request(api.key, api.versions.high, bytes(64))
     assert wire.is_closed()
 

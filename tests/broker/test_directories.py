@@ -76,7 +76,7 @@ def test_partition_in_offline_directory_is_not_recreated(
 def test_missing_partition_folder_is_recreated_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = "partition directory missing, created empty"
+    result = "partition directory missing, created empty"
 
     async def scenario() -> None:
         async with broker(tmp_path) as running:
@@ -85,11 +85,11 @@ def test_missing_partition_folder_is_recreated_and_logged(
             assert await produce(client, "a", batch(b"x")) == (0, 0)
         async with broker(tmp_path):
             pass
-        assert told not in caplog.messages
+        assert result not in caplog.messages
         rmtree(tmp_path / "data" / "a-0")
         async with broker(tmp_path) as running:
             assert await fetch(await running.client(), topic_id) == []
-        (line,) = [record for record in caplog.records if record.message == told]
+        (line,) = [record for record in caplog.records if record.message == result]
         assert isinstance(line.args, dict)
         assert line.args["partition"] == "a-0"
 

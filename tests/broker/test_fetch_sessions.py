@@ -77,7 +77,7 @@ def test_session_ends_on_request_and_when_empty() -> None:
     assert begin(cache, 5, -1, fetch_partition(0)) is None
     assert len(cache) == 0
     begin(cache, 0, 0, fetch_partition(0))
-    assert begin(cache, 5, 1, forgotten=(("t", 0),)) is None, "or its id would be told"
+    assert begin(cache, 5, 1, forgotten=(("t", 0),)) is None, "otherwise its id would be returned"
     assert len(cache) == 0
     assert begin(cache, 0, 0) is None  # no partition was named
     assert begin(cache, 0, -1, fetch_partition(0)) is None
@@ -111,10 +111,10 @@ def test_only_old_sessions_are_evicted() -> None:
 def test_changed_partition_is_returned_and_moves_last() -> None:
     session = FetchSession(1, by_id=False, used_s=0)
     session.update([fetch_partition(0), fetch_partition(1)], ())
-    told = Told(5, 5, 0)
-    assert session.is_news(("t", 0), told, has_records=True, failed=False)
+    result = Told(5, 5, 0)
+    assert session.is_news(("t", 0), result, has_records=True, failed=False)
     assert [key[1] for key in session.wanted] == [1, 0]
-    assert not session.is_news(("t", 0), told, has_records=False, failed=False)
+    assert not session.is_news(("t", 0), result, has_records=False, failed=False)
     assert session.is_news(("t", 0), Told(6, 5, 0), has_records=False, failed=False)
-    assert session.is_news(("t", 0), told, has_records=False, failed=True)
-    assert session.is_news(("t", 0), told, has_records=False, failed=False)
+    assert session.is_news(("t", 0), result, has_records=False, failed=True)
+    assert session.is_news(("t", 0), result, has_records=False, failed=False)

@@ -71,7 +71,9 @@ def test_broker_starts_on_a_full_disk_and_recovers(killed: bool) -> None:
             assert await produce_until_acknowledged(client, "t", batch(b"c")) == 2
             epochs = (broker.data / "logs" / "t-0" / "leader-epoch-checkpoint").read_text()
             starts = [tuple(map(int, line.split())) for line in epochs.splitlines()[2:]]
-            assert [start for _, start in starts] == [0, 1, 2], "a leader has an epoch of its own"
+            assert [start for _, start in starts] == [0, 1, 2], (
+                "each start has its own leader epoch"
+            )
             await client.close()
 
     run(scenario)
@@ -118,7 +120,7 @@ def test_first_start_on_a_full_disk_fails_with_a_hint(
     config = broker_config(
         overrides=["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}/data"]
     )
-    with pytest.raises(OttlaError) as told:
+    with pytest.raises(OttlaError) as raised:
         service.run(config, lambda node: None, StopSignals())
-    assert f"{tmp_path}/data: mkdir: No space left on device" in str(told.value)
-    assert "free some, or set log.dirs to a directory on another disk" in str(told.value)
+    assert f"{tmp_path}/data: mkdir: No space left on device" in str(raised.value)
+    assert "free some, or set log.dirs to a directory on another disk" in str(raised.value)

@@ -79,7 +79,7 @@ def test_failed_group_load_fails_only_its_directory(
             while looked.count(OFFSETS_TOPIC) < 3:
                 await running.parts.clock.sleep(0.005)
             (after,) = running.parts.metadata_cache.image.topics[OFFSETS_TOPIC].partitions
-            assert after == before, "nobody is elected in a directory that is offline"
+            assert after == before, "no leader is elected in an offline directory"
         monkeypatch.setattr(PartitionCoordinator, "load", LOAD)
         async with broker(tmp_path, *settings) as running:
             assert await committed(await running.client()) == 5

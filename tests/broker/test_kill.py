@@ -106,10 +106,10 @@ class ProducerLoad:
     async def _note(
         self, value: bytes, future: asyncio.Future[Any], places: asyncio.Semaphore
     ) -> None:
-        told = await future
+        result = await future
         places.release()
         assert value not in self.acknowledged
-        self.acknowledged[value] = (told.partition, told.offset)
+        self.acknowledged[value] = (result.partition, result.offset)
 
 
 class ConsumerLoad:
@@ -322,12 +322,12 @@ class Load:
             asked = DescribeConfigsResource(
                 resource_type=2, resource_name=name, configuration_keys=["retention.ms"]
             )
-            told = await client.ask(
+            response = await client.ask(
                 DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse
             )
             if name in changes.made:
                 number = int(name.rpartition("-")[2])
-                assert told.results[0].configs[0].value == str(1_000_000 + number)
+                assert response.results[0].configs[0].value == str(1_000_000 + number)
 
 
 async def read_all(address: str, ends: dict[int, int]) -> dict[int, dict[int, bytes]]:
@@ -383,16 +383,16 @@ def test_acknowledged_records_survive_kills(tmp_path: Path) -> None:
     async def scenario(broker: OttlaBroker) -> None:
         load = await kill_under_load(broker, Random(sampling.seed()))
         await load.check_what_was_acknowledged()
-        told = {k: v for one in load.producers for k, v in one.acknowledged.items()}
-        assert len(told) == sum(one.sent for one in load.producers) > ACKS_PER_ROUND * KILLS / 2
-        ends = Counter(partition for partition, _ in told.values())
+        result = {k: v for one in load.producers for k, v in one.acknowledged.items()}
+        assert len(result) == sum(one.sent for one in load.producers) > ACKS_PER_ROUND * KILLS / 2
+        ends = Counter(partition for partition, _ in result.values())
         found = await read_all(broker.bootstrap, dict(ends))
         # Each record is at its acknowledged offset. There are no other records, so there are no
         # duplicates.
-        for value, (partition, offset) in told.items():
+        for value, (partition, offset) in result.items():
             assert found[partition][offset] == value
         values = Counter(value for records in found.values() for value in records.values())
-        assert values == Counter(told.keys())
+        assert values == Counter(result.keys())
         await check_resumes(broker.bootstrap, load.consumer, ends)
 
     with OttlaBroker(tmp_path, *SETTINGS) as broker:

@@ -278,7 +278,7 @@ def test_new_topic_does_not_use_a_stray_folder(tmp_path: Path) -> None:
             topic_id = await create(client, "u")
             assert await fetch(client, topic_id) == []
             assert await produce(client, "u", batch(b"ours")) == (0, 0)
-            assert len(folders(data, "-stray")) == 1, "it is a person's to remove"
+            assert len(folders(data, "-stray")) == 1, "a stray directory is left to the operator"
 
     run(scenario)
 

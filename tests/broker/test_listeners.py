@@ -104,8 +104,8 @@ def test_advertised_addresses_are_returned(tmp_path: Path) -> None:
             assert addresses["OUT"] == Address("broker.example", 19092)
             assert addresses["PLAINTEXT"].host == "10.1.2.3"
             client = await running.client()
-            (told,) = (await client.ask(MetadataRequest(topics=None), MetadataResponse)).brokers
-            assert Address(told.host, told.port) == addresses["PLAINTEXT"]
+            (response,) = (await client.ask(MetadataRequest(topics=None), MetadataResponse)).brokers
+            assert Address(response.host, response.port) == addresses["PLAINTEXT"]
 
     run(scenario)
 

@@ -218,8 +218,8 @@ def test_failed_directory_makes_the_broker_unhealthy(tmp_path: Path) -> None:
             assert await get(running, "/healthz") == "ok\n"
             logs = running.parts.replica_manager.logs
             logs.fail(logs.directories[0], StorageFailure("the disk is gone"))
-            told = await get(running, "/healthz", "503 Service Unavailable")
-            assert told == "all data directories are offline\n"
+            result = await get(running, "/healthz", "503 Service Unavailable")
+            assert result == "all data directories are offline\n"
             page = await scrape(running)
             assert page["ottla_data_directories", ("online",)] == 0
             assert page["ottla_data_directories", ("offline",)] == 1

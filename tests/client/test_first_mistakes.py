@@ -65,9 +65,9 @@ USES: list[Use] = [write, find, administer]
 @pytest.mark.parametrize("use", USES)
 def test_no_broker_is_reported(use: Use, unused_address: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(RequestError, match=f"connection refused by {unused_address}") as told:
+        with pytest.raises(RequestError, match=f"connection refused by {unused_address}") as raised:
             await use(unused_address)
-        assert "`ottla dev` starts one" in told.value.hint
+        assert "`ottla dev` starts one" in raised.value.hint
 
     run(scenario())
 
@@ -88,18 +88,18 @@ def test_client_does_not_use_the_global_random_state(use: Use, unused_address: s
 @pytest.mark.parametrize("use", [write, find])
 def test_silent_port_is_reported(use: Use, silent_address: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(RequestError, match=f"{silent_address} did not answer") as told:
+        with pytest.raises(RequestError, match=f"{silent_address} did not answer") as raised:
             await use(silent_address)
-        assert "security.protocol" in told.value.hint
+        assert "security.protocol" in raised.value.hint
 
     run(scenario())
 
 
 def test_unknown_host_is_reported() -> None:
     async def scenario() -> None:
-        with pytest.raises(RequestError, match="no-such-host") as told:
+        with pytest.raises(RequestError, match="no-such-host") as raised:
             await write("no-such-host.invalid:9092")
-        assert "bootstrap.servers" in told.value.hint
+        assert "bootstrap.servers" in raised.value.hint
 
     run(scenario())
 
@@ -116,9 +116,9 @@ def test_consumer_waiting_for_a_broker_logs_it(
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
-    [told] = caplog.messages
-    assert "connection refused" in told
-    assert "`ottla dev`" in told
+    [result] = caplog.messages
+    assert "connection refused" in result
+    assert "`ottla dev`" in result
 
 
 async def at_a_broker(use: Callable[[str], Awaitable[None]], creates: str = "false") -> None:
@@ -129,9 +129,9 @@ async def at_a_broker(use: Callable[[str], Awaitable[None]], creates: str = "fal
 def test_missing_topic_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(servers: str) -> None:
         for use in (write, find):
-            with pytest.raises(RequestError, match="there is no such topic") as told:
+            with pytest.raises(RequestError, match="there is no such topic") as raised:
                 await use(servers)
-            assert "Admin.create_topic" in told.value.hint
+            assert "Admin.create_topic" in raised.value.hint
         caplog.clear()
         async with Consumer(bootstrap_servers=servers, group_id="g") as consumer:
             consumer.subscribe("missing")
@@ -149,10 +149,10 @@ def test_tls_and_sasl_at_a_plaintext_port_are_reported() -> None:
             with pytest.raises(RequestError, match=r"set security\.protocol to PLAINTEXT"):
                 await use(servers, security_protocol="SSL")
         login = {"sasl_mechanism": "PLAIN", "sasl_username": "ann", "sasl_password": "secret"}
-        with pytest.raises(RequestError, match="takes no login") as told:
+        with pytest.raises(RequestError, match="takes no login") as raised:
             await write(servers, security_protocol="SASL_PLAINTEXT", **login)
-        assert not told.value.retriable
-        assert "secret" not in str(told.value)
+        assert not raised.value.retriable
+        assert "secret" not in str(raised.value)
 
     run(at_a_broker(scenario))
 
@@ -179,15 +179,15 @@ def test_value_that_is_not_bytes_is_refused(value: Any) -> None:
         async with Producer(bootstrap_servers=servers) as producer:
             send: Any = producer.send
             many: Any = producer.send_many
-            told = f"bytes, not {type(value).__name__}: encode it, or give the producer a ser"
+            result = f"bytes, not {type(value).__name__}: encode it, or give the producer a ser"
             for _ in range(2):  # the first record of a batch, and the next
-                with pytest.raises(TypeError, match=told):
+                with pytest.raises(TypeError, match=result):
                     await send("t", value)
-                with pytest.raises(TypeError, match=told):
+                with pytest.raises(TypeError, match=result):
                     await send("t", b"v", key=value)
-                with pytest.raises(TypeError, match=told):
+                with pytest.raises(TypeError, match=result):
                     await many("t", [value])
-                with pytest.raises(TypeError, match=told):
+                with pytest.raises(TypeError, match=result):
                     await send("t", b"v", headers=[("name", value)])
                 with pytest.raises(TypeError, match="headers must be pairs"):
                     await send("t", b"v", headers={"name": b"v"})
@@ -207,9 +207,11 @@ def test_too_large_value_is_refused() -> None:
             await admin.create_topic("t", partitions=1, config={"max.message.bytes": "2000"})
         with pytest.raises(RequestError, match=r"more than max\.request\.size"):
             await write(servers, bytes(2 << 20))
-        with pytest.raises(RequestError, match=r"max\.message\.bytes of the topic is 2000") as told:
+        with pytest.raises(
+            RequestError, match=r"max\.message\.bytes of the topic is 2000"
+        ) as raised:
             await write(servers, bytes(5000))
-        assert "max.message.bytes" in told.value.hint
+        assert "max.message.bytes" in raised.value.hint
 
     run(at_a_broker(scenario))
 
@@ -256,9 +258,9 @@ def test_client_that_is_not_started_raises() -> None:
         ]
         for _ in range(2):  # before it runs, and after it has ended
             for use in uses:
-                with pytest.raises(NotRunning, match="use `async with`") as told:
+                with pytest.raises(NotRunning, match="use `async with`") as raised:
                     await use()
-                assert not told.value.retriable
+                assert not raised.value.retriable
             async with producer, consumer, admin:
                 pass
 
@@ -328,9 +330,11 @@ def test_client_of_another_event_loop_raises() -> None:
                 await use()
 
             for use in uses:
-                with pytest.raises(NotRunning, match="event loop in which it was started") as told:
+                with pytest.raises(
+                    NotRunning, match="event loop in which it was started"
+                ) as raised:
                     await asyncio.to_thread(asyncio.run, used(use))
-                assert "ottla.sync" in told.value.hint
+                assert "ottla.sync" in raised.value.hint
 
     run(at_a_broker(scenario))
 

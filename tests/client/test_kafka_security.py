@@ -113,12 +113,12 @@ async def written(producer: Producer, count: int = 3) -> None:
 async def refused(settings: dict[str, Any], **arguments: Any) -> RequestError:
     """Return the error of a producer that cannot connect: at once when it is final."""
     began_s = time.monotonic()
-    with pytest.raises(RequestError) as told:
+    with pytest.raises(RequestError) as raised:
         await written(Producer(settings, **arguments))
-    if isinstance(told.value, AuthenticationFailed):
+    if isinstance(raised.value, AuthenticationFailed):
         assert time.monotonic() - began_s < 10
-        assert not told.value.retriable
-    return told.value
+        assert not raised.value.retriable
+    return raised.value
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "TLS", "MUTUAL"])
@@ -286,7 +286,7 @@ def test_session_is_renewed_on_its_connection(site: Site, mechanism: str) -> Non
         producer = Producer(settings, network=network, token=token)
         await written_until(producer, lambda: network.age_s > 2.2 * SESSION_MS / 1000)
         if token is not None:
-            assert len(tokens) > network.made, "the first had run out"
+            assert len(tokens) > network.made, "the first token had expired"
 
     run(scenario())
 

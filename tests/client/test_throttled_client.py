@@ -43,22 +43,24 @@ PAUSE_MS = 300
 
 def produced(request: ProduceRequest) -> ProduceResponse:
     [topic] = request.topic_data
-    told = PartitionProduceResponse(index=0, error_code=0, base_offset=0)
-    one = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[told])
+    result = PartitionProduceResponse(index=0, error_code=0, base_offset=0)
+    one = TopicProduceResponse(
+        name=topic.name, topic_id=topic.topic_id, partition_responses=[result]
+    )
     return ProduceResponse(responses=[one], throttle_time_ms=PAUSE_MS)
 
 
 def committed(request: OffsetCommitRequest) -> OffsetCommitResponse:
     [topic] = request.topics
-    told = OffsetCommitResponsePartition(partition_index=0, error_code=0)
-    one = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[told])
+    result = OffsetCommitResponsePartition(partition_index=0, error_code=0)
+    one = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[result])
     return OffsetCommitResponse(topics=[one], throttle_time_ms=PAUSE_MS)
 
 
 def created(request: CreateTopicsRequest) -> CreateTopicsResponse:
     [topic] = request.topics
-    told = CreatableTopicResult(name=topic.name, error_code=0, error_message=None)
-    return CreateTopicsResponse(topics=[told], throttle_time_ms=PAUSE_MS)
+    result = CreatableTopicResult(name=topic.name, error_code=0, error_message=None)
+    return CreateTopicsResponse(topics=[result], throttle_time_ms=PAUSE_MS)
 
 
 async def produce(settings: dict[str, object]) -> None:

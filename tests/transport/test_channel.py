@@ -374,7 +374,7 @@ def test_throttled_channel_delays_requests_in_order() -> None:
         await peer.answer(await peer.next(), heartbeat_response(pause_ms))
         told_s.append(loop.time())
         request = await peer.next()
-        assert isinstance(request.message, SaslHandshakeRequest), "a login does not wait"
+        assert isinstance(request.message, SaslHandshakeRequest), "a login is not throttled"
         await peer.answer(request, SaslHandshakeResponse(error_code=0, mechanisms=()))
         for number in (2, 4):
             request = await peer.next()
@@ -441,9 +441,9 @@ def test_failed_reauthentication_fails_queued_requests() -> None:
             waiting = channel.send(heartbeat(1), 5)
             reason = AuthenticationFailed("no")
             channel.fail(reason)
-            with pytest.raises(AuthenticationFailed) as told:
+            with pytest.raises(AuthenticationFailed) as raised:
                 await waiting
-            assert told.value is reason
+            assert raised.value is reason
             channel.release()
             assert not channel.in_flight
             with pytest.raises(AuthenticationFailed):
@@ -470,8 +470,8 @@ def test_early_disconnect_hints_at_sasl_and_a_later_one_does_not() -> None:
         async with peer(later) as port:
             channel = await connect(port)
             await channel.send(heartbeat(1), 5)
-            with pytest.raises(Disconnected) as told:
+            with pytest.raises(Disconnected) as raised:
                 await channel.send(heartbeat(2), 5)
-            assert "login" not in str(told.value)
+            assert "login" not in str(raised.value)
 
     run(scenario())

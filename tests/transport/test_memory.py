@@ -164,9 +164,9 @@ def test_every_frame_completes_within_bounded_memory(seed: int) -> None:
     turns = 0
     while left:
         turns += 1
-        assert turns < 100_000, "nobody gets on"
+        assert turns < 100_000, "no frame makes progress"
         ready = [one for one in left if not one.waits]
-        assert ready, "everybody waits for somebody"
+        assert ready, "every frame waits"
         one = random.choice(ready)
         if one.has == one.wanted:
             one.finish()

@@ -182,11 +182,11 @@ def test_encrypted_key_is_decrypted_with_its_password(authority: Authority, serv
 
 
 async def connection_error(port: int, tls: ssl.SSLContext | None, kind: type[RequestError]) -> str:
-    with pytest.raises(RequestError) as told:
+    with pytest.raises(RequestError) as raised:
         await connect(port, tls)
-    assert type(told.value) is kind, told.value
-    assert told.value.retriable == (kind is not AuthenticationFailed)
-    return str(told.value)
+    assert type(raised.value) is kind, raised.value
+    assert raised.value.retriable == (kind is not AuthenticationFailed)
+    return str(raised.value)
 
 
 def test_unknown_certificate_authority_is_refused(server: Path, tmp_path: Path) -> None:
@@ -319,11 +319,11 @@ def test_handshake_timeout_closes_the_socket(
 
 
 def settings_error(settings: Mapping[str, object]) -> str:
-    with pytest.raises(InvalidSettings) as told:
+    with pytest.raises(InvalidSettings) as raised:
         context(settings)
-    assert "hunter2" not in str(told.value)
-    assert "PRIVATE" not in str(told.value)
-    return str(told.value)
+    assert "hunter2" not in str(raised.value)
+    assert "PRIVATE" not in str(raised.value)
+    return str(raised.value)
 
 
 def test_missing_store_is_named(tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def test_validate_only_changes_nothing(tmp_path: Path) -> None:
             for version in VERSIONS:
                 good, bad = ("retention.ms", "5000"), ("retention.ms", "soon")
                 for value, code in ((good, 0), (bad, ErrorCode.INVALID_CONFIG)):
-                    told = await replace_topic(client, value, validate_only=True, version=version)
-                    assert told == code
+                    result = await replace_topic(client, value, validate_only=True, version=version)
+                    assert result == code
             own = resource(BROKER_RESOURCE, "1", ("log.cleaner.threads", "2"))
             assert await replace(client, own, validate_only=True) == [(BROKER_RESOURCE, "1", 0)]
             assert await described(client, TOPIC_RESOURCE, "t", "retention.ms") == ("7", 1)
@@ -113,8 +113,8 @@ def test_each_resource_has_its_own_result(tmp_path: Path) -> None:
                 (TOPIC_RESOURCE, "t"): ErrorCode.NONE,
             }
             asked = [resource(kind, name, value) for kind, name in expected]
-            told = await replace(client, *asked)
-            assert told == [(*key, code) for key, code in expected.items()]
+            result = await replace(client, *asked)
+            assert result == [(*key, code) for key, code in expected.items()]
             assert await described(client, TOPIC_RESOURCE, "t", "retention.ms") == ("5000", 1)
 
     run(scenario)

@@ -19,8 +19,8 @@ async def versions(
     answer = await client.ask(request, ApiVersionsResponse, version)
     keys = [one.api_key for one in answer.api_keys]
     assert keys == sorted(set(keys))
-    told = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-    return answer.error_code, told
+    result = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+    return answer.error_code, result
 
 
 def test_served_apis_are_listed_in_every_version(tmp_path: Path) -> None:
@@ -51,12 +51,12 @@ def test_invalid_client_name_is_refused(tmp_path: Path, name: str, number: str) 
         async with broker(tmp_path) as running:
             client = await running.client()
             for version in VERSIONS:
-                code, told = await versions(client, version, name, number)
+                code, result = await versions(client, version, name, number)
                 # Versions below 3 do not carry the client's name.
                 if version < 3:
-                    assert (code, bool(told)) == (0, True)
+                    assert (code, bool(result)) == (0, True)
                 else:
-                    assert (code, told) == (ErrorCode.INVALID_REQUEST, {})
+                    assert (code, result) == (ErrorCode.INVALID_REQUEST, {})
 
     run(scenario)
 
@@ -65,7 +65,7 @@ def test_invalid_client_name_is_refused(tmp_path: Path, name: str, number: str) 
 def test_valid_client_names_are_accepted(tmp_path: Path, name: str) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
-            code, told = await versions(await running.client(), 3, name, name)
-            assert (code, bool(told)) == (0, True)
+            code, result = await versions(await running.client(), 3, name, name)
+            assert (code, bool(result)) == (0, True)
 
     run(scenario)

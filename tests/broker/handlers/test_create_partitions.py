@@ -88,8 +88,8 @@ def test_offsets_topic_cannot_grow(tmp_path: Path) -> None:
             assert await commit(client, 5) == 0
             asked = ("__consumer_offsets", 4, None)
             for validate_only in (True, False):
-                told = await create_partitions(client, asked, validate_only=validate_only)
-                assert told == {"__consumer_offsets": ErrorCode.INVALID_PARTITIONS}
+                result = await create_partitions(client, asked, validate_only=validate_only)
+                assert result == {"__consumer_offsets": ErrorCode.INVALID_PARTITIONS}
             assert await committed(client) == 5
 
     run(scenario)

@@ -105,13 +105,13 @@ def test_validate_only_creates_nothing(tmp_path: Path) -> None:
             client = await running.client()
             await create(client, "there")
             for version in VERSIONS:
-                told = await create_topics(
+                result = await create_topics(
                     client, topic("t", 2), topic("there"), validate_only=True, version=version
                 )
-                codes = {name: one.error_code for name, one in told.items()}
+                codes = {name: one.error_code for name, one in result.items()}
                 assert codes == {"t": 0, "there": ErrorCode.TOPIC_ALREADY_EXISTS}
                 if version >= 5:
-                    assert told["t"].num_partitions == 2
+                    assert result["t"].num_partitions == 2
             assert await partition_counts(client) == {"there": 1}
 
     run(scenario)
@@ -146,11 +146,11 @@ def test_refused_topic_does_not_affect_the_others(
             await create(client, "the.re")
             for version in (2, 7):
                 other = f"other{version}"
-                told = await create_topics(client, asked, topic(other), version=version)
-                codes = {name: one.error_code for name, one in told.items()}
+                result = await create_topics(client, asked, topic(other), version=version)
+                codes = {name: one.error_code for name, one in result.items()}
                 assert codes == {asked.name: code, other: 0}
-            assert told[asked.name].num_partitions == -1
-            assert told[asked.name].topic_id == ZERO_UUID
+            assert result[asked.name].num_partitions == -1
+            assert result[asked.name].topic_id == ZERO_UUID
             assert await partition_counts(client) == {
                 "there": 1,
                 "the.re": 1,
@@ -165,10 +165,10 @@ def test_null_config_values_are_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
-            told = await create_topics(
+            result = await create_topics(
                 client, topic("t", segment_ms="5", retention_ms=None, flush_ms=None)
             )
-            assert "['flush.ms', 'retention.ms']" in (told["t"].error_message or "")
+            assert "['flush.ms', 'retention.ms']" in (result["t"].error_message or "")
 
     run(scenario)
 
@@ -179,10 +179,10 @@ def test_duplicate_topic_name_is_refused(tmp_path: Path) -> None:
             client = await running.client()
             for version in (2, 7):
                 other = f"other{version}"
-                told = await create_topics(
+                result = await create_topics(
                     client, topic("t"), topic(other), topic("t", 2), version=version
                 )
-                codes = {name: one.error_code for name, one in told.items()}
+                codes = {name: one.error_code for name, one in result.items()}
                 assert codes == {"t": ErrorCode.INVALID_REQUEST, other: 0}
             assert set(await partition_counts(client)) == {"other2", "other7"}
 
@@ -195,7 +195,7 @@ def test_duplicate_partition_assignment_is_refused(tmp_path: Path) -> None:
             client = await running.client()
             asked = topic("t", assignment={0: [1]})
             asked.assignments = [*asked.assignments, *asked.assignments]
-            told = await create_topics(client, asked)
-            assert told["t"].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            result = await create_topics(client, asked)
+            assert result["t"].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
     run(scenario)

@@ -37,7 +37,9 @@ def test_deleted_records_stay_deleted_after_a_restart(tmp_path: Path) -> None:
             answer = await client.ask(fetch_request(topic_id, 0), FetchResponse)
             code = answer.responses[0].partitions[0].error_code
             assert code == ErrorCode.OFFSET_OUT_OF_RANGE
-            assert await delete(client, "t", (0, 0)) == [(0, 1)], "it never goes back"
+            assert await delete(client, "t", (0, 0)) == [(0, 1)], (
+                "the log start offset never decreases"
+            )
         async with broker(tmp_path) as running:
             client = await running.client()
             assert await fetch(client, topic_id, 1) == [b"b", b"c"]

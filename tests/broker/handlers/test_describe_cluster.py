@@ -25,9 +25,9 @@ def test_address_rack_and_controller_are_described(tmp_path: Path) -> None:
             assert (found.error_code, found.controller_id) == (0, 1)
             assert found.cluster_authorized_operations == NOT_ASKED
             asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
-            told = await client.ask(asked, DescribeClusterResponse)
-            assert told.cluster_authorized_operations > 0
-            assert told.cluster_id == found.cluster_id
+            response = await client.ask(asked, DescribeClusterResponse)
+            assert response.cluster_authorized_operations > 0
+            assert response.cluster_id == found.cluster_id
         async with broker(tmp_path) as running:
             client = await running.client()
             again = await client.ask(

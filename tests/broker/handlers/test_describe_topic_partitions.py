@@ -36,13 +36,13 @@ async def page(client: Client, *names: str, limit: int = 2000, cursor: Place | N
     """Return the partitions of a page by topic, and the cursor of the next page."""
     asked = request(*names, limit=limit, cursor=cursor)
     answer = await client.ask(asked, DescribeTopicPartitionsResponse)
-    told = {
+    result = {
         one.name or "": [partition.partition_index for partition in one.partitions]
         for one in answer.topics
     }
-    assert list(told) == sorted(told)
+    assert list(result) == sorted(result)
     at = answer.next_cursor
-    return told, None if at is None else (at.topic_name, at.partition_index)
+    return result, None if at is None else (at.topic_name, at.partition_index)
 
 
 def test_topics_are_described(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_pages_cover_all_partitions(tmp_path: Path) -> None:
                 for limit, pages in expected.items():
                     cursor: Place | None = None
                     for number, known in enumerate(pages, 1):
-                        told, cursor = await page(client, *names, limit=limit, cursor=cursor)
-                        assert told == known, (names, limit)
+                        result, cursor = await page(client, *names, limit=limit, cursor=cursor)
+                        assert result == known, (names, limit)
                         assert (cursor is None) == (number == len(pages)), (names, limit)
 
     run(scenario)

@@ -125,9 +125,9 @@ def test_records_are_returned_in_every_version(tmp_path: Path) -> None:
                 asked = request(FetchSpec(topic, 1, 1), FetchSpec(topic, 0))
                 answer = await client.ask(asked, FetchResponse, version)
                 assert (answer.error_code, answer.session_id) == (0, 0)
-                (told,) = answer.responses
-                assert (told.topic_id if version >= 13 else told.topic) == topic
-                full, empty = told.partitions
+                (result,) = answer.responses
+                assert (result.topic_id if version >= 13 else result.topic) == topic
+                full, empty = result.partitions
                 assert (full.partition_index, full.error_code) == (1, 0)
                 assert values(full) == [b"b", b"c"]
                 assert (full.high_watermark, full.last_stable_offset) == (3, 3)
@@ -436,8 +436,8 @@ def test_diverging_epoch_is_returned(tmp_path: Path) -> None:
             ):
                 found = await one(client, wanted)
                 assert found.error_code == 0
-                told = found.diverging_epoch
-                assert (told and (told.epoch, told.end_offset)) == diverging
+                result = found.diverging_epoch
+                assert (result and (result.epoch, result.end_offset)) == diverging
                 assert (found.high_watermark, found.last_stable_offset) == (3, 3)
                 assert found.log_start_offset == 0
                 assert size(found) == 0 or not diverging
@@ -521,11 +521,11 @@ def test_full_response_reads_no_more_records(
                 client, request(*wanted, FetchSpec("t", 4), bytes_max=len(data) + 99)
             )
             assert sizes == [len(data)]
-            told = {each.partition_index: each for each in found}
-            assert [size(told[index]) for index in range(5)] == [len(data), 0, 0, 0, 0]
+            result = {each.partition_index: each for each in found}
+            assert [size(result[index]) for index in range(5)] == [len(data), 0, 0, 0, 0]
             # Partitions without records still return their other fields.
-            assert [told[index].high_watermark for index in range(5)] == [1, 1, -1, 1, 0]
-            codes = [told[index].error_code for index in range(5)]
+            assert [result[index].high_watermark for index in range(5)] == [1, 1, -1, 1, 0]
+            codes = [result[index].error_code for index in range(5)]
             assert codes == [0, 0, ErrorCode.OFFSET_OUT_OF_RANGE, 0, 0]
 
     run(scenario)

@@ -79,10 +79,10 @@ def test_failed_offsets_topic_creation_is_retriable(tmp_path: Path) -> None:
         async with broker(tmp_path, *settings) as running:
             client = await running.client()
             asked = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-            (told,) = (await client.ask(asked, FindCoordinatorResponse)).coordinators
-            assert told.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            (response,) = (await client.ask(asked, FindCoordinatorResponse)).coordinators
+            assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert ErrorCode.COORDINATOR_NOT_AVAILABLE.retriable
-            assert told.error_message not in (None, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
+            assert response.error_message not in (None, ErrorCode.COORDINATOR_NOT_AVAILABLE.text)
             assert await set_one(client, BROKER_RESOURCE, "1", "cordoned.log.dirs", "") == 0
             assert await find(client, 0, "g") == [("g", 0, 1)]
 

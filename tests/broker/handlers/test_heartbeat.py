@@ -43,10 +43,10 @@ def test_heartbeat_of_current_member_succeeds(tmp_path: Path) -> None:
             for version in VERSIONS:
                 assert await send_heartbeat(client, member, version=version) == 0
                 if version >= 3:
-                    told = await send_heartbeat(
+                    result = await send_heartbeat(
                         client, static, "static", instance="i", version=version
                     )
-                    assert told == 0
+                    assert result == 0
 
     run(scenario)
 
@@ -66,10 +66,10 @@ def test_invalid_heartbeats_are_refused(tmp_path: Path) -> None:
                 (member, "g", "j", ErrorCode.UNKNOWN_MEMBER_ID, 3),
             ):
                 for version in VERSIONS[since:]:
-                    told = await send_heartbeat(
+                    result = await send_heartbeat(
                         client, asked, group, instance=instance, version=version
                     )
-                    assert told == code, (asked, group, instance)
+                    assert result == code, (asked, group, instance)
 
     run(scenario)
 
@@ -83,8 +83,8 @@ def test_heartbeat_reports_a_rebalance(tmp_path: Path) -> None:
             while not await send_heartbeat(one, member):
                 pass
             for version in VERSIONS:
-                told = await send_heartbeat(one, member, version=version)
-                assert told == ErrorCode.REBALANCE_IN_PROGRESS
+                result = await send_heartbeat(one, member, version=version)
+                assert result == ErrorCode.REBALANCE_IN_PROGRESS
             joining.cancel()
 
     run(scenario)
@@ -131,7 +131,7 @@ def test_not_coordinator_is_reported(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             for version in VERSIONS:
-                told = await send_heartbeat(client, Member("m", 1), version=version)
-                assert told == ErrorCode.NOT_COORDINATOR
+                result = await send_heartbeat(client, Member("m", 1), version=version)
+                assert result == ErrorCode.NOT_COORDINATOR
 
     run(scenario)

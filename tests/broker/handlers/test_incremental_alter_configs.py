@@ -105,8 +105,8 @@ def test_validate_only_changes_nothing(tmp_path: Path) -> None:
                 resource(BROKER_RESOURCE, "", ("log.cleaner.threads", SET, "0")),
             ]
             for version in (0, 1):
-                told = await change(client, *asked, validate_only=True, version=version)
-                codes = [code for _, _, code in told]
+                result = await change(client, *asked, validate_only=True, version=version)
+                codes = [code for _, _, code in result]
                 assert codes == [0, 0, ErrorCode.INVALID_REQUEST]
             assert (await described(client, TOPIC_RESOURCE, "t", "retention.ms"))[1] == 5
             assert await described(client, BROKER_RESOURCE, "1", "log.cleaner.threads") == ("1", 5)
@@ -129,8 +129,8 @@ def test_each_resource_has_its_own_result(tmp_path: Path) -> None:
                 (TOPIC_RESOURCE, "t"): ErrorCode.NONE,
             }
             asked = [resource(kind, name, ("retention.ms", SET, "5000")) for kind, name in expected]
-            told = await change(client, *asked)
-            assert told == [(*key, code) for key, code in expected.items()]
+            result = await change(client, *asked)
+            assert result == [(*key, code) for key, code in expected.items()]
             assert await described(client, TOPIC_RESOURCE, "t", "retention.ms") == ("5000", 1)
 
     run(scenario)

@@ -76,8 +76,8 @@ def test_invalid_producer_identity_is_refused(tmp_path: Path) -> None:
             for version in VERSIONS[3:]:
                 for producer in ((-1, 0), (5, -1)):
                     assert await init(client, version, producer=producer) == refused
-                    told = await init(client, version, transactional_id="x", producer=producer)
-                    assert told == refused
+                    result = await init(client, version, transactional_id="x", producer=producer)
+                    assert result == refused
 
     run(scenario)
 

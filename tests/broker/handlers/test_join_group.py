@@ -66,9 +66,9 @@ def test_member_metadata_is_stored(tmp_path: Path) -> None:
             asked = DescribeGroupsRequest(groups=["g"])
             (group,) = (await client.ask(asked, DescribeGroupsResponse)).groups
             assert group.protocol_type == "consumer"
-            (told,) = group.members
-            assert (told.member_id, told.group_instance_id) == (member.id, "i")
-            assert (told.client_id, told.client_host) == ("test", "/127.0.0.1")
+            (result,) = group.members
+            assert (result.member_id, result.group_instance_id) == (member.id, "i")
+            assert (result.client_id, result.client_host) == ("test", "/127.0.0.1")
 
     run(scenario)
 
@@ -93,7 +93,7 @@ def test_only_the_leader_gets_the_member_list(tmp_path: Path) -> None:
             assert leading.generation_id == following.generation_id
             assert {each.member_id for each in leading.members} == {first.id, following.member_id}
             assert list(following.members) == []
-            assert following.protocol_name == "range", "all of them have it"
+            assert following.protocol_name == "range", "every member supports it"
 
     run(scenario)
 
@@ -194,7 +194,7 @@ def test_shutdown_answers_members_that_are_joining(tmp_path: Path) -> None:
             await single_member(one)
             waiting = asyncio.create_task(joined(two))
             await asyncio.sleep(0.05)
-            assert not waiting.done(), "the first has not come again"
+            assert not waiting.done(), "the first member has not rejoined"
             running.parts.groups.close()
             assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
 

@@ -111,11 +111,11 @@ def test_authorized_operations_are_returned_on_request(tmp_path: Path) -> None:
                         )
                         answer = await client.ask(request, MetadataResponse, version)
                         (topic,) = answer.topics
-                        told = TOPIC_OPERATIONS if asked else NOT_ASKED
-                        assert topic.topic_authorized_operations == told
+                        result = TOPIC_OPERATIONS if asked else NOT_ASKED
+                        assert topic.topic_authorized_operations == result
                         if version <= 10:
-                            told = CLUSTER_OPERATIONS if asked else NOT_ASKED
-                            assert answer.cluster_authorized_operations == told
+                            result = CLUSTER_OPERATIONS if asked else NOT_ASKED
+                            assert answer.cluster_authorized_operations == result
 
     run(scenario)
 
@@ -166,8 +166,8 @@ def test_auto_created_offsets_topic_has_its_own_settings(tmp_path: Path) -> None
     async def scenario() -> None:
         async with broker(tmp_path, "num.partitions=3", "log.cleanup.policy=delete") as running:
             client = await running.client()
-            told = await codes(client, OFFSETS_TOPIC, make=True)
-            assert told == {OFFSETS_TOPIC: (0, 50)}
+            result = await codes(client, OFFSETS_TOPIC, make=True)
+            assert result == {OFFSETS_TOPIC: (0, 50)}
             rules = running.parts.settings.log_config(OFFSETS_TOPIC)
             assert (rules.compact, rules.delete) == (True, False)
             # The transactions topic has no settings of its own yet, so it is not created.
@@ -182,8 +182,8 @@ def test_concurrent_auto_creation_succeeds(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             clients = [await running.client() for _ in range(4)]
-            told = await asyncio.gather(*(codes(one, "t", make=True) for one in clients))
-            assert told == [{"t": (0, 1)}] * 4
+            result = await asyncio.gather(*(codes(one, "t", make=True) for one in clients))
+            assert result == [{"t": (0, 1)}] * 4
 
     run(scenario)
 

@@ -100,11 +100,11 @@ def test_retention_time_of_old_clients_is_used(tmp_path: Path) -> None:
             for version in VERSIONS[:-1]:
                 for retention_ms in (5000, -1):
                     before_ms = running.parts.clock.now_ms()
-                    told = await commit(client, version, [("t", 0)], retention_ms=retention_ms)
-                    assert told == [0]
+                    result = await commit(client, version, [("t", 0)], retention_ms=retention_ms)
+                    assert result == [0]
                     (known,) = offsets.of("g").values()
                     if version > 4 or retention_ms < 0:
-                        assert known.expires_ms is None, "as long as the broker keeps it"
+                        assert known.expires_ms is None, "the broker's retention applies"
                     else:
                         after_ms = running.parts.clock.now_ms()
                         assert known.expires_ms is not None
@@ -121,13 +121,13 @@ def test_errors_are_reported_per_partition(tmp_path: Path) -> None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for version in VERSIONS[:-1]:
                 asked: list[Asked] = [("nowhere", 0), ("u", 7), ("u", 1), ("u", -1), ("t", 0)]
-                told = await commit(client, version, asked, version)
-                assert told == [unknown, unknown, 0, unknown, 0]
+                result = await commit(client, version, asked, version)
+                assert result == [unknown, unknown, 0, unknown, 0]
                 assert await commit(client, version, [("nowhere", 0)]) == [unknown]
                 assert [one[1] for one in await committed(client, "u", 0, 1)] == [-1, version]
             by_id: list[Asked] = [(STRANGER, 0), (known, 7), (known, 0)]
-            told = await commit(client, 10, by_id)
-            assert told == [ErrorCode.UNKNOWN_TOPIC_ID, unknown, 0]
+            result = await commit(client, 10, by_id)
+            assert result == [ErrorCode.UNKNOWN_TOPIC_ID, unknown, 0]
 
     run(scenario)
 
@@ -163,8 +163,8 @@ def test_only_a_current_member_may_commit(tmp_path: Path, version: int) -> None:
                 (NOBODY, ErrorCode.UNKNOWN_MEMBER_ID),
                 (member, ErrorCode.NONE),
             ):
-                told = await commit(client, version, asked, member=who)
-                assert told == [code, code, gone]
+                result = await commit(client, version, asked, member=who)
+                assert result == [code, code, gone]
                 there = code is ErrorCode.NONE
                 assert (await committed(client, "t", 0))[0][1] == (5 if there else -1)
 
@@ -180,8 +180,8 @@ def test_fenced_static_member_cannot_commit(tmp_path: Path) -> None:
                 here: list[Asked] = [("t", 0)]
                 assert await commit(client, version, here, member=member, instance="i") == [0]
                 other = Member("strange", member.generation)
-                told = await commit(client, version, here, member=other, instance="i")
-                assert told == [ErrorCode.FENCED_INSTANCE_ID]
+                result = await commit(client, version, here, member=other, instance="i")
+                assert result == [ErrorCode.FENCED_INSTANCE_ID]
 
     run(scenario)
 
@@ -191,12 +191,12 @@ def test_generation_of_an_unknown_group_is_refused(tmp_path: Path) -> None:
         async with group_broker(tmp_path) as running:
             client = await running.client()
             for version in VERSIONS[:-1]:
-                told = await commit(
+                result = await commit(
                     client, version, [("t", 0)], group="absent", member=Member("m", 3)
                 )
                 late = version >= 9  # KIP-848
                 code = ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
-                assert told == [code]
+                assert result == [code]
 
     run(scenario)
 
@@ -217,8 +217,8 @@ def test_not_coordinator_is_reported(tmp_path: Path) -> None:
             client = await running.client()
             await create(client, "t")
             for version in VERSIONS[:-1]:
-                told = await commit(client, version, [("t", 0), ("t", 1)])
+                result = await commit(client, version, [("t", 0), ("t", 1)])
                 missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                assert told == [ErrorCode.NOT_COORDINATOR, missing]
+                assert result == [ErrorCode.NOT_COORDINATOR, missing]
 
     run(scenario)

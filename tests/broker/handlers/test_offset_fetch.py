@@ -225,8 +225,8 @@ def test_unstable_offset_is_refused_with_require_stable(
                     topics = answer.groups[0].topics if version >= 8 else answer.topics
                     (one,) = topics[0].partitions
                     unstable = (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
-                    told = (one.error_code, one.committed_offset)
-                    assert told == (unstable if stable else (0, 5))
+                    result = (one.error_code, one.committed_offset)
+                    assert result == (unstable if stable else (0, 5))
 
     run(scenario)
 
@@ -238,10 +238,10 @@ def test_not_coordinator_is_reported(tmp_path: Path) -> None:
             await create(client, "t")
             code = ErrorCode.NOT_COORDINATOR
             for version in SINGLE:
-                told, found = await single(client, version, [("t", [0, 1])])
+                result, found = await single(client, version, [("t", [0, 1])])
                 # Version 1 has no top-level error, so every partition carries it.
                 each = (code if version < 2 else 0, -1, -1, "")
-                assert told == (code if version >= 2 else 0)
+                assert result == (code if version >= 2 else 0)
                 assert found == {"t": {0: each, 1: each}}
                 if version >= 2:
                     assert await single(client, version, None) == (code, {})

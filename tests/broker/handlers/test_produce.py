@@ -49,9 +49,9 @@ async def send(
     acks: int = -1,
 ) -> PartitionProduceResponse:
     asked = request(topic, (index, records), acks=acks)
-    (told,) = (await client.ask(asked, ProduceResponse, version)).responses
-    assert (told.topic_id if version >= 13 else told.name) == topic
-    (one,) = told.partition_responses
+    (response,) = (await client.ask(asked, ProduceResponse, version)).responses
+    assert (response.topic_id if version >= 13 else response.name) == topic
+    (one,) = response.partition_responses
     assert one.index == index
     return one
 
@@ -95,10 +95,10 @@ def test_log_start_and_append_time_are_returned(tmp_path: Path) -> None:
             await running.parts.replica_manager.leader_partition("t", 0).delete_records(4)
             assert (await send(client, "t", batch(b"a"), 12)).log_start_offset == 4
             first = await send(client, "t", batch(b"a", producer_id=5, sequence=7), 12)
-            assert first.error_code == 0, "nothing is known of the producer, so all is well"
+            assert first.error_code == 0, "an unknown producer may start at any sequence"
             refused = await send(client, "t", batch(b"a", producer_id=5, sequence=9), 12)
             assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            assert refused.log_start_offset == 4, "the log was looked at"
+            assert refused.log_start_offset == 4, "the check read the log"
 
     run(scenario)
 
@@ -115,10 +115,10 @@ def test_invalid_acks_are_refused(tmp_path: Path, acks: int) -> None:
                 answer = await client.ask(
                     request(topic, *data, acks=acks), ProduceResponse, version
                 )
-                (told,) = answer.responses
-                assert (told.topic_id if version >= 13 else told.name) == topic
-                assert [one.index for one in told.partition_responses] == [0, 1]
-                for one in told.partition_responses:
+                (result,) = answer.responses
+                assert (result.topic_id if version >= 13 else result.name) == topic
+                assert [one.index for one in result.partition_responses] == [0, 1]
+                for one in result.partition_responses:
                     assert one.error_code == ErrorCode.INVALID_REQUIRED_ACKS
                     assert (one.base_offset, one.log_start_offset) == (-1, -1)
                     assert bool(one.error_message) == (version >= 8)

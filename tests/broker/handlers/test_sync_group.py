@@ -32,8 +32,8 @@ def test_leader_gets_its_assignment_in_every_version(tmp_path: Path) -> None:
                     answer = await client.ask(request, SyncGroupResponse, version)
                     assert (answer.error_code, answer.assignment) == (0, b"mine")
                     if version >= 5:
-                        told = (answer.protocol_type, answer.protocol_name)
-                        assert told == ("consumer", "range")
+                        result = (answer.protocol_type, answer.protocol_name)
+                        assert result == ("consumer", "range")
                     request.assignments = []
 
     run(scenario)

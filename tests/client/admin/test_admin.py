@@ -125,15 +125,15 @@ def test_topics_are_described_by_name_and_by_id() -> None:
             made = await ours.create_topic("t", 2)
             assert made.id is not None
             stranger = Uuid(b"0123456789abcdef")
-            told = await ours.describe_topics(["missing", "t", made.id, stranger])
-            assert [*told] == ["missing", "t", made.id, stranger]
-            assert told["t"].name == told[made.id].name == "t"
-            assert told["t"].id == made.id
-            first = told["t"].partitions[0]
+            result = await ours.describe_topics(["missing", "t", made.id, stranger])
+            assert [*result] == ["missing", "t", made.id, stranger]
+            assert result["t"].name == result[made.id].name == "t"
+            assert result["t"].id == made.id
+            first = result["t"].partitions[0]
             assert (first.index, first.leader, first.replicas, first.in_sync) == (0, 1, (1,), (1,))
             assert first.leader_epoch == 0
-            assert code(told.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert code(told.failed[stranger]) is ErrorCode.UNKNOWN_TOPIC_ID
+            assert code(result.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert code(result.failed[stranger]) is ErrorCode.UNKNOWN_TOPIC_ID
 
     run(scenario())
 
@@ -144,9 +144,9 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
             await ours.create_topic("t", 1)
             other = (await ours.create_topic("u", 1)).id
             assert other is not None
-            told = await ours.delete_topics(["t", other, "missing"])
-            assert {*told.succeeded} == {"t", other}
-            assert code(told.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            result = await ours.delete_topics(["t", other, "missing"])
+            assert {*result.succeeded} == {"t", other}
+            assert code(result.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert await ours.list_topics() == {}
 
     run(scenario())
@@ -156,11 +156,11 @@ def test_topics_get_more_partitions_and_never_fewer() -> None:
     async def scenario() -> None:
         async with admin() as ours:
             (await ours.create_topics([NewTopic("t", 2), NewTopic("u", 1)])).or_raise()
-            told = await ours.create_partitions(
+            result = await ours.create_partitions(
                 {"t": 5, "u": NewPartitions(2, [[1]]), "missing": 3}
             )
-            assert {*told.succeeded} == {"t", "u"}
-            assert code(told.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert {*result.succeeded} == {"t", "u"}
+            assert code(result.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert len((await ours.describe_topic("t")).partitions) == 5
             with pytest.raises(RequestError) as fewer:
                 (await ours.create_partitions({"t": 4})).or_raise()
@@ -174,21 +174,21 @@ def test_settings_are_described_with_their_sources() -> None:
         topic, broker = ConfigResource.topic("t"), ConfigResource.broker(1)
         async with admin() as ours:
             await ours.create_topic("t", 1, config={"retention.ms": "1000"})
-            told = await ours.describe_configs(
+            result = await ours.describe_configs(
                 [topic, broker, ConfigResource.topic("missing"), ConfigResource.broker(9)],
                 include_synonyms=True,
                 include_documentation=True,
             )
-            entry = told[topic]["retention.ms"]
+            entry = result[topic]["retention.ms"]
             assert entry.value == "1000"
             assert entry.source is ConfigSource.TOPIC
             assert entry.type is ConfigType.LONG
             assert entry.documentation
             assert entry.synonyms[0].name == "retention.ms"
-            assert told[topic]["segment.bytes"].is_default
-            assert told[broker]["node.id"].value == "1"
-            assert told[broker]["node.id"].is_read_only
-            failed = {one.name: code(error) for one, error in told.failed.items()}
+            assert result[topic]["segment.bytes"].is_default
+            assert result[broker]["node.id"].value == "1"
+            assert result[broker]["node.id"].is_read_only
+            failed = {one.name: code(error) for one, error in result.failed.items()}
             assert failed == {
                 "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 "9": ErrorCode.BROKER_NOT_AVAILABLE,
@@ -208,14 +208,14 @@ def test_settings_are_changed_incrementally_or_replaced() -> None:
 
         async with admin() as ours:
             await ours.create_topic("t", 1, config={"retention.ms": "1000"})
-            told = await ours.alter_configs(
+            result = await ours.alter_configs(
                 {
                     topic: {"segment.bytes": "2097152"},
                     brokers: {"log.retention.ms": "7777"},
                     ConfigResource.topic("missing"): {"segment.bytes": "2097152"},
                 }
             )
-            assert {*told.succeeded} == {topic, brokers}
+            assert {*result.succeeded} == {topic, brokers}
             assert await value("segment.bytes") == "2097152"
             assert await value("retention.ms") == "1000"
             await ours.alter_configs({topic: {"retention.ms": None}})
@@ -244,11 +244,11 @@ def test_committed_offsets_are_set_listed_and_deleted() -> None:
     async def scenario() -> None:
         async with admin() as ours:
             await ours.create_topic("t", 3)
-            told = await ours.alter_group_offsets(
+            result = await ours.alter_group_offsets(
                 "g", {T0: 5, T1: CommittedOffset(7, "a note", 0), ("t", 9): 1}
             )
-            assert {*told.succeeded} == {T0, T1}
-            assert code(told.failed["t", 9]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert {*result.succeeded} == {T0, T1}
+            assert code(result.failed["t", 9]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             offsets = await ours.list_group_offsets(["g", "nobody"])
             assert dict(offsets["g"]) == {
                 T0: CommittedOffset(5),
@@ -322,13 +322,13 @@ def test_cluster_is_described() -> None:
 def test_offsets_are_listed_by_position_and_timestamp() -> None:
     async def scenario() -> None:
         async with filled() as ours:
-            told = await ours.list_offsets(
+            result = await ours.list_offsets(
                 {T0: OffsetAt.LATEST, T1: OffsetAt.EARLIEST, ("t", 7): 0, ("u", 0): 0}
             )
-            assert told[T0].offset == 10
-            assert (told[T1].offset, told[T1].timestamp_ms) == (0, None)
-            assert {*told.failed} == {("t", 7), ("u", 0)}
-            for error in told.failed.values():
+            assert result[T0].offset == 10
+            assert (result[T1].offset, result[T1].timestamp_ms) == (0, None)
+            assert {*result.failed} == {("t", 7), ("u", 0)}
+            for error in result.failed.values():
                 assert code(error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             by_time = await ours.list_offsets({T0: 1005, T1: 1}, read_committed=True)
             assert (by_time[T0].offset, by_time[T0].timestamp_ms) == (5, 1005)
@@ -342,10 +342,10 @@ def test_offsets_are_listed_by_position_and_timestamp() -> None:
 def test_records_are_deleted_below_an_offset() -> None:
     async def scenario() -> None:
         async with filled() as ours:
-            told = await ours.delete_records({T0: 4, T1: 99, ("u", 0): 1})
-            assert told[T0] == 4
-            assert code(told.failed[T1]) is ErrorCode.OFFSET_OUT_OF_RANGE
-            assert code(told.failed["u", 0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            result = await ours.delete_records({T0: 4, T1: 99, ("u", 0): 1})
+            assert result[T0] == 4
+            assert code(result.failed[T1]) is ErrorCode.OFFSET_OUT_OF_RANGE
+            assert code(result.failed["u", 0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert (await ours.list_offsets({T0: OffsetAt.EARLIEST}))[T0].offset == 4
             assert (await ours.delete_records({T0: HIGH_WATERMARK}))[T0] == 10
 
@@ -355,9 +355,9 @@ def test_records_are_deleted_below_an_offset() -> None:
 def test_log_dirs_are_described_for_all_or_some_brokers() -> None:
     async def scenario() -> None:
         async with filled() as ours:
-            ((number, told),) = (await ours.describe_log_dirs()).items()
+            ((number, result),) = (await ours.describe_log_dirs()).items()
             assert number == 1
-            ((path, directory),) = told.items()
+            ((path, directory),) = result.items()
             assert directory.path == path
             assert directory.replicas[T0].size_bytes > 0
             assert not directory.replicas[T0].is_future
@@ -438,8 +438,8 @@ def test_call_without_a_broker_times_out_with_a_hint() -> None:
                 await ours.list_topics(timeout_s=0.2)
             with pytest.raises(Disconnected, match="ottla dev"):
                 await ours.create_topic("t", timeout_s=0.2)
-            told = await ours.delete_groups(["g", "h"], timeout_s=0.2)
-            assert {*told.failed} == {"g", "h"}
+            result = await ours.delete_groups(["g", "h"], timeout_s=0.2)
+            assert {*result.failed} == {"g", "h"}
 
     run(scenario())
 

@@ -160,10 +160,10 @@ def test_only_retriable_errors_are_retried() -> None:
         )
         script = answers_in_turn(first, topics_created())
         async with ScriptedBroker({CreateTopicsRequest: script}) as broker, admin(broker) as ours:
-            told = await ours.create_topics([NewTopic(name, 1, 1) for name in "abc"])
-            assert [*told] == ["a", "b", "c"]
-            assert {*told.succeeded} == {"a", "c"}
-            assert told.failed["b"].code is ErrorCode.INVALID_PARTITIONS
+            result = await ours.create_topics([NewTopic(name, 1, 1) for name in "abc"])
+            assert [*result] == ["a", "b", "c"]
+            assert {*result.succeeded} == {"a", "c"}
+            assert result.failed["b"].code is ErrorCode.INVALID_PARTITIONS
             assert asked_for(broker) == [["a", "b", "c"], ["a"]]
 
     run(scenario())
@@ -274,8 +274,8 @@ def test_deposed_leader_is_asked_once() -> None:
             for one in (old, new):
                 one.answers[MetadataRequest] = cluster_metadata(old, new, leader=lambda: leader)
             async with admin(old) as ours:
-                told = await ours.list_offsets({("t", 0): OffsetAt.LATEST, ("t", 1): 5})
-            assert (told["t", 0].offset, told["t", 1].offset) == (8, 7)
+                result = await ours.list_offsets({("t", 0): OffsetAt.LATEST, ("t", 1): 5})
+            assert (result["t", 0].offset, result["t", 1].offset) == (8, 7)
             assert old.count(ListOffsetsRequest) == new.count(ListOffsetsRequest) == 1
 
     run(scenario())
@@ -286,8 +286,8 @@ def test_unknown_partition_is_looked_up_a_few_times() -> None:
         async with ScriptedBroker({}) as broker:
             broker.answers[MetadataRequest] = cluster_metadata(broker)
             async with admin(broker) as ours:
-                told = await ours.list_offsets({("t", 9): 0, ("missing", 0): 0})
-            codes = {error.code for error in told.failed.values()}
+                result = await ours.list_offsets({("t", 9): 0, ("missing", 0): 0})
+            codes = {error.code for error in result.failed.values()}
             assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             assert broker.count(MetadataRequest) <= UNKNOWN_TRIES + 2
             assert not broker.count(ListOffsetsRequest)
@@ -340,8 +340,8 @@ def test_not_coordinator_triggers_a_new_lookup() -> None:
         ):
             old.answers[FindCoordinatorRequest] = coordinator_at(old, new)
             async with admin(old) as ours:
-                told = await ours.delete_groups(["g", "h"])
-            assert {*told.or_raise()} == {"g", "h"}
+                result = await ours.delete_groups(["g", "h"])
+            assert {*result.or_raise()} == {"g", "h"}
             assert [one.groups_names for one in requests_of(new, DeleteGroupsRequest)] == [("g",)]
             assert old.count(FindCoordinatorRequest) == 2
 
@@ -530,9 +530,9 @@ def test_topics_are_described_in_pages() -> None:
             ScriptedBroker({DescribeTopicPartitionsRequest: script}) as broker,
             admin(broker) as ours,
         ):
-            told = (await ours.describe_topics(["b", "a"])).or_raise()
-            assert [*told] == ["b", "a"]
-            assert [one.index for one in told["b"].partitions] == [0, 1, 2]
+            result = (await ours.describe_topics(["b", "a"])).or_raise()
+            assert [*result] == ["b", "a"]
+            assert [one.index for one in result["b"].partitions] == [0, 1, 2]
             cursors = [one.cursor for one in requests_of(broker, DescribeTopicPartitionsRequest)]
             assert cursors == [None, at]
 
@@ -590,9 +590,9 @@ def test_old_brokers_are_asked_with_old_versions() -> None:
             broker.answers[MetadataRequest] = cluster_metadata(broker)
             broker.answers[FindCoordinatorRequest] = coordinator_at(broker)
             async with admin(broker) as ours:
-                told = await ours.describe_topics(["t", "missing"])
-                assert len(told["t"].partitions) == 2
-                assert told.failed["missing"].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                result = await ours.describe_topics(["t", "missing"])
+                assert len(result["t"].partitions) == 2
+                assert result.failed["missing"].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 cluster = await ours.describe_cluster()
                 assert (cluster.id, cluster.controller) == ("scripted", 1)
                 groups = await ours.describe_groups(["g", "gone"])

@@ -120,16 +120,16 @@ def test_topics(kafka: SharedKafka) -> None:
 
         topic_id, stranger = made["topics"].id, Uuid(b"0123456789abcdef")
         assert topic_id is not None
-        told = await ours.describe_topics(
+        result = await ours.describe_topics(
             ["topics", topic_id, "missing", stranger], include_operations=True
         )
-        assert told["topics"].id == topic_id
-        assert told[topic_id].name == "topics"
-        first = told["topics"].partitions[0]
+        assert result["topics"].id == topic_id
+        assert result[topic_id].name == "topics"
+        first = result["topics"].partitions[0]
         assert (first.index, first.leader, first.replicas, first.in_sync) == (0, 1, (1,), (1,))
-        assert Operation.DELETE in (told["topics"].operations or ())
-        assert code(told.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert code(told.failed[stranger]) is ErrorCode.UNKNOWN_TOPIC_ID
+        assert Operation.DELETE in (result["topics"].operations or ())
+        assert code(result.failed["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert code(result.failed[stranger]) is ErrorCode.UNKNOWN_TOPIC_ID
 
         more = await ours.create_partitions(
             {"topics": 4, "topics.default": NewPartitions(2, [[1]]), "missing": 3}
@@ -162,7 +162,7 @@ def test_configs(kafka: SharedKafka) -> None:
         broker, brokers = ConfigResource.broker(1), ConfigResource.broker(None)
         group, metrics = ConfigResource.group("configs"), ConfigResource.client_metrics("configs")
         logger = ConfigResource.broker_logger(1)
-        told = await ours.alter_configs(
+        result = await ours.alter_configs(
             {
                 topic: {"segment.bytes": "2097152", "retention.ms": "5000"},
                 broker: {"log.cleaner.threads": "2"},
@@ -173,8 +173,8 @@ def test_configs(kafka: SharedKafka) -> None:
                 ConfigResource.broker(9): {"log.cleaner.threads": "2"},
             }
         )
-        assert {*told.succeeded} == {topic, broker, brokers, group, metrics}
-        failed = {one.name: code(error) for one, error in told.failed.items()}
+        assert {*result.succeeded} == {topic, broker, brokers, group, metrics}
+        failed = {one.name: code(error) for one, error in result.failed.items()}
         assert failed == {
             "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "9": ErrorCode.BROKER_NOT_AVAILABLE,
@@ -245,10 +245,10 @@ def test_records(kafka: SharedKafka) -> None:
         full, empty, missing = ("records", 0), ("records", 1), ("records", 7)
         await ours.create_topic("records", 2)
         await fill(kafka, "records")
-        told = await ours.list_offsets({full: OffsetAt.LATEST, empty: 5, missing: 5})
-        assert told[full].offset == 10
-        assert told[empty].offset is None
-        assert code(told.failed[missing]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result = await ours.list_offsets({full: OffsetAt.LATEST, empty: 5, missing: 5})
+        assert result[full].offset == 10
+        assert result[empty].offset is None
+        assert code(result.failed[missing]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         by_time = (await ours.list_offsets({full: 1005}, read_committed=True))[full]
         assert (by_time.offset, by_time.timestamp_ms, by_time.leader_epoch) == (5, 1005, 0)
         newest = (await ours.list_offsets({full: OffsetAt.MAX_TIMESTAMP}))[full]
@@ -294,8 +294,8 @@ def test_classic_groups(kafka: SharedKafka) -> None:
             subscribed = await ours.delete_group_offsets("classic", [("classic", 0)])
             assert code(subscribed.failed["classic", 0]) is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             stranger = GroupMember(instance_id="stranger")
-            told = await ours.remove_group_members("classic", [stranger])
-            assert code(told.failed[stranger]) is ErrorCode.UNKNOWN_MEMBER_ID
+            result = await ours.remove_group_members("classic", [stranger])
+            assert code(result.failed[stranger]) is ErrorCode.UNKNOWN_MEMBER_ID
             gone = await ours.remove_group_members("classic", reason="it is enough")
             assert {one.instance_id for one in gone.or_raise()} == {"static"}
         finally:
@@ -331,8 +331,8 @@ def test_kip848_groups(kafka: SharedKafka) -> None:
         found = await ours.list_groups(types=["consumer"])
         assert "new" in [one.id for one in found]
         assert {one.type for one in found} == {"consumer"}
-        told = await ours.describe_groups(["new", "missing"], include_operations=True)
-        group = told["new"]
+        result = await ours.describe_groups(["new", "missing"], include_operations=True)
+        group = result["new"]
         assert (group.type, group.protocol_type) == ("consumer", "consumer")
         assert group.assignor == "uniform"
         assert group.epoch
@@ -340,7 +340,7 @@ def test_kip848_groups(kafka: SharedKafka) -> None:
         (member,) = group.members
         assert (member.id, member.topics) == ("one", ("new",))
         assert member.target_assignment == (("new", 0), ("new", 1))
-        assert code(told.failed["missing"]) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert code(result.failed["missing"]) is ErrorCode.GROUP_ID_NOT_FOUND
 
     run(kafka, scenario)
 
@@ -349,11 +349,11 @@ def test_offsets_of_groups(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("offsets", 2)
         first, second = ("offsets", 0), ("offsets", 1)
-        told = await ours.alter_group_offsets(
+        result = await ours.alter_group_offsets(
             "offsets", {first: 5, second: CommittedOffset(7, "note", 0), ("missing", 0): 1}
         )
-        assert {*told.succeeded} == {first, second}
-        assert code(told.failed["missing", 0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert {*result.succeeded} == {first, second}
+        assert code(result.failed["missing", 0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         listed = await ours.list_group_offsets(["offsets", "offsets.nobody"])
         assert dict(listed["offsets"]) == {
             first: CommittedOffset(5),
@@ -379,9 +379,9 @@ def test_share_groups(kafka: SharedKafka) -> None:
         await ours.create_topic("shared", 2)
         await fill(kafka, "shared")
         (await ours.alter_share_group_offsets("shared", {("shared", 0): 2})).or_raise()
-        told = await ours.describe_share_groups(["shared", "missing"])
-        assert (told["shared"].type, told["shared"].state) == ("share", "Empty")
-        assert code(told.failed["missing"]) is ErrorCode.GROUP_ID_NOT_FOUND
+        result = await ours.describe_share_groups(["shared", "missing"])
+        assert (result["shared"].type, result["shared"].state) == ("share", "Empty")
+        assert code(result.failed["missing"]) is ErrorCode.GROUP_ID_NOT_FOUND
         offsets = await ours.list_share_group_offsets("shared", [("shared", 0), ("shared", 1)])
         assert dict(offsets["shared"]) == {("shared", 0): ShareOffset(2, 0, 8), ("shared", 1): None}
         every = await ours.list_share_group_offsets(["shared"])
@@ -397,10 +397,10 @@ def test_reassignments_and_elections(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         await ours.create_topic("moved", 2)
         first, second, missing = ("moved", 0), ("moved", 1), ("moved", 9)
-        told = await ours.alter_reassignments({first: [1], second: [1, 2], missing: [1]})
-        assert {*told.succeeded} == {first}
-        assert code(told.failed[second]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        assert code(told.failed[missing]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result = await ours.alter_reassignments({first: [1], second: [1, 2], missing: [1]})
+        assert {*result.succeeded} == {first}
+        assert code(result.failed[second]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert code(result.failed[missing]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ended = await ours.alter_reassignments({first: None}, allow_factor_change=False)
         assert code(ended.failed[first]) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         assert await ours.list_reassignments() == {}
@@ -426,12 +426,12 @@ def test_transactions(kafka: SharedKafka) -> None:
             (listed,) = await ours.list_transactions(states=["Ongoing"], id_pattern="t.")
             assert (listed.id, listed.state) == ("tx", "Ongoing")
             assert not [*await ours.list_transactions(longer_than_ms=3_600_000)]
-            told = await ours.describe_transactions(["tx", "missing"])
-            assert told["tx"].state == "Ongoing"
-            assert told["tx"].partitions == (where,)
-            assert told["tx"].started_ms
-            assert told["tx"].producer_id == listed.producer_id
-            assert code(told.failed["missing"]) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            result = await ours.describe_transactions(["tx", "missing"])
+            assert result["tx"].state == "Ongoing"
+            assert result["tx"].partitions == (where,)
+            assert result["tx"].started_ms
+            assert result["tx"].producer_id == listed.producer_id
+            assert code(result.failed["missing"]) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
             async def end_s() -> tuple[int | None, int | None]:
                 both = [
@@ -472,9 +472,9 @@ def test_log_dirs(kafka: SharedKafka) -> None:
         where = ("kept", 0)
 
         async def path() -> str:
-            told = (await ours.describe_log_dirs([1], [where]))[1]
-            assert {*told} == {*kafka.directories}
-            (found,) = [one.path for one in told.values() if where in one.replicas]
+            result = (await ours.describe_log_dirs([1], [where]))[1]
+            assert {*result} == {*kafka.directories}
+            (found,) = [one.path for one in result.values() if where in one.replicas]
             return found
 
         before = await path()
@@ -498,8 +498,8 @@ def test_log_dirs(kafka: SharedKafka) -> None:
         }
 
         async def arrived() -> bool:
-            told = (await ours.describe_log_dirs([1], [where]))[1]
-            here = told[other].replicas.get(where)
+            result = (await ours.describe_log_dirs([1], [where]))[1]
+            here = result[other].replicas.get(where)
             return here is not None and not here.is_future
 
         await until(arrived)
@@ -514,7 +514,7 @@ def test_quotas(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         oscar, pair = QuotaEntity(user="oscar"), QuotaEntity(user=Quota.DEFAULT, client_id="c")
         address, wrong = QuotaEntity(ip="10.0.0.1"), QuotaEntity(user="wrong")
-        told = await ours.alter_quotas(
+        result = await ours.alter_quotas(
             {
                 oscar: {"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6},
                 pair: {"consumer_byte_rate": 5.0},
@@ -522,8 +522,8 @@ def test_quotas(kafka: SharedKafka) -> None:
                 wrong: {"nonsense": 1},
             }
         )
-        assert {*told.succeeded} == {oscar, pair, address}
-        assert code(told.failed[wrong]) is ErrorCode.INVALID_REQUEST
+        assert {*result.succeeded} == {oscar, pair, address}
+        assert code(result.failed[wrong]) is ErrorCode.INVALID_REQUEST
 
         async def all_there() -> bool:
             return {*await ours.describe_quotas()} >= {oscar, pair, address}
@@ -589,16 +589,16 @@ def test_scram_users(kafka: SharedKafka) -> None:
             ScramPassword("oscar", "secret"),
             ScramPassword("oscar", "secret", ScramMechanism.SHA_256, 4096),
         ]
-        told = await ours.alter_scram_users(
+        result = await ours.alter_scram_users(
             [
                 *both,
                 ScramPassword("weak", "secret", iterations=1),
                 ScramRemoval("nobody", ScramMechanism.SHA_256),
             ]
         )
-        assert {*told.succeeded} == {"oscar"}
-        assert code(told.failed["weak"]) is ErrorCode.UNACCEPTABLE_CREDENTIAL
-        assert code(told.failed["nobody"]) is ErrorCode.RESOURCE_NOT_FOUND
+        assert {*result.succeeded} == {"oscar"}
+        assert code(result.failed["weak"]) is ErrorCode.UNACCEPTABLE_CREDENTIAL
+        assert code(result.failed["nobody"]) is ErrorCode.RESOURCE_NOT_FOUND
 
         async def there() -> bool:
             return len((await ours.describe_scram_users())["oscar"]) == 2

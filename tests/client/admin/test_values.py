@@ -140,9 +140,9 @@ def test_member_metadata_is_decoded_only_for_consumers() -> None:
     metadata = encode_embedded(ConsumerProtocolSubscription(topics=["u", "t"]), 3)
     parts = [TopicPartition(topic="t", partitions=(1, 0))]
     assignment = encode_embedded(ConsumerProtocolAssignment(assigned_partitions=parts), 3)
-    told = classic_described(group("consumer", member(metadata, assignment)))["g"]
-    assert not isinstance(told, Exception)
-    (one,) = told.members
+    result = classic_described(group("consumer", member(metadata, assignment)))["g"]
+    assert not isinstance(result, Exception)
+    (one,) = result.members
     assert one.topics == ("t", "u")
     assert one.assignment == (("t", 0), ("t", 1))
     for answer in (

@@ -72,9 +72,9 @@ def test_listing_is_a_sequence() -> None:
 
 def test_error_codes_become_exceptions() -> None:
     assert refused(0, "t") is None
-    told = refused(ErrorCode.INVALID_CONFIG, "t", "no number")
-    assert told is not None
-    assert str(told) == "INVALID_CONFIG (40): t: no number"
+    result = refused(ErrorCode.INVALID_CONFIG, "t", "no number")
+    assert result is not None
+    assert str(result) == "INVALID_CONFIG (40): t: no number"
     later = refused(9999, "t")
     assert later is not None
     assert later.code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -124,7 +124,7 @@ class Stage:
         return self.answer(records=batch(start, min(5, self.end - start)))
 
     def answer(self, error: int = 0, top: int = 0, **more: Any) -> FetchResponse:
-        told = PartitionData(
+        result = PartitionData(
             partition_index=0,
             error_code=error,
             high_watermark=self.end,
@@ -132,7 +132,7 @@ class Stage:
             records=more.pop("records", b""),
             **more,
         )
-        topic = FetchableTopicResponse(topic="t", topic_id=ID, partitions=[told])
+        topic = FetchableTopicResponse(topic="t", topic_id=ID, partitions=[result])
         return FetchResponse(
             throttle_time_ms=0, error_code=top, session_id=self.session, responses=[topic]
         )
@@ -285,7 +285,7 @@ def test_preferred_replica_is_used_until_it_lags() -> None:
             await start_at(ours, 0)
             assert [one.offset for one in await take(ours, 10)] == [*range(10)]
             assert near.count(FetchRequest) >= 1
-            assert not leader.count(ListOffsetsRequest), "it was no reason to begin anew"
+            assert not leader.count(ListOffsetsRequest), "the position was not looked up again"
 
     run(scenario())
 
@@ -361,10 +361,10 @@ def test_end_offsets_wait_for_a_missing_topic() -> None:
         async with stage.broker() as broker, reading(broker) as ours:
 
             def late(request: MetadataRequest) -> MetadataResponse:
-                told = stage.metadata(request)
+                result = stage.metadata(request)
                 if broker.count(MetadataRequest) <= UNKNOWN_TRIES + 3:
-                    told.topics = ()
-                return told
+                    result.topics = ()
+                return result
 
             broker.answers[MetadataRequest] = late
             assert await ours.end_offsets(("t", 0)) == {("t", 0): 10}
@@ -400,7 +400,7 @@ def test_missing_partition_is_reported_and_found_later(seeks: bool) -> None:
                 with pytest.raises(TimedOut, match=r"t-0 is not known.*topic has 1 partitions"):
                     await ours.position(("t", 0), 0.5)
             for _ in range(2):
-                assert await ours.poll(0.2) == [], "it may be being made"
+                assert await ours.poll(0.2) == [], "the partition may still be created"
                 clock.ahead_s += PATIENCE_S
                 with pytest.raises(RequestError, match="t-0: the topic has 1 partitions") as told:
                     await ours.poll(20)

@@ -89,8 +89,8 @@ class JavaPeers:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            name, _, told = line.rstrip("\n").partition("\t")
-            self.told[name] = told
+            name, _, result = line.rstrip("\n").partition("\t")
+            self.told[name] = result
 
 
 class _JavaPeer:
@@ -99,9 +99,9 @@ class _JavaPeer:
 
     @property
     def has(self) -> frozenset[TopicPartition]:
-        told = self._peers.told.get(self._name, "")
-        assert not told.startswith("failed"), told
-        indexes = [] if told in ("", "left") else told.split(",")
+        result = self._peers.told.get(self._name, "")
+        assert not result.startswith("failed"), result
+        indexes = [] if result in ("", "left") else result.split(",")
         return frozenset(tp(self._topic, int(index)) for index in indexes)
 
     async def leave(self) -> None:

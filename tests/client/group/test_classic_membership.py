@@ -140,13 +140,13 @@ def test_static_member_returns_without_a_rebalance() -> None:
             first, second = join("one"), join("two")
             await wait_until_stable([first, second], T6)
             had, generation = second.has, first.membership.identity.generation
-            told = len(first.owner.told)
+            result = len(first.owner.told)
             await second.leave()  # a static member does not send LeaveGroup
             again = join("two")
             await wait_until_stable([first, again], T6)
             assert again.has == had
             assert again.membership.identity.generation == generation
-            assert len(first.owner.told) == told
+            assert len(first.owner.told) == result
             # The same for the leader of the group.
             had = first.has
             await first.leave()

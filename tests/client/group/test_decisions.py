@@ -121,14 +121,14 @@ def test_join_request_lists_assignors_and_owned_partitions() -> None:
         "because " * 100,
     )
     assert [one.name for one in request.protocols] == ["sticky", "range"]
-    told = read_subscription(request.protocols[0].metadata)
-    assert (told.topics, told.owned, told.generation, told.rack) == (
+    result = read_subscription(request.protocols[0].metadata)
+    assert (result.topics, result.owned, result.generation, result.rack) == (
         ("a", "t"),
         (tp("t", 0), tp("t", 1)),
         7,
         "r1",
     )
-    assert told.user_data == sticky.user_data()
+    assert result.user_data == sticky.user_data()
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (45_000, 300_000)
     assert request.reason is not None
     assert len(request.reason) == 255

@@ -91,8 +91,8 @@ def test_consumer_closed_while_joining_is_not_a_member(together: bool) -> None:
                 for number in range(COUNT):
                     await join_and_close(number)
             async with Admin({**FAST, "bootstrap.servers": servers}) as admin:
-                told = (await admin.describe_groups(groups)).or_raise()
-            assert [len(one.members) for one in told.values()] == [1] * GROUPS
+                result = (await admin.describe_groups(groups)).or_raise()
+            assert [len(one.members) for one in result.values()] == [1] * GROUPS
             # A member that got an id and did not leave would delay the next rebalance.
             for group, before in zip(groups, stay, strict=True):
                 async with member(servers, group) as ours:

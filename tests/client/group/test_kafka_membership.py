@@ -196,14 +196,14 @@ def test_static_member_gets_its_partitions_back(
 
             first, second = join("one"), join("two")
             await wait_until_stable([first, second], all_of(topic, 6))
-            had, told = second.has, len(first.owner.told)
+            had, result = second.has, len(first.owner.told)
             await second.leave()
             await asyncio.sleep(0.5)  # ten heartbeats of the other member, which sees no rebalance
-            assert len(first.owner.told) == told
+            assert len(first.owner.told) == result
             again = join("two")
             await wait_until_stable([first, again], all_of(topic, 6))
             assert again.has == had
-            assert len(first.owner.told) == told
+            assert len(first.owner.told) == result
 
     run(scenario())
 

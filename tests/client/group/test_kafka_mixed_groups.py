@@ -83,9 +83,9 @@ async def refused(bootstrap: str) -> None:
     async with member_factory() as make_member:
         one = make_member(bootstrap, ["t"], group_protocol="consumer")
         await until(one.life.done)
-        with pytest.raises(RequestError, match=r"group\.protocol=classic") as told:
+        with pytest.raises(RequestError, match=r"group\.protocol=classic") as raised:
             one.life.result()
-        assert told.value.code is ErrorCode.UNSUPPORTED_VERSION
+        assert raised.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 async def mixed_group(bootstrap: str, theirs: Joins, strategy: str) -> None:

@@ -199,9 +199,9 @@ def test_secrets_are_not_in_logs_reprs_or_exceptions(caplog: pytest.LogCaptureFi
             producer = Producer(settings)
             shown = [repr(producer), repr(vars(producer)), repr(LOGIN), repr(connections(door))]
             async with producer:
-                with pytest.raises(AuthenticationFailed) as told:
+                with pytest.raises(AuthenticationFailed) as raised:
                     await producer.send("t", b"v")
-            error: BaseException | None = told.value
+            error: BaseException | None = raised.value
             while error is not None:
                 shown += [str(error), repr(error), repr(error.args)]
                 error = error.__cause__ or error.__context__

@@ -103,7 +103,7 @@ def test_client_credentials_are_exchanged_for_a_token() -> None:
         assert form == {"grant_type": ["client_credentials"], "scope": ["read write"]}
         there.answer = json.dumps({"access_token": jwt(exp=5000)}).encode()
         token = asyncio.run(endpoint(there.url, is_header_encoded=True).fetch())
-        assert token.expires_ms == 5_000_000, "it tells by itself how long it is good"
+        assert token.expires_ms == 5_000_000, "the token contains its expiry"
         encoded = b64encode(b"id:se%3Acret%2F%25").decode()
         assert there.came[1][1]["Authorization"] == f"Basic {encoded}"
         assert there.came[1][2] == {"grant_type": ["client_credentials"]}
@@ -156,7 +156,7 @@ def test_credentials_do_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("http_proxy", other.url)
         there.status = 200
         asyncio.run(endpoint(there.url).fetch())
-        assert not other.came, "what is for this machine stays on it"
+        assert not other.came, "credentials for localhost are not sent elsewhere"
 
 
 def test_unreachable_endpoint_is_retriable() -> None:

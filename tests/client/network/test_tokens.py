@@ -89,10 +89,10 @@ def test_failed_refresh_keeps_the_valid_token() -> None:
         clock.ms += 999
         assert (await ours.current()).text == "old"
         clock.ms += 1
-        with pytest.raises(Disconnected, match="the token function failed: ValueError") as told:
+        with pytest.raises(Disconnected, match="the token function failed: ValueError") as raised:
             await ours.current()
-        assert "hunter2" not in str(told.value)
-        assert told.value.retriable
+        assert "hunter2" not in str(raised.value)
+        assert raised.value.retriable
 
     run(scenario())
 

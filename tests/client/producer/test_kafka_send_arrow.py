@@ -73,9 +73,9 @@ def test_rows_are_partitioned_by_key_in_order(judge: Judge, codec: str) -> None:
         tables = [numbered(2000, start) for start in (0, 2000)]
         async with producer(target, batch_size=700, linger_ms=1, compression_type=codec) as ours:
             both = pa.concat_tables(tables)  # in two chunks
-            told = await (await ours.send_arrow(topic, both))
+            result = await (await ours.send_arrow(topic, both))
         found = await target.read(topic, 3)
-        assert told == [WrittenRows(topic, n, 0, len(one)) for n, one in enumerate(found)]
+        assert result == [WrittenRows(topic, n, 0, len(one)) for n, one in enumerate(found)]
         for partition, records in enumerate(found):
             mine = [n for n in range(4000) if partition_of_key(b"%d" % n, 3) == partition]
             assert values(records) == mine

@@ -179,14 +179,14 @@ def test_awaiting_rows_marks_all_their_batches_as_awaited() -> None:
     async def scenario() -> None:
         first, second = pending([b"a", b"b"]), pending([b"c"] * 3)
         ack = RowsAck([Run(first, 1, 1), Run(second, 0, 3)])
-        told = asyncio.create_task(rows_result(ack))
+        result = asyncio.create_task(rows_result(ack))
         await asyncio.sleep(0)
         assert first.awaited
         assert second.awaited  # a flush does not report it again
         second.settle(20, -1)
         assert not ack.done
         first.settle(10, -1)
-        assert await told == [WrittenRows("t", 0, 11, 4)]
+        assert await result == [WrittenRows("t", 0, 11, 4)]
 
     asyncio.run(scenario())
 

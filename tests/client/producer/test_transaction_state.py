@@ -71,15 +71,15 @@ def opened(*, implicit: bool = False) -> TransactionState:
 
 def test_later_calls_raise_the_failure() -> None:
     failed = opened().failed(ERROR)
-    with pytest.raises(RequestError) as told:
+    with pytest.raises(RequestError) as raised:
         failed.ending(commit=True)
-    assert told.value is ERROR
+    assert raised.value is ERROR
     fenced = RequestError(ErrorCode.PRODUCER_FENCED)
     over = failed.over(fenced)
     for move in ("initialized", "begun", "committing", "aborting", "ended"):
-        with pytest.raises(RequestError) as said:
+        with pytest.raises(RequestError) as raised:
             MOVES[move](over)
-        assert said.value is fenced
+        assert raised.value is fenced
     assert over.over(ERROR).failure is fenced  # the first error that ended it
 
 

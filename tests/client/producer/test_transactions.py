@@ -445,9 +445,11 @@ def test_fencing_after_an_unknown_commit_keeps_it_unknown() -> None:
             with pytest.raises(OutcomeUnknown):
                 await transaction.commit()
             broker.drop()
-            with pytest.raises(RequestError, match="not known whether the transaction was") as told:
+            with pytest.raises(
+                RequestError, match="not known whether the transaction was"
+            ) as raised:
                 await transaction.commit()
-            assert told.value.code is ErrorCode.PRODUCER_FENCED
+            assert raised.value.code is ErrorCode.PRODUCER_FENCED
             assert ours.state.phase is Phase.OVER
 
     run(scenario())

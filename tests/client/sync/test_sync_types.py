@@ -91,5 +91,5 @@ def test_broker_starts_without_the_client() -> None:
         "import sys, ottla.cli.entry, ottla.broker.service\n"
         "print([name for name in sys.modules if name.startswith(('ottla.client', 'ottla.sync'))])"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (told.returncode, told.stdout.strip()) == (0, "[]")
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (result.returncode, result.stdout.strip()) == (0, "[]")
