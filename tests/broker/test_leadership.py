@@ -166,7 +166,7 @@ def test_partially_led_topic_is_reported_and_recovers(
             # A retry would get the error that the topic already exists.
             assert code == ErrorCode.UNKNOWN_SERVER_ERROR
             assert not ErrorCode.UNKNOWN_SERVER_ERROR.retriable
-            assert "t is there, but 2 of 5 partitions have no leader yet" in str(why)
+            assert "topic t exists, but 2 of 5 partitions have no leader yet" in str(why)
             assert "No space left" in str(why)
             assert sorted(await leaders(client, "t")) == [-1, -1, 1, 1, 1]
             disk.folders = 1 << 30

@@ -324,13 +324,13 @@ async def subscribe_and_assign_exclude_each_other(servers: str, topic: str) -> N
         assert caught.value.code is ErrorCode.INVALID_GROUP_ID
     async with member(servers, topic) as ours:
         ours.subscribe(topic)
-        with pytest.raises(RuntimeError, match="given its partitions"):
+        with pytest.raises(RuntimeError, match=r"assign\(\) is not allowed after subscribe"):
             ours.assign((topic, 0))
     async with member(servers, topic) as ours:
         ours.assign((topic, 0))
-        with pytest.raises(RuntimeError, match="cannot subscribe"):
+        with pytest.raises(RuntimeError, match=r"subscribe\(\) is not allowed after assign"):
             ours.subscribe(topic)
-        with pytest.raises(ValueError, match="topics or to a pattern"):
+        with pytest.raises(ValueError, match="either topics or a pattern"):
             ours.subscribe()
 
 

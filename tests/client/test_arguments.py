@@ -19,17 +19,17 @@ T = ("t", 0)
 @each_case(
     ("check", "given", "error", "says"),
     [
-        (pair_of, "t", TypeError, r"a pair of a topic and a number, as \(\"orders\", 0\)"),
-        (pair_of, "ab", TypeError, "a pair of a topic and a number"),
-        (pair_of, [("t", 0), ("t", 1)], TypeError, "one by one"),
+        (pair_of, "t", TypeError, r"a pair of topic and number such as \(\"orders\", 0\)"),
+        (pair_of, "ab", TypeError, "a pair of topic and number"),
+        (pair_of, [("t", 0), ("t", 1)], TypeError, "pass one pair per partition"),
         (pair_of, ("t", 0, 1), TypeError, "a pair"),
-        (pair_of, ("t", "0"), TypeError, "number of a partition is a whole number"),
-        (pair_of, ("t", -1), ValueError, "from 0 to 2147483647, and not -1"),
-        (pair_of, (5, 0), TypeError, "named by a str"),
-        (offset_of, -5, ValueError, "an offset is from 0 to 9223372036854775807, and not -5"),
-        (offset_of, OFFSET_MAX + 1, ValueError, "an offset is from 0"),
-        (offset_of, 1.5, TypeError, r"an offset is a whole number, and not 1\.5 \(float\)"),
-        (offset_of, "5", TypeError, "an offset is a whole number"),
+        (pair_of, ("t", "0"), TypeError, "a partition number must be an integer"),
+        (pair_of, ("t", -1), ValueError, "from 0 to 2147483647, not -1"),
+        (pair_of, (5, 0), TypeError, "a topic name must be a str"),
+        (offset_of, -5, ValueError, "an offset must be from 0 to 9223372036854775807, not -5"),
+        (offset_of, OFFSET_MAX + 1, ValueError, "an offset must be from 0"),
+        (offset_of, 1.5, TypeError, r"an offset must be an integer, not 1\.5 \(float\)"),
+        (offset_of, "5", TypeError, "an offset must be an integer"),
         (time_of, -1, ValueError, "milliseconds since 1970"),
         (time_of, None, TypeError, "milliseconds since 1970.*None"),
     ],
@@ -57,7 +57,7 @@ def test_integers_of_any_type_are_offsets() -> None:
 def test_committed_offsets_are_not_negative() -> None:
     with pytest.raises(ValueError, match="not -5"):
         OffsetAndMetadata(-5)
-    with pytest.raises(TypeError, match="whole number"):
+    with pytest.raises(TypeError, match="must be an integer"):
         OffsetAndMetadata.of("5")  # pyright: ignore[reportArgumentType]
     noted = OffsetAndMetadata(5, "a note")
     assert OffsetAndMetadata.of(noted) is noted
@@ -67,11 +67,11 @@ def test_committed_offsets_are_not_negative() -> None:
 def test_too_long_or_invalid_offset_metadata_is_refused() -> None:
     longest = "é" * (NOTE_BYTES_MAX // 2)
     assert OffsetAndMetadata(5, longest + "e").metadata == longest + "e"
-    with pytest.raises(ValueError, match="at most 32767 bytes, and these have 32768"):
+    with pytest.raises(ValueError, match="has 32768 bytes, but the maximum is 32767"):
         OffsetAndMetadata(5, longest + "é")
     with pytest.raises(ValueError, match="surrogates not allowed"):
         OffsetAndMetadata(5, "\ud800")
-    with pytest.raises(TypeError, match=r"metadata of an offset are a str, and not b'note'"):
+    with pytest.raises(TypeError, match=r"metadata of an offset must be a str, not b'note'"):
         OffsetAndMetadata(5, b"note")  # pyright: ignore[reportArgumentType]
 
 

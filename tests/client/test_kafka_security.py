@@ -147,8 +147,8 @@ def test_wrong_password_is_reported_at_once(site: Site, mechanism: str, user: st
             site.at("SASL", sasl_mechanism=mechanism, sasl_username=user, sasl_password="hunter2")
         )
         assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert f"refused the login by {mechanism}" in str(error)
-        assert "check user and password" in error.hint
+        assert f"rejected the {mechanism} authentication" in str(error)
+        assert "check the user name and the password" in error.hint
         assert "hunter2" not in repr(error)
 
     run(scenario())
@@ -235,7 +235,7 @@ def test_login_on_a_port_without_sasl_is_reported_at_once(site: Site) -> None:
     async def scenario() -> None:
         error = await refused(site.at("PLAINTEXT", "SASL_PLAINTEXT", **credentials("PLAIN")))
         assert isinstance(error, AuthenticationFailed)
-        assert "takes no login" in error.hint
+        assert "does not use SASL" in error.hint
 
     run(scenario())
 

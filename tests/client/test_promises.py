@@ -54,7 +54,7 @@ def test_close_fails_only_unflushed_records() -> None:
             late = await producer.send("t", b"2")
             await producer.close()
             assert (await flushed).offset == 0
-            with pytest.raises(Disconnected, match="closed before this was written"):
+            with pytest.raises(Disconnected, match="closed before this record was written"):
                 await late
 
     at_a_broker(scenario)

@@ -1,4 +1,4 @@
-// A consumer with group.protocol=consumer (KIP-848) against a broker that has classic groups alone:
+// A consumer with group.protocol=consumer (KIP-848) against a broker that supports only classic groups:
 // what it is told, and what works without a group. One line for each step: its name, a tab, what
 // came of it.
 

@@ -256,7 +256,7 @@ def test_topic_deleted_between_planning_and_reading(
     assert rows(reader, start, end) == 0
     reader.stop()
     reader = source_topic.query().reader()
-    with pytest.raises(Exception, match=r"there is no such topic|UNKNOWN_TOPIC_OR_PARTITION"):
+    with pytest.raises(Exception, match=r"the topic does not exist|UNKNOWN_TOPIC_OR_PARTITION"):
         rows(reader, start, end)
     reader.stop()
 

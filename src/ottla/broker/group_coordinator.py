@@ -94,7 +94,7 @@ class PartitionCoordinator:
                     offset = batch.header.next_offset
                     try:
                         if not batch.crc_ok:
-                            raise CorruptRecords("the checksum is of other bytes")
+                            raise CorruptRecords("wrong CRC")
                         self._replay(batch)
                     except UNREADABLE as error:
                         self._pass_over(batch.header.base_offset, offset, error)
@@ -270,7 +270,7 @@ class PartitionCoordinator:
         return appended.base_offset
 
     def _batches(self, effect: Append) -> Iterator[bytes]:
-        assert effect.transaction is None, "transactions are not served"
+        assert effect.transaction is None, "transactions are not supported"
         limit = self.partition.rules.max_message_bytes
         if effect.atomic:
             limit = self.partition.log.config.segment_bytes

@@ -43,7 +43,7 @@ class PartlyLed(RequestError):
     def __init__(self, name: str, unled: int, count: int, reason: BaseException) -> None:
         super().__init__(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"{name} is there, but {unled} of {count} partitions have no leader yet: {reason}",
+            f"topic {name} exists, but {unled} of {count} partitions have no leader yet: {reason}",
         )
 
 
@@ -171,7 +171,9 @@ class Leadership:
                     await logs.identify(hosted, found.id)
         if hosted is None:
             if self._is_out_of_reach(key, before):
-                raise StorageFailure(f"{key} may be in {', '.join(logs.missing)}")
+                raise StorageFailure(
+                    f"{key} may be in an offline data directory: {', '.join(logs.missing)}"
+                )
             hosted = await logs.create(
                 key,
                 found.id,

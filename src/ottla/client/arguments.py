@@ -28,11 +28,11 @@ NOTE_BYTES_MAX: Final = (1 << 15) - 1
 def checked_name(topic: object) -> str:
     """Return the name; raises TypeError for a non-str and RequestError for an invalid name."""
     if not isinstance(topic, str):
-        raise TypeError(f"a topic is named by a str, and not by {topic!r}")
+        raise TypeError(f"a topic name must be a str, not {topic!r}")
     if not topic or not topic.isascii():
         raise RequestError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{topic!r} is no name of a topic: letters, digits, '.', '_' and '-' make one",
+            f"invalid topic name {topic!r}: use ASCII letters, digits, '.', '_' and '-'",
         )
     return topic
 
@@ -42,11 +42,11 @@ def pair_of(given: object) -> tuple[str, int]:
     pair = cast("tuple[object, ...]", given)
     if not isinstance(given, tuple) or len(pair) != 2:
         raise TypeError(
-            'a partition is a pair of a topic and a number, as ("orders", 0), and not '
-            f"{_shown(pair)}; several are given one by one"
+            'a partition must be a pair of topic and number such as ("orders", 0), not '
+            f"{_shown(pair)}; pass one pair per partition"
         )
     topic, number = pair
-    return checked_name(topic), _whole(number, "the number of a partition", PARTITION_MAX)
+    return checked_name(topic), _whole(number, "a partition number", PARTITION_MAX)
 
 
 def offset_of(given: object) -> int:
@@ -56,17 +56,17 @@ def offset_of(given: object) -> int:
 
 def time_of(given: object) -> int:
     """Check a time in milliseconds since 1970."""
-    return _whole(given, "a time, in milliseconds since 1970,", TIME_MAX)
+    return _whole(given, "a time in milliseconds since 1970", TIME_MAX)
 
 
 def note_of(given: object) -> str:
     """Check the metadata text of a committed offset."""
     if not isinstance(given, str):
-        raise TypeError(f"the metadata of an offset are a str, and not {_shown(given)}")
+        raise TypeError(f"the metadata of an offset must be a str, not {_shown(given)}")
     size = len(given.encode())
     if size > NOTE_BYTES_MAX:
         raise ValueError(
-            f"the metadata of an offset have at most {NOTE_BYTES_MAX} bytes, and these have {size}"
+            f"the metadata of an offset has {size} bytes, but the maximum is {NOTE_BYTES_MAX}"
         )
     return given
 
@@ -74,37 +74,35 @@ def note_of(given: object) -> str:
 def name_of(given: object, what: str) -> str:
     """Check a name; `what` is used in the error."""
     if not isinstance(given, str):
-        raise TypeError(f"the name of {what} is a str, and not {_shown(given)}")
+        raise TypeError(f"the name of {what} must be a str, not {_shown(given)}")
     return given
 
 
 def settings_of(given: M) -> M:
     """Check settings: text values or None."""
-    mapping_of(given, str, 'a mapping of settings, as {"retention.ms": "1000"}')
+    mapping_of(given, str, 'a mapping of settings such as {"retention.ms": "1000"}')
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
             shown = f'"{value}"' if isinstance(value, int | float) else "a str"
-            raise TypeError(
-                f"the value of a setting is text: {name} is {shown}, and not {_shown(value)}"
-            )
+            raise TypeError(f"setting {name}: the value must be {shown}, not {_shown(value)}")
     return given
 
 
 def many_of(given: Iterable[T], kind: type | tuple[type, ...], form: str) -> list[T]:
     """Check the elements of an iterable; `form` describes the correct form with an example."""
     if _is_one(given):
-        raise TypeError(f"this takes {form}, and not {_shown(given)}")
+        raise TypeError(f"expected {form}, not {_shown(given)}")
     ones = [*given]
     for one in ones:
         if not isinstance(one, kind):
-            raise TypeError(f"this takes {form}, and what was given has {_shown(one)} in it")
+            raise TypeError(f"expected {form}, but it contains {_shown(one)}")
     return ones
 
 
 def mapping_of(given: M, kind: type | tuple[type, ...], form: str) -> M:
     """Check a mapping and its keys; `form` describes the correct form."""
     if not _is_mapping(given):
-        raise TypeError(f"this takes {form}, and not {_shown(given)}")
+        raise TypeError(f"expected {form}, not {_shown(given)}")
     many_of([*given], kind, form)
     return given
 
@@ -122,9 +120,9 @@ def _whole(given: object, what: str, most: int) -> int:
     try:
         number = index(given)  # pyright: ignore[reportArgumentType] - that is the question
     except TypeError:
-        raise TypeError(f"{what} is a whole number, and not {_shown(given)}") from None
+        raise TypeError(f"{what} must be an integer, not {_shown(given)}") from None
     if not 0 <= number <= most:
-        raise ValueError(f"{what} is from 0 to {most}, and not {number}")
+        raise ValueError(f"{what} must be from 0 to {most}, not {number}")
     return number
 
 

@@ -10,10 +10,12 @@ from typing import Final
 from ottla.transport.failures import NotRunning
 
 ELSEWHERE: Final = (
-    "belongs to the event loop in which it was started, and this is another one, another thread or "
-    "a process that was forked"
+    "belongs to the event loop in which it was started, and cannot be used in another loop, "
+    "another thread or a forked process"
 )
-ONE_EACH: Final = "make one in each loop, or use ottla.sync, whose clients threads can share"
+ONE_EACH: Final = (
+    "create one in each loop, or use ottla.sync, whose clients can be shared by threads"
+)
 
 
 class LoopAffinity:
@@ -38,13 +40,13 @@ class LoopAffinity:
 def runs_already(whose: str) -> RuntimeError:
     """Return the error for a client that is started twice."""
     return RuntimeError(
-        f"the {whose} runs already: it is started once, and whoever needs it uses the one that "
-        "runs; when that has ended it can be started again"
+        f"the {whose} is already running: share the running one, or close it before you start it "
+        "again"
     )
 
 
 def not_running(whose: str) -> NotRunning:
     """Return the error for a client that is not started or is closed."""
     return NotRunning(
-        f"the {whose} does not run", "use `async with`: it runs inside of that, and ends there"
+        f"the {whose} is not running", "use `async with`, which starts it and closes it at the end"
     )

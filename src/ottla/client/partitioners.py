@@ -223,8 +223,9 @@ def partitioner_of(given: Partitioner | Choice) -> Partitioner:
         return OwnPartitioner(given)
     if not hasattr(given, "choose"):
         raise TypeError(
-            f"a partitioner is a function of topic, key, value and partitions, or one of those in "
-            f"ottla.client.partitioners, and not {given!r}; without one keys go where Java's go"
+            "a partitioner must be a function of topic, key, value and partitions, or one of "
+            f"ottla.client.partitioners, not {given!r}; without a partitioner, the producer "
+            "chooses the same partitions as Java's"
         )
     return given
 
@@ -244,6 +245,6 @@ class OwnPartitioner(_Deaf):
             return chosen
         raise RequestError(
             ErrorCode.INVALID_REQUEST,
-            f"the partitioner chose {chosen!r} for topic {topic!r}, "
-            f"which has partitions 0 to {partitions.count - 1}",
+            f"the partitioner returned {chosen!r} for topic {topic!r}, which has partitions 0 to "
+            f"{partitions.count - 1}",
         )

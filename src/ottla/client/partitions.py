@@ -42,13 +42,13 @@ def partition_of(pair: Partition) -> TopicPartition:
 
 def each_once(given: Iterable[Partition]) -> list[Partition]:
     """Check and convert pairs, without duplicates; raises TypeError or ValueError."""
-    ones = many_of(given, tuple, 'a list of partitions, as [("orders", 0)]')
+    ones = many_of(given, tuple, 'a list of partitions such as [("orders", 0)]')
     return [*dict.fromkeys(partition_of(one) for one in ones)]
 
 
 def by_partition(given: Mapping[P, V]) -> dict[Partition, V]:
     """Check and convert the keys of a mapping; raises TypeError or ValueError."""
-    whole = mapping_of(given, tuple, 'a mapping of partitions, as {("orders", 0): …}')
+    whole = mapping_of(given, tuple, 'a mapping of partitions such as {("orders", 0): …}')
     return {partition_of(one): value for one, value in whole.items()}
 
 
@@ -80,4 +80,4 @@ def in_order(topics: Iterable[tuple[str, Iterable[int]]]) -> tuple[Partition, ..
 def names(given: str | Iterable[str]) -> list[str]:
     """Return the names, or the single name, without duplicates."""
     ones = [given] if isinstance(given, str) else given
-    return [*dict.fromkeys(many_of(ones, str, 'a name, or a list of names, as ["one", "two"]'))]
+    return [*dict.fromkeys(many_of(ones, str, 'a name, or a list of names such as ["one", "two"]'))]

@@ -116,7 +116,7 @@ def check_file(
     )
     records = files.path(Kind.RECORDS)
     if not disk.exists(records):
-        problem = "checked alone: there is no records file beside it"
+        problem = "checked without its records file, which does not exist"
         yield Finding(Level.NOTE, path, problem)
         yield from _check_alone(disk, path, tally, progress)
         return

@@ -199,9 +199,9 @@ def test_failure_prints_one_line(
     ("part", "text", "said"),
     [
         ("key", None, "decoding Avro requires a schema: use --key-schema or --value-schema"),
-        ("value", "not json", "{path}: an Avro schema is JSON, and 'not json' is none"),
-        ("key", '{"type": "foo"}', '{path}: this is no Avro schema: there is no type "foo"'),
-        ("value", "5", "{path}: this is no Avro schema: 5 is no name of a type"),
+        ("value", "not json", "{path}: invalid Avro schema: 'not json' is not JSON"),
+        ("key", '{"type": "foo"}', '{path}: invalid Avro schema: unknown type "foo"'),
+        ("value", "5", "{path}: invalid Avro schema: 5 is not a type name"),
     ],
 )
 def test_avro_requires_a_valid_schema(

@@ -196,7 +196,7 @@ def test_overlong_line_stops_produce(broker: OttlaBroker) -> None:
 @each_case(
     ("arguments", "code", "said"),
     [
-        (["none", "-X", "max.block.ms=500"], 1, "there is no such topic"),
+        (["none", "-X", "max.block.ms=500"], 1, "the topic does not exist"),
         (["plain", "-p", "9"], 1, "has partitions 0 to 1, not 9"),
         (["plain", "/no/such/file"], 2, "/no/such/file: No such file"),
         (["plain", "-H", "=x"], 2, "is not a header: use name=value"),
@@ -266,7 +266,7 @@ async def _create_one(servers: str, name: str) -> None:
             ["consume", "few", "-n", "99", "--timeout", "3"],
             "received 2 of 99 records, and none for 3 s",
         ),
-        (["produce", "none", "-X", "max.block.ms=500"], "there is no such topic"),
+        (["produce", "none", "-X", "max.block.ms=500"], "the topic does not exist"),
     ],
 )
 def test_perf_fails_without_its_topic_or_records(

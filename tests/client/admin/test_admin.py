@@ -236,7 +236,7 @@ def test_settings_are_changed_incrementally_or_replaced() -> None:
 
 
 def test_broker_resource_needs_a_number() -> None:
-    with pytest.raises(ValueError, match="by its number"):
+    with pytest.raises(ValueError, match="use the broker id"):
         ConfigResource(ConfigResource.broker(1).kind, "first")
 
 

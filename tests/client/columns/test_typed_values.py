@@ -183,19 +183,19 @@ def test_invalid_value_is_reported_after_the_rows_before_it(bad: bytes) -> None:
 
 
 def test_unsupported_schemas_are_refused_at_once() -> None:
-    with pytest.raises(ValueError, match=r"cannot be read from JSON.*duration"):
+    with pytest.raises(ValueError, match=r"cannot be used for JSON.*duration"):
         form_of(pa.schema([("a", pa.duration("s"))]))
-    with pytest.raises(ValueError, match=r"a name twice: value\.key, value\.key"):
+    with pytest.raises(ValueError, match=r"a duplicate name: value\.key, value\.key"):
         form_of(pa.schema([("key", pa.int8()), ("value.key", pa.int8())]))
-    with pytest.raises(TypeError, match=r"pyarrow\.Schema for JSON.*this is int"):
+    with pytest.raises(TypeError, match=r"pyarrow\.Schema for JSON.*not int"):
         form_of(5)
     with pytest.raises(ValueError, match=r"fields that are not nullable \(a\)"):
         form_of(pa.schema([pa.field("a", pa.int8(), nullable=False)]))
-    with pytest.raises(ValueError, match="one type beside null"):
+    with pytest.raises(ValueError, match="2 types besides null"):
         form_of(
             {"type": "record", "name": "r", "fields": [{"name": "f", "type": ["int", "string"]}]}
         )
-    with pytest.raises(ValueError, match="r is in itself"):
+    with pytest.raises(ValueError, match="r contains itself"):
         form_of({"type": "record", "name": "r", "fields": [{"name": "f", "type": ["null", "r"]}]})
 
 
@@ -209,7 +209,7 @@ def test_unsupported_schemas_are_refused_at_once() -> None:
     ids=str,
 )
 def test_invalid_schema_error_names_the_valid_forms(schema: Any) -> None:
-    with pytest.raises(ValueError, match=r"an Avro schema as its JSON's text or as a dict"):
+    with pytest.raises(ValueError, match=r"an Avro schema as JSON text or dict"):
         form_of(schema)
 
 
@@ -230,7 +230,7 @@ def test_text_date_error_explains_the_supported_forms() -> None:
 
 def test_invalid_avro_bytes_are_reported() -> None:
     form = form_of({"type": "record", "name": "r", "fields": [{"name": "f", "type": "string"}]})
-    with pytest.raises(ValueError, match="this is not of the Avro schema: "):
+    with pytest.raises(ValueError, match="the bytes do not match the Avro schema: "):
         form.read(pa.array([b"\xff"]))
 
 

@@ -53,9 +53,9 @@ def test_invalid_topic_name_is_refused_and_others_are_read(topic: str) -> None:
             servers, good = cluster.bootstrap_servers, new_topic("t")
             await write(servers, good, 1)
             async with consumer(servers, group_id="g") as ours:
-                with pytest.raises(RequestError, match="no name of a topic"):
+                with pytest.raises(RequestError, match="invalid topic name"):
                     ours.subscribe(topic)
-                with pytest.raises(RequestError, match="no name of a topic"):
+                with pytest.raises(RequestError, match="invalid topic name"):
                     ours.assign((topic, 0))
                 ours.assign((good, 0))
                 assert len(await ours.poll(30)) == 1

@@ -312,7 +312,7 @@ def test_full_buffer_raises_and_recovers() -> None:
                         acks.append(await ours.send("u", b"%d" % len(acks), partition=0))
 
                 for _ in range(2):
-                    with pytest.raises(TimedOut, match=r"no room .* raise buffer\.memory"):
+                    with pytest.raises(TimedOut, match=r"no buffer memory .* raise buffer\.memory"):
                         await fill()
                 assert not any(ack.done for ack in acks[1:])
                 held = len(acks)

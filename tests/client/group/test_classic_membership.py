@@ -92,7 +92,7 @@ def test_eager_member_revokes_all_before_rejoining() -> None:
             what, _, why = first.owner.told[1]
             assert (what, why) == (
                 "revoke",
-                "the coordinator told so: members or their subscriptions changed",
+                "the coordinator started a rebalance: members or their subscriptions changed",
             )
 
     run(scenario())
@@ -122,7 +122,7 @@ def test_member_without_responses_gives_up_its_partitions() -> None:
                 await until(lambda: not one.has)
                 what, partitions, why = one.owner.told[-1]
                 assert (what, partitions) == ("lose", T6)
-                assert why == "no heartbeat was answered within session.timeout.ms"
+                assert why == "no heartbeat response within session.timeout.ms"
                 assert not one.membership.is_member
             await wait_until_stable([one], T6)
             assert member_id
@@ -225,7 +225,7 @@ def test_late_poll_leaves_and_the_next_poll_rejoins(
 
     run(scenario())
     lines = [one.message for one in caplog.records if "max.poll.interval.ms" in one.message]
-    assert "joins again at the next poll" in lines[0]
+    assert "joins again with the next poll" in lines[0]
 
 
 def test_late_poll_counts_during_a_revocation() -> None:

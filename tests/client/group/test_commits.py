@@ -227,7 +227,7 @@ def test_commit_after_an_unanswered_one_times_out() -> None:
         async with scripted(OffsetCommitRequest, repeat(None)) as (_, commits, _guest):
             first = asyncio.create_task(commits.commit({T0: OffsetAndMetadata(5)}, 20))
             await asyncio.sleep(0)
-            with pytest.raises(CommitFailed, match="an earlier commit has no answer"):
+            with pytest.raises(CommitFailed, match="an earlier commit has no response"):
                 await commits.commit({T0: OffsetAndMetadata(9)}, 0.2)
             first.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -243,7 +243,7 @@ def test_commit_timeout_names_the_retriable_error() -> None:
                 yield commit_response(dict.fromkeys(FIVE, E.COORDINATOR_LOAD_IN_PROGRESS))
 
         async with scripted(OffsetCommitRequest, always()) as (_, commits, _guest):
-            with pytest.raises(CommitFailed, match="not in 1 s") as failed:
+            with pytest.raises(CommitFailed, match="not committed in 1 s") as failed:
                 await commits.commit(FIVE, 1)
             assert failed.value.code is E.COORDINATOR_LOAD_IN_PROGRESS
             assert failed.value.errors.keys() == {T0, T1}
@@ -258,7 +258,7 @@ def test_commit_timeout_keeps_the_cause_of_earlier_attempts() -> None:
         loading = commit_response(dict.fromkeys(FIVE, E.COORDINATOR_LOAD_IN_PROGRESS))
         answers = chain([loading], repeat(None))
         async with scripted(OffsetCommitRequest, answers) as (broker, commits, _):
-            text = f"t-0 .*not in 1 s: {E.COORDINATOR_LOAD_IN_PROGRESS.text}"
+            text = f"t-0 .*not committed in 1 s: {E.COORDINATOR_LOAD_IN_PROGRESS.text}"
             with pytest.raises(CommitFailed, match=text) as failed:
                 await commits.commit(FIVE, 1)
             assert broker.count(OffsetCommitRequest) == 2
@@ -272,7 +272,7 @@ def test_commit_timeout_keeps_the_cause_of_earlier_attempts() -> None:
 def test_commit_timeout_names_the_silent_broker() -> None:
     async def scenario() -> None:
         async with scripted(OffsetCommitRequest, repeat(None)) as (broker, commits, _):
-            text = f"not in 0.2 s: {broker.bootstrap_servers} did not answer"
+            text = f"not committed in 0.2 s: no response from {broker.bootstrap_servers}"
             with pytest.raises(CommitFailed, match=text) as failed:
                 await commits.commit(FIVE, 0.2)
             assert isinstance(failed.value.__cause__, TimedOut)
@@ -423,7 +423,7 @@ def test_failed_commit_reports_an_expelled_member() -> None:
                 await member_commits(one, standing).commit({T0: FIVE[T0]}, 10)
             assert standing.told == [(standing.identity, E.UNKNOWN_MEMBER_ID)]
             standing.identity = GroupMember("g")
-            with pytest.raises(CommitFailed, match="no member of its group now"):
+            with pytest.raises(CommitFailed, match="not a member of its group any more"):
                 await member_commits(one, standing).commit({T0: FIVE[T0]}, 10)
 
     run(scenario())

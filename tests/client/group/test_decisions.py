@@ -194,7 +194,7 @@ def test_cooperative_assignor_may_not_move_owned_partitions() -> None:
         "two": Subscription(("t",)),
     }
     topics = {"t": TopicLayout(1)}
-    with pytest.raises(RequestError, match="hasty gives t-0 to two while one has it still"):
+    with pytest.raises(RequestError, match="hasty assigns t-0 to two while one still owns it"):
         divide(HastyAssignor(), RebalanceProtocol.COOPERATIVE, topics, members)
     divide(HastyAssignor(), RebalanceProtocol.EAGER, topics, members)
     divide(CooperativeStickyAssignor(), RebalanceProtocol.COOPERATIVE, topics, members)

@@ -127,7 +127,7 @@ def test_old_brokers_are_asked_one_key_at_a_time() -> None:
             assert not isinstance(found["a"], RequestError)
             assert found["a"].id == 7
             assert isinstance(found["b"], RequestError)
-            with pytest.raises(NotSupported, match="kind share"):
+            with pytest.raises(NotSupported, match="type share"):
                 await known.channel(SHARE, "s", 10)
 
     run(scenario())

@@ -93,7 +93,7 @@ def test_broker_without_sasl_is_reported() -> None:
         async with LoginBroker() as door:
             door.keys = (METADATA.key,)
             ours = connections(door)
-            with pytest.raises(AuthenticationFailed, match="this port takes no login"):
+            with pytest.raises(AuthenticationFailed, match="this listener does not use SASL"):
                 await ours.any([])
             await ours.close()
 
@@ -107,9 +107,7 @@ def test_server_with_an_invalid_signature_is_refused() -> None:
         async with LoginBroker() as door:
             door.scram_answers = [b"r=noncemore,s=AAAA,i=4096", b"v=AAAA"]
             ours = connections(door, login)
-            with pytest.raises(
-                AuthenticationFailed, match="failed to prove that it knows the password"
-            ):
+            with pytest.raises(AuthenticationFailed, match="failed to prove that it knows"):
                 await ours.any([])
             await ours.close()
 

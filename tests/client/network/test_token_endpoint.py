@@ -126,13 +126,13 @@ def test_assertion_file_is_read_for_each_token(tmp_path: Path) -> None:
     ("status", "answer", "kind", "told"),
     [
         (401, b'{"error": "invalid_client"}', AuthenticationFailed, r"401 \(invalid_client\)"),
-        (400, b'{"error": "se:cret/% opaque"}', AuthenticationFailed, "answered 400"),
-        (403, b"not json", AuthenticationFailed, "answered 403"),
-        (503, b'["x"]', Disconnected, "answered 503"),
-        (200, b"not json", Disconnected, "not with a token"),
-        (200, b'{"access_token": ""}', Disconnected, "not with a token"),
-        (200, b'{"token": "opaque"}', Disconnected, "not with a token"),
-        (200, b"[]", Disconnected, "not with a token"),
+        (400, b'{"error": "se:cret/% opaque"}', AuthenticationFailed, "responded with 400"),
+        (403, b"not json", AuthenticationFailed, "responded with 403"),
+        (503, b'["x"]', Disconnected, "responded with 503"),
+        (200, b"not json", Disconnected, "without a valid token"),
+        (200, b'{"access_token": ""}', Disconnected, "without a valid token"),
+        (200, b'{"token": "opaque"}', Disconnected, "without a valid token"),
+        (200, b"[]", Disconnected, "without a valid token"),
         (200, b'{"access_token": "' + b"x" * (1 << 20) + b'"}', Disconnected, "OSError"),
     ],
 )
@@ -151,7 +151,7 @@ def test_invalid_token_response_error_hides_secrets(
 def test_credentials_do_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
     with provider() as there, provider() as other:
         there.status, there.location = 302, other.url
-        assert "answered 302" in str(fetch_error(endpoint(there.url)))
+        assert "responded with 302" in str(fetch_error(endpoint(there.url)))
         assert not other.came
         monkeypatch.setenv("http_proxy", other.url)
         there.status = 200
@@ -200,7 +200,7 @@ def test_settings_select_the_token_source() -> None:
         for bad, told in (
             (url, r"client\.id and"),
             ({**by_secret, f"{sasl}token.endpoint.url": "http://provider/x"}, "https"),
-            ({**url, "sasl.jaas.config": "nonsense"}, "cannot be read"),
+            ({**url, "sasl.jaas.config": "nonsense"}, r"sasl\.jaas\.config: invalid value"),
             ({}, "as token="),
         ):
             with pytest.raises(InvalidSettings, match=told) as caught:

@@ -170,7 +170,7 @@ def test_unwritten_records_are_noted_on_the_block_exception() -> None:
             failure = ZeroDivisionError()
             await ours.__aexit__(ZeroDivisionError, failure, None)
             [note] = failure.__notes__
-            assert note.startswith("not all that was sent before was written: ")
+            assert note.startswith("some of the records that were sent before were not written: ")
 
     run(scenario())
 
@@ -183,7 +183,7 @@ def test_interrupted_block_does_not_wait_for_the_buffer(kind: type[BaseException
             await ours.__aenter__()
             ack = await ours.send("t", b"v")
             await ours.__aexit__(kind, kind(), None)
-            with pytest.raises(Disconnected, match="closed before this was written"):
+            with pytest.raises(Disconnected, match="closed before this record was written"):
                 await ack
 
     run(scenario())
@@ -193,9 +193,9 @@ def test_interrupted_block_does_not_wait_for_the_buffer(kind: type[BaseException
 def test_topic_of_another_type_is_refused(topic: Any) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster) as ours:
-            with pytest.raises(TypeError, match="a topic is named by a str"):
+            with pytest.raises(TypeError, match="a topic name must be a str"):
                 await ours.send(topic, b"v")
-            with pytest.raises(TypeError, match="a topic is named by a str"):
+            with pytest.raises(TypeError, match="a topic name must be a str"):
                 await ours.partitions(topic)
             assert (await (await ours.send("t", b"v"))).offset == 0
 
@@ -206,7 +206,7 @@ def test_topic_of_another_type_is_refused(topic: Any) -> None:
 def test_invalid_topic_name_is_refused_at_once(topic: str) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster) as ours:
-            with pytest.raises(RequestError, match="no name of a topic") as refused:
+            with pytest.raises(RequestError, match="invalid topic name") as refused:
                 await ours.send(topic, b"v")
             assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
             assert (await (await ours.send("t", b"v"))).offset == 0
@@ -237,7 +237,7 @@ def test_added_partition_is_found() -> None:
 def test_record_larger_than_the_buffer_is_refused() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster, buffer_memory=10_000) as ours:
-            with pytest.raises(RequestError, match=r"more than buffer\.memory=10000") as refused:
+            with pytest.raises(RequestError, match=r"exceeds buffer\.memory=10000") as refused:
                 await ours.send("t", bytes(10_001))
             assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
             await (await ours.send("t", bytes(9000)))  # batches are not larger than the buffer
@@ -248,9 +248,9 @@ def test_record_larger_than_the_buffer_is_refused() -> None:
 def test_timestamp_out_of_range_is_refused() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster) as ours:
-            with pytest.raises(ValueError, match="a timestamp is not negative"):
+            with pytest.raises(ValueError, match="a timestamp must not be negative"):
                 await ours.send("t", b"v", timestamp_ms=-5)
-            with pytest.raises(ValueError, match="a timestamp is at most 9223372036854775807"):
+            with pytest.raises(ValueError, match="a timestamp must be at most 9223372036854775807"):
                 await ours.send("t", b"v", timestamp_ms=1 << 63)
             await (await ours.send("t", b"v", timestamp_ms=0))
 
@@ -259,7 +259,7 @@ def test_timestamp_out_of_range_is_refused() -> None:
 
 def test_invalid_partitioner_is_refused() -> None:
     partitioner: Any = "murmur2"
-    with pytest.raises(TypeError, match="and not 'murmur2'"):
+    with pytest.raises(TypeError, match="not 'murmur2'"):
         Producer(bootstrap_servers="localhost:9092", partitioner=partitioner)
 
 
@@ -270,7 +270,7 @@ def test_send_many_and_flush() -> None:
             await ours.flush(10)
             assert [(await ack).offset for ack in acknowledged] == [0, 1, 2]
             await ours.send("t", b"d")
-            with cluster.brokers[0].pause(), pytest.raises(TimedOut, match=r"after 0\.1 s"):
+            with cluster.brokers[0].pause(), pytest.raises(TimedOut, match=r"in 0\.1 s"):
                 await ours.flush(0.1)
 
     run(scenario())

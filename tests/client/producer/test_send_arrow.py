@@ -34,11 +34,15 @@ def with_producer(
 @each_case(
     ("given", "arguments", "said"),
     [
-        (TABLE, {"key": "n"}, r"column 'n' is int64.*table\['n'\]\.cast\('string'\)"),
-        (TABLE, {"value": "v"}, r"no column 'v' for value=, but key, value, n, m"),
+        (TABLE, {"key": "n"}, r"column 'n' has type int64.*table\['n'\]\.cast\('string'\)"),
+        (
+            TABLE,
+            {"value": "v"},
+            r"value='v': the table has no column of this name, its columns are key, value, n, m",
+        ),
         (TABLE.rename_columns(["key", "value", "n", "n"]), {"key": "n"}, "more than one column"),
-        (TABLE, {"partition": "n"}, "a row of column 'n' has no partition"),
-        (TABLE, {"partition": "value"}, "partitions are integers.*'value' is string"),
+        (TABLE, {"partition": "n"}, "a row has null in column 'n'"),
+        (TABLE, {"partition": "value"}, "'value' has type string: partitions must be integers"),
         (TABLE, {"partition": "m"}, r"partitions 0 to 2, not 9"),
         (TABLE, {"partition": -1}, r"partitions 0 to 2, not -1"),
         (TABLE, {"headers": "value"}, "headers must be maps or lists of structs"),
@@ -50,14 +54,14 @@ def with_producer(
         (
             TABLE.append_column("at", pa.array([5, -5])),
             {"timestamp": "at"},
-            r"column 'at' has the time -5, and times are milliseconds since 1970, from 0 on",
+            r"column 'at' has the timestamp -5: timestamps are milliseconds since 1970",
         ),
         (
             TABLE.append_column("at", pa.array([None, -2_000_000], pa.timestamp("ns", "UTC"))),
             {"timestamp": "at"},
-            "column 'at' has the time -2,",
+            "column 'at' has the timestamp -2:",
         ),
-        ([b"a"], {}, r"this is list, and not a pyarrow RecordBatch or Table"),
+        ([b"a"], {}, r"expected a pyarrow RecordBatch or Table such as .*, not list"),
         (pa.table({"key": ["a", "b"], "value": ["c", "x" * 1000]}), {}, r"max\.request\.size=900"),
         (
             pa.table(
@@ -96,7 +100,7 @@ def test_timeout_notes_how_many_rows_were_sent() -> None:
             await ours.send_arrow("t", table, key=None, partition=0)
         [note] = late.value.__notes__
         sent = int(note.split()[0])
-        assert note == f"{sent} of 1000 rows were sent before this happened"
+        assert note == f"{sent} of 1000 rows were sent before this error"
         await ours.flush()
         assert 0 < ours.metrics().record_send_total - 1 == sent < 1000
 

@@ -146,7 +146,7 @@ def test_errors_are_not_retriable_and_can_be_pickled(error: RequestError) -> Non
 @each_case("returned", ["text", 5, bytearray(b"x"), memoryview(b"x")])
 def test_serializer_must_return_bytes(returned: object) -> None:
     wrong = cast("Callable[[str, int], bytes]", lambda topic, value: returned)  # pyright: ignore[reportUnknownLambdaType]
-    with pytest.raises(SerializationFailed, match=r"returned .* and not bytes"):
+    with pytest.raises(SerializationFailed, match=r"returned .*, not bytes"):
         serialize(wrong, "t", "value", 1)
 
 
@@ -163,7 +163,7 @@ def test_cancellation_and_interrupts_pass_through(part: Part) -> None:
 
 @pytest.mark.parametrize("given", ["string", None, 5])
 def test_invalid_serializer_is_refused_at_once(given: Any) -> None:
-    with pytest.raises(TypeError, match="a serializer is a function of topic and value, or a Ser"):
+    with pytest.raises(TypeError, match="a serializer must be a function of topic and value"):
         serializer_of(given)
-    with pytest.raises(TypeError, match="a deserializer is a function of topic and bytes, or a S"):
+    with pytest.raises(TypeError, match="a deserializer must be a function of topic and bytes"):
         deserializer_of(given)

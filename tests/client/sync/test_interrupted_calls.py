@@ -123,7 +123,7 @@ def test_memory_waits_are_short_enough_to_notice_signals(
         ours.send(topic, b"-1", partition=0).result(20)
         with cluster.brokers[0].pause():
             monkeypatch.setattr(send_queues.threading.Condition, "wait", noted)
-            with pytest.raises(RequestError, match=r"no room for a record after 1\.2 s"):
+            with pytest.raises(RequestError, match=r"no buffer memory for a record after 1\.2 s"):
                 fill(ours)
         monkeypatch.undo()
         assert waited

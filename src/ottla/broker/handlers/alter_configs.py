@@ -46,7 +46,7 @@ async def _alter(
 ) -> AlterConfigsResourceResponse:
     values = {one.name: one.value for one in asked.configs if one.value is not None}
     if len(values) < len(asked.configs):
-        code, text = ErrorCode.INVALID_REQUEST, "a value is missing, or given twice"
+        code, text = ErrorCode.INVALID_REQUEST, "a config has no value or is given twice"
     else:
         code, text = await config_admin.outcome(
             asked.resource_type, asked.resource_name, values, validate_only=validate_only

@@ -12,7 +12,7 @@ from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from ottla.transport.connection import Connection
 
-CLASSIC_ALONE: Final = "this broker has classic groups alone: set group.protocol=classic"
+ONLY_CLASSIC: Final = "this broker supports only classic groups: set group.protocol=classic"
 
 
 def handle(request: Request, connection: Connection) -> Response:
@@ -20,7 +20,7 @@ def handle(request: Request, connection: Connection) -> Response:
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,
         error_code=int(ErrorCode.UNSUPPORTED_VERSION),
-        error_message=CLASSIC_ALONE,
+        error_message=ONLY_CLASSIC,
         member_epoch=0,
         heartbeat_interval_ms=0,
     )

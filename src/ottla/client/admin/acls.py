@@ -103,7 +103,7 @@ class AclFilter:
     host: str | None = None
 
     def __str__(self) -> str:
-        return f"rules on {self.resource.name.lower()} {self.name or '*'}"
+        return f"ACLs on {self.resource.name.lower()} {self.name or '*'}"
 
 
 class AclCalls(Calls):
@@ -113,7 +113,7 @@ class AclCalls(Calls):
         self, acls: Iterable[Acl], *, timeout_s: float | None = None
     ) -> Results[Acl, None]:
         """Create ACLs."""
-        rules = many_of(acls, Acl, "a list of rules, as [Acl(AclResource.TOPIC, …)]")
+        rules = many_of(acls, Acl, "a list of ACLs such as [Acl(AclResource.TOPIC, …)]")
         question = ApiCall(
             request=lambda keys, _: create_request(keys),
             answer=CreateAclsResponse,
@@ -137,7 +137,9 @@ class AclCalls(Calls):
         self, matching: Iterable[AclFilter], *, timeout_s: float | None = None
     ) -> Results[AclFilter, Results[Acl, None]]:
         """Delete the matching ACLs and return them."""
-        filters = many_of(matching, AclFilter, 'a list of filters, as [AclFilter(name="orders")]')
+        filters = many_of(
+            matching, AclFilter, 'a list of filters such as [AclFilter(name="orders")]'
+        )
         question = ApiCall[AclFilter, DeleteAclsResponse, Results[Acl, None]](
             request=lambda keys, _: delete_request(keys),
             answer=DeleteAclsResponse,

@@ -40,9 +40,8 @@ _KINDS_SINCE: Final = (
 )
 _DOCUMENTATION_SINCE: Final = 3
 
-_EXAMPLE: Final = 'as ConfigResource.topic("orders")'
 _OF_RESOURCES: Final = (
-    'a mapping of what has settings, as {ConfigResource.topic("orders"): {"retention.ms": "1000"}}'
+    'a mapping of resources such as {ConfigResource.topic("orders"): {"retention.ms": "1000"}}'
 )
 
 
@@ -96,7 +95,7 @@ class ConfigResource:
     def __post_init__(self) -> None:
         is_broker = self.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
         if is_broker and self.name and not self.name.isdecimal():
-            raise ValueError(f"a broker is named by its number, not {self.name!r}")
+            raise ValueError(f"invalid broker name {self.name!r}: use the broker id, a number")
 
     @classmethod
     def topic(cls, name: str) -> "ConfigResource":
@@ -188,10 +187,14 @@ class ConfigCalls(Calls):
         timeout_s: float | None = None,
     ) -> Results[ConfigResource, Mapping[str, ConfigEntry]]:
         """Return the configs of each resource, all or the named ones."""
-        form = 'a list of names of settings, as ["retention.ms"]'
+        form = 'a list of setting names such as ["retention.ms"]'
         keys = None if names is None else many_of(names, str, form)
         ones = [resources] if isinstance(resources, ConfigResource) else resources
-        wanted = many_of(ones, ConfigResource, f"what has settings, {_EXAMPLE}, or a list of such")
+        wanted = many_of(
+            ones,
+            ConfigResource,
+            'a ConfigResource such as ConfigResource.topic("orders"), or a list of them',
+        )
         question = ApiCall[ConfigResource, DescribeConfigsResponse, Mapping[str, ConfigEntry]](
             request=lambda ones, _: DescribeConfigsRequest(
                 resources=[
@@ -254,7 +257,7 @@ class ConfigCalls(Calls):
         self, kinds: Iterable[ConfigKind] = (), *, timeout_s: float | None = None
     ) -> tuple[ConfigResource, ...]:
         """Return all resources that have configs, or those of some types."""
-        form = "a list of kinds, as [ConfigKind.TOPIC]"
+        form = "a list of kinds such as [ConfigKind.TOPIC]"
         wanted = [int(kind) for kind in many_of(kinds, ConfigKind, form)]
         only_metrics = wanted == [ConfigKind.CLIENT_METRICS]
         return await self._asking.one(
@@ -309,7 +312,7 @@ def _changes(
     given: Mapping[str, str | None] | Sequence[ConfigChange],
 ) -> list[ConfigChange]:
     if not isinstance(given, Mapping):
-        form = 'a mapping of settings, as {"retention.ms": "1000"}, or a list of ConfigChange'
+        form = 'a mapping of settings such as {"retention.ms": "1000"}, or a list of ConfigChange'
         return many_of(given, ConfigChange, form)
     settings_of(given)
     return [
@@ -348,7 +351,7 @@ def _altered_outcomes(
 
 def resources_listed(answer: ListConfigResourcesResponse) -> tuple[ConfigResource, ...]:
     """Return all resources."""
-    check(answer.error_code, "resources with settings")
+    check(answer.error_code, "config resources")
     return tuple(map(_resource, answer.config_resources))
 
 

@@ -89,7 +89,7 @@ class FeatureCalls(Calls):
         timeout_s: float | None = None,
     ) -> Results[str, None]:
         """Change finalized levels; Kafka since 4.0 applies all changes or none."""
-        mapping_of(updates, str, 'a mapping of features, as {"group.version": 1}')
+        mapping_of(updates, str, 'a mapping of features such as {"group.version": 1}')
         wanted = {
             name: FeatureUpdate(one) if isinstance(one, int) else one
             for name, one in updates.items()

@@ -76,8 +76,8 @@ class GroupCalls(Calls):
         timeout_s: float | None = None,
     ) -> Listing[ListedGroup]:
         """List all groups, or those in some states ("Stable") and of some types ("consumer")."""
-        wanted = many_of(states, str, 'a list of states, as ["Stable"]')
-        kinds = many_of(types, str, 'a list of types, as ["consumer"]')
+        wanted = many_of(states, str, 'a list of states such as ["Stable"]')
+        kinds = many_of(types, str, 'a list of types such as ["consumer"]')
         return await self._asking.listing(
             lambda _: ListGroupsRequest(states_filter=wanted, types_filter=kinds),
             ListGroupsResponse,
@@ -151,7 +151,7 @@ class GroupCalls(Calls):
         deadline_s = asking.deadline_s(timeout_s)
         name_of(group, "a group")
         if members is not None:
-            members = many_of(members, GroupMember, 'a list of members, as [GroupMember("id")]')
+            members = many_of(members, GroupMember, 'a list of members such as [GroupMember("id")]')
         else:
             found = await self.describe_group(group, timeout_s=asking.left_s(deadline_s))
             members = [GroupMember(one.id, one.instance_id) for one in found.members]
@@ -210,5 +210,8 @@ def left(
         )
         for one in answer.members
     }
-    silent = RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{group}: a member was not mentioned")
+    silent = RequestError(
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        f"{group}: the coordinator's response does not contain this member",
+    )
     return {one: told.get(one.instance_id or one.id, silent) for one in members}

@@ -81,7 +81,7 @@ class LogDirCalls(Calls):
         deadline_s = asking.deadline_s(timeout_s)
         if brokers is None:
             brokers = await asking.brokers(asking.left_s(deadline_s))
-        brokers = many_of(brokers, int, "a list of the ids of brokers, as [0, 1]")
+        brokers = many_of(brokers, int, "a list of broker ids such as [0, 1]")
         topics = None if partitions is None else by_topic(each_once(partitions))
         question = ApiCall[int, DescribeLogDirsResponse, LogDirs](
             request=lambda _, __: describe_request(topics),
@@ -95,7 +95,7 @@ class LogDirCalls(Calls):
     ) -> Results[Replica, None]:
         """Move replicas to other directories of their brokers."""
         mapping_of(
-            paths, Replica, 'a mapping of replicas, as {Replica("orders", 0, broker=1): "/d"}'
+            paths, Replica, 'a mapping of replicas such as {Replica("orders", 0, broker=1): "/d"}'
         )
         question = ApiCall[Replica, AlterReplicaLogDirsResponse, None](
             request=lambda keys, _: alter_request({key: paths[key] for key in keys}),

@@ -37,8 +37,8 @@ _ANY: Final = 2
 class Quota(Enum):
     """In place of a name."""
 
-    DEFAULT = "whoever has no quota of its own"
-    ANY = "every one, the default too: only to ask for"
+    DEFAULT = "the default for entities without a quota of their own"
+    ANY = "every entity, including the default; only to describe quotas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,9 @@ class QuotaCalls(Calls):
         timeout_s: float | None = None,
     ) -> Results[QuotaEntity, None]:
         """Set quotas, as {"producer_byte_rate": 1e6}; None removes one."""
-        form = 'a mapping of entities, as {QuotaEntity(user="ann"): {"producer_byte_rate": 1e6}}'
+        form = (
+            'a mapping of entities such as {QuotaEntity(user="ann"): {"producer_byte_rate": 1e6}}'
+        )
         mapping_of(quotas, QuotaEntity, form)
         question = ApiCall[QuotaEntity, AlterClientQuotasResponse, None](
             request=lambda keys, _: alter_request(

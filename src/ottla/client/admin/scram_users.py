@@ -63,7 +63,7 @@ class ScramPassword:
 
     def __post_init__(self) -> None:
         if self.mechanism not in _HASHES:
-            raise ValueError(f"a password needs a mechanism, not {self.mechanism.name}")
+            raise ValueError(f"invalid mechanism {self.mechanism.name}: use SHA_256 or SHA_512")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ScramUserCalls(Calls):
         asking = self._asking
         deadline_s = asking.deadline_s(timeout_s)
         left: dict[str, list[ScramPassword | ScramRemoval]] = {}
-        form = 'a list of changes, as [ScramPassword("ann", "secret")]'
+        form = 'a list of changes such as [ScramPassword("ann", "secret")]'
         for change in many_of(changes, (ScramPassword, ScramRemoval), form):
             left.setdefault(change.user, []).append(change)
         told: dict[str, RequestError | None] = dict.fromkeys(left)

@@ -95,7 +95,7 @@ class TopicCalls(TopicListCalls):
         timeout_s: float | None = None,
     ) -> Results[str, CreatedTopic]:
         """Create topics, or only validate."""
-        listed = many_of(topics, NewTopic, 'a list of topics, as [NewTopic("orders", 3)]')
+        listed = many_of(topics, NewTopic, 'a list of topics such as [NewTopic("orders", 3)]')
         wanted = {name_of(topic.name, "a topic"): topic for topic in listed}
         for topic in wanted.values():
             settings_of(topic.config)
@@ -200,7 +200,7 @@ class TopicCalls(TopicListCalls):
         timeout_s: float | None = None,
     ) -> Results[str, None]:
         """Increase the partition counts of topics to these totals."""
-        mapping_of(totals, str, 'a mapping of topics, as {"orders": 6}')
+        mapping_of(totals, str, 'a mapping of topics such as {"orders": 6}')
         question = ApiCall(
             request=lambda keys, terms: partitions_request(
                 {key: totals[key] for key in keys}, terms, validate_only=validate_only
@@ -217,7 +217,7 @@ class TopicCalls(TopicListCalls):
 def _keys(topics: str | Uuid | Iterable[str | Uuid]) -> list[str | Uuid]:
     # A Uuid is bytes, which are iterable too.
     ones = [topics] if isinstance(topics, str | Uuid) else topics
-    form = 'the name or the id of a topic, or a list of them, as ["orders"]'
+    form = 'the name or the id of a topic, or a list of them such as ["orders"]'
     return [*dict.fromkeys(many_of(ones, (str, Uuid), form))]
 
 

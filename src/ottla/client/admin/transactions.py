@@ -109,8 +109,10 @@ class TransactionCalls(Calls):
     ) -> Listing[ListedTransaction]:
         """List transactional ids, all or filtered: by state ("Ongoing"), by duration..."""
         request = ListTransactionsRequest(
-            state_filters=many_of(states, str, 'a list of states, as ["Ongoing"]'),
-            producer_id_filters=many_of(producer_ids, int, "a list of ids, as [1000, 1001]"),
+            state_filters=many_of(states, str, 'a list of states such as ["Ongoing"]'),
+            producer_id_filters=many_of(
+                producer_ids, int, "a list of producer ids such as [1000, 1001]"
+            ),
             duration_filter=-1 if longer_than_ms is None else longer_than_ms,
             transactional_id_pattern=id_pattern,
         )
@@ -189,7 +191,9 @@ def listed(answer: ListTransactionsResponse) -> tuple[ListedTransaction, ...]:
     check(answer.error_code, "transactions")
     if answer.unknown_state_filters:
         states = ", ".join(answer.unknown_state_filters)
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"the broker knows no states {states}")
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"the broker does not know the transaction states {states}"
+        )
     return tuple(
         ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state)
         for one in answer.transaction_states

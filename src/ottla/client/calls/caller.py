@@ -31,7 +31,7 @@ M = TypeVar("M", bound=Message)
 ONE_EACH: Final = VERSION_MAX
 """For `batched_since`: no version takes several keys in one request."""
 
-UNSURE: Final = "an earlier try of this call got no answer, and may have been carried out"
+UNSURE: Final = "an earlier attempt of this call got no response and may have taken effect"
 
 
 class Terms(NamedTuple):
@@ -193,9 +193,13 @@ class Caller:
                 is_sent = True
                 messages = await asyncio.gather(*answers)
         except TimeoutError:
-            failure: RequestError = self._metadata.failure or TimedOut(f"{whom}: no answer in time")
+            failure: RequestError = self._metadata.failure or TimedOut(
+                f"{whom}: no response in time"
+            )
         except EncodingError as error:
-            failure = RequestError(ErrorCode.INVALID_REQUEST, f"{whom} cannot be asked: {error}")
+            failure = RequestError(
+                ErrorCode.INVALID_REQUEST, f"the request to {whom} cannot be encoded: {error}"
+            )
         except RequestError as error:
             failure = error
         else:
@@ -219,8 +223,8 @@ class Caller:
         oldest = channel.versions[api.key].low
         if version < max(question.since, oldest):
             raise NotSupported(
-                f"{api.name} as it is asked for needs version {question.since} or later; "
-                f"the broker at {channel.address} has {channel.versions[api.key]}"
+                f"{api.name} with these arguments requires version {question.since} or later; the "
+                f"broker at {channel.address} supports {channel.versions[api.key]}"
             )
         timeout_s = min(self._retry_policy.request_timeout_s, self.left_s(deadline_s))
         return Terms(version, int(timeout_s * 1000))
@@ -242,7 +246,9 @@ def _read(
 
 
 def _silent(whom: str, key: object) -> RequestError:
-    return RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{whom} said nothing of {key}")
+    return RequestError(
+        ErrorCode.UNKNOWN_SERVER_ERROR, f"{whom}: the response does not contain {key}"
+    )
 
 
 def _grouped(

@@ -114,7 +114,7 @@ def refused(code: int, what: object, message: str | None = None) -> RequestError
     known = ErrorCode.of(code)
     text = message or known.text
     if known is ErrorCode.UNKNOWN_SERVER_ERROR and code != known:
-        text = f"error {code} of a later Kafka: {text}"
+        text = f"unknown error code {code} of a later Kafka version: {text}"
     return RequestError(known, f"{what}: {text}" if what is not None else text)
 
 

@@ -117,7 +117,7 @@ def _by_id(view: ClusterView, broker_id: int | None) -> Target:
         return None
     known = view.brokers.get(BrokerId(broker_id))
     if known is None and broker_id == NO_BROKER:
-        return RequestError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller just now")
+        return RequestError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
     return known or RequestError(
         ErrorCode.BROKER_NOT_AVAILABLE, f"no live broker has the id {broker_id}"
     )

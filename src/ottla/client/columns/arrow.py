@@ -42,8 +42,8 @@ def select(given: Any, named: RowColumns, partition: str | None) -> Any:
     pa = pyarrow_module()
     if not (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")):
         raise ValueError(
-            f"this is {type(given).__name__}, and not a pyarrow RecordBatch or Table: "
-            "pyarrow.table({'key': keys, 'value': values}) makes one"
+            "expected a pyarrow RecordBatch or Table such as "
+            f"pyarrow.table({{'key': keys, 'value': values}}), not {type(given).__name__}"
         )
     table = pa.table(given)
     wanted = {**named._asdict(), "partition": partition}
@@ -55,15 +55,17 @@ def select(given: Any, named: RowColumns, partition: str | None) -> Any:
         if len(places) != 1:
             found = "no column" if not places else "more than one column"
             raise ValueError(
-                f"there is {found} {name!r} for {part}=, but {', '.join(table.column_names)}; "
-                f"{part}=None sends without"
+                f"{part}={name!r}: the table has {found} of this name, its columns are "
+                f"{', '.join(table.column_names)}; use {part}=None to send records without it"
             )
         column = table.column(places[0])
         if part in ("key", "value"):
             _check_bytes(pa, column.type, name)
         elif part == "partition":
             if not pa.types.is_integer(column.type):
-                raise ValueError(f"partitions are integers, and column {name!r} is {column.type}")
+                raise ValueError(
+                    f"column {name!r} has type {column.type}: partitions must be integers"
+                )
             column = column.cast(pa.int32())
         arrays[part] = column
     if not arrays:
@@ -82,8 +84,8 @@ def check_times(columns: Columns, name: str) -> None:
     first_ms = compute.min(pa.Array.from_buffers(pa.int64(), columns.rows, parts)).as_py()
     if first_ms is not None and first_ms < 0:
         raise ValueError(
-            f"column {name!r} has the time {first_ms}, and times are milliseconds since 1970, from "
-            "0 on; one that is null is the time of now"
+            f"column {name!r} has the timestamp {first_ms}: timestamps are milliseconds since "
+            "1970 and must not be negative; null means the current time"
         )
 
 
@@ -102,9 +104,10 @@ def _check_bytes(pa: Any, kind: Any, name: str) -> None:
         or types.is_null(kind)
     ):
         raise ValueError(
-            f"column {name!r} is {kind}, and keys and values are bytes or strings: cast it to "
-            f"what its readers expect, as in table.set_column(table.column_names.index({name!r}), "
-            f"{name!r}, table[{name!r}].cast('string'))"
+            f"column {name!r} has type {kind}: keys and values must be binary or string; cast it "
+            "to the type that its readers expect, for example "
+            f"table.set_column(table.column_names.index({name!r}), {name!r}, "
+            f"table[{name!r}].cast('string'))"
         )
 
 

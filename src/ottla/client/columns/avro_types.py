@@ -68,10 +68,10 @@ class _Types:
     def _named(self, name: str, space: str) -> Any:
         for full in (f"{space}.{name}" if space and "." not in name else name, name):
             if full in self._open:
-                raise ValueError(f"Avro's {name} is in itself, and no column can be so")
+                raise ValueError(f"Avro type {name} contains itself and cannot be a column")
             if full in self._known:
                 return self._known[full]
-        raise ValueError(f"there is no Avro type {name!r}")
+        raise ValueError(f"unknown Avro type {name!r}")
 
     def _union(self, union: list[Any], space: str) -> Any:
         types = [self.of(one, space) for one in union if one != "null"]
@@ -79,7 +79,8 @@ class _Types:
             return self._pa.null()
         if len(types) > 1:
             raise ValueError(
-                f"a column has one type beside null, and Avro's union has {len(types)}: {union}"
+                f"Avro union {union} has {len(types)} types besides null: a column can have only "
+                "one"
             )
         return types[0]
 

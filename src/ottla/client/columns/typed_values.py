@@ -21,11 +21,11 @@ PLACE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key")
 
 AVRO_ROWS: Final = 500
 
-_NO_OBJECT: Final = "this is no JSON object"
+_NOT_AN_OBJECT: Final = "not a JSON object"
 _EMPTY: Final = "The document is empty"
 _NO_NUMBER: Final = "changed from number to string"
 _SCHEMAS: Final = (
-    "value_schema is a pyarrow.Schema for JSON, or an Avro schema as its JSON's text or as a dict"
+    "value_schema must be a pyarrow.Schema for JSON, or an Avro schema as JSON text or dict"
 )
 
 
@@ -45,7 +45,7 @@ def form_of(schema: Any) -> Form:
     if isinstance(schema, pa.Schema):
         return _Json(schema)
     if not isinstance(schema, str | Mapping):
-        raise TypeError(f"{_SCHEMAS}; this is {type(schema).__name__}")
+        raise TypeError(f"{_SCHEMAS}, not {type(schema).__name__}")
     try:
         found: Any = schema_of(cast("str | Mapping[str, object]", schema))
         return _Avro(found if isinstance(found, Mapping) else {"type": found})
@@ -53,7 +53,7 @@ def form_of(schema: Any) -> Form:
         raise
     # A parser may raise anything for an invalid schema.
     except Exception as error:
-        raise ValueError(f"{_SCHEMAS}; this is none of Avro: {_why(error)}") from error
+        raise ValueError(f"{_SCHEMAS}; this one cannot be used: {_why(error)}") from error
 
 
 def typed(
@@ -116,7 +116,7 @@ def _names(given: list[str]) -> list[str]:
     """Return the column names of a value; names of record columns get a prefix."""
     names = [f"value.{name}" if name in PLACE_COLUMNS else name for name in given]
     if len({*names}) < len(names):
-        raise ValueError(f"value_schema has a name twice: {', '.join(names)}")
+        raise ValueError(f"value_schema has a duplicate name: {', '.join(names)}")
     return names
 
 
@@ -130,13 +130,13 @@ class _Json:
         self._has_dates = any(map(pa.types.is_date, schema.types))
         if strict := [field.name for field in schema if not field.nullable]:
             raise ValueError(
-                f"value_schema has fields that are not nullable ({', '.join(strict)}), but of a "
-                "record without a value all are null"
+                f"value_schema has fields that are not nullable ({', '.join(strict)}): make them "
+                "nullable, because all fields of a record without a value are null"
             )
         try:
             self.read(pa.nulls(1, pa.binary()))
         except (ValueError, NotImplementedError) as error:
-            raise ValueError(f"value_schema cannot be read from JSON: {error}") from error
+            raise ValueError(f"value_schema cannot be used for JSON: {error}") from error
 
     def read(self, values: Any) -> list[Any]:
         """Decode the fields of objects; missing ones are null, unknown ones are left out."""
@@ -173,15 +173,15 @@ class _Json:
             if _EMPTY in str(
                 error
             ):  # the parser's message for a value that is not an object, after another
-                raise ValueError(f"{_NO_OBJECT}, or more than that") from error
+                raise ValueError(f"{_NOT_AN_OBJECT}, or more than one") from error
             if self._has_dates and _NO_NUMBER in str(error):
                 raise ValueError(
-                    f"{error}; a date is read from its number of days since 1970, and text as "
-                    "2024-01-01 by a field of pyarrow.timestamp('s')"
+                    f"{error}; a date must be a number of days since 1970; for text such as "
+                    "2024-01-01 use a field of type pyarrow.timestamp('s')"
                 ) from error
             raise
         if lines.num_rows != len(values):
-            raise ValueError("this is more than one JSON object")
+            raise ValueError("more than one JSON object")
         return [column.combine_chunks() for column in lines.columns]
 
 
@@ -201,7 +201,7 @@ def _braced(text: Any) -> Any:
         braced = compute.and_(compute.starts_with(text, "{"), compute.ends_with(text, "}"))
         if compute.all(braced).as_py() is not False:  # null if all values are null
             return text
-    raise ValueError(_NO_OBJECT)
+    raise ValueError(_NOT_AN_OBJECT)
 
 
 class _Avro:
@@ -226,6 +226,8 @@ class _Avro:
                 parts.append(pa.array(rows, self._type))
             # A reader may raise anything for bytes of another schema.
             except Exception as error:
-                raise ValueError(f"this is not of the Avro schema: {_why(error)}") from error
+                raise ValueError(
+                    f"the bytes do not match the Avro schema: {_why(error)}"
+                ) from error
         array = pa.concat_arrays(parts)
         return array.flatten() if self._is_record else [array]

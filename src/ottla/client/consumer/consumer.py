@@ -151,7 +151,7 @@ class Consumer(Generic[K, V]):
         self._needs_group()
         check_names(topics)
         if bool(topics) is (pattern is not None):
-            raise ValueError("subscribe to topics or to a pattern")
+            raise ValueError("subscribe() requires either topics or a pattern: pass one of them")
         is_modern = is_modern_group(self._config)
         found = None if pattern is None else compiled(pattern, is_modern=is_modern)
         wanted = Subscription(frozenset(topics), found, on_assigned, on_revoked, on_lost)
@@ -168,7 +168,9 @@ class Consumer(Generic[K, V]):
         """Assign partitions manually, without a group; partitions assigned before are kept."""
         running = self._started()
         if running.participation is not None:
-            raise RuntimeError("a consumer that has subscribed is given its partitions")
+            raise RuntimeError(
+                "assign() is not allowed after subscribe(): call unsubscribe() first"
+            )
         wanted = {partition_of(one) for one in partitions}
         for one in wanted:
             running.reading.metadata.want(one.topic)
@@ -198,7 +200,7 @@ class Consumer(Generic[K, V]):
         """Return the records that are buffered or arrive in time; an empty list if none."""
         records_max = self._poll_records if max_records is None else max_records
         if records_max < 1:
-            raise ValueError(f"a poll is for one record or more, and not for {records_max}")
+            raise ValueError(f"max_records must be at least 1, not {records_max}")
         return await self._reader().take(records_max, timeout_s)
 
     async def batches(self) -> AsyncGenerator[list[Record[K, V]]]:
@@ -386,7 +388,7 @@ class Consumer(Generic[K, V]):
         if self._subscription is None and running.participation is None and not reader.cursors:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
-                "nothing is read: subscribe to topics, or assign partitions, before",
+                "the consumer has no topics or partitions: call subscribe() or assign() first",
             )
         return reader
 
@@ -408,7 +410,7 @@ class Consumer(Generic[K, V]):
     def _needs_group(self) -> None:
         if self._config[consumer.GROUP_ID] is None:
             raise RequestError(
-                ErrorCode.INVALID_GROUP_ID, "to subscribe, a consumer needs a group.id"
+                ErrorCode.INVALID_GROUP_ID, "subscribing to topics requires the setting group.id"
             )
 
     def _cursor(self, partition: tuple[str, int]) -> Cursor:

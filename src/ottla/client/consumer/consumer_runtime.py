@@ -107,7 +107,9 @@ class ConsumerRuntime(Generic[K, V]):
         ):
             self.participation.resubscribe(subscription)
         elif self.reading.reader.cursors:
-            raise RuntimeError("a consumer that was assigned partitions cannot subscribe")
+            raise RuntimeError(
+                "subscribe() is not allowed after assign(): call unsubscribe() first"
+            )
         else:
             self._take_part(subscription)
 
@@ -151,7 +153,7 @@ class ConsumerRuntime(Generic[K, V]):
         """Return the committer; raises RequestError without a group."""
         if self._commits is None:
             raise RequestError(
-                ErrorCode.INVALID_GROUP_ID, "to keep offsets, a consumer needs a group.id"
+                ErrorCode.INVALID_GROUP_ID, "committed offsets require the setting group.id"
             )
         return self._commits
 

@@ -31,8 +31,8 @@ class Corrupt(RequestError):
     def __init__(self, partition: TopicPartition, offset: int, next_offset: int, why: str) -> None:
         super().__init__(
             ErrorCode.CORRUPT_MESSAGE,
-            f"{partition}: the batch at offset {offset} cannot be read: {why}; "
-            f"the next one begins at {next_offset}",
+            f"{partition}: the batch at offset {offset} cannot be read: {why}; the next batch "
+            f"starts at offset {next_offset}",
         )
         self.partition = partition
         self.offset = offset
@@ -101,7 +101,7 @@ def read(
     header = batch.header
     try:
         if checks_crc and not batch.crc_ok:
-            raise CorruptRecords("its CRC is wrong")
+            raise CorruptRecords("wrong CRC")
         return batch.records(from_offset=from_offset).read_all()
     except CorruptRecords as error:
         why = str(error)

@@ -306,7 +306,7 @@ class Fetcher:
                 told.records, cursor.fetched, aborted if self._rules.isolation_level else None
             )
             if chunk is None:
-                raise CorruptRecords(f"{len(told.records)} bytes hold no whole batch")
+                raise CorruptRecords(f"{len(told.records)} bytes do not contain a complete batch")
         except CorruptRecords as error:
             why = str(error)
             cursor.failure = Corrupt(cursor.partition, cursor.fetched, cursor.fetched + 1, why)
@@ -348,7 +348,10 @@ class Fetcher:
 def _version(channel: Channel) -> int:
     version = channel.version(FETCH)
     if version < _WITH_BATCHES:
-        raise NotSupported(f"{channel.address} is too old: it does not send record batches")
+        raise NotSupported(
+            f"the broker at {channel.address} is too old: it does not support record batches "
+            f"(Fetch version {_WITH_BATCHES})"
+        )
     return version
 
 

@@ -16,7 +16,7 @@ from ottla.ids import TopicPartition
 PATIENCE_S: Final = 30.0
 """How long a partition may be missing before that is an error: it may be being created."""
 
-NO_TOPIC: Final = "there is no such topic"
+NO_TOPIC: Final = "the topic does not exist"
 
 _log: Final = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class MissingPartitions:
         late: list[Cursor] = []
         for where, why in away.items():
             if where not in self._since_s:
-                _log.warning("%s: %s; it is looked for further", where, why)
+                _log.warning("partition not found, waiting for it: %s: %s", where, why)
             if now_s - self._since_s.setdefault(where, now_s) >= PATIENCE_S:
                 self._since_s[where] = now_s
                 cursors[where].failure = RequestError(
@@ -60,5 +60,5 @@ def why_absent(where: TopicPartition, view: ClusterView) -> str | None:
     if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return NO_TOPIC
     if topic.partitions and where.partition not in topic.partitions:
-        return f"the topic has {len(topic.partitions)} partitions, from 0 on"
+        return f"the topic has {len(topic.partitions)} partitions, numbered from 0"
     return None

@@ -150,7 +150,7 @@ class PartitionReader(Generic[K, V]):
         except TimeoutError as error:
             absent = why_absent(partition, self.metadata.view)
             raise self.metadata.failure or TimedOut(
-                f"the position in {partition} is not known after {timeout_s:g} s"
+                f"the position of {partition} is not known after {timeout_s:g} s"
                 + (f": {absent}" if absent else "")
             ) from error
         return cursor.position

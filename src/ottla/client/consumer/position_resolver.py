@@ -21,7 +21,7 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 from ottla.transport.channel import NotSupported
 
-_PLACES: Final = {EARLIEST_MS: "the first record", LATEST_MS: "the end"}
+_PLACES: Final = {EARLIEST_MS: "the earliest offset", LATEST_MS: "the latest offset"}
 
 _log: Final = logging.getLogger(__name__)
 
@@ -50,10 +50,10 @@ class Truncated(RequestError):
     """A new leader lacks records that were consumed: an unclean election lost them."""
 
     def __init__(self, partition: TopicPartition, position: int, end_offset: int | None) -> None:
-        end = "at an offset it does not know" if end_offset is None else f"from {end_offset} on"
+        end = "at an unknown offset" if end_offset is None else f"at offset {end_offset}"
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{partition}: the log differs {end}; {position} was to be read next",
+            f"{partition}: the log was truncated {end}; the position of the consumer is {position}",
         )
         self.partition = partition
         self.position = position
@@ -62,7 +62,7 @@ class Truncated(RequestError):
     @property
     def hint(self) -> str:
         """How to fix it."""
-        return "Records that were read have been lost by the cluster. Seek to where to go on."
+        return "The cluster lost records that the consumer has read. Seek to continue."
 
 
 class PositionResolver:
@@ -105,7 +105,7 @@ class PositionResolver:
         if cursor.position < cursor.fetched:
             cursor.drop()  # it was fetched before the refused request
         where = cursor.position
-        self._reset(cursor, NoPosition(cursor.partition, f"the offset {where} is out of range"))
+        self._reset(cursor, NoPosition(cursor.partition, f"offset {where} is out of range"))
         self.poke()
 
     def _look(self) -> float:
@@ -157,7 +157,11 @@ class PositionResolver:
                 cursor.move(place.offset, place.leader_epoch)
                 self._located(cursor)
             else:
-                why = "nothing is committed" if self._committed else "no offset was given"
+                why = (
+                    "there is no committed offset"
+                    if self._committed
+                    else "there is no starting offset"
+                )
                 self._reset(cursor, NoPosition(cursor.partition, why))
 
     async def _find(self, cursors: list[Cursor]) -> None:
@@ -215,7 +219,7 @@ class PositionResolver:
             return
         lost = Truncated(cursor.partition, cursor.position, end_offset)
         if self._reset_ms is not None and end_offset is not None:
-            _log.warning("%s; going on there", lost)
+            _log.warning("%s; continuing at offset %s", lost, end_offset)
             cursor.move(end_offset)
         else:
             self._reset(cursor, lost)
@@ -227,8 +231,8 @@ class PositionResolver:
             self._located(cursor)
             return
         time_ms = self._reset_ms()
-        where = _PLACES.get(time_ms, f"the first record from {time_ms} ms on")
-        _log.info("%s; reading goes on at %s", why.message, where)
+        where = _PLACES.get(time_ms, f"the first record at or after {time_ms} ms")
+        _log.info("%s; resetting to %s", why.message, where)
         cursor.move_to_time(time_ms)
         self.poke()
 

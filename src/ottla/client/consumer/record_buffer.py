@@ -221,7 +221,9 @@ class RecordBuffer(Generic[K, V]):
     ) -> Cursor | None:
         """Return the next cursor with records; None after the timeout."""
         if self.is_asked:
-            raise RuntimeError("a consumer serves one task at a time, and another one waits")
+            raise RuntimeError(
+                "another task is already waiting for records: a consumer serves one task at a time"
+            )
         self.is_asked = True
         self._settle()
         try:

@@ -28,7 +28,7 @@ class BrokerPattern:
 
     def __post_init__(self) -> None:
         if not self.expression:
-            raise ValueError("a BrokerPattern without an expression matches no topic")
+            raise ValueError("the expression of a BrokerPattern must not be empty")
 
 
 Pattern: TypeAlias = str | re.Pattern[str] | BrokerPattern
@@ -58,8 +58,8 @@ def compiled(pattern: Pattern, *, is_modern: bool) -> re.Pattern[str] | BrokerPa
         return re.compile(pattern)
     if not is_modern:
         raise ValueError(
-            "a BrokerPattern needs group.protocol=consumer; in a classic group give the pattern as "
-            "text or compiled by re, which the client matches"
+            "a BrokerPattern requires group.protocol=consumer; in a classic group pass the "
+            "pattern as a str or re.Pattern, which the client matches"
         )
     return pattern
 
@@ -69,5 +69,7 @@ def check_names(topics: Sequence[object]) -> None:
     for one in topics:
         if not isinstance(one, str | bytes):
             kind = type(one).__name__
-            raise TypeError(f"a topic is a name, and not a {kind}: subscribe(*topics) takes many")
+            raise TypeError(
+                f"a topic name must be a str, not {kind}: pass several names as subscribe(*topics)"
+            )
         checked_name(one)

@@ -35,8 +35,7 @@ LAST_STEP_S: Final = 30.0
 CLOSED: Final = "the consumer is closed"
 
 IN_A_CALLBACK: Final = (
-    "a rebalance callback cannot end what it is called for: unsubscribe or close where records are "
-    "asked for"
+    "a rebalance callback must not unsubscribe or close the consumer: do it in the task that polls"
 )
 
 _log: Final = logging.getLogger(__name__)
@@ -149,7 +148,7 @@ class SubscriptionState:
         if self.membership is None:
             return
         if self._resolve():
-            self.membership.rejoin("topics that fit the pattern came or went")
+            self.membership.rejoin("the topics that match the pattern changed")
         else:
             self.membership.metadata_changed()
 
@@ -165,12 +164,12 @@ class SubscriptionState:
             failure = error
         # An own assignor may raise anything; the application must learn that the membership ended.
         except Exception as error:
-            failure = _unexpected("the membership of the group ended", error)
+            failure = _unexpected("the group membership ended", error)
         finally:
             await _ended(minding, self._committing)
         if failure is not None:  # last, because the application may subscribe again on it
             if (before := self._after_untold(None)) is not None:
-                failure.add_note(f"and before that: {before}")
+                failure.add_note(f"earlier error: {before}")
             self._reader.fail(failure, lasting=True)
 
     def check_caller(self) -> None:
@@ -251,7 +250,7 @@ class SubscriptionState:
             try:
                 await self._commits.commit(changed, timeout_s)
             except RequestError as error:
-                _log.warning("offsets were not committed: %s", error)
+                _log.warning("offset commit failed: %s", error)
             else:
                 self._kept |= {where: one.offset for where, one in changed.items()}
 
@@ -270,7 +269,7 @@ class SubscriptionState:
         if first is None or self._reader.failure is not first:
             return failure
         if failure is not None:
-            first.add_note(f"and after that: {failure}")
+            first.add_note(f"later error: {failure}")
         return first
 
     async def _told(

@@ -44,11 +44,13 @@ from ottla.protocol.messages.leave_group import LeaveGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
 
 FIRST_TIME: Final = "the consumer joins"
-TOLD_BY_HEARTBEAT: Final = "the coordinator told so: members or their subscriptions changed"
-SESSION_LOST: Final = "no heartbeat was answered within session.timeout.ms"
+REBALANCE_STARTED: Final = (
+    "the coordinator started a rebalance: members or their subscriptions changed"
+)
+SESSION_LOST: Final = "no heartbeat response within session.timeout.ms"
 TOPICS_CHANGED: Final = "topics or their partitions changed"
 SUBSCRIPTION_CHANGED: Final = "the subscription changed"
-GIVEN_UP: Final = "partitions were given up for other members"
+PARTITIONS_REVOKED: Final = "partitions were revoked for other members"
 
 _AT_ONCE_MAX: Final = 2  # this many consecutive failures need no backoff
 
@@ -267,7 +269,8 @@ class ClassicMembership(MemberTasks):
         if assignor is None:
             raise RequestError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"the group chose {joined.protocol_name}, which this member did not offer",
+                f"the group selected the assignor {joined.protocol_name}, which this member does "
+                "not support: add it to partition.assignment.strategy",
             )
         return assignor
 
@@ -289,7 +292,7 @@ class ClassicMembership(MemberTasks):
         gone = holdings.owned - assigned
         if gone:
             await holdings.revoke(gone, why)
-            self.rejoin(GIVEN_UP)
+            self.rejoin(PARTITIONS_REVOKED)
         if self._identity.generation == joined.generation_id:
             await holdings.assign(assigned - holdings.owned, why)
 
@@ -327,7 +330,7 @@ class ClassicMembership(MemberTasks):
         if done in LOSSES:
             self.rejoin(error.text)
         elif done is ErrorAction.REJOIN and self._phase is Phase.RESTING:
-            self.rejoin(TOLD_BY_HEARTBEAT)
+            self.rejoin(REBALANCE_STARTED)
         self._look()
 
     def _react(self, error: RequestError) -> ErrorAction:

@@ -58,9 +58,9 @@ _EXPELLED: Final = frozenset(
     }
 )
 NOT_A_MEMBER: Final = (
-    "the consumer is no member of its group now, and its partitions may be another's: what was "
-    "read since the last commit will be read again. If polls are far apart, raise "
-    "max.poll.interval.ms or lower max.poll.records"
+    "the consumer is not a member of its group any more, and its partitions may be assigned to "
+    "other members: records read since the last commit will be read again. If polls are far "
+    "apart, raise max.poll.interval.ms or lower max.poll.records"
 )
 
 
@@ -131,7 +131,7 @@ class Commits:
             async with asyncio.timeout(timeout_s):
                 await self._in_order.acquire()
         except TimeoutError:
-            late = TimedOut(f"not in {timeout_s:g} s: an earlier commit has no answer")
+            late = TimedOut(f"not committed in {timeout_s:g} s: an earlier commit has no response")
             raise CommitFailed(dict.fromkeys(offsets, late)) from None
         try:
             await self._commit(offsets, since, timeout_s, deadline_s)
@@ -330,6 +330,8 @@ def _code(error: RequestError | None) -> ErrorCode:
 
 def _late(last: RequestError, timeout_s: float) -> RequestError:
     """Return the error at the deadline: the last error before it."""
-    late = RequestError(last.code, f"not in {timeout_s:g} s: {last.message or last.code.text}")
+    late = RequestError(
+        last.code, f"not committed in {timeout_s:g} s: {last.message or last.code.text}"
+    )
     late.__cause__ = last
     return late

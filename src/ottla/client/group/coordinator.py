@@ -60,7 +60,7 @@ class GroupCoordinator:
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, deadline_s - self._clock.elapsed_s())):
                 return await self._patient.to(broker)
-        raise TimedOut(f"{broker}, the coordinator of {self.group_id}, was not reached in time")
+        raise TimedOut(f"cannot connect to {broker}, the coordinator of {self.group_id}, in time")
 
     def forget(self) -> None:
         """Forget the coordinator, so that it is looked up again."""
@@ -85,4 +85,4 @@ async def ask(
         async with asyncio.timeout(max(0.0, timeout_s)):
             return await channel.ask(request, answer, request_timeout_s, version=version)
     except TimeoutError:
-        raise TimedOut(f"{channel.address} did not answer in {timeout_s:g} s") from None
+        raise TimedOut(f"no response from {channel.address} in {timeout_s:g} s") from None

@@ -31,8 +31,8 @@ from ottla.transport.channel import Channel, NotSupported
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2  # of a static member
 
-REASSIGNED: Final = "the coordinator assigned partitions anew"
-CLASSIC: Final = "group.protocol=classic works with every broker"
+REASSIGNED: Final = "the coordinator changed the assignment"
+CLASSIC: Final = "every broker supports group.protocol=classic"
 
 _FIRST_INTERVAL_S: Final = 5.0  # until the coordinator sends its own
 _OWN_IDS_SINCE: Final = 1  # the first version with client-generated member ids and patterns
@@ -79,7 +79,7 @@ class Kip848Membership(MemberTasks):
             return f"a poll: {POLLED_LATE}"
         if not self._identity.is_member:
             return "joining the group"
-        return "partitions to be given up and taken" if self._has_work() else None
+        return "partitions to be revoked and assigned" if self._has_work() else None
 
     def rejoin(self, why: str) -> None:
         """Report the changed subscription with a heartbeat at once."""
@@ -209,7 +209,8 @@ class Kip848Membership(MemberTasks):
         version = channel.version(CONSUMER_GROUP_HEARTBEAT)
         if version < _OWN_IDS_SINCE and statement.pattern is not None:
             raise NotSupported(
-                f"the broker at {channel.address} resolves no patterns: subscribe to topics by name"
+                f"the broker at {channel.address} does not support BrokerPattern: subscribe to "
+                "topics by name"
             )
         member = self._identity
         if not member.is_member:
@@ -244,7 +245,7 @@ class Kip848Membership(MemberTasks):
         self._lost = why
 
     def _session_lost(self) -> None:
-        raise AssertionError("only the coordinator knows")
+        raise AssertionError("only the coordinator ends a session")
 
     def _given_up(self) -> None:
         self._expelled(POLLED_LATE)

@@ -84,6 +84,6 @@ def _check(assignor: Assignor, assignment: Assignment, members: Mapping[str, Sub
         if early is not None:
             raise RequestError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"the assignor {assignor.name} gives {early} to {member} while {kept[early]} has "
-                "it still: a cooperative one leaves it out until it was given up",
+                f"assignor {assignor.name} assigns {early} to {member} while {kept[early]} still "
+                "owns it: a cooperative assignor must wait until the partition is revoked",
             )

@@ -154,9 +154,7 @@ class MemberTasks(ABC):
             elif self._heartbeat_timer.is_late(now_s):
                 await self._leave_late()
             elif self._heartbeat_timer.is_lost(now_s):
-                _LOG.warning(
-                    "no heartbeat was answered for session.timeout.ms: the session is lost"
-                )
+                _LOG.warning("session expired: no heartbeat response within session.timeout.ms")
                 self._session_lost()
                 self._look()
             elif self._heartbeat_timer.next_s() > now_s:
@@ -175,8 +173,9 @@ class MemberTasks(ABC):
     async def _leave_late(self) -> None:
         """Leave the group, because the application does not poll in time."""
         _LOG.warning(
-            "max.poll.interval.ms went by without a poll: the consumer leaves its group, loses its "
-            "partitions, and joins again at the next poll; raise it or lower max.poll.records"
+            "no poll within max.poll.interval.ms: the consumer leaves its group, loses its "
+            "partitions and joins again with the next poll; raise max.poll.interval.ms or lower "
+            "max.poll.records"
         )
         member, self._identity = self._identity, self._rules.nobody
         self._is_late = True

@@ -206,6 +206,6 @@ def _partition(name: str, topic_id: Uuid, names: Mapping[Uuid, str], index: int)
         name = names.get(topic_id, name)
     if not name:
         raise RequestError(
-            ErrorCode.UNKNOWN_TOPIC_ID, f"the coordinator answered about topic {topic_id}"
+            ErrorCode.UNKNOWN_TOPIC_ID, f"the coordinator returned the unknown topic id {topic_id}"
         )
     return partition(name, index)

@@ -57,4 +57,4 @@ class CallScope:
     @property
     def reason(self) -> NotRunning:
         """The error of a call that is too late."""
-        return NotRunning(f"the {self._whose} was closed while this was asked")
+        return NotRunning(f"the {self._whose} was closed during this call")

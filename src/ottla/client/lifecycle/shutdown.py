@@ -36,4 +36,4 @@ def noted_on(error: BaseException | None) -> Generator[None]:
     except RequestError as failure:
         if error is None:
             raise
-        error.add_note(f"and while it was closed: {failure}")
+        error.add_note(f"error during close: {failure}")

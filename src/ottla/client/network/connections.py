@@ -129,7 +129,7 @@ class Connections:
         if self.rules.rebootstraps or not known:
             seeds = [self._remote(place) for place in self.rules.seeds]
             tries += [one for one in self._in_turn(seeds) if one not in tries]
-        failure: RequestError = Disconnected("there is no broker to ask: give bootstrap.servers")
+        failure: RequestError = Disconnected("no broker is known: set bootstrap.servers")
         for remote in tries:
             try:
                 return await self._reach(remote)
@@ -144,7 +144,7 @@ class Connections:
         """Log the failure once: a consumer that waits for records would not see it otherwise."""
         if failure.retriable and str(failure) != self._complaint and not self._closed:
             self._complaint = str(failure)
-            _log.warning("no broker can be asked, which is tried again and again: %s", failure)
+            _log.warning("no broker can be reached, retrying: %s", failure)
 
     def close_idle(self) -> None:
         """Close idle connections (connections.max.idle.ms)."""

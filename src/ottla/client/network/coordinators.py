@@ -132,7 +132,8 @@ class Coordinators:
                 version = channel.version(FIND_COORDINATOR)
                 if version < _SINCE[kind]:
                     raise NotSupported(
-                        f"{channel.address} knows no coordinator of the kind {kind.name.lower()}"
+                        f"the broker at {channel.address} does not support coordinators of type "
+                        f"{kind.name.lower()}"
                     )
                 if version >= _BATCHED:
                     return await self._ask_for_all(channel, kind, keys)
@@ -142,7 +143,9 @@ class Coordinators:
         except RequestError as error:
             failure = error
         except TimeoutError:
-            failure = self._metadata.failure or TimedOut("no broker told of a coordinator in time")
+            failure = self._metadata.failure or TimedOut(
+                "no broker returned the coordinator in time"
+            )
         return {key: told.get(key, failure) for key in keys}
 
     async def _ask_for_all(
@@ -178,7 +181,7 @@ class Coordinators:
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, deadline_s - self._clock.elapsed_s())):
                 return await self._connections.to(broker)
-        raise TimedOut(f"{broker}, the coordinator, was not reached in time")
+        raise TimedOut(f"cannot connect to {broker}, the coordinator, in time")
 
     async def _pause(self, failures: int, deadline_s: float, reason: RequestError) -> None:
         """Wait before the next attempt; raises the reason if there is no time left."""

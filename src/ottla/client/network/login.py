@@ -22,7 +22,7 @@ from ottla.settings.credentials import Credentials
 from ottla.transport.channel import Channel
 from ottla.transport.failures import AuthenticationFailed, NotSupported
 
-_NO_LOGIN = "this port takes no login: set security.protocol to PLAINTEXT or SSL"
+_NO_SASL = "this listener does not use SASL: set security.protocol to PLAINTEXT or SSL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Login:
             return lifetime_ms / 1000
         except LoginFailed as failed:
             raise AuthenticationFailed(
-                f"no login at {channel.address} by {self.mechanism}: {failed}"
+                f"{self.mechanism} authentication at {channel.address} failed: {failed}"
             ) from None
         finally:
             exchange.close()
@@ -88,11 +88,12 @@ async def _agree(channel: Channel, mechanism: str, timeout_s: float) -> None:
         channel.version(SASL_AUTHENTICATE)
         if version < 1:
             raise NotSupported(
-                f"{channel.address} is older than Kafka 1.0, whose logins are others"
+                f"the broker at {channel.address} is older than Kafka 1.0: its SASL "
+                "authentication is not supported"
             )
     except NotSupported as error:
-        message = f"no login at {channel.address}: {error.message}"
-        raise AuthenticationFailed(message, _NO_LOGIN, error.code) from None
+        message = f"SASL authentication at {channel.address} failed: {error.message}"
+        raise AuthenticationFailed(message, _NO_SASL, error.code) from None
     answer = await channel.ask(
         SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, timeout_s
     )
@@ -100,14 +101,18 @@ async def _agree(channel: Channel, mechanism: str, timeout_s: float) -> None:
     if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(sorted(answer.mechanisms))
         raise AuthenticationFailed(
-            f"{channel.address} does not take logins by {mechanism}",
-            f"set sasl.mechanism to one of those it takes: {offered}",
+            f"{channel.address} does not support the SASL mechanism {mechanism}",
+            f"set sasl.mechanism to one of the supported mechanisms: {offered}",
             code,
         )
     if code is ErrorCode.ILLEGAL_SASL_STATE:
-        raise AuthenticationFailed(f"no login at {channel.address}", _NO_LOGIN, code)
+        raise AuthenticationFailed(
+            f"SASL authentication at {channel.address} failed", _NO_SASL, code
+        )
     if code is not ErrorCode.NONE:
-        raise AuthenticationFailed(f"no login at {channel.address}", code.text, code)
+        raise AuthenticationFailed(
+            f"SASL authentication at {channel.address} failed", code.text, code
+        )
 
 
 def _refused(
@@ -115,12 +120,12 @@ def _refused(
 ) -> AuthenticationFailed:
     told = f" ({answer.error_message})" if answer.error_message else ""
     hint = (
-        "check the token and what the broker expects of one"
+        "check that the token is valid for this broker"
         if mechanism == "OAUTHBEARER"
-        else "check user and password, and that the user exists for this mechanism"
+        else "check the user name and the password, and that the user exists for this mechanism"
     )
     return AuthenticationFailed(
-        f"{channel.address} refused the login by {mechanism}{told}",
+        f"{channel.address} rejected the {mechanism} authentication{told}",
         hint,
         ErrorCode.of(answer.error_code),
     )

@@ -44,15 +44,16 @@ def login(
 def _token_endpoint(config: Config, clock: Clock) -> TokenEndpoint:
     """Return the token endpoint of the settings; raises InvalidSettings."""
     url_setting = security.SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL
-    url, file = config[url_setting], config[security.SASL_OAUTHBEARER_ASSERTION_FILE]
+    file_setting = security.SASL_OAUTHBEARER_ASSERTION_FILE
+    url, file = config[url_setting], config[file_setting]
     if url is None:
         what = (
-            "OAUTHBEARER needs a function that gives tokens: hand it to the client as token=, "
-            f"or set {url_setting.name}"
+            "OAUTHBEARER requires a token function: pass it to the client as token=, or set "
+            f"{url_setting.name}"
         )
         raise InvalidSettings([Problem(security.SASL_MECHANISM.name, what)])
     if not is_safe(url):
-        what = "credentials are sent over https, or by http to this machine alone"
+        what = "the client sends credentials only to an https URL, or an http URL of this machine"
         raise InvalidSettings([Problem(url_setting.name, what)])
     jaas = config[security.SASL_JAAS_CONFIG]
     given: Mapping[str, str] = {}
@@ -61,7 +62,7 @@ def _token_endpoint(config: Config, clock: Clock) -> TokenEndpoint:
             given = read_jaas(jaas.reveal())
     except BadValue as bad:
         name = security.SASL_JAAS_CONFIG.name
-        raise InvalidSettings([Problem(name, f"cannot be read ({bad.note})")]) from None
+        raise InvalidSettings([Problem(name, f"invalid value ({bad.note})")]) from None
     id_setting = security.SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_ID
     secret_setting = security.SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET
     secret = config[secret_setting]
@@ -69,7 +70,7 @@ def _token_endpoint(config: Config, clock: Clock) -> TokenEndpoint:
         secret = Secret(given["clientSecret"])
     client_id = config[id_setting] or given.get("clientId")
     if file is None and (client_id is None or secret is None):
-        what = f"needs {id_setting.name} and {secret_setting.name}, or an assertion file"
+        what = f"requires {id_setting.name} and {secret_setting.name}, or {file_setting.name}"
         raise InvalidSettings([Problem(url_setting.name, what)])
     limits_ms = (
         config[connection.REQUEST_TIMEOUT_MS],

@@ -36,10 +36,12 @@ SWEEP_S: Final = 5.0
 _PASSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 NO_TOPIC: Final = (
-    "check its name, or make it with Admin.create_topic; the broker makes none by itself, unless "
-    "its auto.create.topics.enable says so"
+    "check the name, or create the topic with Admin.create_topic; the broker creates it only if "
+    "auto.create.topics.enable is true"
 )
-SPEAKS_KAFKA: Final = "is it a broker, and does this port want TLS? See security.protocol"
+SPEAKS_KAFKA: Final = (
+    "check that it is a Kafka broker, and set security.protocol if the port requires TLS"
+)
 
 
 class MetadataConfig(NamedTuple):
@@ -120,7 +122,7 @@ class Metadata:
             else:
                 self._waiting.remove(waiting)
         if not answered.done():
-            raise self.failure or TimedOut(f"no metadata within {timeout_s:g} s")
+            raise self.failure or TimedOut(f"no metadata received in {timeout_s:g} s")
         answered.result()
         return self.view
 
@@ -202,7 +204,7 @@ class Metadata:
             known, knew = self.view.topics.get(name), before.topics.get(name)
             is_missed = known is not None and known.error in _PASSING
             if is_missed and (knew is None or knew.error not in _PASSING):
-                _log.warning("there is no topic %s, and it is waited for: %s", name, NO_TOPIC)
+                _log.warning("topic %s does not exist, waiting for it: %s", name, NO_TOPIC)
 
     async def _until_worth_it(self) -> None:
         """Wait for the backoff after the last response, unless a caller waits for the next one."""
@@ -256,19 +258,22 @@ class Metadata:
         )
         answer = await channel.ask(request, MetadataResponse, self._rules.request_timeout_s)
         if not answer.brokers:
-            raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, f"{channel.address} knows no broker")
+            raise RequestError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"{channel.address} returned metadata without brokers",
+            )
         before, self.view = self.view, self.view.told(answer, all_topics=every)
         self._miss_topics(before)
 
     def _late(self, name: str, known: TopicView | None, timeout_s: float) -> RequestError:
         if self.failure is not None:
             return self.failure
-        late = f"{name} is not known after {timeout_s:g} s"
+        late = f"no metadata of topic {name} after {timeout_s:g} s"
         if known is None or not known.error:
             seeds = self._connections.rules.addresses
-            return TimedOut(f"{late}: {seeds} did not answer", SPEAKS_KAFKA)
+            return TimedOut(f"{late}: {seeds} did not respond", SPEAKS_KAFKA)
         if known.error in _PASSING:
-            return TimedOut(f"{late}: there is no such topic", NO_TOPIC)
+            return TimedOut(f"{late}: the topic does not exist", NO_TOPIC)
         return TimedOut(f"{late}: {known.error.text}")
 
 

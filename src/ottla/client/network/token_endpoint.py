@@ -58,7 +58,7 @@ class TokenEndpoint:
             assert isinstance(text, str)
             assert text
         except (ValueError, KeyError, AssertionError):
-            raise Disconnected(f"{self._place} answered, but not with a token") from None
+            raise Disconnected(f"{self._place} responded without a valid token") from None
         expires_ms = expiry_ms(text)
         if expires_ms is None and isinstance(lasts_s, int | float):
             expires_ms = self.now_ms() + int(lasts_s * 1000)
@@ -81,7 +81,7 @@ class TokenEndpoint:
         except (OSError, URLError, HTTPException) as error:
             reason = getattr(error, "reason", error)
             what = type(reason).__name__
-            raise Disconnected(f"{self._place} did not give a token: {what}") from None
+            raise Disconnected(f"{self._place} returned no token: {what}") from None
 
     def _form(self) -> bytes:
         fields = {"grant_type": "client_credentials"}
@@ -92,7 +92,9 @@ class TokenEndpoint:
             except (OSError, ValueError) as error:
                 what = type(error).__name__
                 name = self.assertion_file
-                raise AuthenticationFailed(f"no assertion in {name}: {what}") from None
+                raise AuthenticationFailed(
+                    f"cannot read the assertion file {name}: {what}"
+                ) from None
             fields = {"grant_type": _BY_ASSERTION, "assertion": assertion}
         if self.scope:
             fields["scope"] = self.scope
@@ -115,9 +117,9 @@ class TokenEndpoint:
                 code = f" ({told[:40]})"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
             pass
-        message = f"{self._place} answered {error.code}{code}"
+        message = f"{self._place} responded with {error.code}{code}"
         if error.code in _REFUSED:
-            hint = "check the client's id and secret, or its assertion, and the scope"
+            hint = "check the client id and the client secret, or the assertion, and the scope"
             return AuthenticationFailed(message, hint)
         return Disconnected(message)
 
@@ -150,5 +152,5 @@ def _bounded(answer: Any, deadline_s: float) -> bytes:
     while piece := answer.read1(_PIECE):
         found += piece
         if len(found) > ANSWER_BYTES_MAX or time.monotonic() > deadline_s:
-            raise OSError("too much, or too slow")
+            raise OSError("the response is too large or too slow")
     return found

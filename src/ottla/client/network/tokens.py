@@ -114,7 +114,7 @@ class Tokens:
         token = given if isinstance(given, Token) else Token(given, expiry_ms(given))
         now_ms = self._clock.now_ms()
         if token.expires_ms is not None and token.expires_ms <= now_ms:
-            raise Disconnected("the token function gave a token that has run out")
+            raise Disconnected("the token function returned an expired token")
         self._token = token
         self._refresh_ms = (
             -inf

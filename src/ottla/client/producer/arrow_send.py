@@ -75,7 +75,7 @@ class ArrowSend:
                 await self._place(rows, stretches, runs, number)
         except BaseException as error:
             if sent := sum(run.rows for run in runs):
-                error.add_note(f"{sent} of {table.num_rows} rows were sent before this happened")
+                error.add_note(f"{sent} of {table.num_rows} rows were sent before this error")
             raise
         return RowsAck(runs)
 
@@ -86,7 +86,7 @@ class ArrowSend:
         if larger is not None:
             raise RequestError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"nothing was sent to {self.topic}: a record of {larger[1]} bytes is more than "
+                f"nothing was sent to {self.topic}: a record of {larger[1]} bytes exceeds "
                 f"max.request.size={self.record_bytes_max}",
             )
 
@@ -99,7 +99,7 @@ class ArrowSend:
         compute: Any = pyarrow.compute
         column = table.column("partition")
         if column.null_count:
-            raise self._refused(f"a row of column {partition!r} has no partition")
+            raise self._refused(f"a row has null in column {partition!r}")
         ends = compute.min_max(column).as_py()
         return (ends["min"], ends["max"]) if len(column) else ()
 

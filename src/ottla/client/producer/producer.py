@@ -141,7 +141,7 @@ class Producer(Generic[K, V]):
         except RequestError as lost:
             if error is None:
                 raise
-            error.add_note(f"not all that was sent before was written: {lost}")
+            error.add_note(f"some of the records that were sent before were not written: {lost}")
         finally:
             await self.close()
 
@@ -174,9 +174,9 @@ class Producer(Generic[K, V]):
         if timestamp_ms is None:
             timestamp_ms = self._clock.now_ms()
         elif timestamp_ms < 0:
-            raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
+            raise ValueError(f"a timestamp must not be negative: {timestamp_ms}")
         elif timestamp_ms > TIME_MAX:
-            raise ValueError(f"a timestamp is at most {TIME_MAX}, and not {timestamp_ms}")
+            raise ValueError(f"a timestamp must be at most {TIME_MAX}, not {timestamp_ms}")
         if headers is None:
             headers = ()
         keyless = key_data is None and partition is None
@@ -275,7 +275,7 @@ class Producer(Generic[K, V]):
             async with asyncio.timeout(timeout_s):
                 await running.sender.flush()
         except TimeoutError as error:
-            raise TimedOut(f"records are not settled after {timeout_s:g} s") from error
+            raise TimedOut(f"flush did not finish in {timeout_s:g} s") from error
         if running.transactions is not None and running.transactions.failure is not None:
             raise running.transactions.failure
         given_up, self._given_up = self._given_up, []
@@ -291,7 +291,7 @@ class Producer(Generic[K, V]):
         running = self._started()
         if running.transactions is None:
             raise RequestError(
-                ErrorCode.INVALID_TXN_STATE, "transactions need the setting transactional.id"
+                ErrorCode.INVALID_TXN_STATE, "transactions require the setting transactional.id"
             )
         return Transaction(running.transactions, running.sender.flush)
 
@@ -389,7 +389,7 @@ class Producer(Generic[K, V]):
     def _too_large(self, size: int) -> RequestError:
         return RequestError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"a record of {size} bytes is more than max.request.size={self._record_bytes_max}",
+            f"a record of {size} bytes exceeds max.request.size={self._record_bytes_max}",
         )
 
     def _note_failed(self, batch: PendingBatch) -> None:

@@ -105,7 +105,9 @@ class ProducerRuntime:
         """Close at once; records that are not settled fail."""
         if self.transactions is not None:
             self.transactions.close()
-        await self.sender.close(Disconnected("the producer was closed before this was written"))
+        await self.sender.close(
+            Disconnected("the producer was closed before this record was written")
+        )
         self._asking.cancel()
         with suppress(asyncio.CancelledError):
             await self._asking

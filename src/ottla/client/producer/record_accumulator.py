@@ -137,7 +137,7 @@ class RecordAccumulator:
         if memory > self.rules.memory_bytes:
             raise RequestError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size} bytes is more than buffer.memory={self.rules.memory_bytes}",
+                f"a record of {size} bytes exceeds buffer.memory={self.rules.memory_bytes}",
             )
         if self._waiting or memory > self.memory_left:
             await self._room(memory, timeout_s)
@@ -199,6 +199,6 @@ class RecordAccumulator:
                 self.give_back(0)  # the next in line may fit
         if not coming.done():
             raise TimedOut(
-                f"no room for a record after {timeout_s:g} s: the brokers take fewer than are "
-                "sent; raise buffer.memory or max.block.ms, or send less"
+                f"no buffer memory for a record after {timeout_s:g} s: records are sent faster "
+                "than the brokers accept them; raise buffer.memory or max.block.ms, or send fewer"
             )

@@ -39,7 +39,7 @@ class RowsNotWritten(RequestError):
     def __init__(self, first: RequestError, rows: int, written: Sequence[WrittenRows]) -> None:
         total = rows + sum(one.rows for one in written)
         super().__init__(
-            first.code, f"{rows} of {total} rows were not written, the first of them: {first}"
+            first.code, f"{rows} of {total} rows were not written; the first error: {first}"
         )
         self.first = first
         self.rows = rows

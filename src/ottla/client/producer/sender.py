@@ -135,7 +135,7 @@ class Sender:
         limit_s = self._rules.delivery_timeout_s
         while queue.waiting and now_s - queue.waiting[0].began_s >= limit_s:
             batch = queue.waiting[0]
-            why = self._metadata.failure or "its partition's leader did not take it"
+            why = self._metadata.failure or "the leader of the partition did not accept it"
             self._give_up(
                 queue, batch, TimedOut(f"{queue.partition}: not written in {limit_s:g} s: {why}")
             )

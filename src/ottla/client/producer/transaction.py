@@ -40,14 +40,17 @@ class Transaction:
             return
         if self._transactions.state.is_unheard:
             if not isinstance(error, OutcomeUnknown):
-                error.add_note("the end of its transaction is not known: ask again")
+                error.add_note(
+                    "the outcome of the transaction is unknown: call the same commit() or abort() "
+                    "again"
+                )
             return
         try:
             await self.abort()
         except RequestError as failure:
             if isinstance(error, RequestError) and failure.code is ErrorCode.PRODUCER_FENCED:
                 raise failure from error
-            error.add_note(f"its transaction was not aborted: {failure}")
+            error.add_note(f"the transaction was not aborted: {failure}")
 
     async def send_offsets(
         self,
@@ -72,7 +75,10 @@ class Transaction:
         """
         if self._is_ended():
             if not self._was_committed:
-                raise RequestError(ErrorCode.INVALID_TXN_STATE, "the transaction was aborted")
+                raise RequestError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    "the transaction cannot be committed: it was aborted",
+                )
             return
         with self._ending():
             await self._commit()
@@ -85,7 +91,10 @@ class Transaction:
         """
         if self._is_ended():
             if self._was_committed:
-                raise RequestError(ErrorCode.INVALID_TXN_STATE, "the transaction was committed")
+                raise RequestError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    "the transaction cannot be aborted: it was committed",
+                )
             return
         with self._ending():
             await self._abort()
@@ -112,7 +121,7 @@ class Transaction:
                     try:
                         await self._abort()
                     except RequestError as failure:  # a cancellation is raised instead
-                        error.add_note(f"its transaction was not aborted: {failure}")
+                        error.add_note(f"the transaction was not aborted: {failure}")
                     raise
             failure = await self._asked_to_commit()
         if failure is None:
@@ -128,7 +137,10 @@ class Transaction:
     @contextmanager
     def _ending(self) -> Generator[None]:
         if self._is_ending:
-            raise RequestError(ErrorCode.INVALID_TXN_STATE, "the transaction is being ended")
+            raise RequestError(
+                ErrorCode.INVALID_TXN_STATE,
+                "another commit() or abort() of the transaction is in progress",
+            )
         self._is_ending = True
         try:
             yield

@@ -46,7 +46,7 @@ _MOVES: Final = {
 class Step(Enum):
     """The request that was sent."""
 
-    INITIALIZE = "getting its identity"
+    INITIALIZE = "initializing the producer id"
     ADD_PARTITIONS = "adding partitions"
     ADD_OFFSETS = "adding a group's offsets"
     COMMIT_OFFSETS = "committing a group's offsets"
@@ -202,9 +202,9 @@ class TransactionState:
         is_commit = self.phase is Phase.COMMITTING
         advice = advice.format("commit" if is_commit else "abort")
         if not self.is_unheard:
-            return TimedOut(f"{why}; it was not asked for: {advice}")
+            return TimedOut(f"{why}; the request was not sent: {advice}")
         known = "committed" if is_commit else "aborted"
-        return OutcomeUnknown(f"{why}; {known} or not, nobody knows: {advice}")
+        return OutcomeUnknown(f"{why}; it is unknown whether the transaction was {known}: {advice}")
 
     def ending(self, *, commit: bool) -> "TransactionState":
         """The transaction is closed for new records."""
@@ -246,15 +246,17 @@ class TransactionState:
 
 
 _ILLEGAL: Final = {
-    Phase.STARTING: "the producer has no identity yet: use `async with`",
-    Phase.READY: "there is no transaction: use `async with producer.transaction()`",
-    Phase.OPEN: "a transaction is open: a producer has one at a time",
-    Phase.FAILED: "the transaction has failed",
-    Phase.COMMITTING: "the transaction is not committed yet: its commit() or abort() ends it",
-    Phase.ABORTING: "the transaction is not aborted yet: its abort() ends it",
-    Phase.OVER: "the producer is over",
+    Phase.STARTING: "the producer has no producer id yet: use `async with`",
+    Phase.READY: "no transaction is open: use `async with producer.transaction()`",
+    Phase.OPEN: "a transaction is already open: a producer has one at a time",
+    Phase.FAILED: "the transaction has failed: abort it",
+    Phase.COMMITTING: "the transaction is not committed yet: call its commit() or abort()",
+    Phase.ABORTING: "the transaction is not aborted yet: call its abort()",
+    Phase.OVER: "the producer cannot be used any more: create a new one",
 }
 _UNHEARD: Final = {
-    Phase.COMMITTING: "whether the transaction was committed is not known: call its commit() again",
-    Phase.ABORTING: "whether the transaction was aborted is not known: call its abort() again",
+    Phase.COMMITTING: (
+        "it is unknown whether the transaction was committed: call its commit() again"
+    ),
+    Phase.ABORTING: "it is unknown whether the transaction was aborted: call its abort() again",
 }

@@ -62,12 +62,16 @@ _TWO_PHASES_FROM: Final = 6  # the first version of InitProducerId with two-phas
 _MEMBERS_FROM: Final = 3  # the first version of TxnOffsetCommit with the group member
 
 _TEXTS: Final = {
-    (Step.END, ErrorCode.INVALID_TXN_STATE): "the coordinator has ended it otherwise; it took "
-    "longer than transaction.timeout.ms, perhaps. Start another producer with this id."
+    (Step.END, ErrorCode.INVALID_TXN_STATE): (
+        "the coordinator has already ended the transaction, probably because it took longer than "
+        "transaction.timeout.ms. Create a new producer with this transactional.id."
+    )
 }
 """More precise messages than those of the error table."""
 
-_ENDED_BY_NEXT: Final = "what is open is aborted by who starts with this transactional.id"
+_ENDED_BY_NEXT: Final = (
+    "the next producer with this transactional.id aborts the transaction if it is still open"
+)
 
 CONCURRENT_PAUSE_S: Final = 0.02
 """The previous transaction ends within a moment, so a short pause is enough."""
@@ -131,7 +135,7 @@ class Transactions:
     def failure(self) -> RequestError | None:
         """The error that fails all waiting batches."""
         if self.state.phase is Phase.ABORTING:
-            text = "its transaction was aborted before this was written"
+            text = "the transaction was aborted before this record was written"
             return RequestError(ErrorCode.TRANSACTION_ABORTABLE, text)
         return self.state.failure
 
@@ -176,9 +180,13 @@ class Transactions:
         def versioned(channel: Channel) -> int:
             version = channel.version(INIT_PRODUCER_ID)
             if version < _BUMPS_FROM and before != NOBODY:
-                raise NotSupported(f"{channel.address} gives no new epoch to a producer")
+                raise NotSupported(
+                    f"the broker at {channel.address} cannot bump the epoch of a producer"
+                )
             if version < _TWO_PHASES_FROM and rules.is_two_phase:
-                raise NotSupported(f"{channel.address} has no transactions in two phases")
+                raise NotSupported(
+                    f"the broker at {channel.address} does not support two-phase commit"
+                )
             return version
 
         answer = await self._ask(
@@ -208,9 +216,10 @@ class Transactions:
             raise state.failure
         raise RequestError(
             ErrorCode.INVALID_TXN_STATE,
-            "the transaction ended before this was sent: wait for all that sends in it"
+            "the transaction ended before this record was sent: wait for all sends before you end "
+            "it"
             if number is not None or state.phase in (Phase.COMMITTING, Phase.ABORTING)
-            else "there is no transaction: send inside `async with producer.transaction()`",
+            else "no transaction is open: send inside `async with producer.transaction()`",
         )
 
     async def send_offsets(
@@ -222,7 +231,10 @@ class Transactions:
             await self._send_offsets(offsets, member)
         except asyncio.CancelledError:
             # They may or may not be in the transaction, so it must not be committed.
-            text = "the offsets of a group were given up before it was known that they are there"
+            text = (
+                "sending a group's offsets was cancelled: it is unknown whether they are in the "
+                "transaction"
+            )
             self.state = self.state.failed(RequestError(ErrorCode.TRANSACTION_ABORTABLE, text))
             raise
 
@@ -243,7 +255,10 @@ class Transactions:
         def versioned(channel: Channel) -> int:
             version = channel.version(TXN_OFFSET_COMMIT)
             if version < _MEMBERS_FROM and member.is_member:
-                raise NotSupported(f"{channel.address} does not check who commits offsets")
+                raise NotSupported(
+                    f"the broker at {channel.address} does not check which group member commits "
+                    "offsets"
+                )
             explicit = not self.state.is_implicit
             return min(version, _TXN_OFFSET_COMMIT_EXPLICIT) if explicit else version
 
@@ -372,7 +387,7 @@ class Transactions:
         if self.state.is_unheard and self.state.phase is Phase.COMMITTING:
             error = RequestError(
                 error.code,
-                f"{error.message}; an answer was lost before, so that it is not known whether the "
+                f"{error.message}; an earlier response was lost, so it is unknown whether the "
                 "transaction was committed",
             )
         if result is Consequence.FORGOTTEN:
@@ -387,7 +402,7 @@ class Transactions:
     def _fenced(self) -> RequestError:
         return RequestError(
             ErrorCode.PRODUCER_FENCED,
-            f"another producer has taken over transactional.id {self._rules.transactional_id!r}, "
-            "or the coordinator ended a transaction that took longer than transaction.timeout.ms; "
-            "this producer can do nothing more",
+            f"another producer took over transactional.id {self._rules.transactional_id!r}, or "
+            "the coordinator ended a transaction that took longer than transaction.timeout.ms: "
+            "close this producer",
         )

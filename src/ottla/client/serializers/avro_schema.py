@@ -34,7 +34,7 @@ _PARTS: Final = {
 }
 """The library accepts a record without fields, and reports other errors only as a Python name."""
 
-_TOO_DEEP: Final = "this is no Avro schema: it is nested too deeply"
+_TOO_DEEP: Final = "invalid Avro schema: it is nested too deeply"
 
 
 def schema_of(given: str | Mapping[str, object]) -> dict[str, object]:
@@ -44,7 +44,7 @@ def schema_of(given: str | Mapping[str, object]) -> dict[str, object]:
     try:
         return msgspec.json.decode(given)
     except msgspec.DecodeError as error:
-        raise BadSchema(f"an Avro schema is JSON, and {given!r:.80} is none: {error}") from error
+        raise BadSchema(f"invalid Avro schema: {given!r:.80} is not JSON: {error}") from error
     except RecursionError:
         raise BadSchema(_TOO_DEEP) from None
 
@@ -65,14 +65,14 @@ def parsed(given: str | Mapping[str, object]) -> Any:
     except UnknownType as error:
         name: object = error.name  # or the object that has it
         kind = cast("Any", name)["type"] if isinstance(name, Mapping) else name
-        raise _bad(f"there is no type {_shown(kind)}") from error
+        raise _bad(f"unknown type {_shown(kind)}") from error
     # The library may raise anything for an invalid schema.
     except Exception as error:
         raise _bad(str(error)) from error
 
 
 def _bad(why: str) -> BadSchema:
-    return BadSchema(f"this is no Avro schema: {why}")
+    return BadSchema(f"invalid Avro schema: {why}")
 
 
 def _check(schema: object) -> None:
@@ -81,26 +81,26 @@ def _check(schema: object) -> None:
         case str():
             pass  # a name, which the library looks up
         case []:
-            raise _bad("a union of no types has no value")
+            raise _bad("a union must have at least one type")
         case list():
             _check_each(cast("list[object]", schema))
         case Mapping():
             _check_object(cast("Mapping[str, object]", schema))
         case _:
-            raise _bad(f"{_shown(schema)} is no name of a type, no object and no list")
+            raise _bad(f"{_shown(schema)} is not a type name, an object or a list")
 
 
 def _check_object(schema: Mapping[str, object]) -> None:
     kind = schema.get("type")
     if not isinstance(kind, str):
-        raise _bad(f"{_shown(schema)} takes the name of a type as 'type'")
+        raise _bad(f"{_shown(schema)}: 'type' must be the name of a type")
     if not isinstance(schema.get("name", ""), str):
-        raise _bad(f"{_shown(schema)} takes text as 'name'")
+        raise _bad(f"{_shown(schema)}: 'name' must be a string")
     if (part := _PARTS.get(kind)) is None:
         return
     value = schema.get(part.name)
     if not isinstance(value, part.kinds) or isinstance(value, bool):
-        raise _bad(f"{_shown(schema)} takes {part.told} as '{part.name}'")
+        raise _bad(f"{_shown(schema)}: '{part.name}' must be {part.told}")
     if part.kinds is _TYPES:
         _check(value)
     elif part is _FIELDS:

@@ -147,7 +147,7 @@ def avro(
         source = BytesIO(data)
         datum = cast("AvroDatum", schemaless_reader(source, written, wanted))
         if left := len(data) - source.tell():
-            raise ValueError(f"{left} bytes follow the datum: it was written with another schema")
+            raise ValueError(f"{left} bytes after the datum: it was written with another schema")
         return datum
 
     return Serde(write, read)
@@ -163,7 +163,7 @@ def protobuf(kind: "type[M]") -> "Serde[M]":
     except ModuleNotFoundError as missing:
         raise _extra_missing("protobuf", missing) from missing
     if not issubclass(kind, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{kind.__name__} is no class of a Protobuf message")
+        raise TypeError(f"{kind.__name__} is not a Protobuf message class")
 
     def write(topic: str, value: "M") -> bytes:
         check_kind(value, kind)

@@ -38,11 +38,13 @@ def uuid_text(encoding: str = "utf-8") -> Serde[uuid.UUID]:
 def _parse_uuid(text: str) -> uuid.UUID:
     fields = text.split("-")
     if len(text) > _UUID_LENGTH_MAX or len(fields) != len(_UUID_FIELDS_BITS):
-        raise ValueError("not a UUID: five numbers with - between them, at most 36 characters")
+        raise ValueError(
+            "not a UUID: expected five hexadecimal numbers separated by -, at most 36 characters"
+        )
     number = 0
     for field, bits in zip(fields, _UUID_FIELDS_BITS, strict=True):
         if not _UUID_FIELD.fullmatch(field) or (value := int(field, 16)) > _LONG_MAX:
-            raise ValueError("not a UUID: a field is no hexadecimal number")
+            raise ValueError("not a UUID: a field is not a hexadecimal number")
         number = number << bits | value & (1 << bits) - 1  # Java drops excess digits of a field
     return uuid.UUID(int=number)
 
@@ -55,7 +57,7 @@ def _number(layout: Struct) -> Serde[N]:
 
     def read(topic: str, data: bytes) -> N:
         if len(data) != size:
-            raise ValueError(f"{len(data)} bytes where there should be {size}")
+            raise ValueError(f"expected {size} bytes, not {len(data)}")
         return unpack_from(data)[0]
 
     return Serde(write, read)
@@ -82,16 +84,16 @@ def _write_boolean(topic: str, value: bool) -> bytes:
 
 def _read_boolean(topic: str, data: bytes) -> bool:
     if data not in (b"\x00", b"\x01"):
-        raise ValueError("not a boolean: one byte, 0 or 1")
+        raise ValueError("not a boolean: expected one byte, 0 or 1")
     return data == b"\x01"
 
 
 def _write_nothing(topic: str, value: None) -> None:
-    raise TypeError(f"this is {type(value).__name__}, where there is to be nothing but None")
+    raise TypeError(f"expected None, not {type(value).__name__}")
 
 
 def _read_nothing(topic: str, data: bytes) -> None:
-    raise ValueError(f"{len(data)} bytes where there should be null")
+    raise ValueError(f"expected null, not {len(data)} bytes")
 
 
 _DOUBLE_LAYOUT: Final = Struct(">d")

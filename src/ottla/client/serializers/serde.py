@@ -81,7 +81,10 @@ class DeserializationFailed(RequestError):
     @property
     def hint(self) -> str:
         """How to fix it."""
-        return "Skip the record, or read it with the deserializer of the form it was written in."
+        return (
+            "Skip the record, or read it with the deserializer of the format in which it was "
+            "written."
+        )
 
 
 def serializer_of(given: Serde[T] | Serializer[T]) -> Serializer[T]:
@@ -109,7 +112,7 @@ def serialize(serializer: Serializer[T], topic: str, part: Part, value: T | None
         raise SerializationFailed(topic, part, _reason(cause)) from cause
     # A function that forgot to encode is reported here, not by the batch.
     if data is not None and not isinstance(data, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-        reason = f"the serializer returned {type(data).__name__} and not bytes"
+        reason = f"the serializer returned {type(data).__name__}, not bytes"
         raise SerializationFailed(topic, part, reason)
     return data
 
@@ -148,7 +151,7 @@ def check_parts(key: object, value: object, headers: Iterable[object]) -> None:
 def check_kind(value: object, kind: type) -> None:
     """Refuse a value of another class."""
     if not isinstance(value, kind):
-        raise TypeError(f"this is {type(value).__name__} and not {kind.__name__}")
+        raise TypeError(f"expected {kind.__name__}, not {type(value).__name__}")
 
 
 F = TypeVar("F")
@@ -157,7 +160,7 @@ F = TypeVar("F")
 def _function(given: F, what: str, arguments: str) -> F:
     if not callable(given):
         kind = type(given).__name__
-        raise TypeError(f"{what} is a function of {arguments}, or a Serde; this is {kind}")
+        raise TypeError(f"{what} must be a function of {arguments}, or a Serde, not {kind}")
     return given
 
 

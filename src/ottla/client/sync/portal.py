@@ -30,10 +30,12 @@ LOOK_S: Final = 0.5
 """Polling interval of a waiting thread: a signal just before a lock is awaited is not noticed."""
 
 CLOSED: Final = "the client was closed"
-FORKED: Final = "this client belongs to the process that started it: make one after the fork"
+FORKED: Final = (
+    "this client belongs to the process that started it: create a new one after the fork"
+)
 OWN_THREAD: Final = (
-    "a call that waits cannot be made in the client's own thread, where deserializers, "
-    "partitioners and the like are called: it would wait for itself"
+    "a blocking call is not allowed in the client's own thread, which calls deserializers and "
+    "partitioners: it would wait for itself"
 )
 
 
@@ -213,7 +215,7 @@ class Call(Generic[T]):
             async with asyncio.timeout(self._timeout_s):
                 return await self._coroutine
         except TimeoutError as error:
-            raise TimedOut(f"not done after {self._timeout_s:g} s") from error
+            raise TimedOut(f"the call did not finish in {self._timeout_s:g} s") from error
 
     def drop(self) -> None:
         """Cancel it, or prevent its start."""

@@ -35,7 +35,9 @@ from ottla.transport.network import Connector
 HANDOVER_BYTES_MAX: Final = 4 << 20
 """Enough for what a thread sends until the loop gets its turn, which takes 5 ms."""
 
-NOT_RUNNING: Final = "the producer does not run: use `with`"
+NOT_RUNNING: Final = (
+    "the producer is not running: use `with`, which starts it and closes it at the end"
+)
 
 
 class RowsAck:
@@ -58,7 +60,7 @@ class RowsAck:
             self._outcome().send(None)
         except StopIteration as known:
             return known.value
-        raise AssertionError("what is done waits for nothing")
+        raise AssertionError("a settled record needs no wait")
 
     def done(self) -> bool:
         """Whether the result of all rows is known."""
@@ -228,7 +230,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
         elif timestamp_ms < 0:
-            raise ValueError(f"a timestamp is not negative, as {timestamp_ms} is")
+            raise ValueError(f"a timestamp must not be negative: {timestamp_ms}")
         return handover.give(
             (topic, key_data, value_data, partition, (*headers,) if headers else (), timestamp_ms)
         )
@@ -337,4 +339,4 @@ def _copied(data: Any, part: str) -> bytes:
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)  # pyright: ignore[reportUnknownArgumentType]
     kind = type(data).__name__
-    raise TypeError(f"a {part} is bytes and not {kind}: give the producer a {part}_serializer")
+    raise TypeError(f"a {part} must be bytes, not {kind}: give the producer a {part}_serializer")

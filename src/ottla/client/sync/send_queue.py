@@ -142,8 +142,9 @@ class SendQueue:
                 left_s = until_s - self._clock.elapsed_s()
                 if not self._room.wait(min(LOOK_S, left_s)) and left_s <= LOOK_S:
                     raise TimedOut(
-                        f"no room for a record after {self._timeout_s:g} s: the brokers take fewer "
-                        "than are sent; raise buffer.memory or max.block.ms, or send less"
+                        f"no buffer memory for a record after {self._timeout_s:g} s: records are "
+                        "sent faster than the brokers accept them; raise buffer.memory or "
+                        "max.block.ms, or send fewer"
                     )
         finally:
             self._waiting -= 1
@@ -193,7 +194,7 @@ class SendQueue:
         if self._draining is not None:
             self._draining.cancel()
             await asyncio.gather(self._draining, return_exceptions=True)
-        failure = Disconnected("the producer was closed before this was written")
+        failure = Disconnected("the producer was closed before this record was written")
         for entry in self._entries:
             if isinstance(entry, Ack):
                 self._tell(entry, failure)

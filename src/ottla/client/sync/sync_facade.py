@@ -41,7 +41,8 @@ class SyncFacade(Generic[A_co]):
     def _portal(self) -> Portal:
         if self._opened is None:
             raise NotRunning(
-                f"the {_noun(self)} does not run", "use `with`: it runs inside of that"
+                f"the {_noun(self)} is not running",
+                "use `with`, which starts it and closes it at the end",
             )
         return self._opened
 
