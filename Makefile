@@ -23,7 +23,7 @@ broker: setup-run ## Start only a broker, without Spark and Java; Ctrl-C stops i
 
 STEP := $(BIN)/python tests/run_summary.py
 
-test: setup ## Run every check and every test, with the kernel compiled and as plain Python
+test: setup ## Run every check and every test, with the compiled extension and as plain Python
 	@rm -f .test-times.jsonl
 	@$(STEP) check $(MAKE) --no-print-directory check
 	@$(STEP) tests $(BIN)/python -m pytest -n 2
@@ -31,7 +31,7 @@ test: setup ## Run every check and every test, with the kernel compiled and as p
 		$(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
 	@$(STEP)
 
-judge: setup ## Check the recorded answers with a real Kafka, and run the long tests with it (ARGS=--record)
+judge: setup ## Check the recorded answers of Kafka with a real one, and run the long tests with it (ARGS=--record)
 	$(BIN)/python -m judges $(ARGS)
 
 check: setup ## Run the checks side by side: lint, types, imports, references

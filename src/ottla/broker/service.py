@@ -102,7 +102,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
     if config[broker.ZOOKEEPER_CONNECT] is not None:
         raise OttlaError("zookeeper.connect: multi-broker clusters are not supported yet")
     if not COMPILED:
-        _LOG.warning("kernel not compiled: records take about 50 times the CPU")
+        _LOG.warning("extension not compiled: records take about 50 times the CPU")
     _LOG.info("broker starting", {"version": __version__, "pid": os.getpid()})
     for notice in config.notices:
         _LOG.warning("setting ignored or adjusted", {"name": notice.name, "note": str(notice)})

@@ -24,8 +24,8 @@ PAIRS: list[tuple[type[Any], type[Any]]] = [
 ]
 
 
-# A partition reader belongs to its event loop.
-ASYNC_ONLY = {"partition_reader"}
+# A partition reader belongs to its event loop, and so does a callback for failed records.
+ASYNC_ONLY = {"partition_reader", "on_failed"}
 
 
 def public(kind: type[Any]) -> set[str]:

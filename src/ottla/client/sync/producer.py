@@ -321,6 +321,8 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
 
     partitions = waits(AsyncProducer[Any, Any].partitions)
     metrics = calls(AsyncProducer[Any, Any].metrics)
+    refresh_metadata = waits(AsyncProducer[Any, Any].refresh_metadata)
+    check_size = calls(AsyncProducer[Any, Any].check_size)
 
     def _end(self, ending: Callable[[], Any]) -> None:
         handover, self._handover = self._handover, None
