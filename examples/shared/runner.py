@@ -41,7 +41,7 @@ UNATTENDED_S: Final = 60.0
 """The default of --seconds without a terminal."""
 
 BACKLOG_MS: Final = 30_000
-"""The first start sends the input of so long before it, so that there is something to see."""
+"""Each start first sends the input of so long before it, except what the topic already has."""
 
 CATCH_UP_S: Final = 180.0
 """At the end the queries have so long to read the rest, which takes minutes on a busy machine."""

@@ -102,7 +102,12 @@ def dev(
     log_level: LevelOption = "info",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run a broker for development on this machine, with its data in ./.ottla."""
+    """Run a broker for development on this machine, with its data in ./.ottla.
+
+    The broker serves Prometheus metrics on http://127.0.0.1:9192/metrics. If port 9192 is in use,
+    it runs without metrics. To use another port, pass --override
+    ottla.metrics.listener=127.0.0.1:PORT.
+    """
     try:
         files = (data / "data").absolute()
     except FileNotFoundError:

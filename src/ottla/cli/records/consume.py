@@ -75,9 +75,9 @@ async def consume(
             metavar="FORMAT",
             help=(
                 "Format each record with these fields: %t topic, %p partition, %o offset, %k key, "
-                "%v value, %h headers, %T timestamp in milliseconds, %d timestamp as a UTC date, "
-                "%K key size, %V value size, %e leader epoch, %% percent sign. The escapes \\n, "
-                "\\t and \\x1f are valid. Default: %v\\n."
+                "%v or %s value, %h headers, %T timestamp in milliseconds, %d timestamp as a UTC "
+                "date, %K key size, %V or %S value size, %e leader epoch, %% percent sign. The "
+                "escapes \\n, \\t and \\x1f are valid. Default: %v\\n."
             ),
         ),
     ] = None,

@@ -227,7 +227,8 @@ async def apply(
             show_default=False,
             help=(
                 "Read the topics from this YAML file, or from stdin if FILE is -. The file is a "
-                "list of topics with the keys name, partitions, replication_factor and configs."
+                "list of topics, or a mapping with this list under the key topics. A topic has the "
+                "keys name (required), partitions, replication_factor and configs."
             ),
         ),
     ],
