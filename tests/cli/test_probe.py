@@ -31,6 +31,27 @@ def test_non_broker_is_reported_with_its_address() -> None:
     assert "security.protocol" in told
 
 
+def test_error_has_the_port_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(asyncio, "open_connection", refuse)
+    told = why_not("localhost", "::1", "[::1]:1234")
+    assert told is not None
+    assert "localhost:9092: connection refused; [::1]:9092: " in told
+    assert "[::1]:1234: connection refused. `ottla dev` starts one" in told
+
+
+def test_dev_is_suggested_for_loopback_addresses_only() -> None:
+    told = why_not(nobody())
+    assert told is not None
+    assert "`ottla dev`" in told
+    told = why_not(nobody(), "nohost.invalid:9092")
+    assert told is not None
+    assert "nohost.invalid:9092: " in told
+    assert "`ottla dev`" not in told
+
+
 def test_closed_connection_may_be_a_broker() -> None:
     stranger = NonBroker(b"")
     try:

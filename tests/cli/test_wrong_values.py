@@ -53,6 +53,12 @@ def own_settings(broker: OttlaBroker) -> dict[str, str]:
             "fruit has no setting nope",
         ),
         (["topic", "alter", "fruit", "-u", "nope"], 1, "fruit has no setting nope"),
+        (
+            ["topic", "create", "x", "-p", "abc"],
+            2,
+            "'abc' is not an integer. See `ottla topic create",
+        ),
+        (["consum", "fruit"], 2, "Did you mean 'consume'? See `ottla --help`."),
         (["topic", "list", "-X", "bootstrap.servers=127.0.0.1:1"], 2, "different brokers"),
         (["consume", "fruit", "-g", "\udcff"], 2, "not valid UTF-8"),
     ],

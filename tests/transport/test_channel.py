@@ -15,7 +15,7 @@ from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.transport.channel import Channel, Disconnected, NotSupported, TimedOut, open_channel
-from ottla.transport.failures import AuthenticationFailed
+from ottla.transport.failures import AuthenticationFailed, not_connected
 from ottla.transport.network import TcpNetwork
 
 Script = Callable[["Peer"], Coroutine[Any, Any, None]]
@@ -193,6 +193,14 @@ def test_refused_connection_error_has_a_hint() -> None:
         assert refused.value.hint
 
     run(scenario())
+
+
+def test_dev_is_suggested_for_loopback_addresses_only() -> None:
+    hosts = ("127.0.0.1", "::1", "LocalHost", "a.localhost", "10.0.0.1", "::2", "kafka.example")
+    hints = {host: not_connected(host, host, ConnectionRefusedError()).hint for host in hosts}
+    assert all("broker is running" in hint for hint in hints.values())
+    suggested = [host for host, hint in hints.items() if "`ottla dev`" in hint]
+    assert suggested == ["127.0.0.1", "::1", "LocalHost", "a.localhost"]
 
 
 def test_pending_requests_fail_when_the_broker_disconnects() -> None:

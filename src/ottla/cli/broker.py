@@ -144,7 +144,7 @@ def dev(
             f"  files    {ottla} log dump {shlex.quote(str(files))}\n"
             f"{_metrics(node)}"
             f"\n"
-            f"Authentication is not supported yet: use it on trusted networks only."
+            f"Authentication is not supported yet: use this broker on trusted networks only."
         )
 
     raise typer.Exit(

@@ -22,6 +22,13 @@ from ottla.cli.shells import QUESTION, InstallOption, ShowOption, answer_shell, 
 
 INTERRUPTED: Final = 130
 
+_TYPES: Final = {
+    "int": "an integer",
+    "int range": "an integer",
+    "float": "a number",
+    "float range": "a number",
+}
+
 
 def app(arguments: Sequence[str]) -> typer.Typer:
     """Return the Typer app with the commands that the arguments need."""
@@ -60,9 +67,10 @@ def _obey(arguments: Sequence[str], signals: StopSignals) -> None:
         said = with_shell(arguments, os.environ)
         sys.exit(app(said)(said, obj=signals, standalone_mode=False) or 0)
     except typer.TyperException as error:
-        message = error.format_message().rstrip(".")
-        if output is Output.TABLE:
-            message = message and f"{message}.{_see(error)}"  # there is none after a help text
+        message = _plain(error.format_message())
+        if output is Output.TABLE and message:  # there is none after a help text
+            end = "" if message.endswith("?") else "."
+            message = f"{message}{end}{_see(error)}"
         if message or output is not Output.TABLE:
             show_failure(Failure(message or "missing command", "USAGE"), output)
         sys.exit(error.exit_code)
@@ -72,6 +80,13 @@ def _obey(arguments: Sequence[str], signals: StopSignals) -> None:
     except Exception as error:  # the outermost handler
         show_failure(Failure(own_mistake(error), "INTERNAL"), output)
         sys.exit(FAILED)
+
+
+def _plain(message: str) -> str:
+    """Return a message of Typer without its names of types."""
+    for kind, plain in _TYPES.items():
+        message = message.replace(f"is not a valid {kind}.", f"is not {plain}.")
+    return message.rstrip(".")
 
 
 def _see(error: typer.TyperException) -> str:

@@ -15,6 +15,7 @@ from ottla.cli.escapes import printable
 from ottla.client.network.config import parse_address
 from ottla.settings.connection import BOOTSTRAP_SERVERS
 from ottla.settings.security import SECURITY_PROTOCOL
+from ottla.transport.failures import is_loopback
 
 REACH_S: Final = 5.0
 """Timeout of a connection attempt."""
@@ -41,30 +42,33 @@ async def probe(
     """
     in_clear = "SSL" not in settings.get(SECURITY_PROTOCOL.name, "").upper().split("_")
     whys: list[str] = []
+    is_local = True
     for text in settings.get(BOOTSTRAP_SERVERS.name, "").split(","):
         where = parse_address(text)
+        is_local = is_local and is_loopback(where.host)
         try:
             async with asyncio.timeout(timeout_s):
                 reader, writer = await asyncio.open_connection(where.host, where.port)
         except TimeoutError:
-            whys.append(f"{text.strip()}: no response")
+            whys.append(f"{where}: no response")
         except ConnectionRefusedError:
-            whys.append(f"{text.strip()}: connection refused")
+            whys.append(f"{where}: connection refused")
         except OSError as error:
-            whys.append(f"{text.strip()}: {error}")
+            whys.append(f"{where}: {error.strerror or error}")
         else:
             try:
                 why = await _met(reader, writer) if in_clear else None
             except TimeoutError:
                 why = None
                 if tells:
-                    _tell(text.strip())
+                    _tell(str(where))
             finally:
                 writer.close()
             if why is None:
                 return None
-            whys.append(f"{text.strip()}: {why}")
-    return f"no broker found: {'; '.join(whys)}. `ottla dev` starts one on this machine"
+            whys.append(f"{where}: {why}")
+    why_not = f"no broker found: {'; '.join(whys)}"
+    return f"{why_not}. `ottla dev` starts one on this machine" if is_local else why_not
 
 
 async def _met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:

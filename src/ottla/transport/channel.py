@@ -396,7 +396,7 @@ async def open_channel(
     except TimeoutError as error:
         raise TimedOut(f"{address} did not accept a connection in {setup_timeout_s:g} s") from error
     except OSError as error:
-        raise not_connected(address, error) from error
+        raise not_connected(address, host, error) from error
     try:
         await channel.greet(software, request_timeout_s)
     except BaseException:

@@ -88,19 +88,31 @@ class AuthenticationFailed(RequestError):
         return self._hint or self.code.text
 
 
-def not_connected(address: str, error: OSError) -> RequestError:
+def not_connected(address: str, host: str, error: OSError) -> RequestError:
     """Return the error for a connection that could not be opened."""
     if isinstance(error, ssl.SSLError):
         return tls_failed(address, error)
     if isinstance(error, ConnectionRefusedError):
-        return Disconnected(
-            f"connection refused by {address}",
-            "check that the broker is running; `ottla dev` starts one on 127.0.0.1:9092",
-        )
+        hint = "check that the broker is running"
+        if is_loopback(host):
+            hint += "; `ottla dev` starts one on 127.0.0.1:9092"
+        return Disconnected(f"connection refused by {address}", hint)
     unknown = isinstance(error, socket.gaierror)
     return Disconnected(
         f"cannot connect to {address}: {error.strerror or error}", SERVERS if unknown else None
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address, without brackets, means the local machine."""
+    from ipaddress import ip_address  # on use, because an import takes time at every start
+
+    if host.lower() == "localhost" or host.lower().endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def tls_failed(address: str, error: ssl.SSLError) -> RequestError:

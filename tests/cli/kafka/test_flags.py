@@ -70,6 +70,14 @@ def test_wrong_usage_prints_the_usage_and_exits_with_1(
     assert told[1] == "Look at things."
 
 
+def test_purpose_is_printed_once_without_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    async def act(_: object) -> int:
+        raise BadFlags(USAGE.purpose)
+
+    assert conducted(USAGE, act, []) == 1
+    assert capsys.readouterr().err.count("Look at things.") == 1
+
+
 async def _nothing(_: object) -> int:
     raise AssertionError("it is not to be run")
 

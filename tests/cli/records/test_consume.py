@@ -166,7 +166,7 @@ def test_member_without_partitions_ends_with_a_message(broker: OttlaBroker) -> N
     [
         (["none"], 1, "topic none does not exist"),
         ([""], 1, "topic '' does not exist\n"),
-        (["fruit", "-p", "7"], 1, "fruit has no partition 7: it has 0 to 1"),
+        (["fruit", "-p", "7"], 1, 'topic "fruit" has 2 partitions: partition 7 does not exist'),
         (["fruit", "-f", "%y"], 2, "'%y' is not valid in a format"),
         (["fruit", "--offset", "soon"], 2, "'soon' is not a position"),
         (["fruit", "-g", "g", "-p", "0"], 2, "--group and --partition exclude each other"),

@@ -39,6 +39,7 @@ def test_fatal_group_error_is_raised_until_subscribe() -> None:
                     with pytest.raises(RequestError) as refused:
                         await ours.poll(30)
                     assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+                    assert str(refused.value).count("group.protocol=classic") == 1
                 await ours.unsubscribe()
                 ours.assign((topic, 0))
                 assert len(await ours.poll(30)) == 1

@@ -7,7 +7,6 @@ a warning makes it worse or limits how long it works. Both name a remedy.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Final
 
 from ottla.cli.doctor.facts import (
@@ -22,6 +21,7 @@ from ottla.cli.doctor.facts import (
     PortFacts,
     PythonFacts,
 )
+from ottla.transport.failures import is_loopback
 
 PYTHON_MIN: Final = (3, 11)
 FILES_MIN: Final = 1024
@@ -212,7 +212,7 @@ def listener(facts: AddressFacts, servers: str) -> Judgement:
     if facts.is_other:
         found = f"it advertises {where}, where another cluster responds"
         return Judgement(about, PROBLEM, found, advice)
-    if is_local(facts.host) and not all(map(is_local, hosts(servers))):
+    if is_loopback(facts.host) and not all(map(is_loopback, hosts(servers))):
         found = f"it advertises {where}, which clients on other machines cannot reach"
         return Judgement(about, WARNING, found, advice)
     return Judgement(about, OK, f"reachable at {where}")
@@ -223,19 +223,8 @@ def hosts(servers: str) -> list[str]:
     found: list[str] = []
     for one in servers.split(","):
         host, colon, port_text = one.strip().rpartition(":")
-        found.append(host if colon and port_text.isdigit() else one.strip())
+        found.append((host if colon and port_text.isdigit() else one.strip()).strip("[]"))
     return found
-
-
-def is_local(host: str) -> bool:
-    """Whether a host name means the local machine."""
-    host = host.strip("[]").lower()
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def size(count: int) -> str:

@@ -169,6 +169,11 @@ class Usage:
             raise BadFlags(f"{name} is not a recognized option")
         return short[0]
 
+    def after(self, why: object) -> str:
+        """Return an error and the usage, which begins with the purpose of the tool."""
+        text = self.text()
+        return text if str(why) == self.purpose else f"{why}\n{text}"
+
     def text(self) -> str:
         """Return the usage."""
         lines = [self.purpose, ""]

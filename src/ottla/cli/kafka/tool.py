@@ -98,7 +98,7 @@ def conducted(
 
 def _tell(usage: Usage, error: OttlaError) -> None:
     """Print an error on stderr."""
-    text = f"{error}\n{usage.text()}" if isinstance(error, BadFlags) else str(error)
+    text = usage.after(error) if isinstance(error, BadFlags) else str(error)
     print(text, file=sys.stderr)
 
 

@@ -89,10 +89,11 @@ async def _chosen(
 ) -> list[TopicPartition]:
     known = await consumer.known_partitions(topic)
     wanted = [partition_of((topic, one)) for one in dict.fromkeys(partitions)]
+    count = "1 partition" if len(known) == 1 else f"{len(known)} partitions"
     for one in wanted:
         if one not in known:
             raise Failed(
-                f"{topic} has no partition {one.partition}: it has 0 to {len(known) - 1}",
+                f'topic "{topic}" has {count}: partition {one.partition} does not exist',
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name,
             )
     return wanted or known

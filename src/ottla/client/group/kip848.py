@@ -32,7 +32,7 @@ LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2  # of a static member
 
 REASSIGNED: Final = "the coordinator changed the assignment"
-CLASSIC: Final = "every broker supports group.protocol=classic"
+CLASSIC: Final = "group.protocol=classic"
 
 _FIRST_INTERVAL_S: Final = 5.0  # until the coordinator sends its own
 _OWN_IDS_SINCE: Final = 1  # the first version with client-generated member ids and patterns
@@ -228,7 +228,10 @@ class Kip848Membership(MemberTasks):
         self._heartbeat_timer.failed(self._clock.elapsed_s(), pause_s)
         done = error_action(error.code)
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            raise RequestError(error.code, f"{error.message or error.code.text}; {CLASSIC}")
+            why = error.message or error.code.text
+            if CLASSIC not in why:  # Ottla's brokers say it themselves
+                why = f"{why}; every broker supports {CLASSIC}"
+            raise RequestError(error.code, why)
         if done is ErrorAction.FINAL:
             raise error
         if done is ErrorAction.ELSEWHERE:

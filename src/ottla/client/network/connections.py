@@ -45,6 +45,9 @@ class Address(NamedTuple):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class ConnectionConfig(NamedTuple):
     """How a client connects."""
@@ -144,7 +147,7 @@ class Connections:
         """Log the failure once: a consumer that waits for records would not see it otherwise."""
         if failure.retriable and str(failure) != self._complaint and not self._closed:
             self._complaint = str(failure)
-            _log.warning("no broker can be reached, retrying: %s", failure)
+            _log.warning("no broker is reachable; the client keeps trying: %s", failure)
 
     def close_idle(self) -> None:
         """Close idle connections (connections.max.idle.ms)."""

@@ -97,7 +97,7 @@ async def act(given: Given) -> int:
 def told(error: OttlaError) -> None:
     """Print an error like Kafka's tool."""
     if isinstance(error, WrongUse):
-        print(f"{error}\n{USAGE.text()}", file=sys.stderr)
+        print(USAGE.after(error), file=sys.stderr)
     elif isinstance(error, Illegal | BadFlags):
         print(error, file=sys.stderr)
     else:

@@ -290,7 +290,7 @@ def _raise_first(failed: Mapping[K, RequestError]) -> None:
 def told(error: OttlaError) -> None:
     """Print an error where Kafka's tool prints it."""
     if isinstance(error, WrongUse):
-        print(f"{error}\n{USAGE.text()}", file=sys.stderr)
+        print(USAGE.after(error), file=sys.stderr)
     elif isinstance(error, Illegal | BadFlags) and not isinstance(error, GivenTwice):
         print(error, file=sys.stderr)
     else:
