@@ -4,7 +4,8 @@ Spark takes the longest to start. So it starts first, in a thread, and the modul
 needs are imported meanwhile.
 
 Invariant: everything that was started is stopped in the opposite order, whether Ctrl-C, `--seconds`
-or a failure ends the run. The exit code is 0, or 1 after a failure with its reason on stderr.
+or a failure ends the run. The exit code is 0, or 1 after a failure with its reason on stderr. If
+Ctrl-C comes before anything was started, it is 130.
 """
 
 import argparse

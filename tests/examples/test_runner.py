@@ -4,6 +4,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -269,6 +271,28 @@ def _restored_signals() -> Generator[None]:
 
 
 @pytest.mark.usefixtures("_restored_signals")
+@pytest.mark.parametrize("when", ["sensors.description", "rich.table", "shared.runner"])
+def test_ctrl_c_during_the_imports_prints_no_traceback(when: str) -> None:
+    # The process sends the signal to itself when it imports a module.
+    program = f"""
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {when!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+sys.path[:0] = {sys.path!r}
+runpy.run_module("sensors", run_name="__main__")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_first_signal_requests_a_stop_and_the_second_raises() -> None:
     with stop_on_signals() as stop:
         assert not stop.is_set()

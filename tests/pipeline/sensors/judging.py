@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 from ottla.sync import Admin, Consumer, Producer
 from pipeline.sensors.plain import Results
-from sensors.__main__ import load_example
+from sensors.description import load_example
 from sensors.devices import Message
 from sensors.job import READINGS
 from shared.example import Topic

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ottla.sync import Producer
 from ottla.testing import ClusterThread
-from sensors.__main__ import load_example
+from sensors.description import load_example
 from shared.example import Topic
 from shared.monitor import OutputState, QueryProgress, Snapshot, TopicTail, parse_row
 from shared.view import VERBATIM, Screen, render, status_line, summary
