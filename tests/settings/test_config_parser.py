@@ -114,8 +114,8 @@ def test_every_problem_of_a_file_is_reported_at_once() -> None:
     ) == [
         "server.properties:7: broker.rack: malformed \\uXXXX: expected four hexadecimal digits",
         "--override: expected key=value",
-        'server.properties:1: num.partitions: invalid value "zero": expected int, [1,...]',
-        'server.properties:3: log.segment.bytes: invalid value "5": expected int, [1048576,...]',
+        'server.properties:1: num.partitions: invalid value "zero": expected an integer of at least 1',
+        'server.properties:3: log.segment.bytes: invalid value "5": expected an integer of at least 1048576',
         'server.properties:4: auto.create.topics.enable: invalid value "yes": expected boolean, true or false',
         "server.properties:5: num.partition: unknown setting, did you mean num.partitions?",
         (
@@ -124,7 +124,7 @@ def test_every_problem_of_a_file_is_reported_at_once() -> None:
         ),
         (
             'server.properties:8: offsets.topic.replication.factor: invalid value "40000" '
-            "(out of range for type short): expected short, [1,...]"
+            "(out of range for type short): expected an integer of at least 1"
         ),
         (
             '--override: compression.type: invalid value "zip": expected string, [uncompressed, zstd, lz4, '
@@ -268,7 +268,8 @@ def test_kafka_authorizer_classes_are_aliases(line: str, value: str) -> None:
 
 
 def test_unknown_authorizer_is_rejected() -> None:
-    assert problems("authorizer.class.name=com.example.AllowAll")
+    [refused] = problems("authorizer.class.name=com.example.AllowAll")
+    assert "ACLs are not supported yet" in refused
 
 
 def test_kafka_replica_selector_class_is_an_alias() -> None:
@@ -346,7 +347,7 @@ def test_only_sasl_settings_can_be_set_per_mechanism() -> None:
 def test_invalid_listener_value_names_full_setting() -> None:
     (problem,) = problems("listener.name.plaintext.max.connections=-5")
     assert problem == (
-        'server.properties:1: listener.name.plaintext.max.connections: invalid value "-5": expected int, [0,...]'
+        'server.properties:1: listener.name.plaintext.max.connections: invalid value "-5": expected an integer of at least 0'
     )
 
 
@@ -386,10 +387,10 @@ def test_unknown_client_setting_gets_a_hint() -> None:
 
 def test_missing_required_setting_is_reported() -> None:
     assert client_problems({}) == [
-        "bootstrap.servers: required setting is missing: expected list, non-empty list"
+        "bootstrap.servers: required setting is missing: expected a non-empty list"
     ]
     assert client_problems({"bootstrap.servers": ""}) == [
-        'bootstrap.servers: invalid value "": expected list, non-empty list'
+        'bootstrap.servers: invalid value "": expected a non-empty list'
     ]
 
 
@@ -402,7 +403,7 @@ def test_setting_by_name_and_keyword_is_rejected() -> None:
 
 def test_none_is_rejected_where_null_is_invalid() -> None:
     assert client_problems({"bootstrap.servers": "a:1", "linger.ms": None}) == [
-        'linger.ms: invalid value "None": expected long, [0,...]'
+        'linger.ms: invalid value "None": expected an integer of at least 0'
     ]
 
 
@@ -423,7 +424,8 @@ def test_topic_overrides_are_validated() -> None:
     assert overrides[topic.RETENTION_MS] == -1
     assert overrides[topic.CLEANUP_POLICY] == ("compact", "delete")
     with pytest.raises(
-        InvalidSettings, match=r"retention\.ms: invalid value \"-2\": expected long, \[-1,...\]"
+        InvalidSettings,
+        match=r"retention\.ms: invalid value \"-2\": expected an integer of at least -1",
     ):
         topic_overrides({"retention.ms": "-2"})
     with pytest.raises(InvalidSettings, match=r"remote\.storage\.enable: not supported"):
@@ -498,7 +500,7 @@ def test_only_dynamic_settings_change_at_runtime() -> None:
         dynamic_config({"num.partitions": "5"}, PER_BROKER)
     with pytest.raises(
         InvalidSettings,
-        match=r'log\.retention\.ms: invalid value "0": expected long, \[1,...\] or -1',
+        match=r'log\.retention\.ms: invalid value "0": expected an integer of at least 1, or -1',
     ):
         dynamic_config({"log.retention.ms": "0"}, CLUSTER_WIDE)
 

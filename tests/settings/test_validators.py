@@ -48,6 +48,25 @@ def test_valid_values_print_as_in_kafka(valid: Validator[Any], printed: str) -> 
 
 
 @each_case(
+    ("valid", "kind", "expected"),
+    [
+        (at_least(-1), "long", "an integer of at least -1"),
+        (between(0, 1), "int", "an integer from 0 to 1"),
+        (between(0.5, 1.0), "double", "a number from 0.5 to 1.0"),
+        (range_or(between(1, 9), -1), "int", "an integer from 1 to 9, or -1"),
+        (one_of("uncompressed", "zstd"), "string", "string, [uncompressed, zstd]"),
+        (NON_EMPTY, "string", "a non-empty string"),
+        (NON_EMPTY_LIST, "list", "a non-empty list"),
+        (AT_MOST_ONE, "list", "a list with at most one entry"),
+    ],
+)
+def test_expected_values_are_described_in_errors(
+    valid: Validator[Any], kind: str, expected: str
+) -> None:
+    assert valid.expected(kind) == expected
+
+
+@each_case(
     ("valid", "given", "admitted"),
     [
         (at_least(1), 1, 1),

@@ -149,7 +149,7 @@ SSL_ALLOW_DN_CHANGES = Setting("ssl.allow.dn.changes", BOOLEAN, False, per_liste
     doc="Allow a certificate that is replaced at runtime to have a different distinguished name.")
 SSL_ALLOW_SAN_CHANGES = Setting("ssl.allow.san.changes", BOOLEAN, False, per_listener=True,
     doc="Allow a certificate that is replaced at runtime to have different subject alternative names.")
-AUTHORIZER_CLASS_NAME = Setting("authorizer.class.name", STRING, "", one_of("", ACL_AUTHORIZER, aliases=AUTHORIZERS),
+AUTHORIZER_CLASS_NAME = Setting("authorizer.class.name", STRING, "", one_of("", ACL_AUTHORIZER, aliases=AUTHORIZERS, otherwise="ACLs are not supported yet: remove the setting"),
     doc="Authorizer: empty allows every request, `acl` or the class name of one of Kafka's authorizers enforces "
         "ACLs. Ottla does not load Java classes.")
 SUPER_USERS = Setting("super.users", STRING, "", matching(r"([^:;]+:[^;]+(;|$))*", "User:name;User:name;..."),

@@ -287,16 +287,23 @@ def _listeners_own(config: Config, opened: tuple[Endpoint, ...]) -> Iterator[Fin
             yield Finding(_LISTENER_SETTINGS, what, name=name)
 
 
+def _unsupported(endpoint: Endpoint, required: str) -> str:
+    """Name the missing settings last: the broker refuses the protocol with them, too."""
+    protocol = endpoint.protocol
+    return (
+        f"listener {endpoint.name}: {protocol} is not supported yet; use PLAINTEXT. {protocol} "
+        f"requires {required}"
+    )
+
+
 def _secured(own: Config, endpoint: Endpoint) -> Iterator[Finding]:
     key, location = security.SSL_KEYSTORE_KEY, security.SSL_KEYSTORE_LOCATION
     if endpoint.tls and own[key] is None and own[location] is None:
-        what = (
-            f"listener {endpoint.name} ({endpoint.protocol}) requires {location.name} or {key.name}"
-        )
+        what = _unsupported(endpoint, f"{location.name} or {key.name}")
         yield Finding((broker.LISTENERS, location, key, *_LISTENER_SETTINGS), what)
     mechanisms = broker.SASL_ENABLED_MECHANISMS
     if endpoint.sasl and not own[mechanisms]:
-        what = f"listener {endpoint.name} ({endpoint.protocol}) requires {mechanisms.name}"
+        what = _unsupported(endpoint, mechanisms.name)
         yield Finding((broker.LISTENERS, mechanisms, *_LISTENER_SETTINGS), what)
     yield from _stores(own)
 

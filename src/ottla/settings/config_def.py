@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
-from ottla.settings.config_types import BOOLEAN, PASSWORD, BadValue, ConfigType
+from ottla.settings.config_types import BOOLEAN, INT, LONG, PASSWORD, SHORT, BadValue, ConfigType
 from ottla.settings.validators import Validator
 
 T = TypeVar("T")
@@ -137,8 +137,11 @@ class Setting(Generic[T]):
     @property
     def valid_text(self) -> str:
         """The type and the valid values, for error messages."""
-        values = "true or false" if self.kind is BOOLEAN else self.range_text
-        return f"{self.kind.name}, {values}" if values else self.kind.name
+        if self.kind is BOOLEAN:
+            return "boolean, true or false"
+        if self._validator is not None:
+            return self._validator.expected(self.kind.name)
+        return "an integer" if self.kind in (SHORT, INT, LONG) else self.kind.name
 
     def parse(self, text: str) -> T:
         """Parse and validate text. Raises BadValue."""

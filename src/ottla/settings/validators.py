@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
-from ottla.settings.config_types import BadValue
+from ottla.settings.config_types import DOUBLE, BadValue
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -25,6 +25,10 @@ class Validator(Generic[T]):
     def validate(self, value: T) -> T:
         """Return the value in its canonical spelling. Raises BadValue."""
         raise NotImplementedError
+
+    def expected(self, kind: str) -> str:
+        """Describe the valid values of a type of settings, for error messages."""
+        return f"{kind}, {self}"
 
     def __str__(self) -> str:
         return self._printed
@@ -43,6 +47,12 @@ class _Range(Validator[N]):
             raise BadValue
         return value
 
+    def expected(self, kind: str) -> str:
+        noun = "a number" if kind == DOUBLE.name else "an integer"
+        if self.high is None:
+            return f"{noun} of at least {self.low}"
+        return f"{noun} from {self.low} to {self.high}"
+
 
 class _RangeOr(Validator[int]):
     """A range, and one special number outside it."""
@@ -56,6 +66,9 @@ class _RangeOr(Validator[int]):
 
     def validate(self, value: int) -> int:
         return value if value == self.special else self.range.validate(value)
+
+    def expected(self, kind: str) -> str:
+        return f"{self.range.expected(kind)}, or {self.special}"
 
 
 class _Choice(Validator[str]):
@@ -107,6 +120,9 @@ class _NonEmptyString(Validator[str]):
             raise BadValue
         return value
 
+    def expected(self, kind: str) -> str:
+        return f"a {self}"
+
 
 class _ListSize(Validator[tuple[str, ...]]):
     __slots__ = ("high", "low")
@@ -120,6 +136,9 @@ class _ListSize(Validator[tuple[str, ...]]):
         if len(value) < self.low or (self.high is not None and len(value) > self.high):
             raise BadValue
         return value
+
+    def expected(self, kind: str) -> str:
+        return f"a {self}" if self.low else f"a list with {self}"
 
 
 class _Including(Validator[tuple[str, ...]]):
