@@ -483,6 +483,18 @@ def test_unclean_start_logs_its_progress(caplog: pytest.LogCaptureFixture) -> No
     assert (told["partitions"], told["clean"]) == (6, False)
 
 
+def test_new_directory_is_not_logged_as_unclean(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        with caplog.at_level(logging.INFO):
+            await opened(SimulatedDisk(), clock)
+
+    simulated(program)
+    (told,) = [one.args for one in caplog.records if one.msg == "data directory opened"]
+    assert isinstance(told, Mapping)
+    assert told["new"] is True
+    assert "clean" not in told
+
+
 async def history(logs: LogManager, flushed: dict[int, int]) -> None:
     """Change a few partitions, and note how much of each was flushed."""
 

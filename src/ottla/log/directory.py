@@ -43,6 +43,7 @@ class DataDirectory:
         "failure",
         "id",
         "is_full",
+        "is_new",
         "notes",
         "path",
         "stopped_cleanly",
@@ -55,6 +56,7 @@ class DataDirectory:
         self.failure: StorageFailure | None = None
         self.is_full = False  # since the last checkpoint write
         self.notes: list[str] = []  # for the operator
+        self.is_new = False  # it had no meta.properties
         self.stopped_cleanly = False
         self.clean_epoch: BrokerEpoch | None = None  # the broker epoch at the last clean shutdown
         self._lock = lock
@@ -94,7 +96,9 @@ class DataDirectory:
         return directory
 
     def _identify(self, cluster_id: str, node_id: BrokerId, new_id: Callable[[], Uuid]) -> None:
-        meta = read_meta(self.disk, self.path) or MetaProperties(None, None)
+        found = read_meta(self.disk, self.path)
+        self.is_new = found is None
+        meta = found or MetaProperties(None, None)
         if meta.cluster_id not in (None, cluster_id):
             raise DirectoryRefused(
                 f"{self.path} belongs to cluster {meta.cluster_id}, this broker to {cluster_id}: "

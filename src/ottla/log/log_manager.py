@@ -130,13 +130,15 @@ class LogManager:
             self.directories.remove(directory)
             self._skip(directory.path, directory.failure)
             return None
+        # A new directory was not shut down, cleanly or not.
+        is_new = directory.is_new and not loaded.logs
         _LOG.info(
             "data directory opened",
             {
                 "directory": directory.path,
                 "partitions": len(loaded.logs),
                 "seconds": round(self.clock.elapsed_s() - started, 3),
-                "clean": directory.stopped_cleanly,
+                **({"new": True} if is_new else {"clean": directory.stopped_cleanly}),
             },
         )
         return loaded
