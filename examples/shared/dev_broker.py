@@ -89,7 +89,11 @@ class DevBroker:
             ended = f"the broker ended with exit code {code}"
         lines = self._log.read_text(errors="replace").strip().splitlines()
         is_error = lines and (not lines[-1].startswith("time=") or " level=error " in lines[-1])
-        return f"{ended}: {lines[-1]}" if is_error else f"{ended}; see {self._log}"
+        return (
+            f"{ended}: {lines[-1].removeprefix('ottla: ')}"
+            if is_error
+            else f"{ended}; see {self._log}"
+        )
 
 
 def ottla_command() -> str:

@@ -18,6 +18,8 @@ import pytest
 
 from broker.event_log import read_json, read_text
 from broker.test_listeners import needs_ipv6
+from ottla.cli.broker import storage_error
+from ottla.errors import StorageFailure
 from ottla.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
@@ -146,11 +148,19 @@ def test_invalid_properties_file_is_explained(tmp_path: Path) -> None:
     file.write_text("node.id=1\nnum.partitions=zero\n")
     code, told = refused("broker", "--config", str(file))
     assert code == 2
-    assert "server.properties" in told
+    assert told.startswith(f"ottla: {file}:2: ")
     assert "num.partitions" in told
     code, told = refused("broker", "--override", "zookeeper.connect=here:2181")
     assert code == 1
-    assert "zookeeper.connect" in told
+    assert "ottla: zookeeper.connect" in told
+
+
+def test_denied_data_directory_has_a_hint() -> None:
+    error = StorageFailure("/x/data: mkdir: Permission denied")
+    assert storage_error(error, "--data") == "/x/data: mkdir: Permission denied"
+    error.__cause__ = PermissionError()
+    expected = f"{error}: set --data to a directory that this user may write"
+    assert storage_error(error, "--data") == expected
 
 
 # Any below: the client's types are not complete.
@@ -290,7 +300,7 @@ def test_unclean_stop_exits_with_1_and_the_reason(tmp_path: Path) -> None:
         assert running.stop() == 1
         assert running.process.stderr is not None
         *_, told = running.process.stderr.read().splitlines()
-    assert told.startswith("stopped, but not cleanly: ")
+    assert told.startswith("ottla: stopped, but not cleanly: ")
     assert f"{tmp_path}/data" in told
     assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
@@ -308,7 +318,7 @@ def test_broker_exits_with_1_without_data_directories(tmp_path: Path) -> None:
         (one / f"{HIGH_WATERMARKS}.tmp").mkdir()
         assert running.process.wait(30) == 1
         *_, told = running.process.stderr.read().splitlines()
-    assert told.startswith("all data directories have failed: ")
+    assert told.startswith("ottla: all data directories have failed: ")
     assert f"{one} (" in told
     assert f"{two} (" in told
 

@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -23,7 +23,11 @@ from ottla.cli.result import Failure, write_object
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+    from ottla.errors import StorageFailure
     from ottla.settings.config import Config
+
+PREFIX: Final = "ottla: "
+"""Begins every line of an error, as with other commands."""
 
 FormatOption = Annotated[
     Literal["text", "json"],
@@ -147,8 +151,11 @@ def dev(
             f"Authentication is not supported yet: use this broker on trusted networks only."
         )
 
+    signals: StopSignals = context.obj
     raise typer.Exit(
-        served(None, "", settings, explain, log_format, log_level, context.obj, output)
+        served(
+            None, "", settings, explain, log_format, log_level, signals, output, directory="--data"
+        )
     )
 
 
@@ -168,9 +175,10 @@ def _show(value: dict[str, Json], output: Output) -> None:
     sys.stdout.flush()
 
 
-def _complain(failure: Failure, output: Output) -> None:
+def _complain(failure: Failure, output: Output, prefix: str = PREFIX) -> None:
     if output is Output.TABLE:
-        typer.echo(failure.message, err=True)
+        for line in failure.message.splitlines():
+            typer.echo(f"{prefix}{line}", err=True)
     else:
         _show({"error": failure.object()}, output)
 
@@ -201,12 +209,18 @@ def served(
     log_level: str,
     signals: StopSignals,
     output: Output = Output.TABLE,
+    *,
+    prefix: str = PREFIX,
+    directory: str = "log.dirs",
 ) -> int:
-    """Serve until a signal; prints an error and returns the exit code."""
+    """Serve until a signal; prints an error and returns the exit code.
+
+    `directory` is the option or setting for the data directory.
+    """
     from ottla.broker.event_lines import LineFormat
     from ottla.broker.service import log_to_stderr, run
     from ottla.coordination.errors import StoreInUse
-    from ottla.errors import OttlaError
+    from ottla.errors import OttlaError, StorageFailure
     from ottla.settings.config_parser import broker_config
     from ottla.settings.invalid_settings import InvalidSettings
     from ottla.settings.properties import read_properties
@@ -218,23 +232,33 @@ def served(
         )
     except InvalidSettings as error:
         apart = "\n" if output is Output.TABLE else "; "
-        _complain(Failure(apart.join(map(str, error.problems)), "USAGE"), output)
+        _complain(Failure(apart.join(map(str, error.problems)), "USAGE"), output, prefix)
         return 2
     log_to_stderr(LineFormat(log_format), log_level)
     gc_freeze.release()
     try:
         run(config, started, signals)
     except AddressTaken as error:
-        _complain(Failure(f"{error}: {_whose(error.port)}", "ADDRESS_TAKEN"), output)
+        _complain(Failure(f"{error}: {_whose(error.port)}", "ADDRESS_TAKEN"), output, prefix)
         return 1
     except StoreInUse as error:
         other = "`ottla dev --data DIR --port N`, `--override log.dirs=DIR`"
-        _complain(Failure(f"{error}: {other}", "DATA_IN_USE"), output)
+        _complain(Failure(f"{error}: {other}", "DATA_IN_USE"), output, prefix)
+        return 1
+    except StorageFailure as error:
+        _complain(Failure(storage_error(error, directory)), output, prefix)
         return 1
     except OttlaError as error:
-        _complain(Failure(str(error)), output)
+        _complain(Failure(str(error)), output, prefix)
         return 1
     return 0
+
+
+def storage_error(error: "StorageFailure", directory: str) -> str:
+    """Return the message of a storage failure, with a hint if permission is denied."""
+    if not isinstance(error.__cause__, PermissionError):
+        return str(error)
+    return f"{error}: set {directory} to a directory that this user may write"
 
 
 def _whose(port: int) -> str:

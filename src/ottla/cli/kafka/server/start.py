@@ -97,7 +97,8 @@ def started(arguments: list[str], signals: StopSignals) -> int:
         return _left_behind(wanted)
     from ottla.cli.broker import served
 
-    code = served(text, wanted.file, wanted.overrides, lambda node: None, "text", "info", signals)
+    file, overrides = wanted.file, wanted.overrides
+    code = served(text, file, overrides, lambda node: None, "text", "info", signals, prefix="")
     return FAILED if code else 0
 
 
