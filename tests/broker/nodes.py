@@ -70,6 +70,11 @@ class Client:
         self._writer.writelines(buffers)
         await self._writer.drain()
 
+    async def send_only(self, message: Message, version: int) -> None:
+        """Send a request and do not wait for its response."""
+        self._writer.writelines(self._conversation.send(message, version)[1])
+        await self._writer.drain()
+
     async def close(self) -> None:
         self._writer.close()
         with suppress(ConnectionError):

@@ -4,6 +4,7 @@ import pytest
 
 from groups.harness import (
     DELAY_MS,
+    GROUP,
     RANGE,
     REBALANCE_MS,
     ROUND_ROBIN,
@@ -13,9 +14,9 @@ from groups.harness import (
 )
 from ottla.errors import ErrorCode
 from ottla.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX, GroupConfig
-from ottla.groups.events import Leaver
+from ottla.groups.events import Leaver, RequestDropped
 from ottla.groups.responses import JoinedMember, JoinResult, SyncResult
-from ottla.groups.types import Protocol, Timer, TimerKind
+from ottla.groups.types import Protocol, RequestToken, Timer, TimerKind
 
 OLD = {"member_id_required": False}
 
@@ -496,3 +497,66 @@ def test_strings_too_long_for_a_record_are_refused() -> None:
     token = harness.join(group_id=long)
     assert harness.joined(token).error is ErrorCode.INVALID_GROUP_ID
     assert harness.coordinator.ledger.groups == {}
+
+
+# Clients that disconnect while they wait.
+
+
+def test_new_member_is_removed_when_its_client_disconnects() -> None:
+    harness = Harness()
+    member_id, token = harness.join_twice()
+    harness.do(RequestDropped(token, GROUP))
+    assert harness.members() == []
+    assert session(harness, member_id) is None
+    harness.advance(DELAY_MS)
+    assert harness.state == "Empty"
+
+
+def test_generation_starts_without_a_disconnected_new_member() -> None:
+    harness = Harness()
+    gone, token = harness.join_twice()
+    stays, waiting = harness.join_twice()
+    harness.do(RequestDropped(token, GROUP))
+    harness.advance(2 * DELAY_MS)  # the second member extends the delay
+    result = harness.joined(waiting)
+    assert [member.member_id for member in result.members] == [stays]
+    assert gone not in harness.group.roster
+
+
+def test_disconnected_member_has_its_session_to_return() -> None:
+    harness = Harness()
+    member_id, token = harness.join_twice()
+    harness.advance(DELAY_MS)
+    generation = harness.joined(token).generation
+    second, _ = harness.join_twice()
+    rejoin = harness.join(member_id)
+    harness.do(RequestDropped(rejoin, GROUP))
+    assert session(harness, member_id) == SESSION_MS
+    assert member_id in harness.group.roster
+    again = harness.join(member_id)
+    assert harness.joined(again).generation == generation + 1
+    assert second in harness.group.roster
+
+
+def test_disconnected_member_that_waits_to_sync_can_expire() -> None:
+    harness = Harness()
+    leader, first = harness.join_twice()
+    follower, second = harness.join_twice()
+    harness.advance(2 * DELAY_MS)
+    generation = harness.joined(second).generation
+    assert harness.joined(first).leader == leader
+    token = harness.sync(follower, generation)
+    assert harness.waits(token)
+    harness.do(RequestDropped(token, GROUP))
+    assert session(harness, follower) == SESSION_MS
+    harness.advance(SESSION_MS)
+    assert follower not in harness.group.roster
+
+
+def test_dropped_request_of_another_group_changes_nothing() -> None:
+    harness = Harness()
+    member_id, token = harness.join_twice()
+    harness.do(RequestDropped(token, "other"))
+    harness.do(RequestDropped(RequestToken(10**9), GROUP))
+    assert harness.members() != []
+    assert session(harness, member_id) == NEW_MEMBER_JOIN_TIMEOUT_MS

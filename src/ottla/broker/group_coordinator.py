@@ -33,8 +33,11 @@ from ottla.groups.events import (
     Appended,
     AppendFailed,
     Event,
+    Join,
     PartitionsDeleted,
     Request,
+    RequestDropped,
+    Sync,
     TimerFired,
 )
 from ottla.groups.offset_commit import not_stored_answer
@@ -146,9 +149,14 @@ class PartitionCoordinator:
         token = RequestToken(next(self._tokens))
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._asked[token] = future
+        request = event(token)
         try:
-            self.tell(event(token))
+            self.tell(request)
             return await future
+        except asyncio.CancelledError:
+            if isinstance(request, Join | Sync):
+                self.tell(RequestDropped(token, request.group_id))
+            raise
         finally:
             self._asked.pop(token, None)
 

@@ -26,7 +26,7 @@ from ottla.groups.rebalance import (
 from ottla.groups.responses import HeartbeatResult, LeaveResult, LeaverResult
 from ottla.groups.states import State
 from ottla.groups.step_context import StepContext
-from ottla.groups.types import AssignmentStored, Timer, TimerKind
+from ottla.groups.types import AssignmentStored, RequestToken, Timer, TimerKind
 
 
 def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, context: StepContext) -> None:
@@ -41,6 +41,27 @@ def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, context: S
             context.respond(event.token, HeartbeatResult(_heartbeat(group, event, context)))
         case Leave():
             context.respond(event.token, LeaveResult(leavers=_leave(group, event, context)))
+
+
+def request_dropped(group: ClassicGroup, token: RequestToken, context: StepContext) -> None:
+    """Handle the end of a client that waits for a response.
+
+    A member that has not been in a generation is removed at once. A member of a generation has its
+    session timeout to return.
+    """
+    for member in group.roster:
+        if member.join_token == token and member.is_new:
+            drop_member(group, member.member_id, context)
+            rebalance(group, context)
+            return
+        if member.join_token == token:
+            group.roster.set_join_token(member, None)
+        elif member.sync_token == token:
+            member.sync_token = None
+        else:
+            continue
+        restart_session(group, member, context)
+        return
 
 
 def timer_fired(group: ClassicGroup, timer: Timer, context: StepContext) -> None:

@@ -11,7 +11,15 @@ from types import MappingProxyType
 from typing import Final
 
 from ottla.errors import ErrorCode
-from ottla.groups.classic import loaded, not_stored, step, stored, timer_fired, unload
+from ottla.groups.classic import (
+    loaded,
+    not_stored,
+    request_dropped,
+    step,
+    stored,
+    timer_fired,
+    unload,
+)
 from ottla.groups.config import GroupConfig
 from ottla.groups.deletion import (
     delete_groups,
@@ -36,6 +44,7 @@ from ottla.groups.events import (
     Leave,
     PartitionsDeleted,
     Request,
+    RequestDropped,
     Sync,
     TimerFired,
     TransactionEnded,
@@ -195,6 +204,10 @@ class Coordinator:
                 self._timer_fired(event, context)
             case PartitionsDeleted() | TransactionEnded():
                 self._news(event, context)
+            case RequestDropped():
+                if (group := self._ledger.groups.get(event.group_id)) is not None:
+                    request_dropped(group, event.token, context)
+                    self._ledger.sweep(event.group_id)
             case _:
                 self._request(event, context)
         return context.effects

@@ -116,6 +116,14 @@ class DeleteOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestDropped:
+    """The client that waits for the response to JoinGroup or SyncGroup has disconnected."""
+
+    token: RequestToken
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionsDeleted:
     """Partitions were deleted; their committed offsets follow."""
 
@@ -159,5 +167,11 @@ GroupRequest: TypeAlias = Join | Sync | Heartbeat | Leave | Commit | DeleteOffse
 
 Request: TypeAlias = GroupRequest | DeleteGroups
 Event: TypeAlias = (
-    Request | PartitionsDeleted | TransactionEnded | TimerFired | Appended | AppendFailed
+    Request
+    | RequestDropped
+    | PartitionsDeleted
+    | TransactionEnded
+    | TimerFired
+    | Appended
+    | AppendFailed
 )

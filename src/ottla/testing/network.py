@@ -47,6 +47,7 @@ class SimulatedTransport(asyncio.Transport):
     def __init__(self, wire: "_Wire", protocol: asyncio.BaseProtocol, context: Context) -> None:
         super().__init__({"peername": ("127.0.0.1", 1024 + wire.number)})
         self.peer: SimulatedTransport | None = None
+        self.departed: Callable[[], None] | None = None  # called when the peer closes its end
         self._wire = wire
         self._protocol = protocol
         self._context = context
@@ -188,11 +189,18 @@ class SimulatedTransport(asyncio.Transport):
         assert peer is not None
         if not peer._flying or self._over:  # noqa: SLF001 - lost on the way, or nobody is here
             return
-        self._arrived.append(peer._flying.popleft())  # noqa: SLF001
+        data = peer._flying.popleft()  # noqa: SLF001
+        self._arrived.append(data)
         if self._wire.breaks():
             self._wire.cut()
-        else:
-            self._hand_on()
+            return
+        if not data and self.departed is not None:
+            self.departed()
+        self._hand_on()
+
+    def forget_departure(self) -> None:
+        """Stop watching for the end of the peer."""
+        self.departed = None
 
     def _hand_on(self) -> None:
         peer = self.peer
@@ -341,6 +349,14 @@ class SimulatedHost:
         self._network.servers[server.port] = server
         self._servers.append(server)
         return server
+
+    def watch_departure(
+        self, transport: asyncio.Transport, departed: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call `departed` when the other end is closed; return a function that ends the watch."""
+        assert isinstance(transport, SimulatedTransport)
+        transport.departed = departed
+        return transport.forget_departure
 
     def release(self, server: _Server) -> None:
         """Release an address."""

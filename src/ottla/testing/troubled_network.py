@@ -21,6 +21,7 @@ class TroubledNetwork:
         self._servers: list[Server] = []
         self._gates: set[_Gate] = set()
         self._paused = False
+        self._departed: list[Callable[[], None]] = []  # while paused
 
     async def hold(
         self,
@@ -34,6 +35,19 @@ class TroubledNetwork:
         self._servers.append(server)
         return server
 
+    def watch_departure(
+        self, transport: asyncio.Transport, departed: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call `departed` when the peer closes its end, after a pause if there is one."""
+
+        def report() -> None:
+            if self._paused:
+                self._departed.append(departed)
+            else:
+                departed()
+
+        return self._network.watch_departure(transport, report)
+
     def pause(self) -> None:
         """Stop reading from all connections."""
         self._paused = True
@@ -45,6 +59,8 @@ class TroubledNetwork:
         self._paused = False
         for gate in self._gates:
             gate.open()
+        while self._departed:
+            self._departed.pop()()
 
     def cut(self) -> None:
         """Close all connections without sending anything more."""

@@ -7,6 +7,10 @@ A connection therefore holds at most one frame, one response and the two socket 
 responses over 32 KiB are charged to the broker's memory pools; when others wait for memory, a
 connection that makes no progress is closed.
 
+While reading is paused, the network reports a client that has closed its end. The request that
+waits for a response is then dropped, unless it is a Produce, which is finished. What the client has
+sent before is read to its end, because requests with acks=0 need no response.
+
 Invariant: the state changes only along TRANSITIONS; an illegal transition raises.
 Invariant: whatever a client sends, the worst outcome is that its connection is closed.
 
@@ -135,6 +139,16 @@ class ConnectionConfig:
     receive_buffer_bytes: int = -1  # SO_RCVBUF; -1 leaves it to the operating system
 
 
+WatchDeparture: TypeAlias = Callable[[asyncio.Transport, Callable[[], None]], Callable[[], None]]
+"""Calls a function when the peer of a transport closes its end: see `Network.watch_departure`."""
+
+
+def _never_departs(
+    transport: asyncio.Transport, departed: Callable[[], None]
+) -> Callable[[], None]:
+    return lambda: None
+
+
 class Connection(asyncio.BufferedProtocol):
     """One client, from its first byte to its last."""
 
@@ -143,15 +157,19 @@ class Connection(asyncio.BufferedProtocol):
         "_conversation",
         "_deferred",
         "_dispatch",
+        "_end_watch",
+        "_has_departed",
         "_on_close_reason",
         "_opened",
         "_paused_since_s",
         "_queue",
+        "_served_request",
         "_state",
         "_task",
         "_transport",
         "_unsent",
         "_unsent_since_s",
+        "_watch_departure",
         "address",
         "clock",
         "config",
@@ -171,6 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         listener: str = "",
         on_close_reason: "Callable[[Connection, CloseReason, str], None] | None" = None,
         memory: MemoryPools | None = None,
+        watch_departure: WatchDeparture = _never_departs,
     ) -> None:
         """A connection that asks `opened` whether it is admitted and calls `closed` at its end.
 
@@ -180,6 +199,9 @@ class Connection(asyncio.BufferedProtocol):
         self._opened = opened
         self._closed = closed
         self._on_close_reason = on_close_reason
+        self._watch_departure = watch_departure
+        self._end_watch: Callable[[], None] | None = None
+        self._has_departed = False  # the client has closed its end
         self.config = config
         self.clock = clock
         self.listener = listener  # the name of the listener that accepted it
@@ -197,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: deque[Request] = deque()  # requests that were read and not served yet
         self._task: asyncio.Task[None] | None = None
         self._deferred: Coroutine[Any, Any, Response | None] | None = None
+        self._served_request: Request | None = None  # the one whose response is deferred
         self._state = State.OPENING
         self._paused_since_s: float | None = None  # None while the transport reads
         self._unsent = 0  # unsent response bytes at the last look
@@ -226,6 +249,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._change(Event.ADMIT if admittance is Admittance.ADMITTED else Event.QUEUE)
         self._set_buffer_sizes(transport)
+        self._end_watch = self._watch_departure(transport, self.departed)
 
     def _set_buffer_sizes(self, transport: asyncio.Transport) -> None:
         socket = transport.get_extra_info("socket")
@@ -243,16 +267,37 @@ class Connection(asyncio.BufferedProtocol):
         is_refused = self._state is State.REFUSED
         self._change(Event.LOSE)
         self._transport = None
+        if self._end_watch is not None:
+            self._end_watch()
         self._queue.clear()
         self.memory.close()
         # Free the frame now, not when the garbage collector finds this connection.
         self._conversation.framer.drop()
+        self._cancel_deferred()
+        if not is_refused:
+            self._closed(self)
+
+    def _cancel_deferred(self) -> None:
         if self._task is not None:
             self._task.cancel()
         if self._deferred is not None and getcoroutinestate(self._deferred) == CORO_CREATED:
             self._deferred.close()  # never awaited: Python would warn about it
-        if not is_refused:
-            self._closed(self)
+        self._task = self._deferred = self._served_request = None
+
+    def departed(self) -> None:
+        """Drop the request that waits for its response: the client has closed its end."""
+        self._has_departed = True
+        if self._state is State.QUEUED:
+            self.abort()
+        else:
+            self._drop_waiting()
+
+    def _drop_waiting(self) -> None:
+        request = self._served_request
+        if request is not None and request.api is not PRODUCE:
+            self._cancel_deferred()
+            self._change(Event.RESPOND)
+            self._serve()
 
     def admit(self) -> None:
         """Serve a queued connection from now on."""
@@ -317,10 +362,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._change(Event.DEFER)
                 if self.memory.request_bytes and not _needs_frame(request):
                     self.memory.release_request()
-                self._deferred = response.response
+                self._deferred, self._served_request = response.response, request
                 self._task = asyncio.get_running_loop().create_task(
                     self._serve_deferred(request, response.response, response.on_response)
                 )
+                if self._has_departed:
+                    asyncio.get_running_loop().call_soon(self._drop_waiting)
             else:
                 assert not isinstance(response, DeferredResponse)
                 self._send(request, response)
@@ -344,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if on_response is not None:
             on_response(response)
-        self._task, self._deferred = None, None
+        self._task = self._deferred = self._served_request = None
         self._change(Event.RESPOND)
         self.last_active_s = self.clock.elapsed_s()
         if self._transport is not None:

@@ -105,6 +105,7 @@ class Listener:
             self.name,
             self._note_close,
             self._memory,
+            self._network.watch_departure,
         )
 
     def _admit_or_queue(self, connection: Connection) -> Admittance:

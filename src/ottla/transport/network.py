@@ -7,7 +7,10 @@ own transports.
 import asyncio
 import errno
 import os
+import select
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 
@@ -29,7 +32,7 @@ class Server(Protocol):
 
 
 class Network(Protocol):
-    """Binds addresses."""
+    """Binds addresses, and notices clients that leave."""
 
     async def hold(
         self,
@@ -39,6 +42,15 @@ class Network(Protocol):
         backlog: int,
     ) -> Server:
         """Bind an address, or all addresses for None; raises OSError."""
+        ...
+
+    def watch_departure(
+        self, transport: asyncio.Transport, departed: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call `departed` when the peer closes its end, even while reading is paused.
+
+        Returns a function that ends the watch. The peer may have sent more before it closed.
+        """
         ...
 
 
@@ -67,8 +79,49 @@ class _TcpServer:
         self._server.close()
 
 
+class _Departures:
+    """Reports peers that close their end, through an epoll set of its own.
+
+    The event loop does not see the end of a connection while reading is paused. Invariant: the set
+    is open exactly while it watches a connection, so nothing has to close it.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[int, Callable[[], None]] = {}  # by file descriptor
+        self._epoll: select.epoll | None = None
+
+    def watch(self, descriptor: int, departed: Callable[[], None]) -> Callable[[], None]:
+        if self._epoll is None:
+            self._epoll = select.epoll()
+            asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._report)
+        # Edge-triggered: a departure is reported once, not in every turn of the loop.
+        self._epoll.register(descriptor, select.EPOLLRDHUP | select.EPOLLET)
+        self._watched[descriptor] = departed
+        return partial(self._forget, descriptor, asyncio.get_running_loop())
+
+    def _report(self) -> None:
+        assert self._epoll is not None
+        for descriptor, _ in self._epoll.poll(0, len(self._watched)):
+            if (departed := self._watched.get(descriptor)) is not None:
+                departed()
+
+    def _forget(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+        del self._watched[descriptor]
+        assert self._epoll is not None
+        with suppress(OSError):  # the event loop has closed the socket
+            self._epoll.unregister(descriptor)
+        if not self._watched:
+            loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+            self._epoll = None
+
+
 class TcpNetwork:
     """TCP through the running event loop."""
+
+    def __init__(self) -> None:
+        # Only Linux has epoll. Elsewhere a departure is noticed when the response is sent.
+        self._departures = _Departures() if hasattr(select, "epoll") else None
 
     async def hold(
         self,
@@ -83,6 +136,15 @@ class TcpNetwork:
             protocol, host or None, port, backlog=backlog, reuse_address=True, start_serving=False
         )
         return _TcpServer(server)
+
+    def watch_departure(
+        self, transport: asyncio.Transport, departed: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Call `departed` when the peer closes its end; return a function that ends the watch."""
+        socket = transport.get_extra_info("socket")
+        if self._departures is None or socket is None:
+            return lambda: None
+        return self._departures.watch(socket.fileno(), departed)
 
     async def connect(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int

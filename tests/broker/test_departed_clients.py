@@ -1,0 +1,64 @@
+"""Clients that disconnect while their Fetch, JoinGroup or SyncGroup waits."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.handlers.test_fetch import FetchSpec, request
+from broker.members import group_broker, join_request
+from broker.nodes import RunningBroker, broker, run
+from broker.test_node import create
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.protocol.messages.join_group import JoinGroupResponse
+
+FOREVER_MS = 2**31 - 1
+CLIENTS = 20
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait until a condition holds; `run` limits the wait."""
+    while not holds():
+        await asyncio.sleep(0.001)
+
+
+def connections(running: RunningBroker) -> int:
+    return sum(len(one.connections) for one in running.node.listeners)
+
+
+def test_fetches_of_departed_clients_leave_the_purgatory(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            await create(await running.client(), "t", 1)
+            partition = running.parts.replica_manager.partitions[
+                TopicPartition("t", PartitionIndex(0))
+            ]
+            clients = [await running.client() for _ in range(CLIENTS)]
+            for client in clients:
+                await client.send_only(request(FetchSpec("t"), wait_ms=FOREVER_MS), 12)
+            await until(lambda: len(partition.waiting) == CLIENTS)
+            for client in clients:
+                await client.close()
+            await until(lambda: not partition.waiting)
+            await until(lambda: connections(running) == 1)
+
+    run(scenario)
+
+
+def test_new_members_that_disconnect_leave_the_group(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_broker(tmp_path, "group.initial.rebalance.delay.ms=60000") as running:
+            clients = [await running.client() for _ in range(CLIENTS)]
+            for client in clients:
+                reply = await client.ask(join_request(), JoinGroupResponse, 4)
+                await client.send_only(join_request(member=reply.member_id), 4)
+            (coordinator,) = running.parts.groups
+            groups = coordinator.groups.ledger.groups
+            await until(lambda: "g" in groups and len(groups["g"].roster) == CLIENTS)
+            for client in clients[1:]:
+                await client.close()
+            await until(lambda: len(groups["g"].roster) == 1)
+            await clients[0].close()
+            await until(lambda: "g" not in groups or not len(groups["g"].roster))
+            await until(lambda: connections(running) == 1)
+
+    run(scenario)

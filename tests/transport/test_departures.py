@@ -1,0 +1,149 @@
+"""Clients that close their end while a request waits for its response."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from ottla.protocol.conversation import Request, Response
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from ottla.transport.admission import AdmissionConfig
+from ottla.transport.connection import Connection, DeferredResponse
+from transport.test_listener import Run, Service, echo, heartbeat, run
+
+__all__ = ["run"]
+
+
+class Waiting:
+    """A dispatcher: heartbeats below 10 wait without an end, and the others have a response."""
+
+    def __init__(self) -> None:
+        self.served: list[int] = []
+        self.waiting = 0
+        self.release = asyncio.Event()
+        self.produced = 0
+
+    def __call__(
+        self, request: Request, connection: Connection
+    ) -> Response | DeferredResponse | None:
+        if isinstance(request.message, ProduceRequest):
+            return DeferredResponse(self._produce())
+        assert isinstance(request.message, HeartbeatRequest)
+        number = request.message.generation_id
+        self.served.append(number)
+        return DeferredResponse(self._wait()) if number < 10 else echo(request, connection)
+
+    async def _wait(self) -> HeartbeatResponse:
+        self.waiting += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.waiting -= 1
+        raise AssertionError("nothing ends the wait but its cancellation")
+
+    async def _produce(self) -> ProduceResponse:
+        self.waiting += 1
+        try:
+            await self.release.wait()
+        finally:
+            self.waiting -= 1
+        self.produced += 1
+        part = PartitionProduceResponse(index=0, error_code=0, base_offset=0)
+        return ProduceResponse(
+            responses=[TopicProduceResponse(name="t", partition_responses=[part])]
+        )
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait until a condition holds; the test's timeout limits the wait."""
+    while not holds():
+        await asyncio.sleep(0.001)
+
+
+def epolls() -> int:
+    """The number of epoll sets that this process has open."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            count += "eventpoll" in os.readlink(f"/proc/self/fd/{name}")
+    return count
+
+
+def test_waiting_request_ends_when_its_client_leaves(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        before = epolls()
+        async with Service(waiting).running() as service:
+            clients = [await service.client() for _ in range(50)]
+            for client in clients:
+                client.send(heartbeat(1))
+            await until(lambda: waiting.waiting == 50)
+            for client in clients[:49]:
+                client.writer.close()
+            await until(lambda: len(service.listener.connections) == 1)
+            assert waiting.waiting == 1
+            clients[49].writer.transport.abort()
+            await until(lambda: not service.listener.connections)
+            assert waiting.waiting == 0
+            assert epolls() == before
+
+    run(scenario)
+
+
+def test_requests_sent_before_the_end_are_still_served(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting).running() as service:
+            client = await service.client()
+            client.send(*map(heartbeat, (1, 11, 2, 12, 3, 13)))
+            client.writer.close()
+            await until(lambda: waiting.served and not service.listener.connections)
+            assert waiting.served == [1, 11, 2, 12, 3, 13]
+            assert waiting.waiting == 0
+
+    run(scenario)
+
+
+def test_produce_is_finished_after_its_client_has_left(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting).running() as service:
+            client = await service.client()
+            data = TopicProduceData(
+                name="t", partition_data=[PartitionProduceData(index=0, records=b"")]
+            )
+            client.send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data]), version=9)
+            await until(lambda: waiting.waiting == 1)
+            client.writer.close()
+            for _ in range(20):  # a dropped request would end now
+                await asyncio.sleep(0.005)
+            assert waiting.waiting == 1
+            waiting.release.set()
+            await until(lambda: not service.listener.connections)
+            assert waiting.produced == 1
+
+    run(scenario)
+
+
+def test_queued_connection_is_dropped_when_its_client_leaves(run: Run) -> None:
+    async def scenario() -> None:
+        async with Service(admission=AdmissionConfig(connections_max=1)).running() as service:
+            first = await service.client()
+            first.send(heartbeat(11))
+            assert await first.answers(1) == [11]
+            second = await service.client()
+            second.send(heartbeat(12))
+            await until(lambda: len(service.listener.waiting) == 1)
+            second.writer.close()
+            await until(lambda: not service.listener.waiting)
+            assert len(service.listener.connections) == 1
+
+    run(scenario)
