@@ -149,6 +149,13 @@ KNOWN: Final = (
     ),
     Known(
         "CreateTopics",
+        "Ottla creates internal topics with cleanup.policy=compact and the broker's segment.bytes "
+        "for them, even if the request has other configs",
+        "with cleanup.policy=delete, retention would delete committed offsets",
+        path=r"topics\[__(consumer_offsets|transaction_state)\]\.configs\[.*",
+    ),
+    Known(
+        "CreateTopics",
         "Ottla returns the value of a setting without surrounding spaces",
         "both brokers store and describe the value without spaces",
         path=_settings("retention.ms"),

@@ -27,6 +27,8 @@ from ottla.cluster.topic_creation import (
     TopicDefaults,
     added_partitions,
     assignment_of,
+    check_added,
+    check_made,
     check_name,
 )
 from ottla.cluster.znodes import TopicNode
@@ -184,6 +186,8 @@ class Topics:
         """Create a topic, or with validate_only return what would be created."""
         image = self._metadata_cache.image
         check_name(asked.name, image.topics)
+        check_made([len(asked.assignment) or asked.partitions])
+        values = {**values, **self.required_config(asked.name)}
         assignment = assignment_of(asked, self._defaults(), self._with_room(), self._start())
         self._settings.checked_overrides(values)
         check_policy(asked.name, self._settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
@@ -226,14 +230,26 @@ class Topics:
             config[broker.OFFSETS_TOPIC_NUM_PARTITIONS],
             min(config[broker.OFFSETS_TOPIC_REPLICATION_FACTOR], alive),
         )
-        values = {
+        await self._create_once(asked, {})
+
+    def required_config(self, name: str) -> dict[str, str]:
+        """Return the configs that an internal topic is created with, whoever creates it.
+
+        With other configs, retention could delete committed offsets.
+        """
+        config = self._settings.broker
+        if name == OFFSETS_TOPIC:
+            compression, segment_bytes = "producer", config[broker.OFFSETS_TOPIC_SEGMENT_BYTES]
+        elif name in INTERNAL_TOPICS:
+            compression = "uncompressed"
+            segment_bytes = config[broker.TRANSACTION_STATE_LOG_SEGMENT_BYTES]
+        else:
+            return {}
+        return {
             "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(
-                max(config[broker.OFFSETS_TOPIC_SEGMENT_BYTES], SEGMENT_BYTES_MIN)
-            ),
+            "compression.type": compression,
+            "segment.bytes": str(max(segment_bytes, SEGMENT_BYTES_MIN)),
         }
-        await self._create_once(asked, values)
 
     async def _create_once(self, asked: AskedTopic, values: Mapping[str, str]) -> None:
         try:
@@ -250,6 +266,10 @@ class Topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if name in INTERNAL_TOPICS:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"{name} is an internal topic and cannot be deleted."
+            )
         await self._store.begin_deletion(name)
         self._metadata_cache.image = self._metadata_cache.image.without_topics([name])
         self._settings.forget(name)
@@ -288,6 +308,7 @@ class Topics:
                 "a group are.",
             )
         present = [one.replicas for one in found.partitions]
+        check_added([(len(present), count)])  # here too: the topic may be younger than the request
         added = added_partitions(present, count, assignments, self._with_room(), self._start())
         if validate_only:
             return

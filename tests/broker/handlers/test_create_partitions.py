@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from broker.members import find_coordinator
 from broker.nodes import Client, broker, run
 from broker.test_node import batch, create, produce
 from broker.test_offset_commits import commit, committed
-from ottla.errors import ErrorCode
+from ottla.cluster.topic_creation import AskedTopic
+from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -91,5 +94,25 @@ def test_offsets_topic_cannot_grow(tmp_path: Path) -> None:
                 result = await create_partitions(client, asked, validate_only=validate_only)
                 assert result == {"__consumer_offsets": ErrorCode.INVALID_PARTITIONS}
             assert await committed(client) == 5
+
+    run(scenario)
+
+
+def test_limit_holds_when_the_change_is_made(tmp_path: Path) -> None:
+    """The check of the request does not see a topic that another request creates meanwhile."""
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            await create(await running.client(), "a", 1)
+            topics = running.parts.topics
+            for change in (
+                topics.grow("a", 2**31 - 1, None),
+                topics.grow("a", 10_002, None, validate_only=True),
+                topics.create(AskedTopic("b", 2**31 - 1), {}),
+            ):
+                with pytest.raises(RequestError) as refused:
+                    await change
+                assert refused.value.code is ErrorCode.POLICY_VIOLATION
+            await topics.grow("a", 10_001, None, validate_only=True)
 
     run(scenario)

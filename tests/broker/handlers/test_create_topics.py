@@ -199,3 +199,26 @@ def test_duplicate_partition_assignment_is_refused(tmp_path: Path) -> None:
             assert result["t"].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
     run(scenario)
+
+
+def test_internal_topics_get_their_own_configs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            required = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+            for name in ("__consumer_offsets", "__transaction_state"):
+                for validate_only in (True, False):
+                    made = (
+                        await create_topics(
+                            client,
+                            topic(name, 2, cleanup_policy="delete", segment_bytes="2000000"),
+                            validate_only=validate_only,
+                        )
+                    )[name]
+                    assert made.error_code == 0
+                    configs = {one.name: one.value for one in made.configs or ()}
+                    assert {key: configs[key] for key in required} == required
+                kept = running.parts.settings.topic_values(name)
+                assert {key: kept[key] for key in required} == required
+
+    run(scenario)

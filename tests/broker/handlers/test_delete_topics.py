@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.members import group_broker
 from broker.nodes import Client, broker, run
 from broker.test_node import batch, create, produce
 from ottla.cluster.image import Topic
@@ -151,5 +152,23 @@ def test_deletion_holds_although_the_disk_is_full(
             assert [*running.parts.metadata_cache.image.topics] == (["t"] if is_made_again else [])
             if is_made_again:
                 assert running.parts.replica_manager.leader_partition("t", 0).high_watermark == 1
+
+    run(scenario)
+
+
+def test_internal_topics_cannot_be_deleted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with group_broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = running.parts.metadata_cache.image.topics["__consumer_offsets"].id
+            for asked in (("__consumer_offsets", ZERO_UUID), (None, topic_id)):
+                assert await delete(client, asked) == [ErrorCode.INVALID_REQUEST]
+            assert await create(client, "__transaction_state")
+            assert await delete(client, ("__transaction_state", ZERO_UUID), version=5) == [
+                ErrorCode.INVALID_REQUEST
+            ]
+            assert {"__consumer_offsets", "__transaction_state"} <= {
+                *running.parts.metadata_cache.image.topics
+            }
 
     run(scenario)

@@ -87,7 +87,7 @@ async def _create(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {missing}"
         )
     made = await topics.create(asked, given, validate_only=validate_only)
-    return _made(settings, made, given)
+    return _made(settings, made, given | topics.required_config(topic.name))
 
 
 def _assignment(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
