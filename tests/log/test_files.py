@@ -5,6 +5,7 @@ import gc
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -357,3 +358,20 @@ def test_failed_call_frees_its_memory_at_once(disk: OsDisk) -> None:
         assert used[0]() is None
     finally:
         gc.enable()
+
+
+def test_other_users_can_read_neither_files_nor_directories(tmp_path: Path, disk: OsDisk) -> None:
+    directory = str(tmp_path / "data" / "orders-0")
+    before = os.umask(0)
+    try:
+        disk.make_directory(directory)
+        disk.open(f"{directory}/0.log", create=True).close()
+        lock = disk.lock(f"{directory}/.lock")
+        assert lock is not None
+        lock.release()
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in Path(directory).iterdir()} | {
+        "directory": stat.S_IMODE(Path(directory).stat().st_mode)
+    }
+    assert modes == {"0.log": 0o640, ".lock": 0o640, "directory": 0o750}

@@ -36,6 +36,8 @@ READ_THREADS: Final = 8  # a device serves about as many requests at a time
 WORK_THREADS: Final = max(1, (os.cpu_count() or 1) - 1)  # one core is for the event loop
 
 _PRIVATE: Final = 0o600
+_FILE_MODE: Final = 0o640  # other users of the machine read no records
+_DIRECTORY_MODE: Final = 0o750
 
 # The niceness of a working thread above the event loop. Measured beside compression bombs: with 1
 # and 3 the loop still waits, 5 is as good as 10. A higher value is worse when other processes need
@@ -211,7 +213,7 @@ class OsDisk:
         flags = self._access | os.O_CLOEXEC | os.O_NONBLOCK
         flags |= os.O_CREAT | os.O_EXCL if create else 0
         ask = _change if create else _look
-        rights = _PRIVATE if private else 0o644
+        rights = _PRIVATE if private else _FILE_MODE
         file = OsFile(path, ask("open", path, lambda: os.open(path, flags, rights)))
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
@@ -248,7 +250,7 @@ class OsDisk:
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its missing parents."""
-        _change("mkdir", path, lambda: os.makedirs(path, exist_ok=True))
+        _change("mkdir", path, lambda: os.makedirs(path, _DIRECTORY_MODE, exist_ok=True))
 
     def rename(self, old: str, new: str) -> None:
         """Rename atomically; an existing file of the new name is replaced."""
@@ -269,7 +271,7 @@ class OsDisk:
     def lock(self, path: str) -> OsLock | None:
         """Lock a file against other processes (rule C9)."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = _change("open", path, lambda: os.open(path, flags, 0o644))
+        descriptor = _change("open", path, lambda: os.open(path, flags, _FILE_MODE))
         try:
             _hold(descriptor)
         except OSError:
