@@ -18,11 +18,18 @@ from ottla.metrics import (
     exposition,
 )
 
-AWKWARD = ["plain", 'a"b', "a\\b", "a\nb", "a\\nb", "", "ü€", "a\rb", '"} 1\nforged 1', "\x00"]
+AWKWARD = ["plain", 'a"b', "a\\b", "a\nb", "a\\nb", "", "ü€", '"} 1\nforged 1']
+CONTROLS = {
+    "a\rb": "a␍b",
+    "\x00": "␀",
+    "\x1b[31mred": "␛[31mred",
+    "\x7f": "␡",
+    "\x9b2J": "\ufffd2J",
+}
 
 
-@each_case("name", AWKWARD)
-def test_labels_are_escaped(name: str) -> None:
+@each_case(("name", "shown"), [*((name, name) for name in AWKWARD), *CONTROLS.items()])
+def test_labels_are_escaped(name: str, shown: str) -> None:
     text = exposition([(GROUP_LAG, [((name, "t", "0"), 7), (("other", "t", "1"), 0)])])
     (family,) = text_string_to_metric_families(text)
     assert (family.name, family.type, family.documentation) == (
@@ -31,9 +38,10 @@ def test_labels_are_escaped(name: str) -> None:
         GROUP_LAG.doc,
     )
     assert [(one.labels, one.value) for one in family.samples] == [
-        ({"group": name, "topic": "t", "partition": "0"}, 7),
+        ({"group": shown, "topic": "t", "partition": "0"}, 7),
         ({"group": "other", "topic": "t", "partition": "1"}, 0),
     ]
+    assert not [one for one in text if one != "\n" and not one.isprintable()]
 
 
 def test_histogram_is_cumulative_with_inclusive_bounds() -> None:
