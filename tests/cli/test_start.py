@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from cases import each_case
-from cli.test_early_interrupt import done_by
+from cli.test_startup_sigint import done_by
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.cli.main import app
 from ottla.cli.topic.lister import plain

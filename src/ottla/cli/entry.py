@@ -4,21 +4,20 @@ Invariant: nothing slow is imported here. Importing the commands takes a tenth o
 stopped meanwhile exits with 0, and an interrupted command with 130, as they do later.
 """
 
-from ottla.cli.first_moment import end_silently
+from ottla.cli.startup_sigint import end_silently, startup_sigint
 
 end_silently()
 
 import sys  # noqa: E402 - an interrupt may come while any of these is imported
 
 from ottla.cli import gc_freeze  # noqa: E402
-from ottla.cli.early_interrupt import early_interrupt  # noqa: E402
 from ottla.cli.output import wanted  # noqa: E402
 
 
 def run() -> None:
     """Run the console script."""
     arguments = sys.argv[1:]
-    early_interrupt(wanted(arguments)).heed()
+    startup_sigint(wanted(arguments)).install()
     gc_freeze.hold()
     if arguments[:1] == ["version"]:
         from ottla.cli.version import answered

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ottla.cli import gc_freeze
-from ottla.cli.early_interrupt import begin
+from ottla.cli.startup_sigint import begin
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ottla.cli.early_interrupt import INTERRUPTED, begin
 from ottla.cli.failures import FAILED, Failed, Misused, Stopped, own_mistake, tell
 from ottla.cli.output import Output
 from ottla.cli.result import Failure, Result, show, show_failure
+from ottla.cli.startup_sigint import INTERRUPTED, begin
 from ottla.cli.target import Target
 from ottla.errors import OttlaError
 from ottla.settings.invalid_settings import InvalidSettings

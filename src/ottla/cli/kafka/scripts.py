@@ -3,7 +3,7 @@
 Invariant: a tool is imported only when its script runs, and Ctrl-C is handled before that.
 """
 
-from ottla.cli.first_moment import end_silently
+from ottla.cli.startup_sigint import StartupSigint, end_silently
 
 end_silently()
 
@@ -11,7 +11,6 @@ from importlib import import_module  # noqa: E402 - an interrupt may come while 
 from typing import Final, NamedTuple  # noqa: E402
 
 from ottla.cli import gc_freeze  # noqa: E402
-from ottla.cli.early_interrupt import EarlyInterrupt  # noqa: E402
 
 
 class Script(NamedTuple):
@@ -21,7 +20,7 @@ class Script(NamedTuple):
 
     def __call__(self) -> None:
         """Run the tool with the arguments of this process."""
-        EarlyInterrupt().heed()
+        StartupSigint().install()
         gc_freeze.hold()
         import_module(self.module).run()
 

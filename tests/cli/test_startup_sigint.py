@@ -44,10 +44,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 IGNORING = """
 import signal
-from ottla.cli.early_interrupt import EarlyInterrupt, begin
+from ottla.cli.startup_sigint import StartupSigint, begin
 
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-EarlyInterrupt().heed()
+StartupSigint().install()
 begin()
 assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 """
@@ -132,7 +132,7 @@ def test_ignored_sigint_stays_ignored() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("when", ["ottla.cli.gc_freeze", "ottla.cli.early_interrupt"])
+@pytest.mark.parametrize("when", ["ottla.cli.gc_freeze"])
 @pytest.mark.parametrize(("script", "word"), [("ottla", "version"), ("kafka-topics", "--version")])
 def test_first_interrupt_ends_the_script_by_the_signal(script: str, word: str, when: str) -> None:
     arguments = [str(BIN / script), word]
