@@ -11,11 +11,11 @@ from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, 
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, ProducerId
 from ottla.log.appender import UnexpectedOffset
+from ottla.log.cached_reads import NotCached
 from ottla.log.files import OsDisk
 from ottla.log.flusher import GroupCommit, flush_due
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.reading import NotCached
 from ottla.records.batch import TimestampType, batches
 from ottla.records.compression import Compression
 from ottla.records.errors import CorruptRecords

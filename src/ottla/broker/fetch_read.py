@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from ottla.broker.fetch_sessions import FetchPartition
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.log.cached_reads import NotCached, RecordSlice
 from ottla.log.epochs import EpochEnd
-from ottla.log.reading import NotCached, RecordSlice
 from ottla.log.segment.txn_index import AbortedTransaction
 from ottla.metrics import ApiCounts
 from ottla.protocol.primitives import Buffer

@@ -34,7 +34,7 @@ from ottla.coordination.operations import Create, Operation
 from ottla.ids import BrokerId, LeaderEpoch
 from ottla.log.directory import DirectoryRefused
 from ottla.log.disk import Disk
-from ottla.log.survey import Survey, SurveyedPartition, hold, survey
+from ottla.log.kafka_directories import KafkaDirectories, KafkaPartition, hold, read_directories
 from ottla.protocol.metadata_topic import decode
 
 _UNFINISHED: Final = ".adopting"
@@ -59,7 +59,7 @@ async def adopt(
         for path in directories:
             if disk.exists(f"{path}/{journal_name}"):
                 raise DirectoryRefused(f"{path} already belongs to Ottla: start a broker on it")
-        found = survey(disk, directories)
+        found = read_directories(disk, directories)
         adoption = _planned(found, node_id)
         if not check_only:
             await _write(disk, clock, f"{journal}{_UNFINISHED}", adoption)
@@ -70,7 +70,7 @@ async def adopt(
     return adoption
 
 
-def _planned(found: Survey, node_id: BrokerId | None) -> Adoption:
+def _planned(found: KafkaDirectories, node_id: BrokerId | None) -> Adoption:
     meta = found.meta
     assert meta.cluster_id is not None
     assert meta.node_id is not None
@@ -90,7 +90,7 @@ def _planned(found: Survey, node_id: BrokerId | None) -> Adoption:
     return adoption._replace(notes=(*adoption.notes, *left))
 
 
-def _found(one: SurveyedPartition) -> FoundPartition:
+def _found(one: KafkaPartition) -> FoundPartition:
     producers = list(one.producers)
     begun = [
         producer.transaction_first_offset

@@ -6,8 +6,8 @@ Invariant: a cached read never waits for the device. Damaged batches are not ret
 from collections.abc import Callable
 
 from ottla.errors import ErrorCode, RequestError
+from ottla.log.cached_reads import NotCached, Read, RecordSlice, read_page_cache
 from ottla.log.log_state import LogState
-from ottla.log.reading import NotCached, Read, RecordSlice, read_page_cache
 from ottla.log.scrubber import Scrubber
 from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.log.segment.timestamps import (

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ottla.errors import OttlaError
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from ottla.log.appender import Appended, Appender
+from ottla.log.cached_reads import RecordSlice
 from ottla.log.cleaner.cleanable import Cleanable
 from ottla.log.cleaner.cleaner_runners import Cleaner
 from ottla.log.cleaner.compaction import CleaningDone, CleaningLimits
@@ -26,7 +27,6 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_reader import LogReader
 from ottla.log.log_state import LogState, log_closed
 from ottla.log.producers import Producers
-from ottla.log.reading import RecordSlice
 from ottla.log.recovery.log_recovery import Progress, recover_log
 from ottla.log.scrubber import Pause, Scrubber
 from ottla.log.segment.segment import Segment

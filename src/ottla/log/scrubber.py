@@ -17,10 +17,10 @@ from typing import TypeVar
 
 from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError
 from ottla.ids import Offset
+from ottla.log.cached_reads import Read, read_blocking, retry_uncached
 from ottla.log.damage import Damage, format_damage, records_missing
 from ottla.log.log_state import LogState
 from ottla.log.producers import Producers
-from ottla.log.reading import Read, read_blocking, retry_uncached
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds
 from ottla.log.recovery.replay import replay_producers
 from ottla.log.segment.batch_headers import BrokenSegment

@@ -10,10 +10,10 @@ from itertools import islice
 from ottla.errors import DiskFull
 from ottla.ids import Offset
 from ottla.log.appender import Appender
+from ottla.log.cached_reads import Read
 from ottla.log.damage import format_damage
 from ottla.log.flusher import Flusher
 from ottla.log.log_state import LogState
-from ottla.log.reading import Read
 from ottla.log.retention import SegmentFacts, deletable_segments
 from ottla.log.scrubber import Scrubber
 from ottla.log.segment.segment_files import (

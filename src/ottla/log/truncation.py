@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ottla.ids import Offset
+from ottla.log.cached_reads import Read
 from ottla.log.damage import format_damage
 from ottla.log.disk import File, staged
 from ottla.log.epochs import EpochHistory
 from ottla.log.log_state import LogState
 from ottla.log.names import Kind, offset_file
 from ottla.log.producers import Producers
-from ottla.log.reading import Read
 from ottla.log.scrubber import Scrubber
 from ottla.log.segment.batch_headers import LocatedHeader
 from ottla.log.segment.segment import Indexes, Segment

@@ -14,11 +14,11 @@ from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.appender import Appended
+from ottla.log.cached_reads import RecordSlice
 from ottla.log.loading import HostedLog
 from ottla.log.log_manager import LogManager
 from ottla.log.names import LOG_START_OFFSETS
 from ottla.log.partition_log import PartitionLog
-from ottla.log.reading import RecordSlice
 from ottla.log.segment.timestamps import FoundOffset
 from ottla.metrics import TopicCounts
 from ottla.records.batch import TRANSACTIONAL

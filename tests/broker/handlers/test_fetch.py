@@ -13,7 +13,7 @@ from broker.test_node import batch, create, fetch, produce
 from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
-from ottla.log.reading import RecordSlice
+from ottla.log.cached_reads import RecordSlice
 from ottla.protocol.apis import FETCH
 from ottla.protocol.conversation import Response
 from ottla.protocol.messages.fetch import (

@@ -11,11 +11,11 @@ import pytest
 from cases import each_case
 from log.logs import FOLDER, append, contents, new_log, opened
 from ottla.ids import LeaderEpoch
+from ottla.log.cached_reads import NotCached
 from ottla.log.disk import read_whole
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.reading import NotCached
 from ottla.records.batch import batches
 from ottla.testing.disk import SimulatedDisk, finish
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from ottla.ids import Offset, Position
+from ottla.log.cached_reads import NotCached, read_blocking, read_page_cache
 from ottla.log.disk import File
 from ottla.log.errors import CorruptIndex
-from ottla.log.reading import NotCached, read_blocking, read_page_cache
 from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.log.segment.index import (
     BLOCK_ENTRIES,

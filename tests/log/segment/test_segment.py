@@ -8,9 +8,9 @@ from cases import each_case
 from log.logs import FOLDER, made
 from ottla.ids import LeaderEpoch, Offset, Position
 from ottla.log.appender import roll_due
+from ottla.log.cached_reads import NotCached, read_blocking, read_page_cache
 from ottla.log.log_config import LogConfig
 from ottla.log.names import Kind
-from ottla.log.reading import NotCached, read_blocking, read_page_cache
 from ottla.log.segment.index import OffsetIndex, TimeIndex
 from ottla.log.segment.segment import RECENT_BATCHES_MAX, Extent, LocatedHeader, Segment
 from ottla.log.segment.timestamps import SearchPending, TimeSearch, batches_from

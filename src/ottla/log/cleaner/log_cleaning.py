@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ottla.errors import StorageFailure
 from ottla.ids import Offset
+from ottla.log.cached_reads import Read, retry_uncached
 from ottla.log.cleaner.cleanable import Cleanable, CleanableSegment, SourceSegment, find_cleanable
 from ottla.log.cleaner.cleaned_segment import mark_swapped, open_cleaned, remove_cleaned, swap
 from ottla.log.cleaner.cleaner_runners import Cleaner, CleaningAborted, CleaningFailed
@@ -25,7 +26,6 @@ from ottla.log.cleaner.compaction import (
 )
 from ottla.log.flusher import Flusher
 from ottla.log.log_state import LogState
-from ottla.log.reading import Read, retry_uncached
 from ottla.log.segment.segment_files import PendingDelete, live_paths
 from ottla.log.shield import uninterrupted
 from ottla.settings.config_types import LONG_MAX

@@ -8,6 +8,7 @@ repeated at any point.
 from dataclasses import dataclass, field
 
 from ottla.ids import Offset
+from ottla.log.cached_reads import read_blocking
 from ottla.log.disk import Disk
 from ottla.log.names import (
     DAMAGED_OFFSETS,
@@ -20,7 +21,6 @@ from ottla.log.names import (
     offset_file,
     parse_offset_file,
 )
-from ottla.log.reading import read_blocking
 from ottla.log.segment.segment import Segment
 from ottla.log.segment.segment_files import SEGMENT_FILES
 from ottla.records.errors import CorruptRecords

@@ -18,6 +18,7 @@ from typing import Final
 
 from ottla.errors import DiskFull, StorageFailure
 from ottla.ids import Offset
+from ottla.log.cached_reads import read_blocking
 from ottla.log.damage import Damage, DamageFile, format_damage, records_missing
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochHistory, EpochStart
@@ -26,7 +27,6 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_state import LogState
 from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
 from ottla.log.producers import Producers
-from ottla.log.reading import read_blocking
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds, ScanResult
 from ottla.log.recovery.crash_cleanup import clean_up_after_crash
 from ottla.log.recovery.replay import find_epoch_starts, replay_producers

@@ -7,10 +7,10 @@ batches that a producer snapshot does not keep. Only headers and markers are rea
 from collections.abc import Collection, Iterator
 
 from ottla.ids import Offset
+from ottla.log.cached_reads import read_blocking
 from ottla.log.damage import damage_at
 from ottla.log.epochs import EpochStart
 from ottla.log.producers import CompletedTransaction, Producers
-from ottla.log.reading import read_blocking
 from ottla.log.segment.batch_headers import WALK_BYTES, BrokenSegment
 from ottla.log.segment.segment import Segment
 from ottla.log.segment.segments import Segments

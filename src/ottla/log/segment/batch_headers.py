@@ -10,9 +10,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, Position
+from ottla.log.cached_reads import Read
 from ottla.log.damage import Damage, damage_from
 from ottla.log.disk import File
-from ottla.log.reading import Read
 from ottla.records.batch import HEADER_SIZE, LENGTH_END, MAGIC, NO_TIMESTAMP
 from ottla.records.errors import CorruptRecords
 

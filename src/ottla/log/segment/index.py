@@ -15,9 +15,9 @@ from struct import Struct
 from typing import ClassVar, Final, NamedTuple, Self
 
 from ottla.ids import Offset, Position
+from ottla.log.cached_reads import Read, read_blocking
 from ottla.log.disk import File
 from ottla.log.errors import CorruptIndex
-from ottla.log.reading import Read, read_blocking
 from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.protocol.primitives import Buffer
 from ottla.records.batch import NO_TIMESTAMP

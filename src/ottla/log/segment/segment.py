@@ -14,11 +14,11 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ottla.ids import Offset, Position
+from ottla.log.cached_reads import Read, read_blocking
 from ottla.log.damage import Damage, check_undamaged, damage_at, undamaged_end
 from ottla.log.disk import Disk, File, replace
 from ottla.log.names import Kind, offset_file
 from ottla.log.producers import CompletedTransaction
-from ottla.log.reading import Read, read_blocking
 from ottla.log.segment.batch_headers import (
     BrokenSegment,
     LocatedHeader,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.ids import Offset
-from ottla.log.reading import Read
+from ottla.log.cached_reads import Read
 from ottla.log.segment.segment import Extent, Segment
 from ottla.log.segment.txn_index import AbortedTransaction
 

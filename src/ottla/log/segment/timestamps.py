@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 
 from ottla.errors import OttlaError
 from ottla.ids import LeaderEpoch, Offset
-from ottla.log.reading import Read, read_blocking
+from ottla.log.cached_reads import Read, read_blocking
 from ottla.log.segment.batch_headers import BrokenSegment, LocatedHeader
 from ottla.log.segment.index import TimestampOffset
 from ottla.log.segment.segment import Segment

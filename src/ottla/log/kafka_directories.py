@@ -36,7 +36,7 @@ _CHECKPOINT: Final = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
 T = TypeVar("T")
 
 
-class SurveyedPartition(NamedTuple):
+class KafkaPartition(NamedTuple):
     """A partition and its files."""
 
     partition: TopicPartition
@@ -46,11 +46,11 @@ class SurveyedPartition(NamedTuple):
     producers: Producers
 
 
-class Survey(NamedTuple):
+class KafkaDirectories(NamedTuple):
     """The content of the data directories of one broker."""
 
     meta: MetaProperties
-    partitions: tuple[SurveyedPartition, ...]
+    partitions: tuple[KafkaPartition, ...]
     left_alone: tuple[str, ...]  # directories that are not a live partition
     metadata: tuple[bytes, ...] | None  # the records of __cluster_metadata, if it is here
 
@@ -66,7 +66,7 @@ def hold(disk: Disk, directories: Sequence[str], held: ExitStack) -> None:
         held.callback(lock.release)
 
 
-def survey(disk: Disk, directories: Sequence[str]) -> Survey:
+def read_directories(disk: Disk, directories: Sequence[str]) -> KafkaDirectories:
     """Read directories that are locked."""
     meta = _identity(disk, directories)
     for path in directories:
@@ -75,7 +75,7 @@ def survey(disk: Disk, directories: Sequence[str]) -> Survey:
                 f"{path} was not shut down cleanly: start that broker again and stop it, so that "
                 f"it recovers and closes its logs"
             )
-    partitions: list[SurveyedPartition] = []
+    partitions: list[KafkaPartition] = []
     left_alone: list[str] = []
     metadata: tuple[bytes, ...] | None = None
     for path in directories:
@@ -90,7 +90,7 @@ def survey(disk: Disk, directories: Sequence[str]) -> Survey:
                 left_alone.append(inner)
             else:
                 partitions.append(_partition(disk, inner, found.partition))
-    return Survey(meta, tuple(partitions), tuple(left_alone), metadata)
+    return KafkaDirectories(meta, tuple(partitions), tuple(left_alone), metadata)
 
 
 def _identity(disk: Disk, directories: Sequence[str]) -> MetaProperties:
@@ -115,7 +115,7 @@ def _identity(disk: Disk, directories: Sequence[str]) -> MetaProperties:
     return first
 
 
-def _partition(disk: Disk, path: str, partition: TopicPartition) -> SurveyedPartition:
+def _partition(disk: Disk, path: str, partition: TopicPartition) -> KafkaPartition:
     epochs = _text(disk, f"{path}/{LEADER_EPOCHS}", EpochHistory.parse)
     latest = None if epochs is None else epochs.latest
     size, snapshot = 0, ""
@@ -127,7 +127,7 @@ def _partition(disk: Disk, path: str, partition: TopicPartition) -> SurveyedPart
             size += _size(disk, f"{path}/{name}")
         elif file.kind is Kind.PRODUCER_SNAPSHOT:
             snapshot = f"{path}/{name}"
-    return SurveyedPartition(
+    return KafkaPartition(
         partition,
         _text(disk, f"{path}/{PARTITION_METADATA}", parse_partition_metadata),
         -1 if latest is None else latest.epoch,
