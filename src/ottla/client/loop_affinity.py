@@ -5,7 +5,7 @@ events that never arrive there, or change state that this loop is using.
 """
 
 import asyncio
-from typing import Final
+from typing import Final, NoReturn
 
 from ottla.transport.failures import NotRunning
 
@@ -50,3 +50,17 @@ def not_running(whose: str) -> NotRunning:
     return NotRunning(
         f"the {whose} is not running", "use `async with`, which starts it and closes it at the end"
     )
+
+
+class AsyncWith:
+    """A client that `async with` starts; a plain `with` raises a TypeError that says so."""
+
+    def __enter__(self) -> NoReturn:
+        """Raise TypeError."""
+        name = type(self).__name__
+        raise TypeError(
+            f"start {name} with `async with`, or import {name} from ottla.sync to use `with`"
+        )
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing: a plain `with` never enters."""

@@ -66,8 +66,11 @@ def client_config(
 ) -> Config:
     """Return a client's config from a mapping {"linger.ms": 5} and keywords linger_ms=5."""
     if not isinstance(settings, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        kind = type(settings).__name__
-        raise TypeError(f'settings must be a mapping such as {{"client.id": "me"}}, not {kind}')
+        servers = settings if isinstance(settings, str) else "127.0.0.1:9092"
+        example = f'{{"bootstrap.servers": "{servers}"}}'
+        raise TypeError(
+            f"settings must be a mapping such as {example}, not {type(settings).__name__}"
+        )
     entries = [Entry(name, value) for name, value in (settings or {}).items()]
     problems: list[Problem] = []
     for argument, value in arguments.items():

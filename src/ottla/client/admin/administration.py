@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from ottla.client.admin.calls import AdminAsking, Calls
 from ottla.client.lifecycle.shutdown import end_all
-from ottla.client.loop_affinity import runs_already
+from ottla.client.loop_affinity import AsyncWith, runs_already
 from ottla.client.network.config import connection_config, metadata_config, retry_policy
 from ottla.client.network.connections import Connections
 from ottla.client.network.coordinators import Coordinators
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.client.network.tokens import TokenFunction
 
 
-class Administration(Calls):
+class Administration(AsyncWith, Calls):
     """The base of administrators; mix in the calls of some nouns."""
 
     def __init__(

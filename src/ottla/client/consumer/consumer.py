@@ -37,7 +37,7 @@ from ottla.client.group.interfaces import GroupMember
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.client.key_value import K, V
 from ottla.client.lifecycle.shutdown import noted_on
-from ottla.client.loop_affinity import not_running, runs_already
+from ottla.client.loop_affinity import AsyncWith, not_running, runs_already
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics
 from ottla.client.network.cluster_view import ClusterView
 from ottla.client.network.config import connection_config
@@ -57,7 +57,7 @@ from ottla.transport.network import Connector, TcpNetwork
 POLL_S: Final = 1.0
 
 
-class Consumer(Generic[K, V]):
+class Consumer(AsyncWith, Generic[K, V]):
     """Reads records; `async with` starts it, and closes it after a commit."""
 
     def __init__(

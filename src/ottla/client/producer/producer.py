@@ -18,7 +18,7 @@ from ottla.client.arguments import TIME_MAX
 from ottla.client.columns.arrow import RowColumns
 from ottla.client.key_value import K, V
 from ottla.client.lifecycle.shutdown import end_all
-from ottla.client.loop_affinity import not_running, runs_already
+from ottla.client.loop_affinity import AsyncWith, not_running, runs_already
 from ottla.client.metrics.producer_metrics import ProducerMetrics
 from ottla.client.network.cluster_view import ClusterView
 from ottla.client.network.config import connection_config
@@ -58,7 +58,7 @@ def flushes_after(kind: type[BaseException] | None) -> bool:
     return kind is None or issubclass(kind, Exception)
 
 
-class Producer(Generic[K, V]):
+class Producer(AsyncWith, Generic[K, V]):
     """Writes records; `async with` starts it, and closes it when all of them are settled.
 
     So it does if the block raises, unless it was cancelled or interrupted: then it closes at once.

@@ -28,7 +28,6 @@ from ottla.client.sync.sync_facade import SyncFacade, calls, waits
 from ottla.client.sync.transaction import Transaction
 from ottla.clock import Clock, SystemClock
 from ottla.settings import producer
-from ottla.transport.channel import Disconnected
 from ottla.transport.failures import NotRunning
 from ottla.transport.network import Connector
 
@@ -36,7 +35,8 @@ HANDOVER_BYTES_MAX: Final = 4 << 20
 """Enough for what a thread sends until the loop gets its turn, which takes 5 ms."""
 
 NOT_RUNNING: Final = (
-    "the producer is not running: use `with`, which starts it and closes it at the end"
+    "the producer is not running",
+    "use `with`, which starts it and closes it at the end",
 )
 
 
@@ -216,7 +216,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
         """
         handover = self._handover
         if handover is None:
-            raise Disconnected(NOT_RUNNING)
+            raise NotRunning(*NOT_RUNNING)
         key_data: Any = key
         value_data: Any = value
         if self._key is not None:
@@ -332,7 +332,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
 
     def _given(self) -> SendQueue:
         if self._handover is None:
-            raise Disconnected(NOT_RUNNING)
+            raise NotRunning(*NOT_RUNNING)
         return self._handover
 
 
