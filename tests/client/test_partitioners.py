@@ -171,7 +171,10 @@ def test_custom_function_gets_all_arguments() -> None:
 @each_case("chosen", [-1, 3, 1.0, None, True, "1"])
 def test_partition_out_of_range_is_refused(chosen: int) -> None:
     partitioner = OwnPartitioner(lambda topic, key, value, partitions: chosen)
-    with pytest.raises(RequestError, match=r"chose .* for topic 't', which has partitions 0 to 2"):
+    with pytest.raises(
+        RequestError,
+        match=r"the partitioner returned .* for topic 't', which has partitions 0 to 2",
+    ):
         partitioner.choose("t", None, None, THREE)
 
 

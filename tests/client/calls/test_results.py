@@ -78,7 +78,7 @@ def test_error_codes_become_exceptions() -> None:
     later = refused(9999, "t")
     assert later is not None
     assert later.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert "error 9999 of a later Kafka" in str(later)
+    assert "unknown error code 9999 of a later Kafka version" in str(later)
     check(0, "t")
     with pytest.raises(RequestError, match="t: "):
         check(ErrorCode.INVALID_CONFIG, "t")

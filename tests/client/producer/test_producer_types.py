@@ -42,7 +42,7 @@ def test_producer_types_follow_from_its_serializers() -> None:
 
 
 def test_invalid_serializer_is_refused() -> None:
-    with pytest.raises(TypeError, match="a serializer is a function"):
+    with pytest.raises(TypeError, match="a serializer must be a function"):
         Producer(SETTINGS, key_serializer=5)  # pyright: ignore[reportArgumentType]
 
 

@@ -155,9 +155,9 @@ def test_commit_of_unknown_outcome_cannot_become_an_abort() -> None:
     committing = opened().with_group("g").ending(commit=True)
     assert committing.ending(commit=False).phase is Phase.ABORTING
     unheard = committing.asked(Step.END)
-    with pytest.raises(RequestError, match="is not known"):
+    with pytest.raises(RequestError, match="is unknown whether"):
         unheard.ending(commit=False)
-    with pytest.raises(RequestError, match="is not known"):
+    with pytest.raises(RequestError, match="is unknown whether"):
         unheard.begun()
     assert unheard.answered(Step.END, committing) == committing
 
