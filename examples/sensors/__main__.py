@@ -1,10 +1,10 @@
 """Runs the sensors example on this machine and shows it; `make run` runs this module."""
 
-from ottla.cli.early_interrupt import EarlyInterrupt
+from ottla.cli.startup_sigint import StartupSigint
 
 if __name__ == "__main__":
     # The imports take a second. Ctrl-C meanwhile ends the process without a traceback.
-    EarlyInterrupt().heed()
+    StartupSigint().install()
     import sys
 
     from sensors.description import load_example
