@@ -100,7 +100,8 @@ class _Departures:
         return partial(self._forget, descriptor, asyncio.get_running_loop())
 
     def _report(self) -> None:
-        assert self._epoll is not None
+        if self._epoll is None:
+            return  # the last connection ended after the event loop had seen the event
         for descriptor, _ in self._epoll.poll(0, len(self._watched)):
             if (departed := self._watched.get(descriptor)) is not None:
                 departed()
