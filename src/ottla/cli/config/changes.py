@@ -30,7 +30,7 @@ _OWN = {
 async def described(
     admin: ConfigAdmin, target: Target, names: Sequence[str], *, everything: bool
 ) -> Result:
-    """Return the settings of a resource: those that are set, all, or the named ones."""
+    """Return the settings of a resource: those that are set for it, all, or the named ones."""
     if isinstance(target, QuotaEntity):
         return quotas_answer(await admin.describe_quotas(target, strict=True))
     told = await admin.describe_configs(target, names=names or None)

@@ -75,8 +75,8 @@ def _options(verb: str) -> Sequence[inspect.Parameter]:
             "client_id",
             "--client-id",
             metavar="ID",
-            what="quotas of this client id; combine it with --user or --user-defaults to "
-            "select the client id of a user",
+            what="quotas of this client id; add --user or --user-defaults to "
+            f"{verb.lower()} the quotas of the pair of user and client id",
         ),
         default("client_id_defaults", "--client-id-defaults", "default quotas of client ids"),
         named("ip", "--ip", metavar="ADDRESS", what="quotas of this IP address"),
@@ -120,12 +120,16 @@ async def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME…]", help="Settings to show; default: all settings that are set."
+            metavar="[NAME…]",
+            help=(
+                "Show only these settings. Default: all settings that are set for the topic, group "
+                "or broker; for a broker, also those in its properties file and cluster-wide."
+            ),
         ),
     ] = None,
     everything: Annotated[
         bool,
-        typer.Option("--all", "-a", help="Include settings that have their default value."),
+        typer.Option("--all", "-a", help="Include settings with default or inherited values."),
     ] = False,
     quotas: Annotated[
         bool,

@@ -43,11 +43,12 @@ def dump(
         bool, typer.Option("--records", help="Print batches and their records.")
     ] = False,
     keys: Annotated[
-        Form | None, typer.Option("--keys", help="Print records and their keys in this format.")
+        Form | None,
+        typer.Option("--keys", help="Print records, with their keys in this format."),
     ] = None,
     values: Annotated[
         Form | None,
-        typer.Option("--values", help="Print records and their values in this format."),
+        typer.Option("--values", help="Print records, with their values in this format."),
     ] = None,
     decode: Annotated[
         Decoder | None,
@@ -85,8 +86,8 @@ def dump(
     """Print or verify log files.
 
     The command only reads the files and takes no locks, so you can use it while a broker runs. It
-    reports an incomplete batch at the end of the newest segment as incomplete. After a clean
-    shutdown or below the recovery point, it reports such a batch as damage.
+    reports an incomplete batch at the end of the newest segment. Such a batch is not damage, unless
+    the broker stopped cleanly or the batch is below the recovery point.
 
     Exit codes: 0 if there is no damage; 1 if there is damage or a file cannot be read; 2 for wrong
     usage or a path without log files; 74 if the output cannot be written; 141 for a broken pipe
@@ -149,8 +150,8 @@ def adopt(
 
     Stop the Kafka broker first. Topics keep their ids, records, settings and committed offsets. The
     command does not change the log files. It adds the file ottla-coordination.journal to the first
-    directory. You can undo the adoption by deleting this file, until an Ottla broker has served
-    from the directory.
+    directory. To undo the adoption, delete this file before you start an Ottla broker with the
+    directory.
 
     Exit codes: 0 if the data was adopted or, with --check, can be adopted; 1 if it cannot be
     adopted; 2 for wrong usage.

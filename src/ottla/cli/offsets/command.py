@@ -41,8 +41,8 @@ async def offsets(
 ) -> Result:
     """Show the first and next offsets of partitions and, with --at, the offset for a timestamp.
 
-    NEXT is the offset of the next record. OFFSETS is NEXT minus FIRST. Compaction and transaction
-    markers can make the number of records smaller.
+    NEXT is the offset that the next written record gets. OFFSETS is NEXT minus FIRST. The number of
+    records can be smaller than OFFSETS because of compaction and transaction markers.
     """
     from ottla.cli.offsets.admin import OffsetAdmin, expanded
     from ottla.cli.times import time_text

@@ -107,9 +107,8 @@ async def produce(
     """Write records as fast as possible, or at a fixed rate, and measure throughput and latency.
 
     Latency is the time from the send call to the acknowledgement. With --rate, the command measures
-    the latency of every record. Otherwise it measures one record in 1000, or more often if that
-    would be fewer than 200 records. If a record cannot be written, the command stops and exits with
-    code 1.
+    the latency of every record. Otherwise it measures one record in 1000, but at least 200 records.
+    If a record cannot be written, the command stops and exits with code 1.
     """
     from ottla.cli.perf.load import Sender, Sending, same
     from ottla.cli.progress import progress
@@ -154,7 +153,10 @@ async def consume(
             "-n",
             metavar="COUNT",
             min=1,
-            help="Read this many records; default: all records that the topic has at the start.",
+            help=(
+                "Read this many records; default: all records that are in the topic when the "
+                "command starts."
+            ),
         ),
     ] = None,
     columns: Annotated[

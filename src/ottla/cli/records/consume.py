@@ -76,8 +76,8 @@ async def consume(
             help=(
                 "Format each record with these fields: %t topic, %p partition, %o offset, %k key, "
                 "%v or %s value, %h headers, %T timestamp in milliseconds, %d timestamp as a UTC "
-                "date, %K key size, %V or %S value size, %e leader epoch, %% percent sign. The "
-                "escapes \\n, \\t and \\x1f are valid. Default: %v\\n."
+                "date, %K key size, %V or %S value size, %e leader epoch, %% percent sign. Use "
+                "\\n, \\t and \\xHH (for example \\x1f) as escapes. Default: %v\\n."
             ),
         ),
     ] = None,

@@ -122,10 +122,10 @@ async def produce(
     records and exits with code 1. After Ctrl-C, the command writes the lines that it has read, then
     exits. A second Ctrl-C exits immediately.
 
-    With `--json`, the command writes JSON strings without quotes, {"base64": …} as the decoded
-    bytes, and all other values as compact JSON. If an object repeats a name, the last value wins.
-    Numbers with a fraction or exponent become doubles. To write JSON text unchanged, omit `--json`
-    or pass the text as a JSON string.
+    With `--json`, the command writes a key or value as text if it is a string, as bytes if it is
+    {"base64": …}, as null if it is null, and otherwise as compact JSON. If an object repeats a
+    name, the last value wins. Numbers with a fraction or exponent become doubles. To write JSON
+    text unchanged, omit `--json` or pass the text as a JSON string.
     """
     from ottla.cli.records.input import BadLine, LineForm, header_of
     from ottla.cli.records.sending import (

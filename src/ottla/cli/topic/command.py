@@ -132,7 +132,7 @@ async def describe(
     """Describe topics: partitions, leaders, replicas, offsets, sizes and rates.
 
     The command computes rates from two reads of the end offsets, --seconds apart. It marks a
-    partition as skewed if it has more than twice its topic's mean bytes or new records.
+    partition as skewed if its bytes or new records exceed twice the mean of the topic's partitions.
     """
     from ottla.cli.topic.description import DescribingAdmin
     from ottla.cli.topic.description import describe as described

@@ -58,7 +58,8 @@ USAGE: Final = Usage(
             "formatter",
             "class",
             "Format records like this Java class: DefaultMessageFormatter (default), "
-            "LoggingMessageFormatter (the same) or NoOpMessageFormatter (prints nothing).",
+            "LoggingMessageFormatter (same output as the default) or NoOpMessageFormatter (no "
+            "output).",
         ),
         Flag(
             "formatter-property",

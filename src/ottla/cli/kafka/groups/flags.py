@@ -94,15 +94,15 @@ USAGE: Final = Usage(
         Flag(
             "state",
             "states",
-            "With --describe: show the state. With --list: show the state, or list only groups in "
-            f"these states, separated by commas: {', '.join(STATES)}.",
+            "With --describe: show the state. With --list: show the state; with a comma-separated "
+            f"value, list only groups in these states: {', '.join(STATES)}.",
             optional=True,
         ),
         Flag(
             "type",
             "types",
-            "With --list: show the type, or list only groups of these types, separated by commas: "
-            f"{', '.join(TYPES)}.",
+            "With --list: show the type; with a comma-separated value, list only groups of these "
+            f"types: {', '.join(TYPES)}.",
             optional=True,
         ),
         Flag("verbose", help="With --describe: show more columns."),

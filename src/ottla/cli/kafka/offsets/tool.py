@@ -23,9 +23,10 @@ USAGE: Final = Usage(
         Flag(
             "topic-partitions",
             "topic:0,topic:0-3,…",
-            "Print only these partitions. Each entry is a regular expression of topics with a "
-            "partition or a range, for example t:1, t:0-3, t:5- or t:-3. The end of a range is "
-            "exclusive. Cannot be combined with --topic or --partitions.",
+            "Print only these partitions. Each entry is a regular expression for topic names, a "
+            "colon, and a partition or a range of partitions, for example t:1, t:0-3, t:5- or "
+            "t:-3. Without the colon, it selects all partitions. The end of a range is exclusive. "
+            "Cannot be combined with --topic or --partitions.",
         ),
         Flag(
             "time",

@@ -75,7 +75,8 @@ USAGE: Final = ArgumentUsage(
         Flag(
             "warmup-records",
             "count",
-            "Count this many first records as warm-up, and print a second result without them.",
+            "Treat this many records at the start as warm-up, and print a second result without "
+            "them.",
         ),
         Flag(
             "reporting-interval",

@@ -50,14 +50,15 @@ USAGE: Final = Usage(
         Flag(
             "partitions",
             "number",
-            "Set the total number of partitions. Adding partitions changes to which partition "
-            "records with a key are written.",
+            "Set the total number of partitions. If you add partitions, producers can write "
+            "records with the same key to another partition than before.",
         ),
         Flag("replication-factor", "number", "With --create: set the replication factor."),
         Flag(
             "replica-assignment",
             "1:2,2:3,…",
-            "Assign these brokers to each partition, with the preferred leader first.",
+            "Assign replicas: one list of broker ids per partition, separated by commas; in each "
+            "list (1:2), put the preferred leader first.",
         ),
         Flag(
             "under-replicated-partitions",
