@@ -55,7 +55,7 @@ def test_file_name_has_kind_and_state() -> None:
         Offset(7), Kind.OFFSET_INDEX, FileState.DELETED
     )
     assert parse_offset_file("00000000000000000007.txnindex") == OffsetFile(
-        Offset(7), Kind.ABORTED_INDEX
+        Offset(7), Kind.TXN_INDEX
     )
 
 

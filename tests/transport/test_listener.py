@@ -331,7 +331,7 @@ def test_client_that_does_not_read_is_not_served(run: Run) -> None:
                 await client.reader.readexactly(size)
             assert served > before
             service.clock.ahead_s = 700
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
 
     run(scenario)
 
@@ -346,16 +346,16 @@ def test_incomplete_frame_and_idle_connection_are_closed(run: Run) -> None:
             slow.writer.write(struct.pack(">i", 1000) + b"begun")
             while not any(has_partial_frame(one) for one in service.listener.connections):
                 await asyncio.sleep(0.001)
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             assert len(service.listener.connections) == 3
             service.clock.ahead_s = STALL_SECONDS + 1
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             assert await slow.closed()
             service.clock.ahead_s = 590
             good.send(heartbeat(1))
             await good.answers(1)
             service.clock.ahead_s = 605
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             assert await silent.closed()
             good.send(heartbeat(2))
             assert await good.answers(1) == [2]
@@ -398,7 +398,7 @@ def test_exhausted_memory_admits_one_large_frame_at_a_time(run: Run) -> None:
             assert held < half + 5_000_000
             # A connection that waits for memory is not stalled; one that others wait for can be.
             service.clock.ahead_s = STALL_SECONDS - 1
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             assert len(service.listener.connections) == 2
             first.writer.write(frames[0][half:])
             assert await first.reader.readexactly(len(DONE))
@@ -416,13 +416,13 @@ def test_stalled_large_frame_is_closed_for_waiting_requests(run: Run) -> None:
             stuck.writer.write(large_frame(30_000_000)[:15_000_000])
             await wait_until(lambda: memory.requests.held >= 15_000_000)
             # Nothing waits for memory, so a transfer that was fast so far may pause.
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             service.clock.ahead_s = STALL_SECONDS + 1
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             assert not service.listener.closed
             other.writer.write(large_frame(31_000_000))
             await wait_until(lambda: memory.requests.has_waiters)
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             assert await stuck.closed()
             assert await other.reader.readexactly(len(DONE))
             assert service.listener.closed[CloseReason.OVERDUE] == 1
@@ -450,10 +450,10 @@ def test_stall_timeout_starts_after_the_deferred_response(run: Run) -> None:
             service.clock.ahead_s = 5 * STALL_SECONDS
             release.set()
             assert await client.answers(1) == [5]
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             assert not service.listener.closed
             service.clock.ahead_s += STALL_SECONDS + 1
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             assert await client.closed()
 
     run(scenario)
@@ -477,7 +477,7 @@ def test_unread_response_holds_memory_until_it_is_read(run: Run) -> None:
             assert memory.responses_held >= size
             # Nothing waits for memory, so the response may stay unread.
             service.clock.ahead_s = 2 * STALL_SECONDS
-            service.listener.sweep()
+            service.listener.close_idle_and_slow()
             assert not service.listener.closed
             gone.writer.transport.abort()
             await wait_until(lambda: memory.responses_held == 0)

@@ -130,7 +130,7 @@ class ZooKeeperSession:
 
     async def open(self) -> None:
         """Connect, and create the root path."""
-        self._thread.listen(self._hear)
+        self._thread.listen(self._state_changed)
         self._client.start_async()
         await self._opened
         parts = self._root.split("/")
@@ -223,7 +223,7 @@ class ZooKeeperSession:
     async def close(self) -> None:
         """End the session."""
         self._left = True
-        self._lose()
+        self._expire()
         assert self._stopping is not None
         await asyncio.shield(self._stopping)
 
@@ -279,11 +279,11 @@ class ZooKeeperSession:
 
         return tell
 
-    def _hear(self, state: str, session_id: int) -> None:
+    def _state_changed(self, state: str, session_id: int) -> None:
         if self.state is SessionState.LOST:
             return
         if state == KazooState.LOST or (self.id and session_id not in (0, self.id)):
-            self._lose()
+            self._expire()
         elif state == KazooState.SUSPENDED:
             self._suspend()
         elif not self._opened.done():
@@ -297,11 +297,11 @@ class ZooKeeperSession:
         if self._opened.done():
             # kazoo reports a session as lost only after ZooKeeper has confirmed it.
             loop = asyncio.get_running_loop()
-            self._expiry = loop.call_later(self._timeout_s, self._lose)
+            self._expiry = loop.call_later(self._timeout_s, self._expire)
             self._fail_pending(ConnectionLoss)
             self._become(SessionState.SUSPENDED)
 
-    def _lose(self) -> None:
+    def _expire(self) -> None:
         if self.state is SessionState.LOST:
             return
         self._stop_timer()

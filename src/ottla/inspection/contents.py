@@ -29,7 +29,7 @@ class Content(StrEnum):
     RECORDS = "records"
     OFFSET_INDEX = "offset-index"
     TIME_INDEX = "time-index"
-    ABORTED_INDEX = "aborted-index"
+    TXN_INDEX = "aborted-index"
     PRODUCER_SNAPSHOT = "producer-snapshot"
     LEADER_EPOCHS = "leader-epochs"
     KNOWN_DAMAGE = "known-damage"
@@ -51,7 +51,7 @@ _OF_KIND: Final = {
     Kind.RECORDS: Content.RECORDS,
     Kind.OFFSET_INDEX: Content.OFFSET_INDEX,
     Kind.TIME_INDEX: Content.TIME_INDEX,
-    Kind.ABORTED_INDEX: Content.ABORTED_INDEX,
+    Kind.TXN_INDEX: Content.TXN_INDEX,
     Kind.PRODUCER_SNAPSHOT: Content.PRODUCER_SNAPSHOT,
 }
 _OF_NAME: Final = {

@@ -35,7 +35,7 @@ _OF_SEGMENT = (
     Content.RECORDS,
     Content.OFFSET_INDEX,
     Content.TIME_INDEX,
-    Content.ABORTED_INDEX,
+    Content.TXN_INDEX,
 )
 
 

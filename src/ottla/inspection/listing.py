@@ -185,7 +185,7 @@ def _entries(
     match identity.content:
         case Content.RECORDS:
             yield from _batches(file, view, progress)
-        case Content.OFFSET_INDEX | Content.TIME_INDEX | Content.ABORTED_INDEX:
+        case Content.OFFSET_INDEX | Content.TIME_INDEX | Content.TXN_INDEX:
             if identity.offset is None:
                 problem = "the file name has no base offset: offsets are relative to 0"
                 yield Finding(Level.NOTE, file.path, problem)

@@ -31,9 +31,7 @@ from ottla.log.names import (
     offset_file,
 )
 
-_SEGMENT_CONTENTS: Final = frozenset(
-    (Content.OFFSET_INDEX, Content.TIME_INDEX, Content.ABORTED_INDEX)
-)
+_SEGMENT_CONTENTS: Final = frozenset((Content.OFFSET_INDEX, Content.TIME_INDEX, Content.TXN_INDEX))
 
 
 class PartitionCheck:

@@ -136,7 +136,7 @@ class SegmentCheck:
         if (file := self._open(Kind.TIME_INDEX, opened)) is not None:
             time_index = time_entries(file, base, zeros_allowed=zeros_allowed)
             times = TimeIndexCheck(file.path, time_index)
-        if (file := self._open(Kind.ABORTED_INDEX, opened)) is not None:
+        if (file := self._open(Kind.TXN_INDEX, opened)) is not None:
             aborted = AbortedIndexCheck(file.path, aborted_entries(file, base))
         yield from self._unreadable
         walk = Walk(records, lambda done, total: self._progress(self._path, done, total))
@@ -298,7 +298,7 @@ class SegmentCheck:
                 yield from aborted.at_abort(abort, self._missing_level)
         elif abort is not None and abort.exact and self._missing_level is not None:
             problem = f"the transaction aborted at offset {abort.marker_offset} is missing"
-            yield Finding(self._missing_level, self._files.path(Kind.ABORTED_INDEX), problem)
+            yield Finding(self._missing_level, self._files.path(Kind.TXN_INDEX), problem)
 
     # The end of the file.
 

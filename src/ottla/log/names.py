@@ -42,7 +42,7 @@ class Kind(StrEnum):
     RECORDS = ".log"
     OFFSET_INDEX = ".index"
     TIME_INDEX = ".timeindex"
-    ABORTED_INDEX = ".txnindex"
+    TXN_INDEX = ".txnindex"
     PRODUCER_SNAPSHOT = ".snapshot"
 
 

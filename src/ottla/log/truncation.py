@@ -105,7 +105,7 @@ class Truncation:
 
         def carry_out() -> None:
             remove_segments(state.disk, state.directory, dropped)
-            kinds = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_INDEX)
+            kinds = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
             remove_all(state.disk, [*snapshots, *map(segment.path, kinds)])
             state.disk.sync_directory(state.directory)
             segment.file.truncate(point.position)

@@ -165,11 +165,11 @@ class Listener:
         """Close overdue connections once a second, until cancelled."""
         while True:
             await self._clock.sleep(SWEEP_SECONDS)
-            self.sweep()
+            self.close_idle_and_slow()
             self._evict_excess()
             self.admit_waiting()  # other listeners' connections leave, and rates end
 
-    def sweep(self) -> None:
+    def close_idle_and_slow(self) -> None:
         """Close the connections that are idle or too slow."""
         # All are examined before the first is closed. Closing one releases memory, so nobody would
         # wait for memory any more, and the other stalled connections would pass the examination.

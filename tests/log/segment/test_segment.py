@@ -187,4 +187,4 @@ def test_index_files_equal_kafka() -> None:
     assert index == b"".join(n.to_bytes(4, "big") + (n * size).to_bytes(4, "big") for n in (2, 4))
     times = disk.open(segment.path(Kind.TIME_INDEX)).read(0, 100)
     assert times == b"".join((10 + n).to_bytes(8, "big") + n.to_bytes(4, "big") for n in (2, 4))
-    assert not disk.exists(segment.path(Kind.ABORTED_INDEX))
+    assert not disk.exists(segment.path(Kind.TXN_INDEX))

@@ -137,7 +137,7 @@ class CleanedSegment:
         self._write_index(Kind.OFFSET_INDEX, segment.offset_index.to_bytes())
         self._write_index(Kind.TIME_INDEX, segment.time_index.to_bytes())
         if segment.txn_index.entries:
-            self._write_index(Kind.ABORTED_INDEX, segment.txn_index.to_bytes())
+            self._write_index(Kind.TXN_INDEX, segment.txn_index.to_bytes())
 
     def _write_index(self, kind: Kind, data: bytes) -> None:
         path = cleaned_path(self.segment.directory, self.segment.base_offset, kind)
@@ -192,7 +192,7 @@ def open_cleaned(disk: Disk, directory: str, base_offset: Offset, created_ms: in
             TimeIndex.in_file(base_offset, disk.open(path(Kind.TIME_INDEX))),
         )
     )
-    if disk.exists(aborted := path(Kind.ABORTED_INDEX)):
+    if disk.exists(aborted := path(Kind.TXN_INDEX)):
         segment.txn_index = TransactionIndex(base_offset, read_whole(disk, aborted))
     segment.load_latest_timestamp()
     segment.indexed_size = segment.size

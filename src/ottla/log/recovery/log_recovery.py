@@ -233,7 +233,7 @@ class _Recovery:
         try:
             segment.use_indexes(segment.open_indexes(disk))
             with suppress(FileNotFoundError):
-                data = read_whole(disk, segment.path(Kind.ABORTED_INDEX))
+                data = read_whole(disk, segment.path(Kind.TXN_INDEX))
                 segment.txn_index = TransactionIndex(base, data)
             for index in (segment.offset_index, segment.time_index, segment.txn_index):
                 index.check()

@@ -232,8 +232,8 @@ class Segment:
         self.index_time()
         replace(disk, self.path(Kind.OFFSET_INDEX), self.offset_index.to_bytes())
         replace(disk, self.path(Kind.TIME_INDEX), self.time_index.to_bytes())
-        if self.txn_index.entries or disk.exists(self.path(Kind.ABORTED_INDEX)):
-            replace(disk, self.path(Kind.ABORTED_INDEX), self.txn_index.to_bytes())
+        if self.txn_index.entries or disk.exists(self.path(Kind.TXN_INDEX)):
+            replace(disk, self.path(Kind.TXN_INDEX), self.txn_index.to_bytes())
 
     def open_indexes(self, disk: Disk) -> Indexes:
         """Open the index files, which then need no memory; waits for the device."""

@@ -13,7 +13,7 @@ from ottla.log.disk import Disk
 from ottla.log.names import FileState, Kind
 from ottla.log.segment.segment import Segment
 
-SEGMENT_FILES = (Kind.RECORDS, Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.ABORTED_INDEX)
+SEGMENT_FILES = (Kind.RECORDS, Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
 
 
 class PendingDelete(NamedTuple):
