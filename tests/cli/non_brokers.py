@@ -31,6 +31,8 @@ class NonBroker:
                 connection, _ = self._server.accept()
                 self._open.append(connection)
                 threading.Thread(target=self._meet, args=(connection,), daemon=True).start()
+        for one in self._open:  # one may have been accepted after `close` looked
+            one.close()
 
     def _meet(self, connection: socket.socket) -> None:
         with suppress(OSError):

@@ -293,6 +293,17 @@ runpy.run_module("sensors", run_name="__main__")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.fixture
+def _signals() -> Generator[None]:
+    """Restore the signal handlers: processes that later tests start would inherit ignored ones."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_signals")
 def test_first_signal_requests_a_stop_and_the_second_raises() -> None:
     with stop_on_signals() as stop:
         assert not stop.is_set()
