@@ -26,7 +26,7 @@ STEP := $(BIN)/python tests/run_summary.py
 test: setup ## Run every check and every test, with the compiled extension and as plain Python
 	@rm -f .test-times.jsonl
 	@$(STEP) check $(MAKE) --no-print-directory check
-	@$(STEP) tests $(BIN)/python -m pytest -n 2
+	@$(STEP) tests $(BIN)/python -m pytest -n 3
 	@OTTLA_TEST_KERNEL=python $(STEP) "plain kernel" \
 		$(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
 	@$(STEP)
@@ -69,7 +69,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/broker_vs_kafka
 
 soak: setup ## Run every test with every crash point, seed and history, and ten times as many examples
-	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 2
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 3
 
 format: setup ## Format the source with ruff
 	$(BIN)/ruff check --fix .
