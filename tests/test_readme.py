@@ -110,7 +110,7 @@ def test_make_passes_arguments_on() -> None:
 
 
 def test_page_and_help_agree_on_undoing_an_adoption() -> None:
-    words = "until an ottla broker has served from"
+    words = "to undo the adoption delete this file before you start an ottla broker with"
     command = [str(Path(sys.executable).parent / "ottla"), "log", "adopt", "--help"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     for text in (told, (ROOT / "docs" / "adopt.md").read_text()):
