@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from broker.handlers.test_create_topics import topic
 from broker.handlers.test_fetch import FetchSpec, request
 from broker.members import group_broker, join_request
 from broker.nodes import RunningBroker, broker, run
 from broker.test_node import create
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.join_group import JoinGroupResponse
 
 FOREVER_MS = 2**31 - 1
@@ -60,5 +62,21 @@ def test_new_members_that_disconnect_leave_the_group(tmp_path: Path) -> None:
             await clients[0].close()
             await until(lambda: "g" not in groups or not len(groups["g"].roster))
             await until(lambda: connections(running) == 1)
+
+    run(scenario)
+
+
+def test_changes_of_a_departed_client_are_finished(tmp_path: Path) -> None:
+    """As in Kafka, a client may send a change and close without reading the response."""
+    names = [f"t{number}" for number in range(20)]
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topics = [topic(name, 2) for name in names]
+            await client.send_only(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
+            await client.close()
+            await until(lambda: connections(running) == 0)
+            assert sorted(running.parts.metadata_cache.image.topics) == sorted(names)
 
     run(scenario)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ottla.protocol.conversation import Request, Response
-from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -23,7 +24,7 @@ __all__ = ["run"]
 
 
 class Waiting:
-    """A dispatcher: heartbeats below 10 wait without an end, and the others have a response."""
+    """A dispatcher: JoinGroup waits without an end, Heartbeat has a response at once."""
 
     def __init__(self) -> None:
         self.served: list[int] = []
@@ -36,12 +37,14 @@ class Waiting:
     ) -> Response | DeferredResponse | None:
         if isinstance(request.message, ProduceRequest):
             return DeferredResponse(self._produce())
+        if isinstance(request.message, JoinGroupRequest):
+            self.served.append(request.message.session_timeout_ms)
+            return DeferredResponse(self._wait())
         assert isinstance(request.message, HeartbeatRequest)
-        number = request.message.generation_id
-        self.served.append(number)
-        return DeferredResponse(self._wait()) if number < 10 else echo(request, connection)
+        self.served.append(request.message.generation_id)
+        return echo(request, connection)
 
-    async def _wait(self) -> HeartbeatResponse:
+    async def _wait(self) -> Response:
         self.waiting += 1
         try:
             await asyncio.get_running_loop().create_future()
@@ -60,6 +63,17 @@ class Waiting:
         return ProduceResponse(
             responses=[TopicProduceResponse(name="t", partition_responses=[part])]
         )
+
+
+def join(number: int) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=number,
+        rebalance_timeout_ms=1000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[],
+    )
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -84,7 +98,7 @@ def test_waiting_request_ends_when_its_client_leaves(run: Run) -> None:
         async with Service(waiting).running() as service:
             clients = [await service.client() for _ in range(50)]
             for client in clients:
-                client.send(heartbeat(1))
+                client.send(join(1))
             await until(lambda: waiting.waiting == 50)
             for client in clients[:49]:
                 client.writer.close()
@@ -103,7 +117,7 @@ def test_requests_sent_before_the_end_are_still_served(run: Run) -> None:
         waiting = Waiting()
         async with Service(waiting).running() as service:
             client = await service.client()
-            client.send(*map(heartbeat, (1, 11, 2, 12, 3, 13)))
+            client.send(join(1), heartbeat(11), join(2), heartbeat(12), join(3), heartbeat(13))
             client.writer.close()
             await until(lambda: waiting.served and not service.listener.connections)
             assert waiting.served == [1, 11, 2, 12, 3, 13]

@@ -233,7 +233,7 @@ class Topics:
         await self._create_once(asked, {})
 
     def required_config(self, name: str) -> dict[str, str]:
-        """Return the configs that an internal topic is created with, whoever creates it.
+        """Return the configs that an internal topic always gets; none for other topics.
 
         With other configs, retention could delete committed offsets.
         """

@@ -7,9 +7,10 @@ A connection therefore holds at most one frame, one response and the two socket 
 responses over 32 KiB are charged to the broker's memory pools; when others wait for memory, a
 connection that makes no progress is closed.
 
-While reading is paused, the network reports a client that has closed its end. The request that
-waits for a response is then dropped, unless it is a Produce, which is finished. What the client has
-sent before is read to its end, because requests with acks=0 need no response.
+While reading is paused, the network reports a client that has closed its end. A request that waits
+for other clients (Fetch, JoinGroup, SyncGroup) is then dropped, because it can wait without a
+limit. Every other request is finished, and what the client has sent before is read to its end: as
+in Kafka, a client may send a change and close without reading the response.
 
 Invariant: the state changes only along TRANSITIONS; an illegal transition raises.
 Invariant: whatever a client sends, the worst outcome is that its connection is closed.
@@ -29,7 +30,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from ottla.clock import Clock
 from ottla.errors import ProtocolViolation
-from ottla.protocol.apis import PRODUCE
+from ottla.protocol.apis import FETCH, JOIN_GROUP, PRODUCE, SYNC_GROUP
 from ottla.protocol.conversation import (
     ALL_VERSIONS,
     LargeRequest,
@@ -126,6 +127,9 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
 _READY: Final = State.READY
 _SERVING: Final = frozenset((State.QUEUED, State.SERVING, State.SERVING_BLOCKED))
 _BLOCKED: Final = frozenset((State.BLOCKED, State.SERVING_BLOCKED))
+
+_WAIT_FOR_OTHERS: Final = frozenset((FETCH, JOIN_GROUP, SYNC_GROUP))
+"""APIs whose requests wait for other clients, without a limit of the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
         self._task = self._deferred = self._served_request = None
 
     def departed(self) -> None:
-        """Drop the request that waits for its response: the client has closed its end."""
+        """Drop a request that waits for others: the client has closed its end."""
         self._has_departed = True
         if self._state is State.QUEUED:
             self.abort()
@@ -294,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _drop_waiting(self) -> None:
         request = self._served_request
-        if request is not None and request.api is not PRODUCE:
+        if request is not None and request.api in _WAIT_FOR_OTHERS:
             self._cancel_deferred()
             self._change(Event.RESPOND)
             self._serve()

@@ -67,9 +67,9 @@ def test_older_epoch_does_not_restore_a_deposed_leader() -> None:
 
 def test_recreated_topic_has_its_own_epochs() -> None:
     view = NOTHING_KNOWN.told(answer(topic(partition(2, 5))))
-    anew = view.told(answer(topic(partition(1, 0), topic_id=B)))
-    assert leader_of(anew) == (1, 0)
-    assert anew.names == {B: "t"}
+    recreated = view.told(answer(topic(partition(1, 0), topic_id=B)))
+    assert leader_of(recreated) == (1, 0)
+    assert recreated.names == {B: "t"}
 
 
 def test_metadata_without_epochs_is_accepted() -> None:

@@ -101,8 +101,8 @@ def test_missing_batches_are_resent_with_the_next_epoch(code: ErrorCode, first: 
     producing(leader, script)
     assert leader.logs[0] == [b"%d" % value for value in range(25)]
     assert max(one.producer_epoch for one in leader.came) == 1
-    anew = [one.base_sequence for one in leader.came if one.producer_epoch == 1]
-    assert anew == [*range(len(anew))]
+    sequences = [one.base_sequence for one in leader.came if one.producer_epoch == 1]
+    assert sequences == [*range(len(sequences))]
 
 
 def test_unknown_producer_id_resends_everything() -> None:

@@ -211,9 +211,9 @@ def test_c7_truncation_aborts_the_cleaning() -> None:
 def test_c7_restarting_at_an_offset_aborts_the_cleaning() -> None:
     owner = CompactedLog()
     filled(owner)
-    anew = InterruptedCleaner(lambda: finish(owner.log.truncate_fully_and_start_at(Offset(7))))
+    restarted = InterruptedCleaner(lambda: finish(owner.log.truncate_fully_and_start_at(Offset(7))))
     with pytest.raises(CleaningAborted):
-        owner.compact(anew)
+        owner.compact(restarted)
     assert (owner.log.log_start_offset, owner.log.log_end_offset) == (7, 7)
     assert files(owner.disk, ".log") == ["00000000000000000007.log"]
 

@@ -150,10 +150,10 @@ class Caller:
     ) -> dict[K, V | RequestError]:
         """Call once for all remaining keys, all brokers concurrently."""
         try:
-            whom = await route.brokers(keys, self.left_s(deadline_s))
+            targets = await route.brokers(keys, self.left_s(deadline_s))
         except RequestError as error:
             return dict.fromkeys(keys, error)
-        errors, groups = _grouped(keys, whom)
+        errors, groups = _grouped(keys, targets)
         told: dict[K, V | RequestError] = {**errors}
         async with asyncio.TaskGroup() as group:
             asked = [
@@ -174,11 +174,11 @@ class Caller:
     ) -> dict[K, V | RequestError]:
         """Call one broker once."""
         is_sent = False
-        whom = str(broker or self._connections.rules.addresses)
+        target = str(broker or self._connections.rules.addresses)
         try:
             async with asyncio.timeout(self.left_s(deadline_s)):
                 channel = await self._channel(broker)
-                whom = channel.address
+                target = channel.address
                 terms = self._terms(channel, question, deadline_s)
                 is_batched = terms.version >= question.batched_since
                 parts = [keys] if is_batched else [[key] for key in keys]
@@ -194,18 +194,18 @@ class Caller:
                 messages = await asyncio.gather(*answers)
         except TimeoutError:
             failure: RequestError = self._metadata.failure or TimedOut(
-                f"{whom}: no response in time"
+                f"{target}: no response in time"
             )
         except EncodingError as error:
             failure = RequestError(
-                ErrorCode.INVALID_REQUEST, f"the request to {whom} cannot be encoded: {error}"
+                ErrorCode.INVALID_REQUEST, f"the request to {target} cannot be encoded: {error}"
             )
         except RequestError as error:
             failure = error
         else:
             told: dict[K, V | RequestError] = {}
             for part, message in zip(parts, messages, strict=True):
-                told |= _read(question, part, message, whom)
+                told |= _read(question, part, message, target)
             return told
         if is_sent and isinstance(failure, Disconnected | TimedOut):
             unsure.update(keys)
@@ -235,29 +235,29 @@ def _again(route: Route[K], told: object, tries: int) -> bool:
 
 
 def _read(
-    question: ApiCall[K, M, V], keys: Sequence[K], message: Message, whom: str
+    question: ApiCall[K, M, V], keys: Sequence[K], message: Message, target: str
 ) -> dict[K, V | RequestError]:
     assert isinstance(message, question.answer)
     try:
         told = question.read(keys, message)
     except RequestError as error:
         return dict.fromkeys(keys, error)
-    return {key: told[key] if key in told else _silent(whom, key) for key in keys}
+    return {key: told[key] if key in told else _silent(target, key) for key in keys}
 
 
-def _silent(whom: str, key: object) -> RequestError:
+def _silent(target: str, key: object) -> RequestError:
     return RequestError(
-        ErrorCode.UNKNOWN_SERVER_ERROR, f"{whom}: the response does not contain {key}"
+        ErrorCode.UNKNOWN_SERVER_ERROR, f"{target}: the response does not contain {key}"
     )
 
 
 def _grouped(
-    keys: Sequence[K], whom: Sequence[Target]
+    keys: Sequence[K], targets: Sequence[Target]
 ) -> tuple[dict[K, RequestError], dict[BrokerView | None, list[K]]]:
     """Split the keys into those with an error already and those per broker."""
     errors: dict[K, RequestError] = {}
     groups: dict[BrokerView | None, list[K]] = {}
-    for key, broker in zip(keys, whom, strict=True):
+    for key, broker in zip(keys, targets, strict=True):
         if isinstance(broker, RequestError):
             errors[key] = broker
         else:
