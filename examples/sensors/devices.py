@@ -46,8 +46,13 @@ def drifts(device: int) -> bool:
 
 
 def fails(device: int) -> bool:
-    """Whether its bearing jams at times: temperature and vibration rise for 3 s."""
+    """Whether its bearing jams every 45 s: temperature and vibration rise for 3 s."""
     return device % 40 == 7
+
+
+def is_jammed(device: int, seconds: float) -> bool:
+    """Whether the bearing of a device that fails is jammed; a different one jams every 9 s."""
+    return (seconds + 9 * (device // 40)) % 45 < 3
 
 
 def is_slow(device: int) -> bool:
@@ -95,7 +100,7 @@ def _value(device: int, at_ms: int, source: random.Random) -> bytes:
     vibration = 1 + device % 7 * 0.1 + source.gauss(0, 0.05)
     if drifts(device):
         temperature += seconds % 900 * 0.01
-    if fails(device) and (seconds + device) % 45 < 3:
+    if fails(device) and is_jammed(device, seconds):
         temperature += 12
         vibration *= 4
     at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")

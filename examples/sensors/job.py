@@ -32,6 +32,9 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "2",
 }
 BATCH_READINGS_MAX: Final = 100_000
+CHECKPOINTS: Final = {"alerts": "alerts-2"}
+"""The directories of checkpoints with another name than their query. Spark cannot read state of an
+earlier schema, so a query whose state has a new schema starts with a new checkpoint."""
 
 READING: Final = "device STRING, at TIMESTAMP, temperature DOUBLE, vibration DOUBLE"
 ALERT: Final = {
@@ -53,6 +56,10 @@ MEAN_READINGS: Final = 100.0
 
 WARM_UP: Final = 25
 """A device raises no alerts before so many readings."""
+
+MEAN_EXPIRES_S: Final = 30.0
+"""After so long without readings the means of a device are forgotten: its values may have changed.
+It is longer than the 20 s that MEAN_READINGS cover."""
 
 DEVIATIONS: Final = 6
 """A value raises an alert if it is more than so many deviations from the mean."""
@@ -84,7 +91,7 @@ def queries(
         return writer.option("topic", topic)
 
     def start(name: str, write: Callable[[], DataStreamWriter]) -> StreamingQuery:
-        checkpoint = f"{output}/checkpoints/{name}"
+        checkpoint = f"{output}/checkpoints/{CHECKPOINTS.get(name, name)}"
         writer = write().queryName(name).option("checkpointLocation", checkpoint)
         return writer.trigger(**trigger).start()
 
@@ -167,11 +174,11 @@ def averages(rows: DataFrame) -> DataFrame:
 
 def alerts(rows: DataFrame) -> DataFrame:
     """Return the readings that are far from the running mean of their device, as JSON."""
-    state = [f"{signal}_{field}" for signal in SIGNALS for field in RunningMean._fields]
+    means = [f"{signal}_{field}" for signal in SIGNALS for field in RunningMean._fields]
     found = rows.groupBy("device").applyInPandasWithState(
         find_anomalies,
         outputStructType=", ".join(f"{name} {kind}" for name, kind in ALERT.items()),
-        stateStructType=", ".join(f"{name} DOUBLE" for name in state),
+        stateStructType=", ".join(f"{name} DOUBLE" for name in ("newest_s", *means)),
         outputMode="append",
         timeoutConf=GroupStateTimeout.NoTimeout,
     )
@@ -200,13 +207,20 @@ def find_anomalies(
     """Yield the anomalies of a device in a micro-batch, and update its means in the state."""
     # By offset, so that the result does not depend on how Spark divides the rows.
     rows: Any = pd.concat(frames).sort_values("offset")
-    before: tuple[float, ...] = state.get if state.exists else ()
+    newest_s, *before = state.get if state.exists else (0.0,)
+    # A reading can be older than the one before it, because some readings are late.
+    expired: list[bool] = []
+    for at in rows["at"]:
+        expired.append(at.timestamp() - newest_s > MEAN_EXPIRES_S)
+        newest_s = max(newest_s, at.timestamp())
     size = len(RunningMean._fields)
     found: list[tuple[Any, ...]] = []
-    after: list[float] = []
+    after: list[float] = [newest_s]
     for number, (signal, deviation_min) in enumerate(SIGNALS.items()):
         mean = RunningMean(*before[size * number : size * (number + 1)])
-        for at, value in zip(rows["at"], rows[signal].tolist(), strict=True):
+        for at, is_expired, value in zip(rows["at"], expired, rows[signal].tolist(), strict=True):
+            if is_expired:
+                mean = RunningMean()
             deviation = max(sqrt(mean.variance), deviation_min)
             if mean.readings >= WARM_UP and abs(value - mean.mean) > DEVIATIONS * deviation:
                 found.append((key[0], at, signal, value, mean.mean, deviation))

@@ -1,6 +1,6 @@
 """Sends the input of an example to its topic, each message when it is due.
 
-Invariant: messages that were due before the feed started are sent first. A feed that was stopped
+Invariant: messages from the start time on are sent, each once and in order. A feed that was stopped
 has sent everything that was due before that.
 """
 

@@ -1,7 +1,8 @@
 """Polls a running example: record counts, latest rows, and the progress of its queries.
 
-Invariant: counts start at 0 with the monitor. Rows come only from files that Spark has committed,
-and each file and each record is read once. Polling changes nothing of what it reads.
+Invariant: counts and latest rows are of this run: they start empty with the monitor. Totals are of
+all runs. Rows come only from files that Spark has committed, and each file and each record is read
+once. Polling changes nothing of what it reads.
 """
 
 import json
@@ -11,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlparse
@@ -48,9 +50,10 @@ class QueryProgress:
 
 @dataclass(frozen=True, slots=True)
 class OutputState:
-    """The rows or records of one output."""
+    """The rows or records of one output that this run has written."""
 
     count: int = 0
+    total: int = 0  # of all runs
     latest: Sequence[Row] = ()
 
 
@@ -60,10 +63,11 @@ class Snapshot:
 
     stage: str = ""
     broker: str = ""
+    since: datetime | None = None  # None before the run has started to count
     elapsed_s: float = 0.0
     input_count: int = 0
     input_per_s: float = 0.0
-    input_total: int = 0  # with the records from before
+    input_total: int = 0  # of all runs
     outputs: Mapping[str, OutputState] = field(default_factory=dict[str, OutputState])  # by label
     queries: Sequence[QueryProgress] = ()
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -97,12 +101,14 @@ class Monitor:
         self._files = {
             one.label: CommittedRows(directory / one.directory, one.latest_by) for one in files
         }
-        self._rows_before = {label: rows.poll() for label, rows in self._files.items()}
+        for rows in self._files.values():
+            rows.skip()
         self._tails = {
             one.label: TopicTail(servers, one)
             for one in example.outputs
             if isinstance(one, Topic) and one.panel is not None
         }
+        self._since = datetime.now(UTC)
         self._start_s = time.monotonic()
         self._input_counts = deque([(self._start_s, 0)], RATE_POLLS)
         self._paths = {
@@ -135,21 +141,23 @@ class Monitor:
         return Snapshot(
             stage=stage,
             broker=self._servers,
+            since=self._since,
             elapsed_s=now_s - self._start_s,
             input_count=counts[topic],
             input_per_s=(counts[topic] - then) / max(now_s - then_s, 0.001),
             input_total=totals[topic],
-            outputs={one.label: self._output(one, counts) for one in self._example.outputs},
+            outputs={one.label: self._output(one, totals) for one in self._example.outputs},
             queries=[query_progress(name, one.lastProgress) for name, one in self.queries.items()],
             paths=self._paths,
         )
 
-    def _output(self, output: Files | Topic, counts: Mapping[str, int]) -> OutputState:
+    def _output(self, output: Files | Topic, totals: Mapping[str, int]) -> OutputState:
         if isinstance(output, Files):
             rows = self._files[output.label]
-            return OutputState(rows.poll() - self._rows_before[output.label], rows.latest)
+            return OutputState(rows.poll(), rows.total, rows.latest)
         tail = self._tails.get(output.label)
-        return OutputState(counts[output.name], tail.poll() if tail else ())
+        total = totals[output.name]
+        return OutputState(total - self._before[output.name], total, tail.poll() if tail else ())
 
 
 class CommittedRows:
@@ -160,14 +168,21 @@ class CommittedRows:
 
     def __init__(self, directory: Path, latest_by: str) -> None:
         self.latest: list[Row] = []
+        self.total = 0  # with the rows that were skipped
         self._latest_by = latest_by
         self._count = 0
         self._metadata = directory / "_spark_metadata"
         self._seen: set[str] = set()
         self._next_batch = 0
 
+    def skip(self) -> None:
+        """Skip the rows that are there now: an earlier run has written them."""
+        self.poll()
+        self._count = 0
+        self.latest = []
+
     def poll(self) -> int:
-        """Read the new files, and return the number of rows in all of them."""
+        """Read the new files, and return the number of rows that were not skipped."""
         while (listing := self._listing(self._next_batch)) is not None:
             for line in listing.read_text().splitlines()[1:]:
                 uri: str = json.loads(line)["path"]
@@ -181,6 +196,7 @@ class CommittedRows:
     def add(self, rows: Sequence[Row]) -> None:
         """Count the rows of a file, and keep the latest."""
         self._count += len(rows)
+        self.total += len(rows)
         if rows:
             candidates = [*self.latest, *rows]
             last = max(row[self._latest_by] for row in candidates)

@@ -41,9 +41,6 @@ SEED: Final = 7
 UNATTENDED_S: Final = 60.0
 """The default of --seconds without a terminal."""
 
-BACKLOG_MS: Final = 30_000
-"""Each start first sends the input of so long before it, except what the topic already has."""
-
 CATCH_UP_S: Final = 180.0
 """At the end the queries have so long to read the rest, which takes minutes on a busy machine."""
 
@@ -241,7 +238,8 @@ class Run:
             create_topics(admin, example.topics)
             before = count_records(admin, example.topics)
             newest_ms = newest_timestamp_ms(admin, example.input)
-        start_ms = max((newest_ms or 0) + 1, time.time_ns() // 1_000_000 - BACKLOG_MS)
+        # The input starts now, so its rate is the same from the first second.
+        start_ms = max((newest_ms or 0) + 1, time.time_ns() // 1_000_000)
         monitor = resources.enter_context(Monitor(example, servers, self._data, before))
         messages = partial(example.messages, seed)
         topic, is_running = example.input.name, lambda: self._broker.is_running

@@ -29,6 +29,7 @@ def render(example: Example, snapshot: Snapshot) -> RenderableType:
         (snapshot.stage, "green" if snapshot.stage == "running" else "yellow"),
     )
     counts = Text.assemble(
+        (f"{_since(snapshot)}   ", "dim"),
         (f"{snapshot.input_count:,}", "bold"),
         f" {example.input.label} ({snapshot.input_per_s:,.0f}/s)",
     )
@@ -81,16 +82,27 @@ def status_line(example: Example, snapshot: Snapshot) -> str:
 
 
 def summary(example: Example, snapshot: Snapshot) -> str:
-    """The counts of a run, and where its data is."""
-    rows = {example.input.label: f"{snapshot.input_count:,}  (topic {example.input.name})"}
+    """The counts of this run and of all runs, and where the data is."""
+    counts = {example.input.label: (snapshot.input_count, snapshot.input_total)}
+    places = {example.input.label: f"topic {example.input.name}"}
     paths = dict(snapshot.paths)
     for output in example.outputs:
-        where = f"topic {output.name}" if isinstance(output, Topic) else paths.pop(output.label)
-        rows[output.label] = f"{snapshot.output(output.label).count:,}  ({where})"
-    rows["lag"] = f"{_or_dots(snapshot.lag)} {example.input.label}"
-    rows |= paths
+        state = snapshot.output(output.label)
+        counts[output.label] = (state.count, state.total)
+        is_topic = isinstance(output, Topic)
+        places[output.label] = f"topic {output.name}" if is_topic else paths.pop(output.label)
+    rows = {_since(snapshot): f"{'this run':>12}{'all runs':>12}"}
+    for label, (count, total) in counts.items():
+        rows[label] = f"{count:>12,}{total:>12,}  {places[label]}"
+    rows["lag"] = f"{_or_dots(snapshot.lag):>12} {example.input.label}"
+    rows |= {label: f"  {path}" for label, path in paths.items()}
     width = max(map(len, rows))
-    return "\n".join(f"  {label:<{width}}  {text}" for label, text in rows.items())
+    return "\n".join(f"  {label:<{width}}{text}" for label, text in rows.items())
+
+
+def _since(snapshot: Snapshot) -> str:
+    """From when the run counts. The times of readings are in UTC, too."""
+    return f"since {snapshot.since:%H:%M:%S} UTC" if snapshot.since else "since the start"
 
 
 def _or_dots(number: int | None) -> str:

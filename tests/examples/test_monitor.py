@@ -73,6 +73,16 @@ def test_compacted_lists_repeat_files_and_replace_lists(tmp_path: Path) -> None:
     assert (late.poll(), late.latest) == (4, [{"end": 3}])
 
 
+def test_rows_of_an_earlier_run_are_skipped(tmp_path: Path) -> None:
+    sink = Sink(tmp_path)
+    sink.commit("0", sink.write("0.parquet", 10, 20))
+    rows = CommittedRows(tmp_path, "end")
+    rows.skip()
+    assert (rows.poll(), rows.total, rows.latest) == (0, 2, [])
+    sink.commit("1", sink.write("1.parquet", 15))
+    assert (rows.poll(), rows.total, rows.latest) == (1, 3, [{"end": 15}])
+
+
 def test_progress_of_a_query() -> None:
     assert query_progress("averages", None).batch is None
     reported: dict[str, Any] = {

@@ -26,11 +26,14 @@ class FirstRun(NamedTuple):
 
 @cache
 def first_run() -> FirstRun:
-    """Run the example once, as short as possible, in a new directory."""
+    """Run the example once in a new directory.
+
+    It runs long enough for the averages of every device, and for the failure of one device.
+    """
     directory = tempfile.mkdtemp(prefix="sensors-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     data = Path(directory) / "data für später"  # with a space and a letter that is not ASCII
-    return FirstRun(data, run(data, "--seconds", "1"))
+    return FirstRun(data, run(data, "--seconds", "25"))
 
 
 def run(data: Path, *more: str, **changed: str) -> subprocess.CompletedProcess[str]:

@@ -36,6 +36,7 @@ class RunningMean:
     readings: int = 0
     mean: float = 0.0
     variance: float = 0.0
+    newest_ms: int = 0
 
 
 def reason_of(message: Message) -> str | None:
@@ -75,7 +76,7 @@ def compute(batches: Iterable[Iterable[Message]]) -> Results:
             else:
                 window = windows[start_ms, reading["device"]]
                 window.append((reading["temperature"], reading["vibration"]))
-            _find_anomalies(reading, means, results)
+            _find_anomalies(reading, at_ms, means, results)
         # The watermark moves after a micro-batch, and then windows before it are complete.
         watermark_ms = max(watermark_ms, newest_ms - LATENESS_MS)
         for start_ms, device in [one for one in windows if one[0] + WINDOW_MS <= watermark_ms]:
@@ -87,11 +88,17 @@ def compute(batches: Iterable[Iterable[Message]]) -> Results:
 
 
 def _find_anomalies(
-    reading: Mapping[str, float | str], means: dict[tuple[str, str], RunningMean], results: Results
+    reading: Mapping[str, float | str],
+    at_ms: int,
+    means: dict[tuple[str, str], RunningMean],
+    results: Results,
 ) -> None:
     for signal, deviation_min in (("temperature", 0.1), ("vibration", 0.02)):
         device, value = str(reading["device"]), float(reading[signal])
+        if at_ms - means[device, signal].newest_ms > 30_000:
+            means[device, signal] = RunningMean()
         mean = means[device, signal]
+        mean.newest_ms = max(mean.newest_ms, at_ms)
         deviation = max(math.sqrt(mean.variance), deviation_min)
         if mean.readings >= 25 and abs(value - mean.mean) > 6 * deviation:
             results.alerts.append((device, signal, value, mean.mean, deviation))

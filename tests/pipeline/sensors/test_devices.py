@@ -31,7 +31,7 @@ def all_of(start_ms: int, end_ms: int, seed: int = 7) -> list[Message]:
 @cache
 def one_minute() -> list[Message]:
     """All messages of a minute in which no failing device fails before its mean is known."""
-    start_ms = START_MS + 20_000
+    start_ms = START_MS + 21_000
     return all_of(start_ms, start_ms + MINUTE_MS)
 
 

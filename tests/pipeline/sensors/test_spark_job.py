@@ -6,16 +6,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from judges.ottla_broker import OttlaBroker
 from ottla.sync import Admin
 from pipeline.sensors.judging import EXAMPLE, check, send
-from pipeline.sensors.plain import compute
+from pipeline.sensors.plain import compute, reason_of
 from sensors import job
-from sensors.devices import Message, messages
+from sensors.devices import DEVICES, Message, fails, messages, name_of
 
 START = datetime(2027, 1, 1, tzinfo=UTC)
+SEED = 7
+START_MS = 1_800_000_000_000
+PIECE_MS = 25_000
 
 
 def reading(**other: object) -> bytes:
@@ -106,8 +110,6 @@ class State:
 
 def anomalies(state: State, *pieces: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """The second and value of each anomaly in temperatures, which come with their offsets."""
-    import pandas
-
     pd: Any = pandas
     frames = [
         pd.DataFrame(
@@ -159,15 +161,42 @@ def test_micro_batches_and_row_order_make_no_difference() -> None:
     assert pieces.get == whole.get
 
 
+def test_mean_is_forgotten_after_a_pause_of_readings() -> None:
+    state = State()
+    assert anomalies(state, STEADY) == []
+    after = [(99 + 25 * 60 + offset, 40.0 + offset % 2) for offset in range(40)]
+    assert anomalies(state, after) == []
+    end = after[-1][0]
+    assert anomalies(state, [(end + 30, 60.0)]) == [(end + 30, 60.0)]
+    assert anomalies(state, [(end + 61, 60.0)]) == []
+
+
+def test_late_readings_do_not_expire_the_mean() -> None:
+    state = State()
+    assert anomalies(state, STEADY[50:]) == []
+    assert anomalies(state, STEADY[:10]) == []
+    assert anomalies(state, [(100, 40.0)]) == [(100, 40.0)]
+
+
+def test_run_after_a_pause_raises_no_false_alerts() -> None:
+    states = {name_of(device): State() for device in range(DEVICES)}
+    alarming: set[str] = set()
+    for start_ms in (START_MS, START_MS + 25 * 60_000):
+        sent = [one for one in messages(SEED, start_ms, start_ms + 12_000) if not reason_of(one)]
+        pd: Any = pandas
+        rows = pd.DataFrame([json.loads(one.value) for one in sent]).reset_index(names="offset")
+        rows["at"] = pd.to_datetime(rows["at"])
+        for name, frame in rows.groupby("device"):
+            if list(job.find_anomalies((name,), iter([frame]), states[name])):
+                alarming.add(name)
+    assert alarming
+    assert alarming <= {name_of(device) for device in range(DEVICES) if fails(device)}
+
+
 def test_mean_follows_a_permanent_change() -> None:
     changed = [(100 + offset, 40.0 + offset % 2) for offset in range(100)]
     found = anomalies(State(), [*STEADY, *changed])
     assert 1 <= len(found) <= 5
-
-
-SEED = 7
-START_MS = 1_800_000_000_000
-PIECE_MS = 25_000
 
 
 @pytest.fixture

@@ -103,13 +103,13 @@ def test_two_runs_where_the_second_continues() -> None:
     data, done = first_run()
     assert done.returncode == 0, done.stdout + done.stderr
     first = counts(done.stdout)
-    assert first["readings"] >= 30_000
+    assert first["readings"] >= 20_000
     assert first["averages"] >= 200
     assert first["alerts"] > 0
     assert first["dead letters"] > 0
     assert first["lag"] == 0
     directories = [
-        *re.findall(r"^  averages .*\((/.*)\)$", done.stdout, re.MULTILINE),
+        *re.findall(r"^  averages +[\d,]+ +[\d,]+  (/.*)$", done.stdout, re.MULTILINE),
         *re.findall(r"^  (?:checkpoints|topics) +(/.*)$", done.stdout, re.MULTILINE),
     ]
     assert [Path(path).is_dir() for path in directories] == [True] * 3

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from shared.monitor import OutputState, QueryProgress, Snapshot, TopicTail, pars
 from shared.view import VERBATIM, Screen, render, status_line, summary
 
 EXAMPLE = load_example()
+SINCE = datetime(2026, 1, 1, 10, 20, 30, tzinfo=UTC)
 PATHS = {"averages": "/data/averages", "topics": "/tmp/[test]/[/x]"}
 
 
@@ -33,7 +35,7 @@ def test_lag_is_unknown_until_every_query_has_progress() -> None:
         snapshot = Snapshot(input_total=1_000, queries=queries, paths=PATHS)
         assert snapshot.lag is None
         assert status_line(EXAMPLE, snapshot).endswith("lag …")
-        assert "lag           … readings" in summary(EXAMPLE, snapshot)
+        assert re.search(r"^  lag +… readings$", summary(EXAMPLE, snapshot), re.MULTILINE)
     queries = [averages, QueryProgress("alerts", 0, records_read=2_000)]
     snapshot = Snapshot(input_total=2_000, queries=queries)
     assert snapshot.lag == 1_100
@@ -50,16 +52,25 @@ def test_query_without_a_micro_batch_has_no_lag() -> None:
 
 
 def test_summary_has_counts_and_paths() -> None:
-    outputs = {"averages": OutputState(1_200), "dead letters": OutputState(3)}
-    snapshot = Snapshot(input_count=30_000, outputs=outputs, paths=PATHS)
+    outputs = {"averages": OutputState(1_200, 5_000), "dead letters": OutputState(3, 40)}
+    snapshot = Snapshot(
+        since=SINCE, input_count=30_000, input_total=95_000, outputs=outputs, paths=PATHS
+    )
     assert summary(EXAMPLE, snapshot).splitlines() == [
-        "  readings      30,000  (topic sensors.readings)",
-        "  averages      1,200  (/data/averages)",
-        "  alerts        0  (topic sensors.alerts)",
-        "  dead letters  3  (topic sensors.dead-letters)",
-        "  lag           … readings",
-        "  topics        /tmp/[test]/[/x]",
+        "  since 10:20:30 UTC    this run    all runs",
+        "  readings                30,000      95,000  topic sensors.readings",
+        "  averages                 1,200       5,000  /data/averages",
+        "  alerts                       0           0  topic sensors.alerts",
+        "  dead letters                 3          40  topic sensors.dead-letters",
+        "  lag                          … readings",
+        "  topics              /tmp/[test]/[/x]",
     ]
+
+
+def test_live_counts_say_since_when() -> None:
+    lines = rendered(Snapshot(since=SINCE, input_count=30_000, input_per_s=998)).splitlines()
+    (counts,) = [line for line in lines if "30,000 readings (998/s)" in line]
+    assert counts.startswith("since 10:20:30 UTC ")
 
 
 def test_lines_are_printed_for_new_stages_and_every_10_s() -> None:
@@ -104,7 +115,7 @@ def test_brackets_in_names_and_paths_are_not_markup(tmp_path: Path) -> None:
     then = datetime(2026, 1, 1, tzinfo=UTC)
     average = {"device": "y[/bold]", "start": then, "end": then, "readings": 1}
     average |= {"temperature": 1.0, "vibration": 2.0}
-    outputs = {"averages": OutputState(1, [average]), "alerts": OutputState(1, [ALERT])}
+    outputs = {"averages": OutputState(1, 1, [average]), "alerts": OutputState(1, 1, [ALERT])}
     snapshot = Snapshot("running", "127.0.0.1:9092", outputs=outputs, paths=PATHS)
     for is_terminal in (True, False):
         terminal = io.StringIO()
@@ -127,7 +138,7 @@ def test_panel_of_averages_has_the_hottest_devices() -> None:
         | {"vibration": 1.0}
         for n in range(8)
     ]
-    lines = rendered(Snapshot(outputs={"averages": OutputState(8, rows)})).splitlines()
+    lines = rendered(Snapshot(outputs={"averages": OutputState(8, 8, rows)})).splitlines()
     shown = [line.split()[1] for line in lines if line.startswith("│ d") and "°C" in line]
     assert shown == ["d7", "d6", "d5", "d4", "d3", "d2"]
     assert any("the 6 hottest of 8 devices" in line for line in lines)
