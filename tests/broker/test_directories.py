@@ -1,5 +1,6 @@
 """The data directories in which new partitions are created."""
 
+import asyncio
 from pathlib import Path
 from shutil import rmtree
 
@@ -14,6 +15,7 @@ from broker.test_node import batch, create, fetch, produce
 from broker.test_offset_commits import commit, committed
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID
+from ottla.log import maintenance
 
 CORDONED = "cordoned.log.dirs"
 
@@ -133,5 +135,28 @@ def test_partitions_are_spread_over_directories(tmp_path: Path) -> None:
             await create(client, "b", 3)
             await create(client, "c", 3)
             assert (len(folders(one)), len(folders(two))) == (5, 5)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["data", "data/a-0"])
+def test_c10_produce_to_removed_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(maintenance, "IN_PLACE_INTERVAL_MS", 10)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "a")
+            assert await produce(client, "a", batch(b"x")) == (0, 0)
+            rmtree(tmp_path / name)
+            code = 0
+            while code == 0:  # until the broker has noticed
+                code, _ = await produce(client, "a", batch(b"y"))
+                await asyncio.sleep(0.01)
+            assert code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert running.node.given_up  # it was the last data directory
+        assert list(running.node.unclean) == [str(tmp_path / "data")]
 
     run(scenario)

@@ -14,6 +14,7 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 
@@ -375,3 +376,39 @@ def test_other_users_can_read_neither_files_nor_directories(tmp_path: Path, disk
         "directory": stat.S_IMODE(Path(directory).stat().st_mode)
     }
     assert modes == {"0.log": 0o640, ".lock": 0o640, "directory": 0o750}
+
+
+def test_c10_sync_of_a_removed_file_fails(disk: OsDisk, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    file = disk.open(str(path), create=True)
+    assert file.is_in_place()
+    file.write([b"x"], 0)
+    file.sync()
+    path.unlink()
+    assert not file.is_in_place()
+    file.write([b"y"], 1)  # the descriptor still accepts it
+    with pytest.raises(StorageFailure, match="the file was removed"):
+        file.sync()
+    with pytest.raises(StorageFailure, match="broken"):
+        file.write([b"z"], 2)
+
+
+def test_moved_or_replaced_file_is_not_in_place(disk: OsDisk, tmp_path: Path) -> None:
+    directory, away = tmp_path / "d", tmp_path / "away"
+    disk.make_directory(str(directory))
+    lock = disk.lock(str(directory / ".lock"))
+    assert lock is not None
+    file = disk.open(str(directory / "f"), create=True)
+    assert lock.is_in_place()
+    directory.rename(away)
+    assert not lock.is_in_place()
+    assert not file.is_in_place()
+    copytree(away, directory)
+    assert not lock.is_in_place()
+    assert not file.is_in_place()
+    file.sync()  # it still has a name
+    rmtree(directory)
+    away.rename(directory)
+    assert lock.is_in_place()
+    assert file.is_in_place()
+    lock.release()

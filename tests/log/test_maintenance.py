@@ -1,7 +1,7 @@
 """The maintenance tasks of logs at their intervals, in simulated time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from cases import each_case
 from log.log_managers import append, created, opened, partition, run_for
 from log.logs import SMALL
 from log.logs import append as append_batch
-from ottla.errors import ErrorCode, RequestError
+from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
 from ottla.log import maintenance
 from ottla.log.disk import read_whole
@@ -358,5 +358,108 @@ def test_maintenance_of_many_logs_yields_to_the_loop(
         await getattr(upkeep(logs), duty)()
         assert turns - before >= 4
         beside.cancel()
+
+    simulated(program)
+
+
+def remove_everything(disk: SimulatedDisk, directory: str) -> None:
+    """Remove a directory as `rm -r` does."""
+    for name in disk.names(directory):
+        path = f"{directory}/{name}"
+        if disk.is_directory(path):
+            remove_everything(disk, path)
+        else:
+            disk.remove(path)
+    disk.remove_directory(directory)
+
+
+def removed(disk: SimulatedDisk) -> None:
+    remove_everything(disk, "/one")
+
+
+def moved(disk: SimulatedDisk) -> None:
+    disk.rename("/one", "/elsewhere")
+
+
+def replaced(disk: SimulatedDisk) -> None:
+    remove_everything(disk, "/one")
+    disk.make_directory("/one/t-0")
+
+
+def without_a_partition(disk: SimulatedDisk) -> None:
+    remove_everything(disk, "/one/t-0")
+
+
+def with_a_moved_partition(disk: SimulatedDisk) -> None:
+    disk.rename("/one/t-0", "/one/elsewhere")
+
+
+@each_case(
+    "change", [removed, moved, replaced, without_a_partition, with_a_moved_partition], ids=repr
+)
+@each_case("idle", [True, False])
+def test_c10_removed_directory_goes_offline(
+    change: Callable[[SimulatedDisk], None], idle: bool
+) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        failed: list[str] = []
+        logs = await opened(
+            disk, clock, ("/one", "/two"), offline=lambda one, partitions: failed.append(one.path)
+        )
+        for number in range(2):
+            append(await created(logs, number), b"x")
+        tasks = upkeep(logs)
+        await run_for(tasks, 5)
+        assert failed == []
+        change(disk)
+        if not idle:
+            append(logs[partition(0)], b"still accepted")
+        await run_for(tasks, 61 if idle else 2)
+        assert failed == ["/one"]
+        with pytest.raises(StorageFailure, match="removed, moved or replaced"):
+            append(logs[partition(0)], b"y")
+        append(logs[partition(1)], b"y")
+
+    simulated(program)
+
+
+class InterruptedDisk(SimulatedDisk):
+    """Awaits something before each of the next blocking calls."""
+
+    before: list[Callable[[], Awaitable[None]]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = []
+
+    async def blocking(self, call: Callable[[], T]) -> T:
+        if self.before:
+            await self.before.pop(0)()
+        return call()
+
+
+async def nothing() -> None:
+    """Interrupt without an effect."""
+
+
+def test_deleted_and_truncated_logs_are_not_missed() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = InterruptedDisk()
+        logs = await opened(disk, clock)
+        for number in range(2):
+            append(await created(logs, number), b"x")
+        tasks = upkeep(logs)
+
+        async def change() -> None:
+            await logs.delete([partition(0)])
+            await logs.truncate_fully(partition(1), Offset(7))
+
+        disk.before = [nothing, change]  # first it looks for the directory, then for the files
+        await tasks.check_in_place()
+        assert disk.before == []
+        await tasks.check_in_place()
+        assert logs.online == logs.directories
+        assert logs[partition(1)].log.log_end_offset == 7
 
     simulated(program)

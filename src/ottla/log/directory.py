@@ -145,6 +145,11 @@ class DataDirectory:
 
     # Use.
 
+    def check_in_place(self) -> None:
+        """Raise StorageFailure if the directory was removed, moved or replaced."""
+        if not self._lock.is_in_place():
+            raise StorageFailure(f"{self.path}: removed, moved or replaced while the broker runs")
+
     def check_online(self) -> None:
         """Raise StorageFailure if the directory has failed."""
         if self.failure is not None:

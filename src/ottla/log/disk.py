@@ -46,8 +46,12 @@ class File(Protocol):
         """Record the new path of a file that was renamed while it was open."""
         ...
 
+    def is_in_place(self) -> bool:
+        """Whether the path still names this file; False if it was removed, moved or replaced."""
+        ...
+
     def sync(self) -> None:
-        """Return when everything written is on the device."""
+        """Return when everything written is on the device; a removed file is a failure."""
         ...
 
     def fileno(self) -> int:
@@ -138,6 +142,10 @@ class Disk(Protocol):
 
 class Lock(Protocol):
     """A file that this process has locked."""
+
+    def is_in_place(self) -> bool:
+        """Whether the path still names the locked file."""
+        ...
 
     def release(self) -> None:
         """Release the lock."""

@@ -146,15 +146,26 @@ class OsFile:
         """Record the new path."""
         self._path = path
 
+    def is_in_place(self) -> bool:
+        """Whether the path still names this file, or it is closed and nothing is written to it."""
+        return self._descriptor < 0 or _is_in_place(self._path, self._descriptor)
+
     def sync(self) -> None:
-        """Return when everything written is on the device; a failure breaks the file (rule C5)."""
+        """Return when everything written is on the device; a failure breaks the file (rule C5).
+
+        A removed file accepts data while it is open, but the next start does not find it (C10).
+        """
         if self._broken:
             raise StorageFailure(f"{self._path}: broken by an earlier failure")
         try:
             os.fsync(self._descriptor)
+            links = os.fstat(self._descriptor).st_nlink
         except OSError as error:
             self._broken = True
             raise self._failure("sync", error) from error
+        if not links:
+            self._broken = True
+            raise StorageFailure(f"{self._path}: sync: the file was removed")
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""
@@ -172,16 +183,31 @@ class OsFile:
 class OsLock:
     """A lock that ends with the process."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "_path")
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
         self._descriptor = descriptor
+
+    def is_in_place(self) -> bool:
+        """Whether the path still names the locked file."""
+        return _is_in_place(self._path, self._descriptor)
 
     def release(self) -> None:
         """Release the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _is_in_place(path: str, descriptor: int) -> bool:
+    """Whether a path names an open file, whose inode number cannot be reused meanwhile."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _failure("stat", path, error, full=False) from error
 
 
 def _hold(descriptor: int) -> None:
@@ -277,7 +303,7 @@ class OsDisk:
         except OSError:
             os.close(descriptor)
             return None
-        return OsLock(descriptor)
+        return OsLock(path, descriptor)
 
     async def blocking(self, call: Callable[[], T]) -> T:
         """Run a call in a thread; a call that has started completes before a cancellation."""

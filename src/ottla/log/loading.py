@@ -57,6 +57,8 @@ class HostedLog:
     high_watermark: Offset = _BEGINNING  # from the checkpoint
     first_dirty_offset: Offset | None = None  # the log is clean below it
     flushed_ms: int = 0  # time of the last periodic flush
+    seen_ms: int = 0  # time when its files were last seen in their place
+    seen_end_offset: Offset = _BEGINNING  # the log end offset at that time
     commit: GroupCommit = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
 """The periodic tasks of a broker's logs: flush, retention, checkpoints, expiration, removal, scrub.
 
-Invariant: each task runs at its own interval. A data directory that fails in a task goes offline
-without stopping the task for the others. Intervals are read again each time, so that changed
-settings apply at once. A task yields to the event loop every LOGS_PER_SLICE logs.
+Invariant: each task runs at its own interval. A data directory that fails in a task, or that was
+removed, goes offline without stopping the task for the others. Intervals are read again each time,
+so that changed settings apply at once. A task yields to the event loop every LOGS_PER_SLICE logs.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from ottla.errors import RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
+from ottla.log.disk import File
 from ottla.log.flusher import flush_due
 from ottla.log.loading import HostedLog
 from ottla.log.log_manager import LogManager
@@ -28,6 +29,10 @@ _LOG = logging.getLogger(__name__)
 # count, so logs are checked at least this often.
 FLUSH_CHECK_MS_MAX: Final = 1000
 PURGE_INTERVAL_MS: Final = 1000
+# A removed file still accepts records while it is open. Written logs are looked for every second,
+# idle ones once a minute.
+IN_PLACE_INTERVAL_MS: Final = 1000
+IDLE_IN_PLACE_MS: Final = 60_000
 LOGS_PER_SLICE: Final = 200  # logs per task before the event loop continues
 # Every log is read once a week, slowly, to find damage (rule C4).
 SCRUB_INTERVAL_MS: Final = 7 * 86_400_000
@@ -84,6 +89,7 @@ class Maintenance:
                 (lambda: config().log_start_ms, self.store_log_starts),
                 (lambda: config().high_watermark_ms, self.store_high_watermarks),
                 (lambda: PURGE_INTERVAL_MS, self.purge),
+                (lambda: IN_PLACE_INTERVAL_MS, self.check_in_place),
                 (lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
                 (lambda: SCRUB_INTERVAL_MS, self.scrub),
             ):
@@ -142,6 +148,30 @@ class Maintenance:
                 await self._attempt(hosted, lambda log=hosted.log: log.purge(now_ms))
         await self._logs.purge()
 
+    async def check_in_place(self) -> None:
+        """Take the data directories offline that were removed, also partly (rule C10).
+
+        Otherwise the broker would acknowledge records that no start finds again.
+        """
+        logs, now_ms = self._logs, self._logs.clock.now_ms()
+        for directory in logs.online:
+            with suppress(StorageFailure):
+                await logs.guarded(
+                    directory, lambda one=directory: logs.disk.blocking(one.check_in_place)
+                )
+        due: list[tuple[HostedLog, File]] = []
+        async for hosted in self._usable():
+            end_offset = hosted.log.log_end_offset
+            if hosted.seen_end_offset != end_offset or now_ms - hosted.seen_ms >= IDLE_IN_PLACE_MS:
+                hosted.seen_end_offset, hosted.seen_ms = end_offset, now_ms
+                due.append((hosted, hosted.log.segments.active.file))
+        failures = await logs.disk.blocking(lambda: [_removal(file) for _, file in due])
+        for (hosted, file), failure in zip(due, failures, strict=True):
+            is_active = file is hosted.log.segments.active.file
+            # Otherwise the log was rolled, truncated or deleted meanwhile.
+            if failure is not None and is_active and logs.get(hosted.partition) is hosted:
+                logs.fail(hosted.directory, failure)
+
     async def expire_producers(self) -> None:
         """Expire producers that have not written for producer.id.expiration.ms."""
         now_ms, limit_ms = self._logs.clock.now_ms(), self._config().producer_expiration_ms
@@ -197,3 +227,13 @@ class Maintenance:
         # RequestError: the log was deleted while this waited for its lock.
         with suppress(StorageFailure, RequestError):
             await self._logs.guarded(hosted.directory, work)
+
+
+def _removal(file: File) -> StorageFailure | None:
+    """The failure of a file that is not in its place; waits for the device."""
+    try:
+        if file.is_in_place():
+            return None
+    except StorageFailure as failure:
+        return failure
+    return StorageFailure(f"{file.path}: removed, moved or replaced while the broker runs")

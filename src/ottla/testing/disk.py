@@ -92,10 +92,16 @@ class SimulatedFile:
         """Note the new path after a rename."""
         self._path = path
 
+    def is_in_place(self) -> bool:
+        """Whether the path still names this file."""
+        return self._disk.has(self._node, self._path)
+
     def sync(self) -> None:
         """Make the content durable; after a failure the file is unusable."""
         try:
             self._disk.call("sync", self._path)
+            if not self.is_in_place() and not self._disk.has(self._node):
+                raise StorageFailure(f"{self._path}: sync: the file was removed")
         except StorageFailure:
             self._broken = True
             raise
@@ -108,13 +114,18 @@ class SimulatedFile:
 class SimulatedLock:
     """A held lock."""
 
-    def __init__(self, held: set[str], path: str) -> None:
+    def __init__(self, held: "dict[str, SimulatedLock]", path: str) -> None:
         self._held = held
         self._path = path
 
+    def is_in_place(self) -> bool:
+        """Whether the path still names the locked file."""
+        return self._held.get(self._path) is self
+
     def release(self) -> None:
         """Release the lock."""
-        self._held.discard(self._path)
+        if self.is_in_place():
+            del self._held[self._path]
 
 
 class SimulatedDisk:
@@ -130,7 +141,7 @@ class SimulatedDisk:
         self.now_ms = 0
         self._files: dict[str, Content] = {}
         self._directories: set[str] = {"/"}
-        self._locks: set[str] = set()
+        self._locks: dict[str, SimulatedLock] = {}
         # Names on the device, and the unsynced changes of names.
         self._synced_names: dict[str, Content] = {}
         self._pending_names: list[tuple[str, list[_Naming]]] = []  # with their directory
@@ -169,6 +180,12 @@ class SimulatedDisk:
     def exists(self, path: str) -> bool:
         """Whether a file or directory exists."""
         return path in self._files or path in self._directories
+
+    def has(self, node: Content, path: str | None = None) -> bool:
+        """Whether a path, or any path, names this content."""
+        if path is not None:
+            return self._files.get(path) is node
+        return any(one is node for one in self._files.values())
 
     def is_directory(self, path: str) -> bool:
         """Whether a directory exists."""
@@ -220,6 +237,7 @@ class SimulatedDisk:
         """Rename a directory, on the device at once: the crash test comes before it."""
         self._directories.discard(old)
         self._directories.add(new)
+        self._forget_locks(old)
         for names in (self._files, self._synced_names):
             for path in [path for path in names if path.startswith(old + "/")]:
                 names[new + path[len(old) :]] = names.pop(path)
@@ -237,6 +255,12 @@ class SimulatedDisk:
         if self.names(path):
             raise StorageFailure(f"{path}: remove: the directory is not empty")
         self._directories.discard(path)
+        self._forget_locks(path)
+
+    def _forget_locks(self, directory: str) -> None:
+        """Forget the locks in a directory that was removed or renamed: lock files go with it."""
+        for path in [path for path in self._locks if path.startswith(directory + "/")]:
+            del self._locks[path]
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
@@ -250,8 +274,8 @@ class SimulatedDisk:
         """Lock a path; return None if it is locked."""
         if path in self._locks:
             return None
-        self._locks.add(path)
-        return SimulatedLock(self._locks, path)
+        lock = self._locks[path] = SimulatedLock(self._locks, path)
+        return lock
 
     async def blocking(self, call: Callable[[], T]) -> T:
         """Run the call at once: simulated devices do not wait."""
@@ -330,7 +354,7 @@ class SimulatedDisk:
         self.fails = lambda what, path: False
         self._files = files
         self._directories = set(self._directories)
-        self._locks = set()
+        self._locks = {}
         self._synced_names = synced_names
         self._pending_names = pending_names
         self._modified_ms = dict(self._modified_ms)

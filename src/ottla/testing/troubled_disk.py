@@ -60,6 +60,10 @@ class TroubledFile:
         """Note the new path after a rename."""
         self._file.renamed(path)
 
+    def is_in_place(self) -> bool:
+        """Whether the path still names this file."""
+        return self._file.is_in_place()
+
     def sync(self) -> None:
         """Return when everything written is on the device."""
         self._disk.check_there("sync", self.path)
