@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.client.serializers import DeserializationFailed, Serde, SerializationFailed
     from ottla.errors import ErrorCode, RequestError
     from ottla.ids import TopicPartition
+    from ottla.records.errors import InvalidRecords
     from ottla.settings.invalid_settings import InvalidSettings
     from ottla.transport.channel import Disconnected, TimedOut
     from ottla.transport.failures import AuthenticationFailed, NotRunning, NotSupported
@@ -46,6 +47,7 @@ __all__ = [
     "ErrorCode",
     "FetchedColumns",
     "GroupMember",
+    "InvalidRecords",
     "InvalidSettings",
     "NewPartitions",
     "NewTopic",
@@ -87,6 +89,7 @@ _MODULES: "Final" = {
     "ErrorCode": "ottla.errors",
     "FetchedColumns": "ottla.client.consumer.partition_reader",
     "GroupMember": "ottla.client.group.interfaces",
+    "InvalidRecords": "ottla.records.errors",
     "InvalidSettings": "ottla.settings.invalid_settings",
     "NewPartitions": "ottla.client.admin",
     "NewTopic": "ottla.client.admin",

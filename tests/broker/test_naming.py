@@ -72,6 +72,32 @@ def test_policy_applies_to_auto_created_topics(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_names_that_are_not_auto_created_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{POLICY}=a.b,a_b") as running:
+            client = await running.client()
+            await create(client, "a.b")
+            names = ["a_b", "c"]
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in names],
+                allow_auto_topic_creation=True,
+            )
+            for _ in range(3):  # a client that asks again does not fill the log
+                answer = await client.ask(request, MetadataResponse)
+                codes = {one.name: one.error_code for one in answer.topics}
+                assert codes == dict.fromkeys(names, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        logged = [one.args for one in caplog.records if one.getMessage() == "topic not created"]
+        collides, forbidden = (dict(one) for one in logged if isinstance(one, dict))
+        assert collides["topic"] == "a_b"
+        assert collides["reason"] == "Topic 'a_b' collides with existing topic: a.b"
+        assert forbidden["topic"] == "c"
+        assert "a.b, a_b" in str(forbidden["reason"])
+
+    run(scenario)
+
+
 def test_cluster_metadata_is_not_a_topic(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:

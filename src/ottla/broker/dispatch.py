@@ -179,6 +179,7 @@ HANDLERS: Final[Mapping[Api, Callable[[BrokerParts], Handler]]] = {
             metadata_cache=parts.metadata_cache,
             topics=parts.topics,
             scheduler=parts.scheduler,
+            clock=parts.clock,
         ).handle
     ),
     apis.OFFSET_COMMIT: lambda parts: partial(

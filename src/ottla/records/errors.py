@@ -9,6 +9,9 @@ from typing import Final
 
 from ottla.errors import ErrorCode, OttlaError, RequestError
 
+SHOWN_MAX: Final = 3
+"""Invalid records that a message describes."""
+
 
 class CorruptRecords(OttlaError):
     """The bytes are not a record batch, or its records are corrupt."""
@@ -34,7 +37,7 @@ class ColumnsTooLarge(OttlaError):
 
 
 class InvalidRecords(RequestError):
-    """A produced batch is invalid and must not be appended.
+    """A produced batch is invalid, so none of its records is appended.
 
     `record_errors` has (index in the batch, message) for each invalid record, as RecordErrors in
     the response. It is empty if the batch as a whole is invalid.
@@ -48,6 +51,12 @@ class InvalidRecords(RequestError):
     ) -> None:
         super().__init__(code, message)
         self.record_errors = tuple(record_errors)
+
+
+def described_errors(errors: Sequence[tuple[int, str]]) -> str:
+    """Return a message with the first invalid records of a batch, at most three as in Kafka."""
+    first = "; ".join(f"record {index}: {message}" for index, message in errors[:SHOWN_MAX])
+    return f"the batch has invalid records: {first}{'; …' if len(errors) > SHOWN_MAX else ''}"
 
 
 class CorruptCompression(OttlaError):

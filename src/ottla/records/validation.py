@@ -71,6 +71,7 @@ from ottla.records.errors import (
     InvalidRecords,
     UnsupportedMagic,
     WouldBlock,
+    described_errors,
 )
 
 ZSTD_PRODUCE_VERSION_MIN: Final = 7  # KIP-110
@@ -353,4 +354,4 @@ def _refused_records(
         for index, timestamp in found
     ]
     code = ErrorCode.INVALID_RECORD if found[0][1] is None else ErrorCode.INVALID_TIMESTAMP
-    return InvalidRecords(code, f"{len(errors)} records of the batch are invalid", errors)
+    return InvalidRecords(code, described_errors(errors), errors)

@@ -1,6 +1,6 @@
 """Limits the log lines that peers can cause.
 
-Invariant: per minute, one line for a peer and a reason, and LINES_MAX lines for all peers. The next
+Invariant: per minute, one line for a subject and a reason, and LINES_MAX lines in total. The next
 line carries the number of suppressed ones. No peer can fill the log.
 """
 

@@ -124,6 +124,20 @@ def test_invalid_topic_name_is_refused_at_once() -> None:
     run(scenario())
 
 
+def test_refused_topic_is_logged_once_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, metadata(place(cluster)) as known:
+            await known.topic("a.b", 10)
+            known.want("a_b")  # as a consumer that has subscribed to it
+            for _ in range(3):
+                await known.refreshed(10)
+        logged = [one for one in caplog.messages if "a_b cannot be used" in one]
+        assert len(logged) == 1
+        assert "collides with existing topic: a.b" in logged[0]
+
+    run(scenario())
+
+
 def test_missing_topic_times_out_with_a_reason() -> None:
     async def scenario() -> None:
         settings = {"auto.create.topics.enable": "false"}

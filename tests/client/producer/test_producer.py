@@ -13,6 +13,7 @@ from client.scenario_runner import FAST, run
 from ottla.client.admin.administrator import Admin
 from ottla.client.producer.producer import RECORD_OVERHEAD_BYTES, Producer
 from ottla.errors import ErrorCode, RequestError
+from ottla.records.errors import InvalidRecords
 from ottla.settings.invalid_settings import InvalidSettings
 from ottla.testing import Cluster
 from ottla.transport.channel import Disconnected, TimedOut
@@ -283,3 +284,62 @@ def test_settings_are_validated_first() -> None:
         Producer(bootstrap_servers="localhost", lingerr_ms=5)
     with pytest.raises(InvalidSettings, match=r"bootstrap\.servers"):
         Producer()
+
+
+KEYLESS = "a compacted topic needs a key in every record"
+
+
+def test_rejected_record_has_the_reason_of_the_broker() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster, linger_ms=10_000) as ours:
+            async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+                await admin.create_topic("t", config={"cleanup.policy": "compact"})
+            acks = [await ours.send("t", b"v", key=key) for key in (b"k", None, b"k", None)]
+            await asyncio.wait([asyncio.ensure_future(ours.flush())])
+            for index, ack in enumerate(acks):
+                with pytest.raises(InvalidRecords) as refused:
+                    await ack
+                assert refused.value.code is ErrorCode.INVALID_RECORD
+                told = str(refused.value)
+                if index % 2:
+                    assert f"t-0: record {index} of the batch: {KEYLESS}" in told
+                    assert refused.value.record_errors == ((index, KEYLESS),)
+                else:  # the other records of the batch were valid
+                    assert (
+                        f"t-0: the batch has invalid records: record 1: {KEYLESS}; record 3" in told
+                    )
+                    assert refused.value.record_errors == ((1, KEYLESS), (3, KEYLESS))
+
+    run(scenario())
+
+
+def test_flush_reports_the_reason_of_rejected_records() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, producer(cluster) as ours:
+            async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+                await admin.create_topic("t", config={"cleanup.policy": "compact"})
+            await ours.send("t", b"v")
+            with pytest.raises(InvalidRecords, match=KEYLESS):
+                await ours.flush()
+            rows = await ours.send_arrow("t", pa.record_batch({"value": [b"v"]}), key=None)
+            with pytest.raises(RequestError, match=KEYLESS):
+                await rows
+
+    run(scenario())
+
+
+def test_refused_name_of_a_new_topic_has_the_reason() -> None:
+    async def scenario() -> None:
+        settings = {"ottla.topic.name.policy": "{name}.{name},{name}_x"}
+        async with Cluster(settings=settings) as cluster, producer(cluster) as ours:
+            await (await ours.send("a.x", b"v"))
+            for name, reason in (
+                ("a_x", "'a_x' collides with existing topic: a.x"),
+                ("b", "does not match ottla.topic.name.policy: {name}.{name}, {name}_x"),
+            ):
+                with pytest.raises(RequestError) as refused:
+                    await ours.send(name, b"v")
+                assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+                assert reason in str(refused.value)
+
+    run(scenario())

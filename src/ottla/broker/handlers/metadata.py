@@ -12,6 +12,7 @@ from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.metadata_cache import MetadataCache, MetadataResponseKey
 from ottla.broker.topics import Topics
+from ottla.clock import Clock
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, ZERO_UUID, Uuid, topic_name_problem
@@ -27,6 +28,7 @@ from ottla.protocol.messages.metadata import (
 from ottla.protocol.primitives import Buffer
 from ottla.settings.broker import AUTO_CREATE_TOPICS_ENABLE
 from ottla.transport.connection import Connection, DeferredResponse
+from ottla.transport.log_rate_limit import LogRateLimit
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,11 +51,14 @@ class MetadataHandler:
         metadata_cache: MetadataCache,
         topics: Topics,
         scheduler: CooperativeScheduler,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._metadata_cache = metadata_cache
         self._topics = topics
         self._scheduler = scheduler
+        self._clock = clock
+        self._log_rate_limit = LogRateLimit()
 
     def handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
         """Describe the requested topics or all; missing ones are created if that is enabled."""
@@ -127,7 +132,8 @@ class MetadataHandler:
             try:
                 await self._topics.create_missing(name or "")
             except RequestError as error:
-                failed[name] = _told(error)
+                self._log_refused(name or "", error)
+                failed[name] = _code_for_clients(error)
         described: list[MetadataResponseTopic] = []
         async for one in turns.over(asked):
             topic = self._described(message, one)
@@ -135,6 +141,14 @@ class MetadataHandler:
                 topic.error_code = int(failed[topic.name])
             described.append(topic)
         return self._response(message, described, listener)
+
+    def _log_refused(self, name: str, error: RequestError) -> None:
+        """Log a topic that is not created: the response has only the code of the reason."""
+        suppressed = self._log_rate_limit.suppressed(name, error.code.name, self._clock.elapsed_s())
+        if suppressed is not None:
+            about = {"topic": name, "reason": error.message or error.code.text}
+            more = {"suppressed": suppressed} if suppressed else {}
+            _LOG.warning("topic not created", about | more)
 
     def _described(
         self, message: MetadataRequest, asked: MetadataRequestTopic
@@ -193,15 +207,13 @@ class MetadataHandler:
         )
 
 
-def _told(error: RequestError) -> ErrorCode:
+def _code_for_clients(error: RequestError) -> ErrorCode:
     """Return an error that clients understand: a forbidden name is final, like an invalid one.
 
     Clients do not expect POLICY_VIOLATION here and would retry until their timeout.
     """
-    if error.code is not ErrorCode.POLICY_VIOLATION:
-        return error.code
-    _LOG.warning("topic not created", {"reason": error.message})
-    return ErrorCode.INVALID_TOPIC_EXCEPTION
+    is_policy = error.code is ErrorCode.POLICY_VIOLATION
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if is_policy else error.code
 
 
 def _unknown(

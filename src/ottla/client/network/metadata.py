@@ -18,7 +18,12 @@ from ottla.client.network.connections import CLOSED, Connections
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId
-from ottla.protocol.apis import METADATA
+from ottla.protocol.apis import CREATE_TOPICS, METADATA
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -34,6 +39,9 @@ SWEEP_S: Final = 5.0
 
 # Final for most requests, but a retry helps if the topic is just being created.
 _PASSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+# CreateTopics returns the second for a name that a policy of the cluster does not allow.
+_REFUSED_NAME: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.POLICY_VIOLATION})
 
 NO_TOPIC: Final = (
     "check the name, or create the topic with Admin.create_topic; the broker creates it only if "
@@ -74,6 +82,7 @@ class Metadata:
         self._clock = clock
         self._changed = changed
         self._used_s: dict[str, float] = {}  # when a topic was last used
+        self._refusals: dict[str, str] = {}  # why the broker does not create topics, by name
         self._asked = asyncio.Event()
         self._hurried = asyncio.Event()  # a caller waits
         self._questions = 0  # requests started so far
@@ -133,7 +142,7 @@ class Metadata:
         known = self.want(name)
         while known is None or not known.partitions:
             if known is not None and _is_final(known.error):
-                raise RequestError(known.error, f"{name}: {known.error.text}")
+                raise RequestError(known.error, f"{name}: {self._reason(known)}")
             left_s = deadline_s - self._clock.elapsed_s()
             if left_s <= 0:
                 raise self._late(name, known, timeout_s)
@@ -199,12 +208,15 @@ class Metadata:
             self._changed()
 
     def _miss_topics(self, before: ClusterView) -> None:
-        """Log missing topics once: a consumer that waits for records would not see it otherwise."""
+        """Log unusable topics once: a consumer that waits for records would not see them."""
         for name in self._used_s:
             known, knew = self.view.topics.get(name), before.topics.get(name)
-            is_missed = known is not None and known.error in _PASSING
-            if is_missed and (knew is None or knew.error not in _PASSING):
+            if known is None or (knew is not None and knew.error is known.error):
+                continue
+            if known.error in _PASSING and (knew is None or knew.error not in _PASSING):
                 _log.warning("topic %s does not exist, waiting for it: %s", name, NO_TOPIC)
+            elif _is_final(known.error):
+                _log.warning("topic %s cannot be used: %s", name, self._reason(known))
 
     async def _until_worth_it(self) -> None:
         """Wait for the backoff after the last response, unless a caller waits for the next one."""
@@ -263,7 +275,43 @@ class Metadata:
                 f"{channel.address} returned metadata without brokers",
             )
         before, self.view = self.view, self.view.told(answer, all_topics=every)
+        await self._find_refusals(channel)
         self._miss_topics(before)
+
+    async def _find_refusals(self, channel: Channel) -> None:
+        """Learn why topics are not created: a Metadata response has a code without a message.
+
+        CreateTopics validates the names again, and its response has the message.
+        """
+        refused = {
+            name
+            for name in self._used_s
+            if (known := self.view.topics.get(name)) is not None
+            and known.error is ErrorCode.INVALID_TOPIC_EXCEPTION
+        }
+        self._refusals = {name: why for name, why in self._refusals.items() if name in refused}
+        asked = refused - self._refusals.keys()
+        if not asked or not self._rules.may_create_topics:
+            return
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+                )
+                for name in sorted(asked)
+            ],
+            validate_only=True,
+        )
+        with suppress(RequestError):
+            if channel.version(CREATE_TOPICS) < 1:
+                return  # version 0 would create them
+            answer = await channel.ask(request, CreateTopicsResponse, self._rules.request_timeout_s)
+            for one in answer.topics:
+                if ErrorCode.of(one.error_code) in _REFUSED_NAME and one.error_message:
+                    self._refusals[one.name] = one.error_message
+
+    def _reason(self, topic: TopicView) -> str:
+        return self._refusals.get(topic.name) or topic.error.text
 
     def _late(self, name: str, known: TopicView | None, timeout_s: float) -> RequestError:
         if self.failure is not None:

@@ -9,7 +9,9 @@ from enum import Enum, auto
 from typing import Final
 
 from ottla.client.producer.pending_batch import PendingBatch
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, RequestError
+from ottla.protocol.messages.produce import PartitionProduceResponse
+from ottla.records.errors import InvalidRecords, described_errors
 
 
 class BatchOutcome(Enum):
@@ -44,3 +46,19 @@ def batch_outcome(
         # A transaction keeps its sequence numbers: it has to be repeated as a whole.
         return BatchOutcome.NEVER if transactional else BatchOutcome.AGAIN_ANEW
     return BatchOutcome.AGAIN if code.retriable else BatchOutcome.NEVER
+
+
+def broker_error(
+    code: ErrorCode, batch: PendingBatch, response: PartitionProduceResponse | None
+) -> RequestError:
+    """Return the error of a refused batch, with the reasons that the broker gave."""
+    if response is None:
+        return RequestError(code)
+    reason = response.error_message
+    if response.record_errors:
+        errors = [
+            (one.batch_index, one.batch_index_error_message or reason or code.text)
+            for one in response.record_errors
+        ]
+        return InvalidRecords(code, f"{batch.partition}: {described_errors(errors)}", errors)
+    return RequestError(code, reason and f"{batch.partition}: {reason}")

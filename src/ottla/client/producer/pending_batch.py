@@ -9,9 +9,10 @@ from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.client.producer.identity import NOBODY
-from ottla.errors import RequestError
+from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_SEQUENCE, TopicPartition
 from ottla.records import HEADER_SIZE, NO_TIMESTAMP, BatchBuilder, RecordReader, RecordRef
+from ottla.records.errors import InvalidRecords
 
 NO_OFFSET: Final = -1
 """The broker did not return an offset: acks=0, or a duplicate it does not remember."""
@@ -152,10 +153,21 @@ class PendingBatch:
         assert self.is_settled
         assert not self.parts
         if self._failure is not None:
-            raise self._failure
+            raise self._failure_of(index, self._failure)
         known = self._base_offset != NO_OFFSET
         offset = self._base_offset + index if known else NO_OFFSET
         return Written(*self.partition, offset, self._time_ms)
+
+    def _failure_of(self, index: int, failure: RequestError) -> RequestError:
+        """Return the error of a record: its own, or that of the batch if the record is valid."""
+        errors = failure.record_errors if isinstance(failure, InvalidRecords) else ()
+        message = dict(errors).get(index)
+        if message is None:
+            return failure
+        # The code of the response is that of one invalid record, as in Kafka.
+        code = failure.code if len(errors) == 1 else ErrorCode.INVALID_RECORD
+        described = f"{self.partition}: record {index} of the batch: {message}"
+        return InvalidRecords(code, described, [(index, message)])
 
     def _finish(self) -> None:
         assert not self.is_settled, "a batch is settled once"
