@@ -73,6 +73,28 @@ OFFLINE: Final = Metric("ottla_offline_partitions", Kind.GAUGE, (),
     "Number of partitions of the cluster without a leader, or in a failed data directory of this broker. It should be 0.", "kafka.controller:type=KafkaController,name=OfflinePartitionsCount")
 DIRECTORIES: Final = Metric("ottla_data_directories", Kind.GAUGE, ("state",),
     "Number of data directories by state: `online`, or `offline` after a failure.", "kafka.log:type=LogManager,name=OfflineLogDirectoryCount")
+CLEANER_DIRTY: Final = Metric("ottla_log_cleaner_max_dirty_percent", Kind.GAUGE, (),
+    "Highest dirty ratio in percent of the logs with cleanup.policy=compact, at the last check every log.cleaner.backoff.ms. Logs that are being cleaned do not count.", "kafka.log:type=LogCleanerManager,name=max-dirty-percent")
+CLEANER_DELAY: Final = Metric("ottla_log_cleaner_max_compaction_delay_seconds", Kind.GAUGE, (),
+    "Longest time in seconds by which a log exceeds max.compaction.lag.ms, at the last check. It should be 0.", "kafka.log:type=LogCleaner,name=max-compaction-delay-secs")
+CLEANER_BACKLOG: Final = Metric("ottla_log_cleaner_backlog_partitions", Kind.GAUGE, (),
+    "Number of logs that are due for a cleaning and wait for a cleaner (log.cleaner.threads), at the last check.")
+CLEANER_BACKLOG_BYTES: Final = Metric("ottla_log_cleaner_backlog_bytes", Kind.GAUGE, (),
+    "Dirty bytes of the logs in the backlog.")
+CLEANER_UNCLEANABLE: Final = Metric("ottla_log_cleaner_uncleanable_partitions", Kind.GAUGE, (),
+    "Number of logs that are suspended for ten minutes because their cleaning failed, see the log. It should be 0.", "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count")
+CLEANER_LAST_RUN: Final = Metric("ottla_log_cleaner_time_since_last_run_seconds", Kind.GAUGE, (),
+    "Time in seconds since a free cleaner last looked for a log to clean. It increases while all cleaners are busy or log.cleaner.enable is false.", "kafka.log:type=LogCleanerManager,name=time-since-last-run-ms")
+CLEANINGS: Final = Metric("ottla_log_cleaner_cleanings_total", Kind.COUNTER, (),
+    "Number of completed cleanings. The other totals of the log cleaner are of these cleanings.")
+CLEANER_READ: Final = Metric("ottla_log_cleaner_read_bytes_total", Kind.COUNTER, (),
+    "Bytes of the batches that the log cleaner read to clean them. The reads that map the keys do not count.")
+CLEANER_WRITTEN: Final = Metric("ottla_log_cleaner_written_bytes_total", Kind.COUNTER, (),
+    "Bytes of the batches that the log cleaner recopied to new segments.")
+CLEANER_RECOPY: Final = Metric("ottla_log_cleaner_recopy_percent", Kind.GAUGE, (),
+    "Bytes that the last cleaning wrote, in percent of the bytes that it read.", "kafka.log:type=LogCleaner,name=cleaner-recopy-percent")
+CLEANER_SECONDS: Final = Metric("ottla_log_cleaner_last_clean_time_seconds", Kind.GAUGE, (),
+    "Duration in seconds of the last cleaning.", "kafka.log:type=LogCleaner,name=max-clean-time-secs")
 FETCH_SESSIONS: Final = Metric("ottla_fetch_sessions", Kind.GAUGE, (),
     "Number of cached fetch sessions.", "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions")
 GROUPS: Final = Metric("ottla_groups", Kind.GAUGE, ("state",),
@@ -86,7 +108,9 @@ GROUP_LAG: Final = Metric("ottla_group_lag_records", Kind.GAUGE, ("group", "topi
 METRICS: Final = (
     BROKER_INFO, START_TIME, CONNECTIONS, ACCEPTED, REFUSED, CLOSED, REQUESTS_QUEUED,
     RESPONSES_QUEUED, REQUEST_SECONDS, REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
-    LEADERS, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE, DIRECTORIES, FETCH_SESSIONS, GROUPS,
+    LEADERS, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE, DIRECTORIES, CLEANER_DIRTY, CLEANER_DELAY,
+    CLEANER_BACKLOG, CLEANER_BACKLOG_BYTES, CLEANER_UNCLEANABLE, CLEANER_LAST_RUN, CLEANINGS,
+    CLEANER_READ, CLEANER_WRITTEN, CLEANER_RECOPY, CLEANER_SECONDS, FETCH_SESSIONS, GROUPS,
     GROUP_MEMBERS, GROUP_LAG,
 )  # fmt: skip
 """All metrics, in the order of the page."""

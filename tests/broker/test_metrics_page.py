@@ -24,6 +24,7 @@ from ottla.protocol.messages.delete_topics import (
 )
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.records.builder import BatchBuilder
 
 PAGE = "ottla.metrics.listener=127.0.0.1:0"
 
@@ -133,6 +134,33 @@ def test_every_declared_metric_is_shown(tmp_path: Path) -> None:
             text = await get(running, "/metrics")
             shown = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
             assert shown == [metric.name for metric in METRICS]
+
+    run(scenario)
+
+
+def test_compaction_is_in_the_metrics(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(
+            tmp_path, PAGE, "log.cleaner.backoff.ms=100", "log.roll.ms=20"
+        ) as running:
+            client = await running.client()
+            await create(client, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0")
+            page = await scrape(running)
+            assert page["ottla_log_cleaner_cleanings_total", ()] == 0
+            assert page["ottla_log_cleaner_read_bytes_total", ()] == 0
+            while not page["ottla_log_cleaner_cleanings_total", ()]:
+                builder = BatchBuilder()
+                builder.append(running.parts.clock.now_ms(), b"key", bytes(1000))
+                assert (await produce(client, "t", builder.build()))[0] == 0
+                await asyncio.sleep(0.05)
+                page = await scrape(running)
+            read = page["ottla_log_cleaner_read_bytes_total", ()]
+            written = page["ottla_log_cleaner_written_bytes_total", ()]
+            assert 1000 < written <= read
+            assert 0 < page["ottla_log_cleaner_recopy_percent", ()] <= 100
+            assert 0 <= page["ottla_log_cleaner_max_dirty_percent", ()] <= 100
+            assert page["ottla_log_cleaner_time_since_last_run_seconds", ()] < 60
+            assert page["ottla_log_cleaner_uncleanable_partitions", ()] == 0
 
     run(scenario)
 

@@ -1,6 +1,7 @@
 """Offset commits on a slow device."""
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,17 @@ from ottla.records.compression import Compression
 from ottla.replication.partition import Partition
 
 
-async def commit(client: Client, offset: int) -> int:
+async def commit(client: Client, offset: int, retention_ms: int | None = None) -> int:
     """Commit an offset for partition 0 of "t" as a consumer with manual assignment."""
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
     topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
     request = OffsetCommitRequest(group_id="g", member_id="", topics=[topic])
-    answer = await client.ask(request, OffsetCommitResponse, 9)
+    version = 9
+    if retention_ms is not None:
+        request.retention_time_ms, version = retention_ms, 4
+    answer = await client.ask(request, OffsetCommitResponse, version)
     return answer.topics[0].partitions[0].error_code
 
 
@@ -87,6 +91,38 @@ def test_offsets_topic_uses_its_compression_setting(tmp_path: Path) -> None:
         assert [one.header.compression for one in batches(data)] == [Compression.ZSTD] * 2
         async with broker(tmp_path, *settings) as running:
             assert await committed(await running.client()) == 2
+
+    run(scenario)
+
+
+def test_expired_and_deleted_groups_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ottla.broker.group_coordinator")
+
+    def events() -> list[object]:
+        names = ("offsets expired", "group expired", "group deleted")
+        return [(one.msg, one.args) for one in caplog.records if one.msg in names]
+
+    async def scenario() -> None:
+        async with broker(
+            tmp_path, "offsets.topic.num.partitions=1", "offsets.retention.check.interval.ms=20"
+        ) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            assert await commit(client, 3, retention_ms=1) == 0
+            while len(events()) < 2:
+                await asyncio.sleep(0.01)
+            assert await commit(client, 4) == 0
+            request = DeleteGroupsRequest(groups_names=["g"])
+            (deleted,) = (await client.ask(request, DeleteGroupsResponse)).results
+            assert deleted.error_code == 0
+        assert events() == [
+            ("offsets expired", {"group": "g", "partitions": 1}),
+            ("group expired", {"group": "g"}),
+            ("group deleted", {"group": "g"}),
+        ]
 
     run(scenario)
 

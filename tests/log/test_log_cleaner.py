@@ -155,8 +155,10 @@ def test_log_that_cannot_be_cleaned_is_suspended(
         for number in range(3):
             fill(await created(logs, number, COMPACT), 60 - 10 * number)
         cleaner = FailingCleaner("/data/t-0")
-        await run_for(compactor(logs, cleaner), 100)
+        work = compactor(logs, cleaner)
+        await run_for(work, 100)
         assert cleaner.failures == 1
+        assert work.suspended_count == 1
         assert [one.first_dirty_offset is None for one in logs] == [True, False, False]
         await run_for(compactor(logs, cleaner), SUSPEND_SECONDS + 100)
         assert cleaner.failures == 3
@@ -224,6 +226,79 @@ def test_concurrent_cleanings_are_limited_by_cleaners() -> None:
         await run_for(compactor(logs, cleaner, rules), 31)
         assert cleaner.most == 2
         assert all(one.first_dirty_offset is not None for one in logs)
+
+    simulated(program)
+
+
+def test_stats_have_the_dirt_and_the_bytes_of_cleanings() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
+        for number in range(2):
+            fill(await created(logs, number, COMPACT), 40)
+        work = compactor(logs)
+        await clock.sleep(50)
+        assert work.since_last_run_s == 50
+        first = await work.next_due()
+        assert first is not None
+        assert work.since_last_run_s == 0
+        stats = work.stats
+        assert stats.max_dirty_ratio == 1.0
+        assert stats.backlog_partitions == 1  # the chosen log does not wait
+        active = first.log.segments.active
+        assert stats.backlog_bytes == sum(
+            one.size
+            for one in logs[partition(1)].log.segments
+            if one.base_offset < active.base_offset
+        )
+        done = await work.clean(first)
+        assert done is not None
+        assert 0 < done.bytes_written < done.bytes_read
+        assert (stats.cleanings, stats.bytes_read) == (1, done.bytes_read)
+        assert stats.bytes_written == done.bytes_written
+        assert stats.recopy_ratio == done.bytes_written / done.bytes_read
+        await run_for(work, 60)
+        assert (stats.cleanings, stats.bytes_read) == (2, 2 * done.bytes_read)
+        assert (stats.backlog_partitions, stats.backlog_bytes, stats.max_dirty_ratio) == (0, 0, 0.0)
+        assert work.suspended_count == 0
+
+    simulated(program)
+
+
+def test_backlog_is_known_while_all_cleaners_are_busy() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock, rules=COMPACT)
+        fill(await created(logs, 0, COMPACT), 40)
+        work = compactor(logs, SlowCleaner(clock), LogCleanerConfig(backoff_ms=1000))
+        running = asyncio.create_task(run_for(work, 30))
+        await clock.sleep(2)
+        assert (work.stats.backlog_partitions, work.stats.max_dirty_ratio) == (0, 0.0)
+        fill(await created(logs, 1, COMPACT), 40)
+        await clock.sleep(3)
+        assert (work.stats.backlog_partitions, work.stats.max_dirty_ratio) == (1, 1.0)
+        assert work.since_last_run_s == 5
+        await running
+        assert (work.stats.backlog_partitions, work.stats.cleanings) == (0, 2)
+
+    simulated(program)
+
+
+def test_compaction_delay_is_the_longest_overdue_time() -> None:
+    late = replace(COMPACT, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=5_000)
+
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock, rules=late)
+        hosted = await created(logs, 0, late)
+        now_ms = clock.now_ms()
+        for number in range(40):
+            builder = BatchBuilder()
+            builder.append(now_ms, b"k", b"%d" % number + bytes(150))
+            data = builder.build()
+            valid = validate(data, ValidationConfig(), now_ms=now_ms, produce_version=11)
+            hosted.log.append(valid, memoryview(data), leader_epoch=0, now_ms=now_ms)
+        await clock.sleep(8)
+        work = compactor(logs)
+        assert await work.next_due() is hosted
+        assert work.stats.max_compaction_delay_ms == 3_000
 
     simulated(program)
 

@@ -8,7 +8,7 @@ which it is loaded.
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count
 from typing import Final, NamedTuple, TypeVar
@@ -23,6 +23,7 @@ from ottla.groups.effects import (
     CancelTimer,
     Effect,
     EmptyGenerationStored,
+    OffsetsDeleted,
     OffsetsStored,
     Respond,
     SetTimer,
@@ -300,6 +301,14 @@ def _log_stored(then: Then) -> None:
         _LOG.info("group stabilized", about)
     elif isinstance(then, EmptyGenerationStored):
         _LOG.info("group emptied", {"group": then.group_id})
+    elif isinstance(then, OffsetsDeleted):
+        if then.expired and then.offsets:
+            counts = Counter(group_id for group_id, _ in then.offsets)
+            for group_id, partitions in counts.items():
+                _LOG.info("offsets expired", {"group": group_id, "partitions": partitions})
+        for group in then.groups:
+            event = "group expired" if then.expired else "group deleted"
+            _LOG.info(event, {"group": group.group_id})
 
 
 def _added(builder: BatchBuilder, record: TopicRecord, now_ms: int) -> bool:

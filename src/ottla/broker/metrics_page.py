@@ -18,6 +18,7 @@ from ottla.broker.request_metrics import RequestMetrics
 from ottla.errors import ErrorCode
 from ottla.groups.coordinator import Coordinator, Phase
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition
+from ottla.log.log_cleaner import LogCleaner
 from ottla.log.log_manager import LogManager
 from ottla.metrics import Family, TopicCounts, Value
 from ottla.protocol.apis import API_OF_KEY
@@ -43,6 +44,7 @@ class MetricsPage:
     memory: MemoryPools
     metadata_cache: MetadataCache
     replica_manager: ReplicaManager
+    log_cleaner: LogCleaner
     groups: GroupCoordinators
     fetch_sessions: FetchSessions
     request_metrics: RequestMetrics
@@ -77,6 +79,7 @@ class MetricsPage:
         yield from _of_topics(self.replica_manager)
         yield from self._of_partitions()
         yield metrics.DIRECTORIES, _directories(self.replica_manager.logs)
+        yield from _of_log_cleaner(self.log_cleaner)
         yield _one(metrics.FETCH_SESSIONS, len(self.fetch_sessions))
         yield from self._of_groups()
 
@@ -162,3 +165,18 @@ def _directories(logs: LogManager) -> Values:
     online = len(logs.online)
     yield ("online",), online
     yield ("offline",), len(logs.directories) - online + len(logs.missing)
+
+
+def _of_log_cleaner(log_cleaner: LogCleaner) -> Iterator[Family]:
+    stats = log_cleaner.stats
+    yield _one(metrics.CLEANER_DIRTY, round(stats.max_dirty_ratio * 100, 1))
+    yield _one(metrics.CLEANER_DELAY, stats.max_compaction_delay_ms / 1000)
+    yield _one(metrics.CLEANER_BACKLOG, stats.backlog_partitions)
+    yield _one(metrics.CLEANER_BACKLOG_BYTES, stats.backlog_bytes)
+    yield _one(metrics.CLEANER_UNCLEANABLE, log_cleaner.suspended_count)
+    yield _one(metrics.CLEANER_LAST_RUN, round(log_cleaner.since_last_run_s, 3))
+    yield _one(metrics.CLEANINGS, stats.cleanings)
+    yield _one(metrics.CLEANER_READ, stats.bytes_read)
+    yield _one(metrics.CLEANER_WRITTEN, stats.bytes_written)
+    yield _one(metrics.CLEANER_RECOPY, round(stats.recopy_ratio * 100, 1))
+    yield _one(metrics.CLEANER_SECONDS, stats.last_clean_ms / 1000)

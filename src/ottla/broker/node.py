@@ -330,9 +330,9 @@ class Node:
             # Listeners are closed before anything else.
             self._exit.push_async_callback(listener.close)
         self._exit.callback(self._wake_waiting_requests, parts)
-        await self._open_metrics_page(parts)
+        await self._open_metrics_page(parts, log_cleaner)
 
-    async def _open_metrics_page(self, parts: BrokerParts) -> None:
+    async def _open_metrics_page(self, parts: BrokerParts, log_cleaner: LogCleaner) -> None:
         """Open the metrics page; a failure is only logged."""
         host, _, port = self._config[broker.OTTLA_METRICS_LISTENER].rpartition(":")
         if not port:
@@ -344,6 +344,7 @@ class Node:
             memory=self._memory,
             metadata_cache=parts.metadata_cache,
             replica_manager=parts.replica_manager,
+            log_cleaner=log_cleaner,
             groups=parts.groups,
             fetch_sessions=parts.fetch_sessions,
             request_metrics=parts.request_metrics,

@@ -82,7 +82,7 @@ def expire(ledger: Ledger, context: StepContext) -> None:
             buried.append(_bury(ledger, group, context))
         if going or buried:
             offsets = tuple((group.group_id, partition) for partition in going)
-            _append(OffsetsDeleted(offsets, tuple(buried)), context)
+            _append(OffsetsDeleted(offsets, tuple(buried), expired=True), context)
 
 
 def _expired(ledger: Ledger, group: ClassicGroup, context: StepContext) -> list[TopicPartition]:

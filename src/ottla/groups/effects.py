@@ -91,6 +91,7 @@ class OffsetsDeleted:
     groups: tuple[ClassicGroup, ...] = ()
     token: RequestToken | None = None
     answer: PartitionErrors | GroupErrors | None = None
+    expired: bool = False
 
 
 Then: TypeAlias = (

@@ -7,7 +7,7 @@ suspended for a while and does not delay others.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -46,6 +46,41 @@ class LogCleanerConfig:
         )
 
 
+@dataclass(slots=True, eq=False)
+class CleanerStats:
+    """The figures of the log cleaner: of its last check, of all cleanings, of the last cleaning."""
+
+    max_dirty_ratio: float = 0.0
+    max_compaction_delay_ms: int = 0
+    backlog_partitions: int = 0  # due, and not being cleaned
+    backlog_bytes: int = 0
+
+    cleanings: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    recopy_ratio: float = 0.0
+    last_clean_ms: int = 0
+
+    def note_check(
+        self, found: Mapping[TopicPartition, Cleanable], chosen: TopicPartition | None = None
+    ) -> None:
+        """Note the logs that are not being cleaned; the chosen one is cleaned next."""
+        waiting = [one for name, one in found.items() if one.is_due and name != chosen]
+        self.max_dirty_ratio = max((one.ratio for one in found.values()), default=0.0)
+        self.max_compaction_delay_ms = max((one.overdue_ms for one in found.values()), default=0)
+        self.backlog_partitions = len(waiting)
+        self.backlog_bytes = sum(one.dirty_bytes for one in waiting)
+
+    def note_cleaning(self, done: CleaningDone) -> None:
+        """Note a completed cleaning."""
+        self.cleanings += 1
+        self.bytes_read += done.bytes_read
+        self.bytes_written += done.bytes_written
+        self.recopy_ratio = done.bytes_written / max(done.bytes_read, 1)
+        self.last_clean_ms = done.took_ms
+
+
 class LogCleaner:
     """Cleans logs that are due until it is cancelled."""
 
@@ -62,8 +97,21 @@ class LogCleaner:
         self._config = config
         self._high_watermark = high_watermark
         self._secret = bytes(secret)  # to hash keys; plain bytes, because the job is sent as JSON
+        self.stats = CleanerStats()
+        self._last_run_s = logs.clock.elapsed_s()
         self._busy: dict[TopicPartition, asyncio.Task[None]] = {}
         self._suspended: dict[TopicPartition, float] = {}  # with the end of the suspension
+
+    @property
+    def suspended_count(self) -> int:
+        """The number of logs that could not be cleaned and are suspended."""
+        now_s = self._logs.clock.elapsed_s()
+        return sum(until > now_s for until in self._suspended.values())
+
+    @property
+    def since_last_run_s(self) -> float:
+        """The time since a free cleaner last looked for a log to clean."""
+        return self._logs.clock.elapsed_s() - self._last_run_s
 
     async def run(self) -> None:
         """Clean one log after the other."""
@@ -84,12 +132,17 @@ class LogCleaner:
             self._busy.clear()
 
     async def _begin_due(self, group: asyncio.TaskGroup) -> None:
-        while len(self._busy) < self._config().cleaners:
-            hosted = await self.next_due()
-            if hosted is None:
+        while True:
+            while len(self._busy) < self._config().cleaners:
+                hosted = await self.next_due()
+                if hosted is None:
+                    return
+                task = group.create_task(self._run_cleaning(hosted))
+                self._busy[hosted.partition] = task
+            # No cleaner is free, but the backlog may have changed.
+            self.stats.note_check(await self._find_cleanable())
+            if len(self._busy) >= self._config().cleaners:
                 return
-            task = group.create_task(self._run_cleaning(hosted))
-            self._busy[hosted.partition] = task
 
     async def _run_cleaning(self, hosted: HostedLog) -> None:
         try:
@@ -103,6 +156,14 @@ class LogCleaner:
 
     async def next_due(self) -> HostedLog | None:
         """The log with the highest dirty ratio, of those that are due and not being cleaned."""
+        self._last_run_s = self._logs.clock.elapsed_s()
+        found = await self._find_cleanable()
+        chosen = next_to_clean(found)
+        self.stats.note_check(found, chosen)
+        return None if chosen is None else self._logs.get(chosen)
+
+    async def _find_cleanable(self) -> dict[TopicPartition, Cleanable]:
+        """What can be cleaned of each log that is neither being cleaned nor suspended."""
         now_s = self._logs.clock.elapsed_s()
         self._suspended = {name: until for name, until in self._suspended.items() if until > now_s}
         found: dict[TopicPartition, Cleanable] = {}
@@ -121,8 +182,7 @@ class LogCleaner:
                     )
                 except (OttlaError, FileNotFoundError) as error:
                     self._suspend(hosted, error)
-        chosen = next_to_clean(found)
-        return None if chosen is None else self._logs.get(chosen)
+        return found
 
     async def clean(self, hosted: HostedLog) -> CleaningDone | None:
         """Clean a log and store its first dirty offset; None if nothing was cleaned."""
@@ -142,6 +202,7 @@ class LogCleaner:
                 end = hosted.log.log_end_offset  # the log may have been truncated meanwhile
                 hosted.first_dirty_offset = Offset(min(done.first_dirty_offset, end))
                 await self._logs.store(CLEANED_OFFSETS, hosted.directory)
+                self.stats.note_cleaning(done)
                 _log_result(hosted, done)
         except DiskFull as full:
             self._logs.fail(hosted.directory, full)
