@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 import pytest
@@ -186,6 +187,30 @@ def test_recompression_does_not_block_the_event_loop(tmp_path: Path) -> None:
                 assert await produce(other, "t", batch(b"small")) == (0, 0)
                 assert not slow.done()
             assert await slow == (0, 1)
+
+    run(scenario)
+
+
+def test_records_that_wait_are_not_overwritten_by_the_next_read(tmp_path: Path) -> None:
+    """A batch waits for its recompression in the buffer that all connections read into."""
+
+    async def scenario() -> None:
+        disk = HeldDisk()
+        async with broker(tmp_path, "compression.type=gzip", disk=disk) as running:
+            client, other = await running.client(), await running.client()
+            topic_id = await create(client, "t")
+            requests = running.node.memory.requests
+            value = Random(1).randbytes(NONBLOCKING_RECOMPRESS_BYTES)
+            with disk.holding():
+                slow = asyncio.create_task(produce(client, "t", batch(value)))
+                await disk.asked.wait()
+                assert requests.held >= len(value)
+                assert await produce(other, "t", batch(b"\7" * 1000)) == (0, 0)
+            assert await slow == (0, 1)
+            found = await client.ask(fetch_request(topic_id, 0), FetchResponse)
+            assert requests.held == 0
+            stored = batches(found.responses[0].partitions[0].records or b"")
+            assert [one.value for two in stored for one in two.records()] == [b"\7" * 1000, value]
 
     run(scenario)
 

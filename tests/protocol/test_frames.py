@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from cases import each_case
 from ottla.errors import ProtocolViolation
 from ottla.protocol.frames import (
+    COPIED_BYTES_MAX,
     FRAME_BYTES_MAX,
     HUGE_BYTES,
-    SCRATCH_BYTES,
+    KEPT_BYTES_MAX,
     STEP_BYTES,
     Framer,
+    ReadBuffer,
     frame_length,
 )
 
@@ -64,15 +66,15 @@ EDGES = (
     3,
     4,
     5,
-    SCRATCH_BYTES - 5,
-    SCRATCH_BYTES - 4,
-    SCRATCH_BYTES - 3,
-    SCRATCH_BYTES,
-    2 * SCRATCH_BYTES,
-    4 * SCRATCH_BYTES - 4,
-    4 * SCRATCH_BYTES,
-    4 * SCRATCH_BYTES + 1,
-    16 * SCRATCH_BYTES + 7,
+    KEPT_BYTES_MAX - 5,
+    KEPT_BYTES_MAX - 4,
+    KEPT_BYTES_MAX - 3,
+    KEPT_BYTES_MAX,
+    2 * KEPT_BYTES_MAX,
+    4 * KEPT_BYTES_MAX - 4,
+    4 * KEPT_BYTES_MAX,
+    4 * KEPT_BYTES_MAX + 1,
+    16 * KEPT_BYTES_MAX + 7,
 )
 
 
@@ -118,7 +120,7 @@ def test_every_split_and_single_bytes(feed: Feed) -> None:
 def test_partial_frame_is_reported(feed: Feed) -> None:
     framer = Framer()
     assert not framer.partial
-    data = stream([b"x" * (SCRATCH_BYTES + 10)])
+    data = stream([b"x" * (KEPT_BYTES_MAX + 10)])
     for byte in data[:6]:
         assert not feed(framer, bytes([byte]))
         assert framer.partial
@@ -172,14 +174,14 @@ def test_frame_limit_may_change_between_frames(feed: Feed) -> None:
     """Authentication raises the limit; frames before it are small."""
     framer = Framer(100)
     feed(framer, stream([b"x" * 100]))
-    framer.frame_bytes_max = SCRATCH_BYTES * 3
-    (frame,) = feed(framer, stream([b"y" * (SCRATCH_BYTES * 2)]))
-    assert len(frame) == SCRATCH_BYTES * 2
-    large = stream([b"z" * SCRATCH_BYTES * 3])
-    assert not feed(framer, large[: SCRATCH_BYTES * 2])
+    framer.frame_bytes_max = KEPT_BYTES_MAX * 3
+    (frame,) = feed(framer, stream([b"y" * (KEPT_BYTES_MAX * 2)]))
+    assert len(frame) == KEPT_BYTES_MAX * 2
+    large = stream([b"z" * KEPT_BYTES_MAX * 3])
+    assert not feed(framer, large[: KEPT_BYTES_MAX * 2])
     framer.frame_bytes_max = 10
-    (begun,) = feed(framer, large[SCRATCH_BYTES * 2 :])
-    assert len(begun) == SCRATCH_BYTES * 3
+    (begun,) = feed(framer, large[KEPT_BYTES_MAX * 2 :])
+    assert len(begun) == KEPT_BYTES_MAX * 3
     with pytest.raises(ProtocolViolation):
         feed(framer, stream([b"x" * 11]))
 
@@ -191,10 +193,10 @@ def test_announced_frame_allocates_little_memory() -> None:
     try:
         for framer in claims:
             framer.receive(struct.pack(">i", FRAME_BYTES_MAX) + b"only this")
-        assert tracemalloc.get_traced_memory()[1] < 20 * 5 * SCRATCH_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 20 * 5 * KEPT_BYTES_MAX
     finally:
         tracemalloc.stop()
-    assert resident_bytes() - before < 20 * 6 * SCRATCH_BYTES
+    assert resident_bytes() - before < 20 * 6 * KEPT_BYTES_MAX
 
 
 def resident_bytes() -> int:
@@ -206,7 +208,7 @@ def resident_bytes() -> int:
 def test_memory_of_a_large_frame_follows_the_arrived_bytes() -> None:
     framer = Framer()
     size = HUGE_BYTES
-    piece = bytes(SCRATCH_BYTES)
+    piece = bytes(KEPT_BYTES_MAX)
     frames: list[memoryview] = []
     tracemalloc.start()
     try:
@@ -216,7 +218,7 @@ def test_memory_of_a_large_frame_follows_the_arrived_bytes() -> None:
             frames = framer.receive(piece)
             arrived += len(piece)
             held = tracemalloc.get_traced_memory()[0]
-            assert held <= 4 * max(arrived, SCRATCH_BYTES) + 2 * SCRATCH_BYTES
+            assert held <= 4 * max(arrived, KEPT_BYTES_MAX) + 2 * KEPT_BYTES_MAX
             # Python over-allocates a growing bytearray by an eighth.
             assert held <= arrived * 9 / 8 + 1.5 * STEP_BYTES
         assert tracemalloc.get_traced_memory()[1] <= size * 9 / 8 + 2 * STEP_BYTES
@@ -265,7 +267,9 @@ both_kinds = each_case(
 )
 
 
-@each_case("size", [SCRATCH_BYTES, 4 * SCRATCH_BYTES, 4 * SCRATCH_BYTES + 1, 1_048_577, STEP_BYTES])
+@each_case(
+    "size", [KEPT_BYTES_MAX, 4 * KEPT_BYTES_MAX, 4 * KEPT_BYTES_MAX + 1, 1_048_577, STEP_BYTES]
+)
 def test_large_frame_is_read_into_its_own_memory(size: int) -> None:
     """Data is read into the memory of the frame, and at most a third of it is moved."""
     framer = Framer()
@@ -345,3 +349,85 @@ def test_dropped_frame_releases_memory() -> None:
     framer.drop()
     assert not framer.memory
     assert not framer.partial
+
+
+# The read buffer that several framers share.
+
+IN_PLACE = b"\0\0"
+
+
+def sharing(count: int, size: int = 16 * KEPT_BYTES_MAX) -> tuple[ReadBuffer, list[Framer]]:
+    shared = ReadBuffer(size)
+    return shared, [Framer(read_buffer=shared, in_place=IN_PLACE) for _ in range(count)]
+
+
+@both_ways
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(cases=st.lists(cut_streams(), min_size=2, max_size=3), in_place=st.booleans())
+def test_framers_that_share_a_buffer_do_not_mix_their_streams(
+    feed: Feed, cases: list[tuple[list[bytes], list[int]]], in_place: bool
+) -> None:
+    _, framers = sharing(len(cases))
+    first = IN_PLACE if in_place else b""
+    bodies = [[first + body for body in wanted] for wanted, _ in cases]
+    pieces = [
+        list(chunks(stream(wanted), [min(cut, len(stream(wanted))) for cut in cuts]))
+        for wanted, (_, cuts) in zip(bodies, cases, strict=True)
+    ]
+    frames: list[list[memoryview]] = [[] for _ in cases]
+    for turn in range(max(map(len, pieces))):
+        for at, framer in enumerate(framers):
+            for piece in pieces[at][turn : turn + 1]:
+                frames[at] += feed(framer, piece)
+    assert [[bytes(frame) for frame in got] for got in frames] == bodies
+    assert all(frame.readonly for got in frames for frame in got)
+
+
+def test_frame_in_place_is_a_view_of_the_read_buffer() -> None:
+    shared, (framer,) = sharing(1)
+    memory = shared.free()
+    frames = framer.receive(stream([IN_PLACE + b"first", b"copied", IN_PLACE + b"last"]))
+    assert frames == [IN_PLACE + b"first", b"copied", IN_PLACE + b"last"]
+    assert [frame.obj is memory for frame in frames] == [True, False, True]
+
+
+def test_read_buffer_is_replaced_while_a_view_of_it_exists() -> None:
+    shared, (one, other) = sharing(2)
+    (kept,) = one.receive(stream([IN_PLACE + b"kept"]))
+    (next_one,) = other.receive(stream([IN_PLACE + b"next"]))
+    assert next_one.obj is not kept.obj
+    assert (kept, next_one) == (IN_PLACE + b"kept", IN_PLACE + b"next")
+    first = kept.obj
+    del kept
+    held = [other.receive(stream([IN_PLACE + b"more"]))[0] for _ in range(2)]
+    assert any(view.obj is first for view in held)  # reused once it was free
+    assert len({id(view.obj) for view in [next_one, *held]}) == 3
+    del next_one, held
+    memory = shared.free()
+    assert shared.free() is memory
+
+
+def test_beginning_of_a_frame_leaves_the_read_buffer_free() -> None:
+    shared, (one, other) = sharing(2)
+    memory = shared.free()
+    assert one.receive(stream([IN_PLACE + b"begun"])[:-1]) == []
+    assert shared.free() is memory
+    assert other.receive(stream([b"of another"])) == [b"of another"]
+    assert one.receive(b"n") == [IN_PLACE + b"begun"]
+
+
+def test_large_copied_frame_is_reported() -> None:
+    _, (framer,) = sharing(1)
+    framer.receive(stream([b"x" * COPIED_BYTES_MAX, IN_PLACE + b"y" * COPIED_BYTES_MAX]))
+    assert framer.copied == 0
+    framer.receive(stream([b"x" * (COPIED_BYTES_MAX + 1)]))
+    assert framer.copied == COPIED_BYTES_MAX + 1
+
+
+def test_read_can_be_limited() -> None:
+    _, (framer,) = sharing(1)
+    assert len(framer.buffer(100)) == 100
+    assert framer.filled(0) == []
+    framer.receive(b"\0\0")
+    assert len(framer.buffer(100)) == 100
+    assert len(framer.buffer()) == 16 * KEPT_BYTES_MAX - 2

@@ -170,6 +170,8 @@ def test_defaults_that_differ_from_kafka_are_listed() -> None:
         "sasl.enabled.mechanisms",
         "sasl.mechanism",
         "sasl.mechanism.inter.broker.protocol",
+        "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes",
         "ssl.keystore.type",
         "ssl.truststore.type",
     }

@@ -34,7 +34,7 @@ class BufferPool:
         """Remove and return the smallest free buffer of this size or more; None if none fits."""
         if length >= PIECE_BYTES_MIN:
             for at, piece in enumerate(self._pieces):
-                if len(piece) >= length and _is_free(piece):
+                if len(piece) >= length and is_free(piece):
                     del self._pieces[at]
                     self._bytes -= len(piece)
                     return piece
@@ -52,7 +52,7 @@ class BufferPool:
             self._bytes -= len(self._pieces.pop(0))
 
 
-def _is_free(piece: bytearray) -> bool:
+def is_free(piece: bytearray) -> bool:
     """Whether the buffer has no views: Python allows resizing only then."""
     try:
         piece.append(piece.pop())

@@ -17,9 +17,10 @@ from ottla.protocol.apis import (
     CREATE_TOPICS,
     DESCRIBE_CONFIGS,
     METADATA,
+    PRODUCE,
 )
 from ottla.protocol.buffer_pool import BufferPool
-from ottla.protocol.frames import FRAME_BYTES_MAX, Framer, frame_length
+from ottla.protocol.frames import FRAME_BYTES_MAX, Framer, ReadBuffer, frame_length
 from ottla.protocol.headers import (
     CLIENT_ID_BYTES_MAX,
     RequestHeader,
@@ -65,8 +66,10 @@ class _Conversation:
         frame_bytes_max: int,
         huge_memory: Callable[[int], memoryview] | None = None,
         buffer_pool: BufferPool | None = None,
+        read_buffer: ReadBuffer | None = None,
+        in_place: bytes | None = None,
     ) -> None:
-        self.framer = Framer(frame_bytes_max, huge_memory, buffer_pool)
+        self.framer = Framer(frame_bytes_max, huge_memory, buffer_pool, read_buffer, in_place)
         self._violation: ProtocolViolation | None = None
 
     @property
@@ -145,6 +148,10 @@ class LargeRequest(Request):
         self.message = read(self.frame, self.version, self.position, self.objects_max)
 
 
+_IN_PLACE: Final = PRODUCE.key.to_bytes(2, "big")
+"""The first bytes of Produce requests, which are appended where they were read."""
+
+
 class ServerConversation(_Conversation):
     """The server side: decodes requests and orders the responses."""
 
@@ -156,10 +163,14 @@ class ServerConversation(_Conversation):
         objects_max: int = OBJECTS_MAX,
         huge_memory: Callable[[int], memoryview] | None = None,
         buffer_pool: BufferPool | None = None,
+        read_buffer: ReadBuffer | None = None,
         objects_at_once: Callable[[Api], int] = lambda api: OBJECTS_MAX,
     ) -> None:
-        """Requests with more objects than `objects_at_once` are returned as LargeRequest."""
-        super().__init__(frame_bytes_max, huge_memory, buffer_pool)
+        """Requests with more objects than `objects_at_once` are returned as LargeRequest.
+
+        The records of a Produce request can be views of `read_buffer`.
+        """
+        super().__init__(frame_bytes_max, huge_memory, buffer_pool, read_buffer, _IN_PLACE)
         self._versions = versions
         self._objects_max = objects_max
         self._objects_at_once = objects_at_once

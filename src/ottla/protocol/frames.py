@@ -7,11 +7,17 @@ only in `buffer()`, so a connection without memory just stops reading. Frames be
 are returned, however the stream is split; the violation is raised by the next call.
 
 There are two ways to pass data. `receive(data)` takes bytes that the caller has read. `buffer()`
-and `filled(n)` let the transport read into the framer's memory. A frame larger than the scratch
-buffer gets its own memory, which grows fourfold, so that at most a third is copied. Large memory
-grows in steps, which the operating system does without copying. The memory of huge frames comes
-from `huge_memory`, which should map pages lazily. A free buffer of the pool that is large enough is
-used from the start.
+and `filled(n)` let the transport read into memory of the framer: into the read buffer, which all
+connections of an event loop share, or into the memory of a frame. Nothing else may use the read
+buffer between the two calls.
+
+Frames that begin with `in_place` are returned as views of the read buffer. The next read then uses
+another buffer if such a view still exists. All other frames are copied, because a request that
+waits must not keep a whole read buffer. The beginning of an incomplete frame is kept by its framer.
+If the whole frame is larger than KEPT_BYTES_MAX it gets its own memory, which grows fourfold, so
+that at most a third is copied. Large memory grows in steps, which the operating system does without
+copying. The memory of huge frames comes from `huge_memory`, which should map pages lazily. A free
+buffer of the pool that is large enough is used from the start.
 """
 
 from collections.abc import Callable
@@ -20,14 +26,17 @@ from struct import Struct as Layout
 from typing import Final
 
 from ottla.errors import ProtocolViolation
-from ottla.protocol.buffer_pool import BufferPool
+from ottla.protocol.buffer_pool import BufferPool, is_free
 from ottla.protocol.primitives import Buffer
 
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """The default of socket.request.max.bytes."""
 
-# Small, because every connection has one. Larger frames get their own memory.
-SCRATCH_BYTES: Final = 8 * 1024
+KEPT_BYTES_MAX: Final = 8 * 1024
+"""The largest frame whose beginning is kept and read again; a larger one gets its own memory."""
+
+COPIED_BYTES_MAX: Final = 32 * 1024
+"""The largest complete frame that is copied without being reported in `copied`."""
 
 # Python zeroes a new bytearray, so all its pages are mapped at once. Lazily mapped memory need not
 # grow, but is 8 times as slow to fill as memory that was used before.
@@ -35,7 +44,30 @@ GROWTH: Final = 4
 STEP_BYTES: Final = 4 * 1024 * 1024
 HUGE_BYTES: Final = 16 * 1024 * 1024
 
+# Read buffers that are kept for reuse while requests still refer to one of them.
+_SPARE_MAX: Final = 4
+
 _LENGTH: Final = Layout(">i")
+
+
+class ReadBuffer:
+    """Memory that is read into again and again; a buffer with views is replaced, never changed."""
+
+    __slots__ = ("_memory", "_spare")
+
+    def __init__(self, size: int = KEPT_BYTES_MAX) -> None:
+        self._memory = bytearray(size)
+        self._spare = [self._memory]  # the last few buffers, the newest last
+
+    def free(self) -> bytearray:
+        """Return memory without views, the one of the last call if that is possible."""
+        if not is_free(self._memory):
+            spare = next((one for one in self._spare if is_free(one)), None)
+            if spare is None:
+                spare = bytearray(len(self._memory))
+                self._spare = [*self._spare[-_SPARE_MAX:], spare]
+            self._memory = spare
+        return self._memory
 
 
 class Framer:
@@ -46,22 +78,29 @@ class Framer:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         huge_memory: Callable[[int], memoryview] | None = None,
         buffer_pool: BufferPool | None = None,
+        read_buffer: ReadBuffer | None = None,
+        in_place: bytes | None = None,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._buffer_pool = buffer_pool
         self._huge_memory = huge_memory  # None: huge frames are treated as large ones
-        self._scratch = bytearray(SCRATCH_BYTES)
-        self._scratch_used = 0
-        self._frame: bytearray | memoryview | None = None  # a frame larger than the scratch buffer
+        self._read_buffer = read_buffer or ReadBuffer()
+        self._in_place = in_place
+        self._read = (
+            bytearray()
+        )  # the memory that buffer() returned last, with the beginning in front
+        self._beginning = b""  # of an incomplete frame that has no memory of its own
+        self._frame: bytearray | memoryview | None = None  # a frame with its own memory
         self._frame_room = 0  # size of its memory
         self._frame_used = 0
         self._frame_length = 0
+        self.copied = 0  # bytes of large frames that came in one piece; the caller sets it to 0
         self.violation: ProtocolViolation | None = None
 
     @property
     def partial(self) -> bool:
         """Whether a frame is incomplete; the frame deadline applies meanwhile."""
-        return self._frame is not None or self._scratch_used > 0
+        return self._frame is not None or len(self._beginning) > 0
 
     @property
     def is_large(self) -> bool:
@@ -76,7 +115,7 @@ class Framer:
     @property
     def arrived(self) -> int:
         """The number of received bytes of the incomplete frame."""
-        return self._scratch_used if self._frame is None else self._frame_used
+        return len(self._beginning) if self._frame is None else self._frame_used
 
     @property
     def memory(self) -> int:
@@ -94,16 +133,24 @@ class Framer:
     def drop(self) -> None:
         """Drop the incomplete frame and its memory."""
         self._frame = None
-        self._scratch_used = 0
+        self._beginning = b""
 
-    def buffer(self) -> memoryview:
-        """Return memory for the next bytes of the stream; it is never empty."""
+    def buffer(self, bytes_max: int | None = None) -> memoryview:
+        """Return memory for the next bytes of the stream; it is never empty.
+
+        Of the read buffer at most `bytes_max` are used, but enough for a frame without own memory.
+        """
         if self._frame is not None:
             if growth := self.growth:
                 self._frame = _larger(self._frame, growth)
                 self._frame_room += growth
             return memoryview(self._frame)[self._frame_used : self._frame_room]
-        return memoryview(self._scratch)[self._scratch_used :]
+        memory = self._read = self._read_buffer.free()
+        if not self._beginning:
+            return memoryview(memory)[:bytes_max]
+        kept = len(self._beginning)
+        memory[:kept] = self._beginning
+        return memoryview(memory)[kept : None if bytes_max is None else kept + bytes_max]
 
     def filled(self, count: int) -> list[memoryview]:
         """Accept `count` bytes that were read into buffer(); return the frames now complete.
@@ -119,8 +166,7 @@ class Framer:
         if self.violation is not None:
             return []
         if self._frame is None:
-            self._scratch_used += count
-            return self._cut()
+            return self._cut(len(self._beginning) + count)
         self._frame_used += count
         if self._frame_used < self._frame_length:
             return []
@@ -143,12 +189,12 @@ class Framer:
             raise self.violation
         return frames
 
-    def _cut(self) -> list[memoryview]:
-        """Return the complete frames of the scratch buffer; move the rest to its front."""
+    def _cut(self, used: int) -> list[memoryview]:
+        """Return the complete frames of the read buffer; keep what follows them."""
         frames: list[memoryview] = []
-        scratch, used, start = self._scratch, self._scratch_used, 0
+        memory, in_place, start = self._read, self._in_place, 0
         while used - start >= 4:
-            (length,) = _LENGTH.unpack_from(scratch, start)
+            (length,) = _LENGTH.unpack_from(memory, start)
             if not 0 <= length <= self.frame_bytes_max:
                 self.violation = ProtocolViolation(
                     f"frame of {length} bytes; at most {self.frame_bytes_max} are allowed"
@@ -156,31 +202,37 @@ class Framer:
                 return frames
             stop = start + 4 + length
             if stop > used:
-                if stop - start > len(scratch):
-                    self._begin(length, start + 4)
+                if length > KEPT_BYTES_MAX - 4:
+                    self._begin(length, memoryview(memory)[start + 4 : used])
                     return frames
                 break
-            frames.append(memoryview(bytes(memoryview(scratch)[start + 4 : stop])))
+            frame = memoryview(memory)[start + 4 : stop]
+            if in_place is not None and memory.startswith(in_place, start + 4):
+                frames.append(frame.toreadonly())
+            else:
+                frames.append(memoryview(bytes(frame)))
+                if length > COPIED_BYTES_MAX:
+                    self.copied += length
             start = stop
-        scratch[: used - start] = scratch[start:used]
-        self._scratch_used = used - start
+        self._beginning = bytes(memory[start:used]) if start < used else b""
         return frames
 
-    def _begin(self, length: int, start: int) -> None:
+    def _begin(self, length: int, arrived: memoryview) -> None:
         """Allocate the memory of a large frame and copy the received bytes into it."""
-        arrived = memoryview(self._scratch)[start : self._scratch_used]
         self._frame_used = len(arrived)
         self._frame_length = length
-        self._scratch_used = 0
+        self._beginning = b""
         spare = None if self._buffer_pool is None else self._buffer_pool.take(length)
         if spare is not None:
             spare[: len(arrived)] = arrived
             self._frame, self._frame_room = spare, length
             return
-        # An initial size that grows fourfold to exactly the length, so at most a third is copied.
         size = length
-        while size > GROWTH * SCRATCH_BYTES:
-            size = -(-size // GROWTH)
+        if length > GROWTH * len(arrived):
+            # An initial size that grows fourfold to exactly the length: at most a third is copied.
+            while size > COPIED_BYTES_MAX:
+                size = -(-size // GROWTH)
+            size = max(size, len(arrived))
         given = self._huge_memory if length > HUGE_BYTES else None
         self._frame = bytearray(size) if given is None else given(length)
         self._frame[: len(arrived)] = arrived

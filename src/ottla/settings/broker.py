@@ -95,11 +95,12 @@ CONTROLLER_LISTENER_NAMES = Setting("controller.listener.names", LIST, (), kafka
 SOCKET_LISTEN_BACKLOG_SIZE = Setting("socket.listen.backlog.size", INT, 50, at_least(1),
     doc="Number of pending connections that the operating system queues before the broker accepts them. Raise "
         "it, and the limit of the operating system, if many clients reconnect at once.")
-SOCKET_RECEIVE_BUFFER_BYTES = Setting("socket.receive.buffer.bytes", INT, 102_400, at_least(-1),
-    doc="Size of the TCP receive buffer (SO_RCVBUF) of a connection; -1 means the default of the operating "
-        "system.")
-SOCKET_SEND_BUFFER_BYTES = Setting("socket.send.buffer.bytes", INT, 102_400, at_least(-1),
-    doc="Size of the TCP send buffer (SO_SNDBUF) of a connection; -1 means the default of the operating system.")
+SOCKET_RECEIVE_BUFFER_BYTES = Setting("socket.receive.buffer.bytes", INT, -1, at_least(-1), kafka_default="102400",
+    doc="Size of the TCP receive buffer (SO_RCVBUF) of a connection. With -1 the operating system chooses the "
+        "size and adjusts it to the load.")
+SOCKET_SEND_BUFFER_BYTES = Setting("socket.send.buffer.bytes", INT, -1, at_least(-1), kafka_default="102400",
+    doc="Size of the TCP send buffer (SO_SNDBUF) of a connection. With -1 the operating system chooses the size "
+        "and adjusts it to the load.")
 SOCKET_REQUEST_MAX_BYTES = Setting("socket.request.max.bytes", INT, 104_857_600, at_least(1),
     doc="Maximum size of a request in bytes. The broker closes the connection of a larger request before it "
         "allocates memory for it.")

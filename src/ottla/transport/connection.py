@@ -3,9 +3,10 @@
 Requests of a connection are served one at a time and in order, as Kafka does, so a client's records
 are appended in the order in which it sent them. Reading is paused while a deferred response is
 pending, while the client does not read its responses, and while the next frame waits for memory.
-A connection therefore holds at most one frame, one response and the two socket buffers. Frames and
-responses over 32 KiB are charged to the broker's memory pools; when others wait for memory, a
-connection that makes no progress is closed.
+A connection therefore holds at most what one read returned (128 KiB) or one large frame, one
+response and the two socket buffers. Frames and responses over 32 KiB are charged to the broker's
+memory pools, and so is the read buffer while a waiting Produce request refers to it. When others
+wait for memory, a connection that makes no progress is closed.
 
 While reading is paused, the network reports a client that has closed its end. A request that waits
 for other clients (Fetch, JoinGroup, SyncGroup) is then dropped, because it can wait without a
@@ -44,7 +45,7 @@ from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 from ottla.protocol.writer import EncodingError
 from ottla.transport.log_rate_limit import CloseReason
-from ottla.transport.memory import ConnectionMemory, MemoryPools, mapped
+from ottla.transport.memory import READ_BUFFER_BYTES, ConnectionMemory, MemoryPools, mapped
 
 _LOG = logging.getLogger(__name__)
 
@@ -218,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
             objects_at_once=objects_at_once,
             huge_memory=mapped,
             buffer_pool=self.memory.buffer_pool,
+            read_buffer=self.memory.read_buffer,
         )
         self._transport: asyncio.Transport | None = None
         self._queue: deque[Request] = deque()  # requests that were read and not served yet
@@ -311,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer that the next bytes are read into."""
-        return self._conversation.framer.buffer()
+        return self._conversation.framer.buffer(self.memory.read_bytes_max)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the bytes that were read, and serve the requests in them."""
@@ -326,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolViolation as violation:
             self._close_for_violation(violation)
             return
-        if large or framer.is_large:
+        if large or framer.is_large or framer.copied:
             self.memory.account_frame(framer)
         if not framer.partial:
             pace.since_s = None
@@ -334,6 +336,17 @@ class Connection(asyncio.BufferedProtocol):
             pace.begin(now)
         self._queue += requests
         self._serve()
+        if not large and requests and self._keeps_read_buffer(requests):
+            self.memory.hold_request(READ_BUFFER_BYTES)
+
+    def _keeps_read_buffer(self, requests: list[Request]) -> bool:
+        """Whether one of these requests waits and has its records in the read buffer."""
+        if not self._queue and self._served_request is None:
+            return False
+        return any(
+            request.api is PRODUCE and (request is self._served_request or request in self._queue)
+            for request in requests
+        )
 
     def eof_received(self) -> bool:
         """Close the transport: a client that stopped sending gets no more responses."""
@@ -510,7 +523,8 @@ class Connection(asyncio.BufferedProtocol):
         return not (self._is_serving or self._queue)
 
     def close(self) -> None:
-        """Send what was written, then close; the request being served gets no response."""
+        """Send what was written, then close; no other request is served or gets a response."""
+        self._queue.clear()
         if self._transport is not None:
             self._transport.close()
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ottla.clock import Clock
 from ottla.protocol.buffer_pool import BufferPool
-from ottla.protocol.frames import Framer
+from ottla.protocol.frames import GROWTH, KEPT_BYTES_MAX, Framer, ReadBuffer
 
 STALL_SECONDS: Final = 10.0
 """How long a transfer may hold memory without progress while others wait for memory."""
@@ -40,8 +40,14 @@ BYTES_PER_SECOND_MIN: Final = 64 * 1024
 SPARE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Memory of served frames kept for the next ones: eight of a producer's largest requests."""
 
+READ_BUFFER_BYTES: Final = 128 * 1024
+"""The most that is read at once: two of a producer's requests with default settings."""
+
 ORDINARY_BYTES: Final = 1024 * 1024 + 64 * 1024
 """The largest request that a producer sends with default settings, and some headroom."""
+
+
+_READ_RESERVE: Final = GROWTH * READ_BUFFER_BYTES  # the first memory of a frame, at most
 
 
 class MemoryHolder(Protocol):
@@ -158,7 +164,7 @@ class MemoryPools:
     for those that have not. Clients that read thus get memory however many do not.
     """
 
-    __slots__ = ("buffer_pool", "requests", "responses", "unproven_responses")
+    __slots__ = ("buffer_pool", "read_buffer", "requests", "responses", "unproven_responses")
 
     def __init__(self, request_bytes: int = 0, response_bytes: int = 0) -> None:
         self.requests = MemoryPool(request_bytes, request_bytes // 4)
@@ -167,6 +173,7 @@ class MemoryPools:
         # A frame does not reserve spare memory that it reuses, so the pool is a small part too.
         limit = request_bytes // 4 if request_bytes > 0 else SPARE_BYTES_MAX
         self.buffer_pool = BufferPool(min(limit, SPARE_BYTES_MAX))
+        self.read_buffer = ReadBuffer(READ_BUFFER_BYTES)
 
     @property
     def responses_held(self) -> int:
@@ -260,9 +267,27 @@ class ConnectionMemory:
         """Memory of served frames, shared by all connections."""
         return self._pools.buffer_pool
 
+    @property
+    def read_buffer(self) -> ReadBuffer:
+        """The buffer that all connections read into."""
+        return self._pools.read_buffer
+
+    @property
+    def read_bytes_max(self) -> int:
+        """How much to read at once: little while the pool for requests is nearly used up.
+
+        What was read is kept even if the pool has no memory for it.
+        """
+        requests = self._pools.requests
+        short = requests.limit - requests.held < _READ_RESERVE
+        return KEPT_BYTES_MAX if short else READ_BUFFER_BYTES
+
     def account_frame(self, framer: Framer) -> None:
         """Reserve what a large frame needs next; called when it begins, grows or ends."""
         requests = self._pools.requests
+        if framer.copied:
+            self.hold_request(framer.copied)
+            framer.copied = 0
         memory = framer.memory
         if self.short:
             self.short = False
@@ -283,6 +308,11 @@ class ConnectionMemory:
             self._frame_bytes += growth
         else:
             self.short = True
+
+    def hold_request(self, count: int) -> None:
+        """Count the memory of a complete request until it is served."""
+        self._pools.requests.hold(self._owner, count)
+        self.request_bytes += count
 
     def release_request(self) -> None:
         """Release the frame of a request that was served."""
