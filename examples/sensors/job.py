@@ -3,8 +3,8 @@
     spark-submit job.py --bootstrap-server HOST:PORT --output DIRECTORY
 
 Invariant: every record of the input is either a reading or a dead letter. Each query continues from
-its checkpoint. The averages are in their files exactly once; alerts and dead letters are in their
-topics at least once.
+its checkpoint. Each average is exactly once in the files that `_spark_metadata` lists; alerts and
+dead letters are in their topics at least once.
 """
 
 import argparse

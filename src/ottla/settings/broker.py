@@ -226,7 +226,8 @@ LOG_PREALLOCATE = Setting("log.preallocate", BOOLEAN, False, dynamic=CLUSTER_WID
     doc="Accepted for topics without preallocate. No effect: Ottla does not preallocate segment files.")
 LOG_FLUSH_INTERVAL_MESSAGES = Setting("log.flush.interval.messages", LONG, LONG_MAX, at_least(1), dynamic=CLUSTER_WIDE,
     doc="Number of records after which a partition is flushed to disk (fsync), for topics without "
-        "flush.messages. Rely on replication for durability; a low value costs throughput.")
+        "flush.messages. With 1, the broker acknowledges records only after an fsync, which costs throughput. By default, "
+        "acknowledged records are in the page cache of every in-sync replica.")
 LOG_FLUSH_INTERVAL_MS = Setting("log.flush.interval.ms", LONG, None, at_least(0), dynamic=CLUSTER_WIDE,
     doc="Maximum time in milliseconds before a record is flushed to disk, for topics without flush.ms; null "
         "means log.flush.scheduler.interval.ms.")

@@ -77,8 +77,8 @@ MESSAGE_TIMESTAMP_AFTER_MAX_MS = Setting("message.timestamp.after.max.ms", LONG,
     doc="Maximum time in milliseconds that a record timestamp may be later than the broker's clock. The broker "
         "rejects such records.")
 FLUSH_MESSAGES = Setting("flush.messages", LONG, LONG_MAX, at_least(1), falls_back=(broker.LOG_FLUSH_INTERVAL_MESSAGES,),
-    doc="Number of records after which a partition is flushed to disk (fsync); 1 flushes every batch. Rely on "
-        "replication for durability.")
+    doc="Number of records after which a partition is flushed to disk (fsync). With 1, the broker acknowledges records "
+        "only after an fsync. By default, acknowledged records are in the page cache of every in-sync replica.")
 FLUSH_MS = Setting("flush.ms", LONG, LONG_MAX, at_least(0), falls_back=(broker.LOG_FLUSH_INTERVAL_MS, broker.LOG_FLUSH_SCHEDULER_INTERVAL_MS),
     doc="Maximum time in milliseconds before a record is flushed to disk (fsync).")
 MIN_INSYNC_REPLICAS = broker.MIN_INSYNC_REPLICAS.for_topic()
