@@ -95,7 +95,7 @@ def broker_page() -> Iterator[str]:
                 row.dynamic.value,
                 row.doc,
             )
-            for row in by_name(BROKER.settings.values())
+            for row in by_name(row for row in BROKER.settings.values() if not row.no_effect)
         ),
     )
 
@@ -162,7 +162,13 @@ def not_supported_page() -> Iterator[str]:
     yield ""
     yield "Ottla accepts an ignored setting and logs a warning, so that a configuration of Kafka"
     yield "can be used unchanged. An unsupported setting is an error, unless its value is one of"
-    yield "the accepted values, which request what Ottla does anyway."
+    yield "the accepted values, which request what Ottla does anyway: without the error, you might"
+    yield "rely on a protection or a limit that does not exist. A name that ends in `.*` is a"
+    yield "prefix. The broker reports all errors of a properties file at once, with their lines."
+    yield ""
+    yield "An ignored broker setting with a type is one of Kafka 4.3. The broker describes it, and"
+    yield "changes it at runtime if Kafka does. The other names have no type; the broker describes"
+    yield "them without their value, as Kafka describes names that it does not know."
     for table in (BROKER, TOPIC, *CLIENTS):
         yield from not_supported_section(table)
 
@@ -172,10 +178,20 @@ def not_supported_section(table: ConfigDef) -> Iterator[str]:
     yield ""
     yield f"## {table.scope.capitalize()}"
     yield ""
-    yield from grid(
-        ("ignored", "reason"),
-        ((code(row.name), row.reason) for row in sorted(table.ignored)),
-    )
+    ignored = [(row.name, "", "", row.reason) for row in table.ignored] + [
+        (row.name, row.kind.name, row.dynamic.value, row.no_effect)
+        for row in table.settings.values()
+        if row.no_effect
+    ]
+    if table is BROKER:
+        yield from grid(
+            ("ignored", "type", "update mode", "reason"),
+            ((code(name), *others) for name, *others in sorted(ignored)),
+        )
+    else:
+        yield from grid(
+            ("ignored", "reason"), ((code(name), reason) for name, _, _, reason in sorted(ignored))
+        )
     yield ""
     yield from grid(
         ("unsupported", "reason", "alternative", "accepted values"),

@@ -1,6 +1,7 @@
 """Settings that change while the broker runs."""
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,96 @@ def test_change_applies_at_once_and_after_a_restart(tmp_path: Path) -> None:
             assert await described(client, TOPIC_RESOURCE, "t", "segment.bytes") == ("2000000", 2)
             threads = await described(client, BROKER_RESOURCE, "1", "log.cleaner.threads")
             assert threads == ("2", 3)
+
+    run(scenario)
+
+
+def test_settings_without_effect_are_accepted_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kerberos, threads = "sasl.kerberos.min.time.before.relogin", "num.io.threads"
+
+    def warned() -> list[str]:
+        found = [
+            str(record.args["name"])
+            for record in caplog.records
+            if record.msg == "setting ignored or adjusted" and isinstance(record.args, dict)
+        ]
+        caplog.clear()
+        return found
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await described(client, BROKER_RESOURCE, "1", kerberos) == ("60000", 5)
+            assert await set_one(client, BROKER_RESOURCE, "1", kerberos, "70000") == 0
+            assert warned() == [kerberos]
+            assert await described(client, BROKER_RESOURCE, "1", kerberos) == ("70000", 2)
+            assert await set_one(client, BROKER_RESOURCE, "", threads, "9") == 0
+            assert warned() == [threads]
+            assert await described(client, BROKER_RESOURCE, "1", threads) == ("9", 3)
+            assert await set_one(client, BROKER_RESOURCE, "1", "log.retention.ms", "5000") == 0
+            assert warned() == []  # the setting was set before
+            for name, key, value in (
+                ("", kerberos, "70000"),  # only for a single broker
+                ("1", kerberos, "soon"),
+                ("1", threads, "0"),
+                ("1", "telemetry.max.bytes", "1048576"),  # read-only in Kafka, too
+                ("1", "no.such.setting", "1"),
+            ):
+                code = await set_one(client, BROKER_RESOURCE, name, key, value)
+                assert code == ErrorCode.INVALID_REQUEST, (name, key)
+            assert warned() == []
+        async with broker(tmp_path) as running:
+            assert sorted(warned()) == [threads, kerberos]
+            client = await running.client()
+            assert await described(client, BROKER_RESOURCE, "1", kerberos) == ("70000", 2)
+
+    with caplog.at_level(logging.WARNING, "ottla"):
+        run(scenario)
+
+
+def test_names_that_kafka_does_not_know_are_described_as_secrets(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, "confluent.license=hunter2") as running:
+            client = await running.client()
+            assert await described(client, BROKER_RESOURCE, "1", "confluent.license") == (None, 4)
+            name = "confluent.balancer.enable"
+            assert await set_one(client, BROKER_RESOURCE, "", name, "true") == 0
+            asked = DescribeConfigsResource(
+                resource_type=BROKER_RESOURCE, resource_name="1", configuration_keys=[name]
+            )
+            request = DescribeConfigsRequest(
+                resources=[asked], include_synonyms=True, include_documentation=True
+            )
+            answer = await client.ask(request, DescribeConfigsResponse)
+            (found,) = answer.results[0].configs
+            assert (found.value, found.config_source, found.config_type) == (None, 3, 0)
+            assert found.is_sensitive
+            assert found.read_only
+            assert found.documentation is None
+            assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+                (name, None, 3)
+            ]
+
+    run(scenario)
+
+
+def test_number_of_dynamic_settings_is_limited(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for count, code in ((1000, 0), (1001, ErrorCode.INVALID_REQUEST)):
+                configs = [
+                    AlterableConfig(name=f"confluent.{number}", config_operation=0, value="1")
+                    for number in range(count)
+                ]
+                resource = AlterConfigsResource(
+                    resource_type=BROKER_RESOURCE, resource_name="", configs=configs
+                )
+                request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+                answer = await client.ask(request, IncrementalAlterConfigsResponse)
+                assert answer.responses[0].error_code == code
 
     run(scenario)
 

@@ -11,7 +11,7 @@ from broker.nodes import Client, RunningBroker, broker, closed, run
 from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_node import create
 from ottla.cluster.image import Address
-from ottla.errors import ErrorCode, OttlaError
+from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -201,30 +201,6 @@ def test_listeners_cannot_change_at_runtime(tmp_path: Path) -> None:
             other = "PLAINTEXT://127.0.0.1:1"
             code = await set_one(client, BROKER_RESOURCE, "1", "listeners", other)
             assert code == ErrorCode.INVALID_REQUEST
-
-    run(scenario)
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        (
-            (
-                "listeners=PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
-                "sasl.enabled.mechanisms=PLAIN",
-            ),
-            "SASL_PLAINTEXT is not supported yet",
-        ),
-        (("authorizer.class.name=acl",), "ACLs are not supported yet"),
-    ],
-)
-def test_unsupported_security_settings_fail_the_start(
-    tmp_path: Path, settings: tuple[str, ...], reason: str
-) -> None:
-    async def scenario() -> None:
-        with pytest.raises(OttlaError, match=reason):
-            async with broker(tmp_path, *settings):
-                pass
 
     run(scenario)
 

@@ -151,8 +151,8 @@ def test_invalid_properties_file_is_explained(tmp_path: Path) -> None:
     assert told.startswith(f"ottla: {file}:2: ")
     assert "num.partitions" in told
     code, told = refused("broker", "--override", "zookeeper.connect=here:2181")
-    assert code == 1
-    assert "ottla: zookeeper.connect" in told
+    assert code == 2
+    assert "ottla: --override: zookeeper.connect: multi-broker clusters" in told
 
 
 def test_denied_data_directory_has_a_hint() -> None:

@@ -79,9 +79,7 @@ def _ends_with_a_part_of_a_batch(ours: object, kafkas: object) -> bool:
 
 _CONFIGS: Final = "DescribeConfigs, CreateTopics"
 _NO_ANSWER: Final = "Kafka fails internally and returns UNKNOWN_SERVER_ERROR"
-_LACKING: Final = sorted(
-    row.name for table in (BROKER, TOPIC) for row in (*table.unsupported, *table.ignored)
-)
+_LACKING: Final = sorted(row.name for table in (BROKER, TOPIC) for row in table.unsupported)
 _ROWS_WITH_ANOTHER_DEFAULT: Final = sorted(
     row.name for row in BROKER.settings.values() if row.kafka_default is not None
 )
@@ -121,7 +119,7 @@ KNOWN: Final = (
     ),
     Known(
         _CONFIGS,
-        "Ottla does not describe settings that it ignores or does not support",
+        "Ottla does not describe settings that it does not support",
         "settings-not-supported.md lists these settings with the reason",
         path=_settings(*_LACKING),
         so=_only_kafka_has_it,

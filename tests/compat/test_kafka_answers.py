@@ -33,6 +33,14 @@ pytestmark = pytest.mark.recorded
 
 ANSWERS = recording_name(Path(__file__))
 
+# Settings of the Kafka that was recorded. They have no effect in Ottla, which describes them.
+KRAFT = {
+    "process.roles": "broker,controller",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+    "broker.heartbeat.interval.ms": 500,
+    "broker.session.timeout.ms": 6000,
+}
+
 SCENARIOS = {
     scenario.__name__: scenario
     for module in (topic_scenarios, config_scenarios, record_scenarios, group_scenarios)
@@ -52,7 +60,7 @@ class Comparison:
 def judgement(recording: Recording) -> Comparison:
     found = Comparison()
     with ExitStack() as brokers:
-        ours = brokers.enter_context(ottla_broker())
+        ours = brokers.enter_context(ottla_broker(KRAFT))
         kafka = brokers.enter_context(kafka_broker()) if recording.asks_kafka else None
         for name, ask_all in SCENARIOS.items():
             mine = answers_of(ours, ask_all)

@@ -7,7 +7,13 @@ from ottla.settings.broker import BROKER
 from ottla.settings.checks import CHECKS, findings
 from ottla.settings.config import Config, Given
 from ottla.settings.config_def import ConfigDef
-from ottla.settings.config_parser import TABLES, broker_config, client_config, topic_overrides
+from ottla.settings.config_parser import (
+    TABLES,
+    broker_config,
+    client_config,
+    resolve,
+    topic_overrides,
+)
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.invalid_settings import InvalidSettings
 from ottla.settings.producer import PRODUCER
@@ -19,6 +25,15 @@ SASL = "sasl.enabled.mechanisms=PLAIN"
 def broker_problems(*lines: str) -> list[str]:
     try:
         broker_config(read_properties("\n".join(lines), "f"))
+    except InvalidSettings as error:
+        return str(error).splitlines()
+    return []
+
+
+def future_problems(*lines: str) -> list[str]:
+    """Return the problems apart from those that Ottla does not support yet."""
+    try:
+        resolve(BROKER, read_properties("\n".join(lines), "f").entries)
     except InvalidSettings as error:
         return str(error).splitlines()
     return []
@@ -118,7 +133,8 @@ def test_super_users_without_authorizer_warn() -> None:
     assert notice == (
         "f:1: super.users: no effect, because authorizer.class.name is empty: all requests are allowed"
     )
-    assert not broker_notices("super.users=User:admin", "authorizer.class.name=acl")
+    acl = read_properties("super.users=User:admin\nauthorizer.class.name=acl", "f").entries
+    assert not resolve(BROKER, acl).notices
 
 
 @each_case(
@@ -206,20 +222,6 @@ def test_super_users_without_authorizer_warn() -> None:
             ),
         ),
         (
-            ["listeners=SASL_PLAINTEXT://a:1"],
-            (
-                "f:1: listeners: listener SASL_PLAINTEXT: SASL_PLAINTEXT is not supported yet; use "
-                "PLAINTEXT. SASL_PLAINTEXT requires sasl.enabled.mechanisms"
-            ),
-        ),
-        (
-            ["listeners=SSL://a:1"],
-            (
-                "f:1: listeners: listener SSL: SSL is not supported yet; use PLAINTEXT. SSL requires "
-                "ssl.keystore.location or ssl.keystore.key"
-            ),
-        ),
-        (
             ["listeners=SASL_PLAINTEXT://a:1", "sasl.enabled.mechanisms=PLAIN,OAUTHBEARER"],
             (
                 "f:2: sasl.mechanism.inter.broker.protocol: not set: expected one of "
@@ -255,7 +257,7 @@ def test_super_users_without_authorizer_warn() -> None:
     ],
 )
 def test_listeners_that_cannot_work(lines: list[str], problem: str) -> None:
-    assert broker_problems(*lines) == [problem]
+    assert future_problems(*lines) == [problem]
 
 
 @each_case(
@@ -276,7 +278,99 @@ def test_listeners_that_cannot_work(lines: list[str], problem: str) -> None:
     ],
 )
 def test_listeners_that_work(lines: list[str]) -> None:
-    assert not broker_problems(*lines)
+    assert not future_problems(*lines)
+
+
+@each_case(
+    ("lines", "problems"),
+    [
+        (["listeners=SSL://a:1"], ["f:1: listeners: listener SSL: SSL"]),
+        (
+            [
+                "listeners=A://a:1",
+                "listener.security.protocol.map=A:SASL_SSL",
+                "inter.broker.listener.name=a",
+                "advertised.listeners=A://b:1",
+                "sasl.enabled.mechanisms=GSSAPI",
+            ],
+            [
+                "f:1: listeners: listener A: SASL_SSL",
+                "f:3: inter.broker.listener.name: listener A: SASL_SSL",
+                "f:4: advertised.listeners: listener A: SASL_SSL",
+                "f:5: sasl.enabled.mechanisms: invalid value",
+            ],
+        ),
+        (
+            [
+                "listeners=SSL://0.0.0.0:1",
+                "security.inter.broker.protocol=SSL",
+                "ssl.keystore.type=JKS",
+            ],
+            [
+                "f:1: listeners: listener SSL: SSL",
+                "f:1: listeners: clients cannot connect to SSL://0.0.0.0:1",
+                "f:2: security.inter.broker.protocol: SSL",
+                "f:3: ssl.keystore.type: invalid value",
+            ],
+        ),
+        (["authorizer.class.name=acl"], ["f:1: authorizer.class.name: ACLs"]),
+        (
+            ["authorizer.class.name=acl", "listener.security.protocol.map=A:B"],
+            ["f:1: authorizer.class.name: ACLs", "f:2: listener.security.protocol.map: invalid"],
+        ),
+        (["zookeeper.connect=zk1:2181"], ["f:1: zookeeper.connect: multi-broker clusters"]),
+        (
+            ["zookeeper.connect=localhost:2181,localhost:2182"],
+            ["f:1: zookeeper.connect: multi-broker clusters"],
+        ),
+        (["process.roles=controller"], ['f:1: process.roles: invalid value "controller"']),
+        (
+            ["controller.quorum.voters=1@a:9093,2@b:9093,3@c:9093"],
+            ["f:1: controller.quorum.voters: multi-broker clusters"],
+        ),
+        (
+            ["controller.quorum.bootstrap.servers=a:9093,b:9093"],
+            ["f:1: controller.quorum.bootstrap.servers: multi-broker clusters"],
+        ),
+    ],
+)
+def test_what_is_not_supported_yet_is_refused_at_once(
+    lines: list[str], problems: list[str]
+) -> None:
+    found = broker_problems(*lines)
+    assert [one[: len(expected)] for one, expected in zip(found, problems, strict=True)] == problems
+
+
+@each_case(
+    "line",
+    [
+        "zookeeper.connect=localhost:2181",
+        "zookeeper.connect=LOCALHOST",
+        "zookeeper.connect=127.0.0.1:2181/kafka",
+        "zookeeper.connect=[::1]:2181",
+        "process.roles=broker,controller",
+        "controller.quorum.voters=1@a:9093",
+        "controller.quorum.bootstrap.servers=a:9093",
+    ],
+)
+def test_settings_of_a_cluster_of_one_only_warn(line: str) -> None:
+    (notice,) = broker_notices(line)
+    assert notice.startswith(f"f:1: {line.partition('=')[0]}: ignored: ")
+
+
+def test_controller_listener_may_use_tls() -> None:
+    assert not broker_problems(
+        "listeners=PLAINTEXT://a:1,CONTROLLER://a:2",
+        "controller.listener.names=CONTROLLER",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SSL",
+    )
+
+
+def test_settings_of_a_listener_that_is_not_open_only_warn() -> None:
+    (notice,) = broker_notices("listener.name.sasl_ssl.ssl.client.auth=required")
+    assert notice == (
+        "f:1: listener.name.sasl_ssl.ssl.client.auth: no effect, because listeners does not contain sasl_ssl"
+    )
 
 
 def test_min_compaction_lag_must_not_exceed_max() -> None:

@@ -89,6 +89,8 @@ every_row = each_case(
 OTHER_VALID = {
     "acks",  # -1 is parsed as all
     "authorizer.class.name",
+    "controller.quorum.bootstrap.servers",  # empty is the default, also in Kafka
+    "controller.quorum.voters",
     "group.coordinator.rebalance.protocols",  # streams is missing
     "share.acquire.mode",  # case-insensitive, because Kafka's default is in capitals
 }
@@ -165,7 +167,9 @@ def test_defaults_that_differ_from_kafka_are_listed() -> None:
         "group.coordinator.rebalance.protocols",
         "listeners",
         "log.dir",
+        "metric.reporters",
         "node.id",
+        "process.roles",
         "queued.max.request.bytes",
         "sasl.enabled.mechanisms",
         "sasl.mechanism",
@@ -314,10 +318,12 @@ def test_duplicate_setting_names_raise() -> None:
         )
 
 
-def test_unsupported_prefix_matches_names() -> None:
-    row = broker.BROKER.find("rsm.config.bucket")
-    assert isinstance(row, Unsupported)
+def test_prefix_matches_names() -> None:
+    assert isinstance(broker.BROKER.find("rsm.config.bucket"), Ignored)
     assert broker.BROKER.find("rsm.configuration") is None
+    assert isinstance(broker.BROKER.find("zookeeper.ssl.protocol"), Unsupported)
+    assert isinstance(broker.BROKER.find("confluent.balancer.enable"), Ignored)
+    assert broker.BROKER.find("confluent") is None
 
 
 def test_negative_time_means_unlimited_in_any_unit() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import ottla
 from cases import each_case
-from ottla.settings import broker, compression, connection, security, topic
+from ottla.settings import broker, compression, connection, ignored, security, topic
 from ottla.settings.broker import BROKER
 from ottla.settings.config_def import Setting
 from ottla.settings.topic import TOPIC
@@ -20,6 +20,7 @@ MODULES = {
     "security": security,
     "connection": connection,
     "compression": compression,
+    "ignored": ignored,
 }
 # Modules of settings/ that use values; its checks and tables do not.
 DECIDING = {"derived.py", "endpoints.py"}
@@ -38,6 +39,7 @@ LATER = {
         "request.timeout.ms",
         "socket.connection.setup.timeout.*",
         "unclean.leader.election.enable",
+        "zookeeper.connect",
     ),
     "TLS, SASL and ACLs": (
         "allow.everyone.if.no.acl.found",
@@ -52,7 +54,7 @@ LATER = {
     "consumer groups of KIP-848": ("group.consumer.*", "group.coordinator.rebalance.protocols"),
     "share groups": ("group.share.*", "share.coordinator.*"),
 }
-ROWS = [*BROKER.settings.values(), *TOPIC.settings.values()]
+ROWS = [row for row in (*BROKER.settings.values(), *TOPIC.settings.values()) if not row.no_effect]
 
 
 @cache
@@ -102,6 +104,10 @@ def pieces(row: Setting[Any]) -> list[str]:
 def test_every_supported_setting_is_used(row: Setting[Any]) -> None:
     if not is_read(row):
         assert len(pieces(row)) == 1, f"{row.name} is read by nobody"
+
+
+def test_settings_without_effect_are_read_by_nobody() -> None:
+    assert not [row.name for row in BROKER.settings.values() if row.no_effect and is_read(row)]
 
 
 def test_exceptions_list_has_no_stale_entries() -> None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from cases import each_case
 from ottla.settings.config_types import BadValue
 from ottla.settings.validators import (
-    AT_MOST_ONE,
     NON_EMPTY,
     NON_EMPTY_LIST,
     OFFSET_RESET,
@@ -17,14 +16,11 @@ from ottla.settings.validators import (
     at_least,
     between,
     duration_ms,
-    including,
     matching,
     one_of,
     range_or,
     some_of,
 )
-
-ROLES = including("broker", some_of("broker", "controller"))
 
 
 @each_case(
@@ -57,7 +53,6 @@ def test_valid_values_print_as_in_kafka(valid: Validator[Any], printed: str) -> 
         (one_of("uncompressed", "zstd"), "string", "string, [uncompressed, zstd]"),
         (NON_EMPTY, "string", "a non-empty string"),
         (NON_EMPTY_LIST, "list", "a non-empty list"),
-        (AT_MOST_ONE, "list", "a list with at most one entry"),
     ],
 )
 def test_expected_values_are_described_in_errors(
@@ -77,8 +72,6 @@ def test_expected_values_are_described_in_errors(
         (one_of("all", aliases={"-1": "all"}), "-1", "all"),
         (some_of("a", "b", aliases={"long.name.A": "a"}), ("long.name.A", "a", "b"), ("a", "b")),
         (some_of("a"), (), ()),
-        (ROLES, ("controller", "broker"), ("controller", "broker")),
-        (AT_MOST_ONE, ("1@host:9093",), ("1@host:9093",)),
         (matching("[0-9]+", "digits"), "12", "12"),
         (THROTTLED_REPLICAS, ("*",), ("*",)),
         (THROTTLED_REPLICAS, (), ()),
@@ -105,9 +98,6 @@ def test_valid_values(valid: Validator[Any], given: object, admitted: object) ->
         (one_of("a"), ""),
         (some_of("a"), ("a", "b")),
         (some_of("a", empty_allowed=False), ()),
-        (ROLES, ("controller",)),
-        (ROLES, ()),
-        (AT_MOST_ONE, ("a", "b")),
         (NON_EMPTY, ""),
         (NON_EMPTY_LIST, ()),
         (matching("[0-9]+", "digits"), "12\n"),

@@ -6,6 +6,7 @@ refused before anything changes. One exception, as in Kafka: a value that a topi
 conflict with its own values later; both are applied as they are.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -20,7 +21,9 @@ from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER, ConfigDef, Setti
 from ottla.settings.config_parser import dynamic_config, topic_overrides
 from ottla.settings.dynamic_broker_config import DynamicBrokerConfig
 from ottla.settings.endpoints import listeners
-from ottla.settings.invalid_settings import InvalidSettings
+from ottla.settings.invalid_settings import InvalidSettings, Problem
+
+_LOG = logging.getLogger(__name__)
 
 # compression.type; None keeps the producer's codec.
 _STORED_AS: Final[Mapping[str, Compression | None]] = {
@@ -73,6 +76,13 @@ class EffectiveConfig:
     def broker_values(self, *, own: bool) -> Mapping[str, str]:
         """Return the dynamic configs of this broker, or the cluster-wide defaults, as text."""
         return self._own if own else self._cluster
+
+    def warn_of_broker(self, before: Mapping[str, str], *, own: bool) -> None:
+        """Log the warnings about dynamic configs that differ from those before."""
+        values = self.broker_values(own=own)
+        for notice in dynamic_config(values, PER_BROKER if own else CLUSTER_WIDE).notices:
+            if before.get(notice.name) != values.get(notice.name, ""):
+                log_notice(notice)
 
     def check_broker(self, values: Mapping[str, str], *, own: bool) -> None:
         """Raise if these dynamic configs are not valid."""
@@ -173,6 +183,11 @@ class EffectiveConfig:
     def in_sync_min(self, name: str) -> int:
         """Return min.insync.replicas of a topic."""
         return self.topic(name)[topic.MIN_INSYNC_REPLICAS]
+
+
+def log_notice(notice: Problem) -> None:
+    """Log the warning about a setting."""
+    _LOG.warning("setting ignored or adjusted", {"name": notice.name, "note": str(notice)})
 
 
 def described_changes(before: Mapping[str, str], after: Mapping[str, str], table: ConfigDef) -> str:

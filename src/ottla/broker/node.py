@@ -225,13 +225,16 @@ class Node:
     async def _settings(self, store: ClusterStore) -> EffectiveConfig:
         dynamic = await store.load_broker_configs()
         try:
-            return EffectiveConfig(
+            settings = EffectiveConfig(
                 self._config, cluster=dynamic.get(None), own=dynamic.get(self.id)
             )
         except InvalidSettings as error:
             raise OttlaError(
                 f"dynamic settings conflict with the properties file: {error}"
             ) from error
+        for own in (False, True):
+            settings.warn_of_broker({}, own=own)
+        return settings
 
     def _fetch_sessions(self, settings: EffectiveConfig) -> FetchSessions:
         return FetchSessions(
@@ -245,9 +248,11 @@ class Node:
         admission = Admission(lambda: AdmissionConfig.of(self._current))
         eviction = ConnectionEviction(admission)
         between = inter_broker_listener(config)
-        _refuse_unsupported_security(config)
         advertised_by_name = {one.name: one for one in advertised_listeners(config)}
         endpoints = listeners(config)
+        # broker_config refuses these: without TLS and SASL, the listener would be open to everyone.
+        assert not any(endpoint.tls or endpoint.sasl for endpoint in endpoints)
+        assert not config[broker.AUTHORIZER_CLASS_NAME]
         for endpoint in endpoints:
             exempt = endpoint == between and len(endpoints) > 1
             listener = Listener(
@@ -397,18 +402,6 @@ class Node:
     def _session_changed(self, now: SessionState) -> None:
         if now is not SessionState.CONNECTED:
             _LOG.error("coordination session changed", {"state": now.value})
-
-
-def _refuse_unsupported_security(config: Config) -> None:
-    """Refuse security settings that are not supported yet, so that nobody relies on them."""
-    for endpoint in listeners(config):
-        if endpoint.tls or endpoint.sasl:
-            raise OttlaError(f"{endpoint}: {endpoint.protocol} is not supported yet; use PLAINTEXT")
-    if config[broker.AUTHORIZER_CLASS_NAME]:
-        name = broker.AUTHORIZER_CLASS_NAME.name
-        raise OttlaError(
-            f"{name}: ACLs are not supported yet; remove the setting and use a trusted network"
-        )
 
 
 def _log_failed_task(task: asyncio.Task[None]) -> None:

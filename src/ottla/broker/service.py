@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from ottla import __version__
+from ottla.broker.effective_config import log_notice
 from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.broker.gc_freeze import GcFreeze
 from ottla.broker.node import Environment, Node
@@ -30,7 +31,6 @@ from ottla.log.cleaner.cleaner_runners import ChildCleaner
 from ottla.log.directory import read_meta
 from ottla.log.files import OsDisk
 from ottla.records import COMPILED
-from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.derived import broker_id, log_dirs
 from ottla.transport.network import TcpNetwork
@@ -99,13 +99,11 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(config: Config, started: Callable[[Node], None], signals: StopSignals) -> None:
-    if config[broker.ZOOKEEPER_CONNECT] is not None:
-        raise OttlaError("zookeeper.connect: multi-broker clusters are not supported yet")
     if not COMPILED:
         _LOG.warning("extension not compiled: records take about 50 times the CPU")
     _LOG.info("broker starting", {"version": __version__, "pid": os.getpid()})
     for notice in config.notices:
-        _LOG.warning("setting ignored or adjusted", {"name": notice.name, "note": str(notice)})
+        log_notice(notice)
     stopping = asyncio.Event()
 
     def stop(number: signal.Signals) -> None:

@@ -352,6 +352,7 @@ class Topics:
             self.apply_config(name)
         whose = str(self._node_id) if own else "all"
         _LOG.info("settings changed", {"broker": whose, "settings": changes})
+        self._settings.warn_of_broker(before, own=own)
 
     def apply_config(self, name: str) -> None:
         """Apply a topic's current configs to its partitions."""

@@ -533,6 +533,7 @@ BROKER: Final = ConfigDef(
         *security.ROWS,
         connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MS,
         connection.SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS,
+        *ignored.BROKER_SETTINGS,
     ),
     ignored=ignored.BROKER,
     unsupported=unsupported.BROKER,

@@ -4,13 +4,14 @@ Invariant: a check reads a config whose single values are valid. Its finding lis
 depends on, so that an invalid value is reported only once.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from posixpath import normpath  # works on text only, without file access
 from typing import Any, Final, NamedTuple
 
-from ottla.settings import broker, connection, consumer, producer, security, topic
+from ottla.settings import broker, connection, consumer, ignored, producer, security, topic
 from ottla.settings.config import Config, split_listener_name
-from ottla.settings.config_def import Scope, Setting
+from ottla.settings.config_def import Scope, Setting, ignored_text
 from ottla.settings.config_types import BadValue
 from ottla.settings.credentials import login_problems
 from ottla.settings.derived import idempotence_conflict
@@ -26,6 +27,7 @@ from ottla.settings.endpoints import (
 )
 from ottla.settings.invalid_settings import quoted
 
+PLAINTEXT: Final = "PLAINTEXT"
 DEDUPE_BYTES_MIN: Final = 1_048_576  # per cleaner, as in Kafka
 
 
@@ -200,7 +202,7 @@ def _listeners(config: Config) -> Iterator[Finding]:
     yield from _between_brokers(config, opened)
     yield from _listeners_own(config, opened)
     for endpoint in opened:
-        yield from _secured(config.listener(endpoint.name), endpoint)
+        yield from _stores(config.listener(endpoint.name))
 
 
 def _named_hosts(config: Config) -> Iterator[Finding]:
@@ -276,36 +278,20 @@ def _between_brokers(config: Config, opened: tuple[Endpoint, ...]) -> Iterator[F
 
 
 def _listeners_own(config: Config, opened: tuple[Endpoint, ...]) -> Iterator[Finding]:
-    """Report settings of a listener that does not exist."""
+    """Report settings of a listener that is not open; warn only if the protocol map has it."""
     controllers = config[broker.CONTROLLER_LISTENER_NAMES]
     known = {endpoint.name for endpoint in opened} | {name.upper() for name in controllers}
     for name in config.given:
         parts = split_listener_name(name, security.MECHANISMS)
-        if parts and parts.listener.upper() not in known:
-            names = ", ".join(sorted(each.lower() for each in known))
-            what = f"unknown listener {quoted(parts.listener)}: expected one of [{names}]"
-            yield Finding(_LISTENER_SETTINGS, what, name=name)
-
-
-def _unsupported(endpoint: Endpoint, required: str) -> str:
-    """Name the missing settings last: the broker refuses the protocol with them, too."""
-    protocol = endpoint.protocol
-    return (
-        f"listener {endpoint.name}: {protocol} is not supported yet; use PLAINTEXT. {protocol} "
-        f"requires {required}"
-    )
-
-
-def _secured(own: Config, endpoint: Endpoint) -> Iterator[Finding]:
-    key, location = security.SSL_KEYSTORE_KEY, security.SSL_KEYSTORE_LOCATION
-    if endpoint.tls and own[key] is None and own[location] is None:
-        what = _unsupported(endpoint, f"{location.name} or {key.name}")
-        yield Finding((broker.LISTENERS, location, key, *_LISTENER_SETTINGS), what)
-    mechanisms = broker.SASL_ENABLED_MECHANISMS
-    if endpoint.sasl and not own[mechanisms]:
-        what = _unsupported(endpoint, mechanisms.name)
-        yield Finding((broker.LISTENERS, mechanisms, *_LISTENER_SETTINGS), what)
-    yield from _stores(own)
+        if parts is None or parts.listener.upper() in known:
+            continue
+        if parts.listener.upper() in protocols(config):
+            what = f"no effect, because {broker.LISTENERS.name} does not contain {parts.listener}"
+            yield Finding(_LISTENER_SETTINGS, what, only_warn=True, name=name)
+            continue
+        names = ", ".join(sorted(each.lower() for each in known))
+        what = f"unknown listener {quoted(parts.listener)}: expected one of [{names}]"
+        yield Finding(_LISTENER_SETTINGS, what, name=name)
 
 
 def _stores(config: Config) -> Iterator[Finding]:
@@ -383,6 +369,85 @@ def _consumer(config: Config) -> Iterator[Finding]:
         yield Finding((commits, consumer.GROUP_ID), what)
 
 
+# What Ottla does not support yet. Each finding depends only on the setting that it names, so that
+# the user learns of all of them in one start.
+
+_NOT_YET: Final = "is not supported yet"
+_NO_CLUSTERS: Final = "multi-broker clusters are not supported yet"
+
+
+def _tls_and_sasl_not_supported_yet(config: Config) -> Iterator[Finding]:
+    """Refuse TLS and SASL: the listener would be open to everyone."""
+    try:
+        protocol_of = protocols(config)
+    except BadValue:  # reported by _listeners
+        return
+    # Ottla does not open the listeners of a KRaft controller.
+    controllers = {name.upper(): PLAINTEXT for name in config[broker.CONTROLLER_LISTENER_NAMES]}
+    protocol_of = {**protocol_of, **controllers}
+    between = config[broker.INTER_BROKER_LISTENER_NAME]
+    for setting, names in (
+        (broker.LISTENERS, config[broker.LISTENERS]),
+        (broker.ADVERTISED_LISTENERS, config[broker.ADVERTISED_LISTENERS] or ()),
+        (broker.INTER_BROKER_LISTENER_NAME, (between,) if between else ()),
+    ):
+        for text in names:
+            name = text.partition(":")[0].upper()
+            protocol = protocol_of.get(name, PLAINTEXT)
+            if protocol != PLAINTEXT:
+                what = f"listener {name}: {protocol} {_NOT_YET}; use {PLAINTEXT}"
+                yield Finding((setting,), what)
+    setting = broker.SECURITY_INTER_BROKER_PROTOCOL
+    if config[setting] != PLAINTEXT:
+        yield Finding((setting,), f"{config[setting]} {_NOT_YET}; use {PLAINTEXT}")
+
+
+def _acls_not_supported_yet(config: Config) -> Iterator[Finding]:
+    """Refuse an authorizer: every request would be allowed."""
+    if config[broker.AUTHORIZER_CLASS_NAME]:
+        what = "ACLs are not supported yet; remove the setting and use a trusted network"
+        yield Finding((broker.AUTHORIZER_CLASS_NAME,), what)
+
+
+def _clusters_not_supported_yet(config: Config) -> Iterator[Finding]:
+    """Refuse settings of a broker that belongs to a cluster of several.
+
+    Otherwise each of the brokers would silently be a cluster of its own.
+    """
+    setting = broker.ZOOKEEPER_CONNECT
+    servers = config[setting]
+    if servers is not None:
+        if _is_one_local_server(servers):
+            what = ignored_text("a single broker uses its embedded coordination, not ZooKeeper")
+            yield Finding((setting,), what, only_warn=True)
+        else:
+            yield Finding((setting,), f"{_NO_CLUSTERS}; remove the setting to run a single broker")
+    for several in (ignored.CONTROLLER_QUORUM_VOTERS, ignored.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS):
+        if len(config[several]) > 1:
+            what = f"{_NO_CLUSTERS}; keep one entry to run a single broker"
+            yield Finding((several,), what)
+    roles = ignored.PROCESS_ROLES
+    if config[roles] and "broker" not in config[roles]:
+        found = quoted(config.text(roles) or "")
+        what = f"invalid value {found}: expected broker or broker,controller, because every broker"
+        yield Finding((roles,), f"{what} can become the controller")
+
+
+def _is_one_local_server(servers: str) -> bool:
+    """Whether zookeeper.connect is one server on this machine, as in Kafka's example files."""
+    host, _, port = servers.partition("/")[0].strip().rpartition(":")
+    if not port.isdecimal():
+        host = servers.partition("/")[0].strip()
+    address = normalised_address(host)
+    return host.lower() == "localhost" or (address is not None and ip_address(address).is_loopback)
+
+
+NOT_SUPPORTED_YET: Final[tuple[Check, ...]] = (
+    _tls_and_sasl_not_supported_yet,
+    _acls_not_supported_yet,
+    _clusters_not_supported_yet,
+)
+
 _CLIENT: Final[tuple[Check, ...]] = (_stores, _login)
 
 CHECKS: Final[Mapping[Scope, tuple[Check, ...]]] = {
@@ -402,7 +467,7 @@ CHECKS: Final[Mapping[Scope, tuple[Check, ...]]] = {
 }
 
 
-def findings(config: Config) -> Iterator[Finding]:
-    """Yield all inconsistencies of a config."""
-    for check in CHECKS[config.table.scope]:
+def findings(config: Config, more: Iterable[Check] = ()) -> Iterator[Finding]:
+    """Yield all inconsistencies of a config, and what the checks in `more` find."""
+    for check in (*more, *CHECKS[config.table.scope]):
         yield from check(config)

@@ -44,7 +44,8 @@ class Setting(Generic[T]):
 
     Null is valid only if the default is None. `kafka_default` is Kafka's default as text, set only
     where Ottla's differs. `falls_back` of a topic setting lists the broker settings that provide
-    its default, in order of precedence.
+    its default, in order of precedence. `no_effect` is the reason why Ottla accepts a value and
+    does not use it; it is empty for a setting that is in use.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class Setting(Generic[T]):
         "kafka_default",
         "kind",
         "name",
+        "no_effect",
         "per_listener",
     )
 
@@ -72,6 +74,7 @@ class Setting(Generic[T]):
         per_listener: bool = False,
         falls_back: "tuple[Setting[V] | Setting[V | None] | Fallback, ...]" = (),
         kafka_default: str | None = None,
+        no_effect: str = "",
     ) -> None: ...
     @overload
     def __init__(
@@ -85,6 +88,7 @@ class Setting(Generic[T]):
         dynamic: Dynamic = READ_ONLY,
         per_listener: bool = False,
         kafka_default: str | None = None,
+        no_effect: str = "",
     ) -> None: ...
     def __init__(
         self,
@@ -98,6 +102,7 @@ class Setting(Generic[T]):
         per_listener: bool = False,
         falls_back: "tuple[Setting[Any] | Fallback, ...]" = (),
         kafka_default: str | None = None,
+        no_effect: str = "",
     ) -> None:
         self.name: Final = name
         self.kind: Final = kind
@@ -110,6 +115,7 @@ class Setting(Generic[T]):
             each if isinstance(each, Fallback) else Fallback(each) for each in falls_back
         )
         self.kafka_default: Final = kafka_default
+        self.no_effect: Final = no_effect
 
     def __repr__(self) -> str:
         return f"Setting({self.name})"
@@ -183,6 +189,7 @@ class Setting(Generic[T]):
             dynamic=self.dynamic,
             per_listener=self.per_listener,
             falls_back=falls_back,
+            no_effect=self.no_effect,
         )
         return cast("Setting[T]", row)
 
@@ -218,17 +225,21 @@ def in_hours(setting: Setting[int] | Setting[int | None]) -> Fallback:
 
 
 class Ignored(NamedTuple):
-    """A setting of Kafka that is accepted but has no effect. Ottla logs a warning.
+    """A setting that is accepted and has no effect. A name that ends in `.*` is a prefix.
 
-    `validator` rejects values that request something that Ottla does not support.
+    Ottla logs a warning. Unlike a Setting with `no_effect`, it has no type and no default.
     """
 
     name: str
     reason: str
-    validator: Validator[tuple[str, ...]] | None = None
 
     def __str__(self) -> str:
-        return f"ignored: {self.reason}"
+        return ignored_text(self.reason)
+
+
+def ignored_text(reason: str) -> str:
+    """Return the warning about a setting that has no effect."""
+    return f"ignored: {reason}"
 
 
 class Unsupported(NamedTuple):
@@ -271,8 +282,8 @@ class ConfigDef:
         self.settings: Final[Mapping[str, Setting[Any]]] = {row.name: row for row in settings}
         self.ignored: Final = tuple(ignored)
         self.unsupported: Final = tuple(unsupported)
-        self._prefixes: Final = tuple(row for row in self.unsupported if row.name.endswith(".*"))
         others = (*self.ignored, *self.unsupported)
+        self._prefixes: Final = tuple(row for row in others if row.name.endswith(".*"))
         self._names: Final[dict[str, Row]] = {**self.settings, **{row.name: row for row in others}}
         assert len(self._names) == len(self.settings) + len(others), f"{scope}: duplicate name"
 

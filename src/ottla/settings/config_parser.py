@@ -1,7 +1,7 @@
 """Parses entries to a Config, or raises InvalidSettings with all problems.
 
 Invariant: a Config is returned only if every entry is known, valid and consistent with the others.
-Ignored settings are reported in the notices.
+Settings without effect are reported in the notices; they never stop the start of a broker.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from typing import Any, Final
 from ottla.settings import broker, security
 from ottla.settings.admin import ADMIN
 from ottla.settings.broker import BROKER, BROKER_ID, NODE_ID
-from ottla.settings.checks import findings
+from ottla.settings.checks import NOT_SUPPORTED_YET, Check, findings
 from ottla.settings.config import Config, Given, ListenerName, split_listener_name
 from ottla.settings.config_def import (
     PER_BROKER,
@@ -22,8 +22,9 @@ from ottla.settings.config_def import (
     Required,
     Setting,
     Unsupported,
+    ignored_text,
 )
-from ottla.settings.config_types import HIDDEN, LIST, BadValue
+from ottla.settings.config_types import HIDDEN, LIST, BadValue, Secret
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.invalid_settings import InvalidSettings, Problem, invalid, quoted
 from ottla.settings.producer import PRODUCER
@@ -32,6 +33,7 @@ from ottla.settings.topic import TOPIC
 
 HINTS_MAX: Final = 10
 HINT_CHARACTERS_MAX: Final = 100
+DYNAMIC_SETTINGS_MAX: Final = 1000  # clients can invent names below an ignored prefix
 VALUE_BYTES_MAX: Final = 0x7FFF  # the longest string in a DescribeConfigs response
 
 TABLES: Final = (BROKER, TOPIC, PRODUCER, CONSUMER, ADMIN)
@@ -48,7 +50,13 @@ def broker_config(properties: Properties | None = None, overrides: Iterable[str]
         except InvalidSettings as error:
             problems += error.problems
     return _with_both_broker_ids(
-        resolve(BROKER, entries, problems=problems, notices=properties.notices)
+        resolve(
+            BROKER,
+            entries,
+            problems=problems,
+            notices=properties.notices,
+            more_checks=NOT_SUPPORTED_YET,
+        )
     )
 
 
@@ -92,6 +100,9 @@ def dynamic_config(values: Mapping[str, object], level: Dynamic) -> Config:
     DynamicBrokerConfig checks the consistency of the values of all sources.
     """
     assert level is not READ_ONLY
+    if len(values) > DYNAMIC_SETTINGS_MAX:
+        what = f"{len(values)} dynamic settings exceed the maximum of {DYNAMIC_SETTINGS_MAX}"
+        raise InvalidSettings([Problem("", what)])
     reading = _Reading(BROKER, level)
     reading.read(Entry(name, value) for name, value in values.items())
     return reading.config()
@@ -103,6 +114,7 @@ def resolve(
     *,
     problems: Iterable[Problem] = (),
     notices: Iterable[Problem] = (),
+    more_checks: Iterable[Check] = (),
 ) -> Config:
     """Return the config of entries; the last entry of a name applies.
 
@@ -112,7 +124,7 @@ def resolve(
     reading.problems += problems
     reading.notices += notices
     reading.read(entries)
-    reading.check()
+    reading.check(more_checks)
     return reading.config()
 
 
@@ -143,10 +155,10 @@ class _Reading:
 
     def config(self) -> Config:
         if self.problems:
-            raise InvalidSettings(dict.fromkeys(self.problems))
-        return Config(self.table, self.given, tuple(dict.fromkeys(self.notices)))
+            raise InvalidSettings(_by_line(self.problems))
+        return Config(self.table, self.given, _by_line(self.notices))
 
-    def check(self) -> None:
+    def check(self, more: Iterable[Check] = ()) -> None:
         """Add problems for missing required settings and inconsistent values."""
         for setting in self.table.settings.values():
             missing = isinstance(setting.default, Required) and setting.name not in self.given
@@ -155,7 +167,7 @@ class _Reading:
                 self.problems.append(Problem(setting.name, what))
                 self.broken.add(setting.name)
         config = Config(self.table, self.given)
-        for finding in findings(config):
+        for finding in findings(config, more):
             if any(setting.name in self.broken for setting in finding.settings):
                 continue
             name = finding.name or finding.settings[0].name
@@ -199,12 +211,16 @@ class _Reading:
         elif self._is_described(setting) and _is_long(entry.value):
             self._fail(entry, name, f"value is longer than {VALUE_BYTES_MAX:,} bytes")
         else:
+            if setting.no_effect:
+                self.notices.append(Problem(name, ignored_text(setting.no_effect), entry.origin))
             try:
                 self.given[name] = Given(setting.convert(entry.value), entry.origin)
                 if setting.kind is LIST and (repeated := _repeated(entry.value)):
                     what = f"duplicate entries are ignored: {', '.join(repeated)}"
                     self.notices.append(Problem(name, what, entry.origin))
             except BadValue as bad:
+                if setting.no_effect and not self.level:
+                    return  # no value of the file matters here; Kafka validates dynamic ones
                 shown = HIDDEN if setting.sensitive else _shown(entry.value)
                 problem = invalid(name, shown, setting.valid_text, entry.origin, note=bad.note)
                 self.problems.append(problem)
@@ -215,15 +231,10 @@ class _Reading:
         return self.table in (BROKER, TOPIC) and not setting.sensitive
 
     def _accept(self, entry: Entry, name: str, row: Ignored) -> None:
-        if row.validator is not None:
-            try:
-                row.validator.validate(LIST.convert(entry.value))
-            except BadValue as bad:
-                shown = _shown(entry.value)
-                expected = f"{row.validator}: {row.reason}"
-                self.problems.append(invalid(name, shown, expected, entry.origin, note=bad.note))
-                return
         self.notices.append(Problem(name, str(row), entry.origin))
+        if self.table is BROKER:
+            # Its type is unknown, so the value may be a password.
+            self.given[name] = Given(Secret(_plain(entry.value)), entry.origin)
 
     def _fail(self, entry: Entry, name: str, what: str) -> None:
         self.problems.append(Problem(name, what, entry.origin))
@@ -260,6 +271,16 @@ class _Reading:
 
     def _per_listener_names(self) -> Iterator[str]:
         return (row.name for row in self.table.settings.values() if row.per_listener)
+
+
+def _by_line(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems once each, in the order of their lines; others follow."""
+
+    def place(problem: Problem) -> tuple[bool, int]:
+        line = problem.origin.line if problem.origin else 0
+        return line == 0, line
+
+    return tuple(sorted(dict.fromkeys(problems), key=place))
 
 
 def _per_mechanism(setting: Setting[Any]) -> bool:

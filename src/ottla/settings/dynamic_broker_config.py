@@ -40,10 +40,10 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting in a DescribeConfigs response."""
+    """One setting in a DescribeConfigs response; `setting` is None for a name without a type."""
 
     name: str
-    setting: Setting[Any]
+    setting: Setting[Any] | None
     text: str | None
     source: ConfigSource
     synonyms: tuple[ConfigSynonym, ...]
@@ -123,9 +123,12 @@ class DynamicBrokerConfig:
         )
 
     def describe_broker(self) -> tuple[ConfigEntry, ...]:
-        """Describe every setting of the broker; listener settings come last."""
-        names = [*BROKER.settings, *(name for name in self.config.given if _parts(name))]
-        return tuple(map(self._described_broker, names))
+        """Describe every setting of the broker, then the other names that are set.
+
+        These are settings of listeners, and names that Kafka 4.3 does not know.
+        """
+        others = [name for name in self.config.given if name not in BROKER.settings]
+        return tuple(map(self._described_broker, [*BROKER.settings, *others]))
 
     def _described_topic(
         self, setting: Setting[Any], overrides: Config, effective: Config
@@ -149,7 +152,9 @@ class DynamicBrokerConfig:
 
     def _described_broker(self, name: str) -> ConfigEntry:
         parts = _parts(name)
-        setting = BROKER.settings[parts.setting if parts else name]
+        setting = BROKER.settings.get(parts.setting if parts else name)
+        if setting is None:
+            return self._described_unknown(name)
         group = _GROUP_OF.get(name, (Fallback(setting),))
         synonyms = list(self._own(name, setting)) if parts else []
         synonyms += self._synonyms(setting, group)
@@ -166,6 +171,17 @@ class DynamicBrokerConfig:
             tuple(synonyms),
             read_only=setting.dynamic is READ_ONLY,
             sensitive=setting.sensitive,
+        )
+
+    def _described_unknown(self, name: str) -> ConfigEntry:
+        """Describe a name that Kafka 4.3 does not know; like Kafka, as a secret without a type."""
+        synonyms = tuple(
+            ConfigSynonym(name, None, source, None)
+            for source, given in self._sources
+            if name in given
+        )
+        return ConfigEntry(
+            name, None, None, synonyms[0].source, synonyms, read_only=True, sensitive=True
         )
 
     def _own(self, name: str, setting: Setting[Any]) -> Iterator[ConfigSynonym]:

@@ -2,7 +2,8 @@
 """Settings of Kafka that Ottla does not support, with the reason and the alternative.
 
 Invariant: an unsupported setting is an error, so that nobody relies on a protection, a plugin or a
-limit that does not exist. Its value is never loaded or shown.
+limit that does not exist. Its value is never loaded or shown. A broker setting whose absence
+weakens nothing belongs into `ignored`: it must not stop the start of a broker.
 """
 
 from typing import Final
@@ -15,8 +16,6 @@ _NO_KRAFT: Final = (
     "Ottla has no KRaft quorum; it uses ZooKeeper, or embedded coordination on a single broker"
 )
 _NO_REMOTE: Final = "tiered storage is not supported"
-_NO_TOKENS: Final = "delegation tokens are not supported"
-_NO_STREAMS: Final = "streams groups are not supported"
 _NO_SIGNING: Final = "Ottla does not sign assertions"
 _INTERNAL: Final = "undocumented internal setting of Kafka"
 _NO_ZK_TLS: Final = "TLS to ZooKeeper is not supported"
@@ -27,20 +26,68 @@ _USE_METRICS: Final = "scrape the metrics over HTTP (ottla.metrics.listener)"
 _USE_SIGNED: Final = "sign the assertion externally and set sasl.oauthbearer.assertion.file"
 _USE_LISTENERS: Final = "use listeners, for example PLAINTEXT://host:port"
 _USE_ADVERTISED: Final = "use advertised.listeners, for example PLAINTEXT://host:port"
-_USE_SESSION: Final = "use zookeeper.session.timeout.ms for the detection of failed brokers"
 
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
 
 # fmt: off
-# Brokers and clients: plugins, Kerberos, Java features.
+# Brokers and clients: plugins, Java features.
 _EVERYWHERE: Final = (
     Unsupported("config.providers", _NO_JAVA, "write the values into the file, or substitute them before the start", harmless=("",)),
     Unsupported("config.providers.*", _NO_JAVA, "write the values into the file, or substitute them before the start"),
-    Unsupported("metric.reporters", _NO_JAVA, _USE_METRICS, harmless=("",)),
     Unsupported("sasl.client.callback.handler.class", _NO_JAVA, "set the credentials in sasl.jaas.config", harmless=("",)),
     Unsupported("sasl.login.callback.handler.class", _NO_JAVA, "for OAUTHBEARER set sasl.oauthbearer.token.endpoint.url",
         harmless=("", f"{_OAUTH}OAuthBearerLoginCallbackHandler", f"{_OAUTH}secured.OAuthBearerLoginCallbackHandler")),
     Unsupported("sasl.login.class", _NO_JAVA, harmless=("",)),
+    Unsupported("sasl.oauthbearer.jwt.retriever.class", _NO_JAVA, "Ottla uses the token endpoint with a client secret or an assertion, depending on the settings",
+        harmless=("", f"{_OAUTH}DefaultJwtRetriever")),
+    Unsupported("sasl.oauthbearer.jwt.validator.class", _NO_JAVA, "brokers validate tokens with sasl.oauthbearer.jwks.endpoint.url",
+        harmless=("", f"{_OAUTH}DefaultJwtValidator")),
+    Unsupported("security.providers", _NO_JAVA, harmless=("",)),
+    Unsupported("ssl.engine.factory.class", _NO_JAVA, "use PEM files in ssl.keystore.location and ssl.truststore.location", harmless=("",)),
+    Unsupported("ssl.provider", "Ottla uses OpenSSL instead of Java's TLS", harmless=("",)),
+)
+
+BROKER: Final = (
+    *_EVERYWHERE,
+    # Plugins.
+    Unsupported("alter.config.policy.class.name", _NO_JAVA, "use ACLs to control who can alter configs", harmless=("",)),
+    Unsupported("client.quota.callback.class", _NO_JAVA, "use quotas per user and client id", harmless=("",)),
+    Unsupported("create.topic.policy.class.name", _NO_JAVA, "use ottla.topic.name.policy to restrict topic names", harmless=("",)),
+    Unsupported("principal.builder.class", _NO_JAVA, "use ssl.principal.mapping.rules to map certificates to principals",
+        harmless=("", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder")),
+    Unsupported("sasl.server.callback.handler.class", _NO_JAVA, "the cluster stores SCRAM credentials; for OAUTHBEARER set sasl.oauthbearer.jwks.endpoint.url",
+        harmless=("", f"{_OAUTH}OAuthBearerValidatorCallbackHandler", f"{_OAUTH}secured.OAuthBearerValidatorCallbackHandler")),
+    # KRaft and tiered storage.
+    Unsupported("zookeeper.metadata.migration.enable", _NO_KRAFT, harmless=("false",)),
+    Unsupported("remote.log.storage.system.enable", _NO_REMOTE, harmless=("false",)),
+    # Removed from Kafka.
+    Unsupported("advertised.host.name", "removed in Kafka 3.0", _USE_ADVERTISED),
+    Unsupported("advertised.port", "removed in Kafka 3.0", _USE_ADVERTISED),
+    Unsupported("host.name", "removed in Kafka 3.0", _USE_LISTENERS),
+    Unsupported("port", "removed in Kafka 3.0", _USE_LISTENERS),
+    Unsupported("log.message.timestamp.difference.max.ms", "removed in Kafka 4.0", "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms", harmless=("9223372036854775807",)),
+    Unsupported("quota.consumer.default", "removed in Kafka 3.0", "use default client quotas", harmless=("9223372036854775807",)),
+    Unsupported("quota.producer.default", "removed in Kafka 3.0", "use default client quotas", harmless=("9223372036854775807",)),
+    # ZooKeeper client.
+    Unsupported("zookeeper.set.acl", "ACLs on znodes are not supported yet", "run ZooKeeper on a separate network", harmless=("false",)),
+    Unsupported("zookeeper.ssl.client.enable", _NO_ZK_TLS, "run ZooKeeper on a separate network", harmless=("false",)),
+    Unsupported("zookeeper.ssl.*", _NO_ZK_TLS, "run ZooKeeper on a separate network"),
+)
+
+TOPIC: Final = (
+    Unsupported("local.retention.bytes", _NO_REMOTE, "use retention.bytes", harmless=("-2",)),
+    Unsupported("local.retention.ms", _NO_REMOTE, "use retention.ms", harmless=("-2",)),
+    Unsupported("message.timestamp.difference.max.ms", "removed in Kafka 4.0", "use message.timestamp.before.max.ms and message.timestamp.after.max.ms"),
+    Unsupported("internal.segment.bytes", _INTERNAL, "use segment.bytes"),
+    Unsupported("remote.log.copy.disable", _NO_REMOTE, harmless=("false",)),
+    Unsupported("remote.log.delete.on.disable", _NO_REMOTE, harmless=("false",)),
+    Unsupported("remote.storage.enable", _NO_REMOTE, harmless=("false",)),
+)
+
+# Clients: what brokers ignore, and settings of other libraries.
+_CLIENT: Final = (
+    *_EVERYWHERE,
+    Unsupported("metric.reporters", _NO_JAVA, _USE_METRICS, harmless=("",)),
     Unsupported("sasl.kerberos.kinit.cmd", _NO_KERBEROS, _USE_SCRAM),
     Unsupported("sasl.kerberos.min.time.before.relogin", _NO_KERBEROS, _USE_SCRAM),
     Unsupported("sasl.kerberos.service.name", _NO_KERBEROS, _USE_SCRAM),
@@ -56,154 +103,8 @@ _EVERYWHERE: Final = (
     Unsupported("sasl.oauthbearer.assertion.private.key.file", _NO_SIGNING, _USE_SIGNED),
     Unsupported("sasl.oauthbearer.assertion.private.key.passphrase", _NO_SIGNING, _USE_SIGNED),
     Unsupported("sasl.oauthbearer.assertion.template.file", _NO_SIGNING, _USE_SIGNED),
-    Unsupported("sasl.oauthbearer.jwt.retriever.class", _NO_JAVA, "Ottla uses the token endpoint with a client secret or an assertion, depending on the settings",
-        harmless=("", f"{_OAUTH}DefaultJwtRetriever")),
-    Unsupported("sasl.oauthbearer.jwt.validator.class", _NO_JAVA, "brokers validate tokens with sasl.oauthbearer.jwks.endpoint.url",
-        harmless=("", f"{_OAUTH}DefaultJwtValidator")),
-    Unsupported("security.providers", _NO_JAVA, harmless=("",)),
-    Unsupported("ssl.engine.factory.class", _NO_JAVA, "use PEM files in ssl.keystore.location and ssl.truststore.location", harmless=("",)),
     Unsupported("ssl.keystore.password", _PEM_ONLY, "use ssl.key.password for an encrypted key"),
-    Unsupported("ssl.provider", "Ottla uses OpenSSL instead of Java's TLS", harmless=("",)),
     Unsupported("ssl.truststore.password", _PEM_ONLY, "certificates in PEM need no password"),
-)
-
-BROKER: Final = (
-    *_EVERYWHERE,
-    # Plugins.
-    Unsupported("alter.config.policy.class.name", _NO_JAVA, "use ACLs to control who can alter configs", harmless=("",)),
-    Unsupported("client.quota.callback.class", _NO_JAVA, "use quotas per user and client id", harmless=("",)),
-    Unsupported("create.topic.policy.class.name", _NO_JAVA, "use ottla.topic.name.policy to restrict topic names", harmless=("",)),
-    Unsupported("kafka.metrics.reporters", _NO_JAVA, _USE_METRICS, harmless=("",)),
-    Unsupported("principal.builder.class", _NO_JAVA, "use ssl.principal.mapping.rules to map certificates to principals",
-        harmless=("", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder")),
-    Unsupported("sasl.server.callback.handler.class", _NO_JAVA, "the cluster stores SCRAM credentials; for OAUTHBEARER set sasl.oauthbearer.jwks.endpoint.url",
-        harmless=("", f"{_OAUTH}OAuthBearerValidatorCallbackHandler", f"{_OAUTH}secured.OAuthBearerValidatorCallbackHandler")),
-    # Kerberos, delegation tokens, streams groups.
-    Unsupported("sasl.kerberos.principal.to.local.rules", _NO_KERBEROS, _USE_SCRAM),
-    Unsupported("delegation.token.expiry.check.interval.ms", _NO_TOKENS, _USE_SCRAM),
-    Unsupported("delegation.token.expiry.time.ms", _NO_TOKENS, _USE_SCRAM),
-    Unsupported("delegation.token.master.key", _NO_TOKENS, _USE_SCRAM),
-    Unsupported("delegation.token.max.lifetime.ms", _NO_TOKENS, _USE_SCRAM),
-    Unsupported("delegation.token.secret.key", _NO_TOKENS, _USE_SCRAM),
-    Unsupported("group.streams.assignment.interval.ms", _NO_STREAMS),
-    Unsupported("group.streams.heartbeat.interval.ms", _NO_STREAMS),
-    Unsupported("group.streams.initial.rebalance.delay.ms", _NO_STREAMS),
-    Unsupported("group.streams.max.assignment.interval.ms", _NO_STREAMS),
-    Unsupported("group.streams.max.heartbeat.interval.ms", _NO_STREAMS),
-    Unsupported("group.streams.max.session.timeout.ms", _NO_STREAMS),
-    Unsupported("group.streams.max.size", _NO_STREAMS),
-    Unsupported("group.streams.max.standby.replicas", _NO_STREAMS),
-    Unsupported("group.streams.min.assignment.interval.ms", _NO_STREAMS),
-    Unsupported("group.streams.min.heartbeat.interval.ms", _NO_STREAMS),
-    Unsupported("group.streams.min.session.timeout.ms", _NO_STREAMS),
-    Unsupported("group.streams.num.standby.replicas", _NO_STREAMS),
-    Unsupported("group.streams.session.timeout.ms", _NO_STREAMS),
-    # KRaft.
-    Unsupported("broker.heartbeat.interval.ms", _NO_KRAFT, _USE_SESSION),
-    Unsupported("broker.session.timeout.ms", _NO_KRAFT, _USE_SESSION),
-    Unsupported("controller.quorum.append.linger.ms", _NO_KRAFT),
-    Unsupported("controller.quorum.auto.join.enable", _NO_KRAFT, harmless=("false",)),
-    Unsupported("controller.quorum.election.backoff.max.ms", _NO_KRAFT),
-    Unsupported("controller.quorum.election.timeout.ms", _NO_KRAFT),
-    Unsupported("controller.quorum.fetch.max.bytes", _NO_KRAFT),
-    Unsupported("controller.quorum.fetch.snapshot.max.bytes", _NO_KRAFT),
-    Unsupported("controller.quorum.fetch.timeout.ms", _NO_KRAFT),
-    Unsupported("controller.quorum.request.timeout.ms", _NO_KRAFT),
-    Unsupported("controller.quorum.retry.backoff.ms", _NO_KRAFT),
-    Unsupported("early.start.listeners", _NO_KRAFT, harmless=("",)),
-    Unsupported("initial.broker.registration.timeout.ms", _NO_KRAFT, "use zookeeper.connection.timeout.ms to limit the wait at startup"),
-    Unsupported("metadata.log.dir", _NO_KRAFT),
-    Unsupported("metadata.log.max.record.bytes.between.snapshots", _NO_KRAFT),
-    Unsupported("metadata.log.max.snapshot.interval.ms", _NO_KRAFT),
-    Unsupported("metadata.log.segment.bytes", _NO_KRAFT),
-    Unsupported("metadata.log.segment.ms", _NO_KRAFT),
-    Unsupported("metadata.max.idle.interval.ms", _NO_KRAFT),
-    Unsupported("metadata.max.retention.bytes", _NO_KRAFT),
-    Unsupported("metadata.max.retention.ms", _NO_KRAFT),
-    Unsupported("sasl.mechanism.controller.protocol", _NO_KRAFT, "use sasl.mechanism.inter.broker.protocol between brokers"),
-    Unsupported("zookeeper.metadata.migration.enable", _NO_KRAFT, harmless=("false",)),
-    # Tiered storage.
-    Unsupported("follower.fetch.last.tiered.offset.enable", _NO_REMOTE, harmless=("false",)),
-    Unsupported("log.local.retention.bytes", _NO_REMOTE, "use log.retention.bytes", harmless=("-2",)),
-    Unsupported("log.local.retention.ms", _NO_REMOTE, "use log.retention.ms", harmless=("-2",)),
-    Unsupported("remote.fetch.max.wait.ms", _NO_REMOTE),
-    Unsupported("remote.list.offsets.request.timeout.ms", _NO_REMOTE),
-    Unsupported("remote.log.index.file.cache.total.size.bytes", _NO_REMOTE),
-    Unsupported("remote.log.manager.copier.thread.pool.size", _NO_REMOTE),
-    Unsupported("remote.log.manager.copy.max.bytes.per.second", _NO_REMOTE),
-    Unsupported("remote.log.manager.copy.quota.window.num", _NO_REMOTE),
-    Unsupported("remote.log.manager.copy.quota.window.size.seconds", _NO_REMOTE),
-    Unsupported("remote.log.manager.expiration.thread.pool.size", _NO_REMOTE),
-    Unsupported("remote.log.manager.fetch.max.bytes.per.second", _NO_REMOTE),
-    Unsupported("remote.log.manager.fetch.quota.window.num", _NO_REMOTE),
-    Unsupported("remote.log.manager.fetch.quota.window.size.seconds", _NO_REMOTE),
-    Unsupported("remote.log.manager.follower.thread.pool.size", _NO_REMOTE),
-    Unsupported("remote.log.manager.task.interval.ms", _NO_REMOTE),
-    Unsupported("remote.log.manager.thread.pool.size", _NO_REMOTE),
-    Unsupported("remote.log.metadata.custom.metadata.max.bytes", _NO_REMOTE),
-    Unsupported("remote.log.metadata.manager.class.name", _NO_REMOTE),
-    Unsupported("remote.log.metadata.manager.class.path", _NO_REMOTE),
-    Unsupported("remote.log.metadata.manager.impl.prefix", _NO_REMOTE),
-    Unsupported("remote.log.metadata.manager.listener.name", _NO_REMOTE),
-    Unsupported("remote.log.reader.max.pending.tasks", _NO_REMOTE),
-    Unsupported("remote.log.reader.threads", _NO_REMOTE),
-    Unsupported("remote.log.storage.manager.class.name", _NO_REMOTE),
-    Unsupported("remote.log.storage.manager.class.path", _NO_REMOTE),
-    Unsupported("remote.log.storage.manager.impl.prefix", _NO_REMOTE),
-    Unsupported("remote.log.storage.system.enable", _NO_REMOTE, harmless=("false",)),
-    Unsupported("rlmm.config.*", _NO_REMOTE),
-    Unsupported("rsm.config.*", _NO_REMOTE),
-    # Removed from Kafka.
-    Unsupported("advertised.host.name", "removed in Kafka 3.0", _USE_ADVERTISED),
-    Unsupported("advertised.port", "removed in Kafka 3.0", _USE_ADVERTISED),
-    Unsupported("control.plane.listener.name", "the controller uses the inter-broker listener", "use inter.broker.listener.name"),
-    Unsupported("host.name", "removed in Kafka 3.0", _USE_LISTENERS),
-    Unsupported("port", "removed in Kafka 3.0", _USE_LISTENERS),
-    Unsupported("log.message.timestamp.difference.max.ms", "removed in Kafka 4.0", "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"),
-    Unsupported("quota.consumer.default", "removed in Kafka 3.0", "use default client quotas"),
-    Unsupported("quota.producer.default", "removed in Kafka 3.0", "use default client quotas"),
-    Unsupported("replica.lag.max.messages", "removed in Kafka 0.9", "use replica.lag.time.max.ms"),
-    # ZooKeeper client.
-    Unsupported("zookeeper.clientCnxnSocket", _NO_JAVA, harmless=("",)),
-    Unsupported("zookeeper.set.acl", "ACLs on znodes are not supported yet", "run ZooKeeper on a separate network", harmless=("false",)),
-    Unsupported("zookeeper.ssl.client.enable", _NO_ZK_TLS, "run ZooKeeper on a separate network", harmless=("false",)),
-    Unsupported("zookeeper.ssl.*", _NO_ZK_TLS, "run ZooKeeper on a separate network"),
-    # Undocumented settings of Kafka.
-    Unsupported("controller.performance.always.log.threshold.ms", _INTERNAL),
-    Unsupported("controller.performance.sample.period.ms", _INTERNAL),
-    Unsupported("group.consumer.regex.refresh.interval.ms", _INTERNAL),
-    Unsupported("group.share.initialize.retry.interval.ms", _INTERNAL),
-    Unsupported("group.share.persister.class.name", _INTERNAL),
-    Unsupported("internal.metadata.delete.delay.millis", _INTERNAL),
-    Unsupported("internal.metadata.log.segment.bytes", _INTERNAL),
-    Unsupported("internal.metadata.max.batch.size.in.bytes", _INTERNAL),
-    Unsupported("log.initial.task.delay.ms", _INTERNAL),
-    Unsupported("producer.id.expiration.check.interval.ms", _INTERNAL),
-    Unsupported("server.max.startup.time.ms", _INTERNAL),
-    Unsupported("share.coordinator.cold.partition.snapshot.interval.ms", _INTERNAL),
-    Unsupported("share.coordinator.state.topic.prune.interval.ms", _INTERNAL),
-    Unsupported("unclean.leader.election.interval.ms", _INTERNAL),
-    Unsupported("unstable.api.versions.enable", _INTERNAL),
-    Unsupported("unstable.feature.versions.enable", _INTERNAL),
-    Unsupported("remote.log.index.file.cache.ttl.ms", _NO_REMOTE),
-    Unsupported("remote.log.manager.task.retry.backoff.max.ms", _NO_REMOTE),
-    Unsupported("remote.log.manager.task.retry.backoff.ms", _NO_REMOTE),
-    Unsupported("remote.log.manager.task.retry.jitter", _NO_REMOTE),
-)
-
-TOPIC: Final = (
-    Unsupported("local.retention.bytes", _NO_REMOTE, "use retention.bytes", harmless=("-2",)),
-    Unsupported("local.retention.ms", _NO_REMOTE, "use retention.ms", harmless=("-2",)),
-    Unsupported("message.timestamp.difference.max.ms", "removed in Kafka 4.0", "use message.timestamp.before.max.ms and message.timestamp.after.max.ms"),
-    Unsupported("internal.segment.bytes", _INTERNAL, "use segment.bytes"),
-    Unsupported("remote.log.copy.disable", _NO_REMOTE, harmless=("false",)),
-    Unsupported("remote.log.delete.on.disable", _NO_REMOTE, harmless=("false",)),
-    Unsupported("remote.storage.enable", _NO_REMOTE, harmless=("false",)),
-)
-
-# Clients: plugins, and settings of other libraries.
-_CLIENT: Final = (
-    *_EVERYWHERE,
     Unsupported("metadata.broker.list", "setting of another client library", "use bootstrap.servers"),
     Unsupported("sasl.mechanisms", "setting of another client library", "use sasl.mechanism"),
     Unsupported("socket.timeout.ms", "setting of another client library", "use request.timeout.ms"),

@@ -141,21 +141,6 @@ class _ListSize(Validator[tuple[str, ...]]):
         return f"a {self}" if self.low else f"a list with {self}"
 
 
-class _Including(Validator[tuple[str, ...]]):
-    __slots__ = ("inner", "member")
-
-    def __init__(self, member: str, inner: Validator[tuple[str, ...]]) -> None:
-        super().__init__(f"{inner} with {member}")
-        self.member: Final = member
-        self.inner: Final = inner
-
-    def validate(self, value: tuple[str, ...]) -> tuple[str, ...]:
-        admitted = self.inner.validate(value)
-        if self.member not in admitted:
-            raise BadValue
-        return admitted
-
-
 class _Matching(Validator[str]):
     __slots__ = ("pattern",)
 
@@ -261,11 +246,6 @@ def list_of(each: Validator[str]) -> Validator[tuple[str, ...]]:
     return _ListOf(each, empty_allowed=True)
 
 
-def including(member: str, inner: Validator[tuple[str, ...]]) -> Validator[tuple[str, ...]]:
-    """Accept a list that `inner` accepts and that contains `member`."""
-    return _Including(member, inner)
-
-
 def matching(pattern: str, printed: str) -> Validator[str]:
     """Accept text that matches a regular expression; `printed` describes it."""
     return _Matching(pattern, printed)
@@ -273,7 +253,6 @@ def matching(pattern: str, printed: str) -> Validator[str]:
 
 NON_EMPTY: Final[Validator[str]] = _NonEmptyString("non-empty string")
 NON_EMPTY_LIST: Final[Validator[tuple[str, ...]]] = _ListSize("non-empty list", 1)
-AT_MOST_ONE: Final[Validator[tuple[str, ...]]] = _ListSize("at most one entry", 0, 1)
 THROTTLED_REPLICAS: Final[Validator[tuple[str, ...]]] = _ThrottledReplicas(
     "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 )

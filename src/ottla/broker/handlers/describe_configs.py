@@ -24,6 +24,7 @@ from ottla.transport.connection import Connection, DeferredResponse
 
 TOPIC: Final = 2
 BROKER: Final = 4
+UNKNOWN_TYPE: Final = 0
 
 
 class DescribeConfigsHandler:
@@ -102,6 +103,7 @@ def _led_by_its_name(one: ConfigEntry) -> ConfigEntry:
     As in Kafka: while log.retention.ms is not set, log.retention.hours is not among the synonyms.
     """
     own = [synonym for synonym in one.synonyms if synonym.name == one.name]
+    assert one.setting is not None, "topics have no settings without a type"
     first = one.setting.falls_back[0].setting.name if one.setting.falls_back else ""
     others = one.synonyms[len(own) :]
     told = (*own, *dropwhile(lambda synonym: synonym.name != first, others))
@@ -132,6 +134,6 @@ def _setting(message: DescribeConfigsRequest, one: ConfigEntry) -> DescribeConfi
         ]
         if message.include_synonyms
         else [],
-        config_type=one.setting.kind.code,
-        documentation=one.setting.doc if message.include_documentation else None,
+        config_type=one.setting.kind.code if one.setting else UNKNOWN_TYPE,
+        documentation=one.setting.doc if one.setting and message.include_documentation else None,
     )
