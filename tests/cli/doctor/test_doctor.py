@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from ottla.cli.doctor import addresses, judgements, machine
 from ottla.cli.doctor.command import answer
 from ottla.cli.doctor.facts import (
     AddressFacts,
+    BrokerIdentity,
     ClockFacts,
     ClusterFacts,
     DiskFacts,
@@ -44,11 +45,12 @@ GOOD = Facts(
     python=PythonFacts((3, 11, 7), "CPython", asserts=True),
     kernel=KernelFacts(True, "kernel.so"),
     java=JavaFacts(17),
-    ports=[PortFacts(9092, "a broker", is_free=True), PortFacts(9192, "its metrics", is_free=True)],
+    broker_port=PortFacts(9092, is_free=True),
+    metrics_port=PortFacts(9192, is_free=True),
     disk=DISK,
     limits=LimitFacts(1024, 1_048_576),
     clock=NOW,
-    cluster=ClusterFacts("10.0.0.1:9092", True, None, [THERE]),
+    cluster=ClusterFacts("10.0.0.1:9092", True, None, [THERE], "ours"),
 )
 
 
@@ -61,7 +63,7 @@ def grade(found: Judgement, expected: Grade, *words: str) -> None:
 
 def test_good_facts_have_no_problems() -> None:
     assert {one.grade for one in judgements.judged(GOOD)} == {OK}
-    assert answer([*judgements.judged(GOOD)]).failures == []
+    assert answer(GOOD.cluster, [*judgements.judged(GOOD)]).failures == []
 
 
 def test_old_python_or_missing_assertions_are_problems() -> None:
@@ -76,13 +78,38 @@ def test_missing_kernel_or_java_is_a_warning() -> None:
     grade(judgements.java(JavaFacts(21)), OK, "21")
 
 
-@pytest.mark.parametrize("use", ["a broker", "its metrics"])
-def test_port_of_another_process_is_a_warning(use: str) -> None:
-    grade(judgements.port(PortFacts(9092, use, is_free=True)), OK, "free")
-    taken = PortFacts(9092, use, is_free=False, occupant="nginx (pid 7)")
-    grade(judgements.port(taken), WARNING, "nginx (pid 7)", "N`")
-    grade(judgements.port(replace(taken, is_ours=True)), OK, "nginx (pid 7)", use)
-    grade(judgements.port(replace(taken, occupant=None)), WARNING, "another process")
+TAKEN = PortFacts(9092, is_free=False, occupant="nginx (pid 7)")
+
+
+def test_port_of_another_process_is_a_warning() -> None:
+    ours = replace(TAKEN, identity=BrokerIdentity("ours", 1))
+    unknown = replace(TAKEN, identity=BrokerIdentity())  # it requires authentication
+    checks: tuple[Callable[[PortFacts], Judgement], ...] = (
+        lambda facts: judgements.broker_port(facts, GOOD.cluster),
+        lambda facts: judgements.metrics_port(facts, ours),
+    )
+    for check in checks:
+        grade(check(PortFacts(9092, is_free=True)), OK, "free")
+        grade(check(TAKEN), WARNING, "nginx (pid 7)", "N`")
+        grade(check(replace(TAKEN, occupant=None)), WARNING, "another process")
+        grade(check(ours), OK, "nginx (pid 7)", "broker 1 of cluster ours")
+        grade(check(unknown), OK, "nginx (pid 7)", "a broker")
+
+
+def test_broker_of_another_cluster_is_named() -> None:
+    other = replace(TAKEN, identity=BrokerIdentity("theirs", 1))
+    found = "broker 1 of cluster theirs; that is not the cluster at 10.0.0.1:9092"
+    grade(judgements.broker_port(other, GOOD.cluster), OK, found)
+
+
+def test_metrics_of_another_broker_are_not_credited() -> None:
+    page = PortFacts(9192, is_free=False, identity=BrokerIdentity("ours", 1))
+    for other in (BrokerIdentity("theirs", 1), BrokerIdentity("ours", 2)):
+        beside = replace(TAKEN, identity=other)
+        grade(judgements.metrics_port(page, beside), WARNING, "not of the one on port 9092")
+    for without in (TAKEN, PortFacts(9092, is_free=True)):
+        found = judgements.metrics_port(page, without)
+        grade(found, WARNING, "broker 1 of cluster ours; no broker responds on port 9092")
 
 
 def test_full_or_read_only_disk_is_a_problem() -> None:
@@ -207,16 +234,16 @@ def nobody() -> Generator[None]:
 def test_port_is_free_or_names_its_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         number = holder.getsockname()[1]
-        found = machine.port(number, "a broker", is_ours=False)
+        found = machine.port(number, None)
         assert not found.is_free
         assert "pid" in (found.occupant or "pid")
-    assert machine.port(number, "a broker", is_ours=False).is_free
+    assert machine.port(number, None).is_free
 
 
 def test_non_brokers_are_not_taken_for_brokers() -> None:
     with talkative() as rubbish, silent() as mute:
-        assert not asyncio.run(addresses.is_broker(rubbish.port))
-        assert not asyncio.run(addresses.is_metrics_page(rubbish.port))
+        assert asyncio.run(addresses.broker_at(rubbish.port)) is None
+        assert asyncio.run(addresses.metrics_page_at(rubbish.port)) is None
         assert mute.port != rubbish.port
     assert asyncio.run(addresses.unreached(f"127.0.0.1:{rubbish.port}")) == "connection refused"
     assert asyncio.run(addresses.unreached("no.such.host.invalid:1"))
@@ -226,15 +253,24 @@ def test_non_brokers_are_not_taken_for_brokers() -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> "object":
-    with OttlaBroker(tmp_path_factory.mktemp("broker")) as running:
+def metrics_port() -> Generator[int]:
+    with socket.socket() as reserved:  # bound without listening: the broker can listen on it
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, metrics_port: int) -> Generator[OttlaBroker]:
+    folder = tmp_path_factory.mktemp("broker")
+    with OttlaBroker(folder, f"ottla.metrics.listener=127.0.0.1:{metrics_port}") as running:
         running.start()
         yield running
 
 
-def test_reachable_broker_is_ok(broker: OttlaBroker, tmp_path: Path) -> None:
-    done = ottla("doctor", "-b", broker.bootstrap, "--port", str(broker.port), "-o", "json",
-                 folder=tmp_path)  # fmt: skip
+def test_reachable_broker_is_ok(broker: OttlaBroker, metrics_port: int, tmp_path: Path) -> None:
+    ports = ("--port", str(broker.port), "--metrics-port", str(metrics_port))
+    done = ottla("doctor", "-b", broker.bootstrap, *ports, "-o", "json", folder=tmp_path)
     told = json.loads(done.stdout)
     checks = {one["about"]: one for one in told["checks"]}
     assert checks["cluster"]["grade"] == "ok"
@@ -244,11 +280,27 @@ def test_reachable_broker_is_ok(broker: OttlaBroker, tmp_path: Path) -> None:
         "found": f"reachable at {broker.bootstrap}",
         "advice": None,
     }
-    assert checks[f"port {broker.port}"]["found"].endswith(", which serves a broker")
+    cluster = told["cluster"]
+    assert cluster == {"bootstrap_servers": broker.bootstrap, "id": cluster["id"]}
+    assert cluster["id"]
+    who = f"broker 1 of cluster {cluster['id']}"
+    assert checks[f"port {broker.port}"]["found"].endswith(f", which serves {who}")
+    page = checks[f"port {metrics_port}"]
+    assert page["found"].endswith(f", which serves the metrics of {who}")
+    assert page["grade"] == "ok"
     problems = [one for one in told["checks"] if one["grade"] == "problem"]
     assert done.returncode == (1 if problems else 0)
     assert told["ok"] is not bool(problems)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_first_line_says_that_port_does_not_choose_the_cluster(
+    broker: OttlaBroker, tmp_path: Path
+) -> None:
+    done = ottla("doctor", "--port", str(broker.port), folder=tmp_path)
+    first = "Checked: this machine, and the cluster at 127.0.0.1:9092"
+    assert done.stdout.splitlines()[0].startswith(first)
+    assert done.stdout.splitlines()[0].endswith(", the default; choose another with -b")
 
 
 def test_wrong_advertised_listener_is_a_problem(tmp_path: Path) -> None:
@@ -258,6 +310,8 @@ def test_wrong_advertised_listener_is_a_problem(tmp_path: Path) -> None:
         broker.start()
         done = ottla("doctor", "-b", broker.bootstrap, folder=tmp_path)
         assert done.returncode == 1
+        first = f"Checked: this machine, and the cluster at {broker.bootstrap} (cluster id "
+        assert done.stdout.startswith(first)
         assert f"it advertises 127.0.0.1:{nowhere}: connection refused" in done.stdout
         assert "advertised.listeners" in done.stdout
         assert done.stderr.startswith("ottla: 1 problem: broker 1: ")
@@ -299,7 +353,7 @@ def test_output_is_golden() -> None:
     from ottla.cli.result import Table
 
     for name, facts in (("doctor-ok", GOOD), ("doctor-problems", bad)):
-        found = answer([*judgements.judged(facts)])
+        found = answer(facts.cluster, [*judgements.judged(facts)])
         lines: list[str] = []
         for one in found.shown:
             lines += one.lines() if isinstance(one, Table) else [one]

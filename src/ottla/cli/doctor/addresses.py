@@ -5,17 +5,27 @@ who it is.
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from ottla.cli.cluster.admin import ClusterAdmin
-from ottla.cli.doctor.facts import AddressFacts, ClusterFacts
+from ottla.cli.doctor.facts import AddressFacts, BrokerIdentity, ClusterFacts
 from ottla.cli.probe import probe
 from ottla.client.admin.cluster import BrokerDescription, ClusterDescription
 from ottla.errors import OttlaError
+from ottla.metrics import BROKER_INFO
 from ottla.settings.connection import BOOTSTRAP_SERVERS
 
 PATIENCE_S: Final = 5.0
+
+PAGE_BYTES: Final = 4096
+"""How much of a metrics page is read."""
+
+_INFO: Final = re.compile(
+    rb'^%s\{node="(?P<node>[0-9]+)",cluster="(?P<cluster>[!-~]*?)"' % BROKER_INFO.name.encode(),
+    re.MULTILINE,
+)
 
 
 async def cluster(settings: Mapping[str, str], *, chosen: bool) -> ClusterFacts:
@@ -28,7 +38,7 @@ async def cluster(settings: Mapping[str, str], *, chosen: bool) -> ClusterFacts:
     except OttlaError as error:
         return ClusterFacts(servers, chosen, str(error))
     tried = (_address(one, found.id, settings) for one in found.brokers)
-    return ClusterFacts(servers, chosen, None, await asyncio.gather(*tried))
+    return ClusterFacts(servers, chosen, None, await asyncio.gather(*tried), found.id)
 
 
 async def asked(settings: Mapping[str, str]) -> ClusterDescription:
@@ -70,9 +80,10 @@ async def unreached(where: str) -> str | None:
     return None
 
 
-async def is_broker(port: int) -> bool:
-    """Whether a broker responds on a local port."""
+async def broker_at(port: int) -> BrokerIdentity | None:
+    """Return the broker that responds on a local port; None if none does."""
     from ottla import __version__
+    from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
     from ottla.transport.channel import open_channel
     from ottla.transport.network import TcpNetwork
 
@@ -88,19 +99,30 @@ async def is_broker(port: int) -> bool:
             ended=lambda: None,
         )
     except OttlaError:
-        return False
-    channel.close()
-    return True
+        return None
+    try:
+        found = await channel.ask(MetadataRequest(topics=[]), MetadataResponse, PATIENCE_S)
+    except OttlaError:
+        return BrokerIdentity()  # it requires authentication
+    finally:
+        channel.close()
+    # A broker does not report its own id, so its port has to be that of one broker only.
+    ids = [one.node_id for one in found.brokers if one.port == port]
+    return BrokerIdentity(found.cluster_id, ids[0] if len(ids) == 1 else None)
 
 
-async def is_metrics_page(port: int) -> bool:
-    """Whether a broker's metrics page is on a local port."""
+async def metrics_page_at(port: int) -> BrokerIdentity | None:
+    """Return the broker whose metrics page is on a local port; None if there is no such page."""
+    page = b""
     try:
         async with asyncio.timeout(PATIENCE_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /healthz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
-            told = await reader.read(64)
+            writer.write(b"GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+            # The first metric identifies the broker; the rest of the page can be long.
+            while len(page) < PAGE_BYTES and (block := await reader.read(PAGE_BYTES)):
+                page += block
             writer.close()
     except (TimeoutError, OSError):
-        return False
-    return told.startswith((b"HTTP/1.0 200", b"HTTP/1.0 503", b"HTTP/1.1 200", b"HTTP/1.1 503"))
+        return None
+    found = _INFO.search(page)
+    return None if found is None else BrokerIdentity(found["cluster"].decode(), int(found["node"]))

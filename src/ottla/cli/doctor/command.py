@@ -15,7 +15,7 @@ from ottla.cli.session import Session
 from ottla.cli.target import HERE
 
 if TYPE_CHECKING:
-    from ottla.cli.doctor.facts import Facts
+    from ottla.cli.doctor.facts import ClusterFacts, Facts
     from ottla.cli.doctor.judgements import Judgement
 
 _BROKER_PORT, _METRICS_PORT = 9092, 9192
@@ -35,7 +35,8 @@ async def doctor(
             metavar="PORT",
             min=1,
             max=65_535,
-            help="Check that this port is free or used by a broker.",
+            help="Check that a broker uses or can use this port of this machine. The port does "
+            "not choose the cluster: use -b.",
         ),
     ] = _BROKER_PORT,
     metrics_port: Annotated[
@@ -45,7 +46,7 @@ async def doctor(
             metavar="PORT",
             min=1,
             max=65_535,
-            help="Check that this port is free or used by a metrics endpoint.",
+            help="Check that the broker at --port uses or can use this port for its metrics.",
         ),
     ] = _METRICS_PORT,
 ) -> Result:
@@ -55,7 +56,8 @@ async def doctor(
     """
     from ottla.cli.doctor.judgements import judged
 
-    return answer([*judged(await _facts(session, data, port, metrics_port))])
+    facts = await _facts(session, data, port, metrics_port)
+    return answer(facts.cluster, [*judged(facts)])
 
 
 async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> "Facts":
@@ -66,22 +68,20 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
     from ottla.clock import SystemClock
 
     java = asyncio.to_thread(machine.java, os.environ)  # starts a JVM
-    cluster, java_found, is_broker, is_page = await asyncio.gather(
+    cluster, java_found, broker, page = await asyncio.gather(
         addresses.cluster(
             session.target.settings_of("admin"), chosen=session.target.servers != HERE
         ),
         java,
-        addresses.is_broker(port),
-        addresses.is_metrics_page(metrics_port),
+        addresses.broker_at(port),
+        addresses.metrics_page_at(metrics_port),
     )
     return Facts(
         python=machine.python(),
         kernel=machine.kernel(),
         java=java_found,
-        ports=[
-            machine.port(port, "a broker", is_ours=is_broker),
-            machine.port(metrics_port, "its metrics", is_ours=is_page),
-        ],
+        broker_port=machine.port(port, broker),
+        metrics_port=machine.port(metrics_port, page),
         disk=machine.disk(data),
         limits=machine.limits(),
         clock=machine.clock(SystemClock()),
@@ -89,13 +89,15 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
     )
 
 
-def answer(found: "list[Judgement]") -> Result:
-    """Return the judgements as a result."""
+def answer(cluster: "ClusterFacts", found: "list[Judgement]") -> Result:
+    """Return the judgements as a result; the first line names the cluster that was judged."""
     problems = [one for one in found if one.grade.value == "problem"]
     lines: list[Table | str] = [
+        _subject(cluster),
+        "",
         Table(
             ("GRADE", "ABOUT", "FOUND"), [(one.grade.value, one.about, one.found) for one in found]
-        )
+        ),
     ]
     advice = [(one.about, one.advice) for one in found if one.advice]
     if advice:
@@ -103,6 +105,7 @@ def answer(found: "list[Judgement]") -> Result:
     return Result(
         {
             "ok": not problems,
+            "cluster": {"bootstrap_servers": cluster.servers, "id": cluster.id},
             "checks": [
                 {
                     "about": one.about,
@@ -116,6 +119,12 @@ def answer(found: "list[Judgement]") -> Result:
         lines,
         [Failure(_sum(problems), "PROBLEM")] if problems else [],
     )
+
+
+def _subject(cluster: "ClusterFacts") -> str:
+    known = f" (cluster id {cluster.id})" if cluster.id else ""
+    default = "" if cluster.chosen else ", the default; choose another with -b"
+    return f"Checked: this machine, and the cluster at {cluster.servers}{known}{default}"
 
 
 def _sum(problems: "list[Judgement]") -> str:

@@ -34,15 +34,36 @@ class JavaFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """What a broker, or a metrics page, reports about itself."""
+
+    cluster: str | None = None
+    """The cluster id."""
+
+    broker: int | None = None
+    """The broker id."""
+
+    def differs(self, other: "BrokerIdentity") -> bool:
+        """Whether the two are certainly different brokers."""
+        return any(
+            mine is not None and theirs is not None and mine != theirs
+            for mine, theirs in ((self.cluster, other.cluster), (self.broker, other.broker))
+        )
+
+    def __str__(self) -> str:
+        broker = "a broker" if self.broker is None else f"broker {self.broker}"
+        return f"{broker} of cluster {self.cluster}" if self.cluster else broker
+
+
+@dataclass(frozen=True, slots=True)
 class PortFacts:
-    """A port that a broker uses by default."""
+    """A port of this machine that a broker uses by default."""
 
     number: int
-    use: str
     is_free: bool
     occupant: str | None = None
-    is_ours: bool = False
-    """Whether a broker, or its metrics page, responds there."""
+    identity: BrokerIdentity | None = None
+    """The broker that responds there, or whose metrics page does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +120,8 @@ class ClusterFacts:
 
     why_not: str | None = None
     addresses: Sequence[AddressFacts] = ()
+    id: str | None = None
+    """The cluster id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +131,8 @@ class Facts:
     python: PythonFacts
     kernel: KernelFacts
     java: JavaFacts
-    ports: Sequence[PortFacts]
+    broker_port: PortFacts
+    metrics_port: PortFacts
     disk: DiskFacts
     limits: LimitFacts
     clock: ClockFacts

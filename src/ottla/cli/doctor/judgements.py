@@ -11,6 +11,7 @@ from typing import Final
 
 from ottla.cli.doctor.facts import (
     AddressFacts,
+    BrokerIdentity,
     ClockFacts,
     ClusterFacts,
     DiskFacts,
@@ -63,8 +64,8 @@ def judged(facts: Facts) -> Iterator[Judgement]:
     yield python(facts.python)
     yield kernel(facts.kernel)
     yield java(facts.java)
-    for one in facts.ports:
-        yield port(one)
+    yield broker_port(facts.broker_port, facts.cluster)
+    yield metrics_port(facts.metrics_port, facts.broker_port)
     yield writable(facts.disk)
     if facts.disk.total_bytes:  # /proc and similar file systems report no size
         yield room(facts.disk)
@@ -106,21 +107,40 @@ def java(facts: JavaFacts) -> Judgement:
     return Judgement("java", WARNING, facts.why_not, "required only for Spark pipelines")
 
 
-def port(facts: PortFacts) -> Judgement:
-    """Check whether the port is free or in use by a broker."""
+def broker_port(facts: PortFacts, judged_cluster: ClusterFacts) -> Judgement:
+    """Check whether the port is free or in use by a broker, which may be of another cluster."""
     about = f"port {facts.number}"
     if facts.is_free:
-        return Judgement(about, OK, f"free for {facts.use}")
+        return Judgement(about, OK, "free for a broker")
     who = facts.occupant or "another process"
-    if facts.is_ours:
-        return Judgement(about, OK, f"in use by {who}, which serves {facts.use}")
-    flag = (
-        "`ottla dev --port N`"
-        if facts.use == "a broker"
-        else "`--override ottla.metrics.listener=127.0.0.1:N`"
+    if facts.identity is None:
+        advice = "stop it, or choose another port: `ottla dev --port N`"
+        return Judgement(about, WARNING, f"in use by {who}, which is not a broker", advice)
+    found = f"in use by {who}, which serves {facts.identity}"
+    if facts.identity.differs(BrokerIdentity(judged_cluster.id)):
+        found += f"; that is not the cluster at {judged_cluster.servers}"
+    return Judgement(about, OK, found)
+
+
+def metrics_port(facts: PortFacts, of: PortFacts) -> Judgement:
+    """Check whether the port is free or serves the metrics of the broker at another port."""
+    about = f"port {facts.number}"
+    if facts.is_free:
+        return Judgement(about, OK, "free for the metrics of a broker")
+    who = facts.occupant or "another process"
+    advice = (
+        "stop it, or choose another port: `--override ottla.metrics.listener=127.0.0.1:N`, and "
+        "check that port with `--metrics-port N`"
     )
-    found = f"in use by {who}, which is not {facts.use}"
-    return Judgement(about, WARNING, found, f"stop it, or choose another port: {flag}")
+    if facts.identity is None:
+        found = f"in use by {who}, which does not serve the metrics of a broker"
+        return Judgement(about, WARNING, found, advice)
+    found = f"in use by {who}, which serves the metrics of {facts.identity}"
+    if of.identity is None:
+        return Judgement(about, WARNING, f"{found}; no broker responds on port {of.number}", advice)
+    if facts.identity.differs(of.identity):
+        return Judgement(about, WARNING, f"{found}, not of the one on port {of.number}", advice)
+    return Judgement(about, OK, found)
 
 
 def writable(facts: DiskFacts) -> Judgement:

@@ -16,6 +16,7 @@ from typing import Final
 
 import ottla
 from ottla.cli.doctor.facts import (
+    BrokerIdentity,
     ClockFacts,
     DiskFacts,
     JavaFacts,
@@ -57,13 +58,13 @@ def java(environment: Mapping[str, str]) -> JavaFacts:
         return JavaFacts(None, str(why))
 
 
-def port(number: int, use: str, *, is_ours: bool) -> PortFacts:
-    """Return who uses a port."""
+def port(number: int, identity: BrokerIdentity | None) -> PortFacts:
+    """Return who uses a port; `identity` is the broker that responds there, if one does."""
     from ottla.transport.port_owner import port_owner
 
     if is_free(number):
-        return PortFacts(number, use, is_free=True)
-    return PortFacts(number, use, is_free=False, occupant=port_owner(number), is_ours=is_ours)
+        return PortFacts(number, is_free=True)
+    return PortFacts(number, is_free=False, occupant=port_owner(number), identity=identity)
 
 
 def is_free(number: int) -> bool:
