@@ -57,6 +57,14 @@ def test_table_names_the_running_extension(capsys: pytest.CaptureFixture[str]) -
     assert ("python" in words[words.index("extension") :]) is not COMPILED
 
 
+def test_flag_prints_the_version_as_one_line() -> None:
+    for words in (["--version"], ["--version", "topic"]):  # without Typer, and with it
+        answer = ottla(*words)
+        assert (answer.returncode, answer.stderr) == (0, "")
+        assert answer.stdout == f"ottla {metadata.version('ottla')}\n"
+    assert "--version" in ottla("--help").stdout
+
+
 def test_wrong_usage_exits_with_2() -> None:
     answer = ottla("version", "--output", "xml")
     assert answer.returncode == 2

@@ -19,7 +19,7 @@ def run() -> None:
     arguments = sys.argv[1:]
     startup_sigint(wanted(arguments)).install()
     gc_freeze.hold()
-    if arguments[:1] == ["version"]:
+    if arguments[:1] in (["version"], ["--version"]):
         from ottla.cli.version import answered
 
         if answered(arguments):

@@ -8,7 +8,7 @@ JSON object, or one per line for a stream.
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +19,7 @@ from ottla.cli.output import Output, wanted
 from ottla.cli.output_errors import heeded
 from ottla.cli.result import Failure, show_failure
 from ottla.cli.shells import QUESTION, InstallOption, ShowOption, answer_shell, with_shell
+from ottla.cli.version import print_release
 
 INTERRUPTED: Final = 130
 
@@ -28,6 +29,23 @@ _TYPES: Final = {
     "float": "a number",
     "float range": "a number",
 }
+
+
+def _version(context: typer.Context, is_wanted: bool) -> None:
+    if is_wanted and not context.resilient_parsing:
+        print_release()
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool,
+    typer.Option(
+        "--version",
+        callback=_version,
+        is_eager=True,
+        help="Print the version of Ottla (`ottla version` prints more).",
+    ),
+]
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:
@@ -43,7 +61,10 @@ def app(arguments: Sequence[str]) -> typer.Typer:
 
     @found.callback()
     def ottla(  # pyright: ignore[reportUnusedFunction]
-        show_completion: ShowOption = None, install_completion: InstallOption = None
+        *,
+        version: VersionOption = False,
+        show_completion: ShowOption = None,
+        install_completion: InstallOption = None,
     ) -> None:
         """Event streaming in Python with Kafka's wire protocol and files."""
 

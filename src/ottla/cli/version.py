@@ -1,4 +1,4 @@
-"""`ottla version`: the versions, and whether Ottla uses its compiled extension.
+"""`ottla version` and `ottla --version`: the versions, and whether the extension is compiled.
 
 With plain arguments it runs before the command line is imported, which takes longer than the
 command.
@@ -6,6 +6,7 @@ command.
 
 from typing import Final
 
+from ottla import __version__
 from ottla.cli.installation import found
 from ottla.cli.output import Output
 from ottla.cli.output_errors import heeded
@@ -20,6 +21,14 @@ PLAIN: Final[dict[tuple[str, ...], Output]] = {
 """The plain arguments."""
 
 
+FLAG: Final = "--version"
+
+
+def print_release() -> None:
+    """Print the version of Ottla as one line."""
+    print(f"ottla {__version__}")
+
+
 def answer() -> Result:
     """Show the versions of Ottla and Python, and whether Ottla uses its compiled extension."""
     value = found()
@@ -30,6 +39,10 @@ def answer() -> Result:
 
 def answered(arguments: list[str]) -> bool:
     """Answer if the arguments are plain."""
+    if arguments == [FLAG]:
+        with heeded("ottla"):
+            print_release()
+        return True
     output = PLAIN.get(tuple(arguments))
     if output is None:
         return False

@@ -80,6 +80,16 @@ def test_output_is_golden(cluster: str, name: str) -> None:
     check_golden(f"{name}.json", plain(told.out, cluster))
 
 
+def test_list_and_describe_agree_about_type_and_protocol(cluster: str) -> None:
+    heads, *rows = (line.split() for line in ottla(cluster, "group", "list").out.splitlines())
+    listed = {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
+    for name in ("busy", "idle"):
+        lines = ottla(cluster, "group", "describe", name).out.splitlines()
+        described = dict(line.split(maxsplit=1) for line in lines[: lines.index("")])
+        for head in ("GROUP", "TYPE", "STATE", "PROTOCOL"):
+            assert described[head.lower()] == listed[name][head]
+
+
 def test_output_of_deletions_is_golden(cluster: str) -> None:
     for form, ending in (("table", "txt"), ("json", "json")):
         asyncio.run(idle_groups(cluster, "first", "second"))

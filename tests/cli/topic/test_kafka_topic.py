@@ -67,11 +67,11 @@ def test_topic_is_created_filled_changed_and_deleted(shared_kafka: SharedKafka) 
     assert made.stdout == "Created cli-orders with 3 partitions, replication factor 1.\n"
     with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         for _ in range(100):
-            producer.send("cli-orders", b"x" * 1000, partition=1)
+            producer.send("cli-orders", b"x" * 10_000, partition=1)
     (found,) = told(kafka, "topic", "describe", "cli-orders", "--seconds", "0.1")["topics"]
     assert found["configs"] == {"retention.ms": "5"}
     sizes = [one["size_bytes"] for one in found["partitions"]]
-    assert sizes[1] > 100_000
+    assert sizes[1] > 1_000_000
     assert [one["skewed"] for one in found["partitions"]] == [[], ["size"], []]
     assert [one["end_offset"] for one in found["partitions"]] == [0, 100, 0]
     assert [one["records_per_s"] for one in found["partitions"]] == [0, 0, 0]

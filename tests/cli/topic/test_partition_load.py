@@ -1,14 +1,21 @@
 """Detection of skewed partitions."""
 
-from ottla.cli.topic.partition_load import Look, bytes_shown, rate_shown, skewed
+from ottla.cli.topic.partition_load import SIZE_MEAN_MIN, Look, bytes_shown, rate_shown, skewed
 
 
 def test_partition_above_twice_the_mean_is_skewed() -> None:
-    assert skewed({0: 700, 1: 100, 2: 100}, None) == {0: {"size": 700 / 300}}
-    assert skewed({0: 200, 1: 50, 2: 50}, None) == {}  # exactly twice
-    assert skewed({0: 1000, 1: 0}, None) == {}  # needs three partitions or more
+    mib = 1 << 20
+    assert skewed({0: 7 * mib, 1: mib, 2: mib}, None) == {0: {"size": 7 / 3}}
+    assert skewed({0: 4 * mib, 1: mib, 2: mib}, None) == {}  # exactly twice
+    assert skewed({0: 10 * mib, 1: 0}, None) == {}  # needs three partitions or more
     assert skewed({0: 0, 1: 0, 2: 0}, None) == {}
     assert skewed({}, None) == {}
+
+
+def test_a_few_records_are_not_a_skew() -> None:
+    assert skewed({0: 140, 1: 0, 2: 0}, None) == {}  # two records
+    assert skewed({0: 3 * SIZE_MEAN_MIN - 1, 1: 0, 2: 0}, None) == {}
+    assert skewed({0: 3 * SIZE_MEAN_MIN, 1: 0, 2: 0}, None) == {0: {"size": 3.0}}
 
 
 def test_new_records_count_when_there_are_enough() -> None:

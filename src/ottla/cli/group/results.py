@@ -37,7 +37,7 @@ def listed_object(one: ListedGroup) -> dict[str, Json]:
 
 
 def listed_table(groups: Sequence[ListedGroup]) -> Table:
-    """Return listed groups as a table."""
+    """Return listed groups as a table; type and protocol are those of kafka-groups."""
     return Table(
         ("GROUP", "TYPE", "STATE", "PROTOCOL"),
         [(one.id, one.type, one.state, one.protocol_type or None) for one in groups],
@@ -112,8 +112,10 @@ def described_shown(view: GroupView) -> list[Table | str]:
         coordinator = f"{where.host}:{where.port} (broker {where.id})"
     heads: Mapping[str, Cell] = {
         "group": told.id,
+        "type": told.type,
         "state": told.state,
-        "protocol": " ".join(filter(None, (told.type, told.assignor))),
+        "protocol": told.protocol_type or None,
+        "assignor": told.assignor or None,
         "coordinator": coordinator,
         "members": len(told.members),
         "lag": total(view.partition_lags),

@@ -132,7 +132,8 @@ async def describe(
     """Describe topics: partitions, leaders, replicas, offsets, sizes and rates.
 
     The command computes rates from two reads of the end offsets, --seconds apart. It marks a
-    partition as skewed if its bytes or new records exceed twice the mean of the topic's partitions.
+    partition as skewed if its bytes or new records exceed twice the mean of the topic's partitions,
+    unless the mean is below 160 KiB or 10 new records.
     """
     from ottla.cli.topic.description import DescribingAdmin
     from ottla.cli.topic.description import describe as described

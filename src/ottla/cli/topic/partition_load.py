@@ -1,8 +1,8 @@
 """The load of a topic's partitions, and which of them are skewed.
 
 Invariant: a partition is marked if it has more than twice the mean of its topic, in bytes or in new
-records. With two partitions none can. New records count only if there are enough that chance does
-not double a share.
+records. With two partitions none can. Bytes and new records count only if there are enough that
+chance does not double a share.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,11 @@ from typing import Final
 SKEW: Final = 2.0
 NEW_RECORDS_MEAN_MIN: Final = 10
 """Per partition on average: with a mean of ten, chance exceeds twenty in 1 of 600 cases."""
+
+SIZE_MEAN_MIN: Final = 10 * 16_384
+"""Per partition on average: ten batches of a producer (batch.size), which are placed by chance."""
+
+_MEAN_MIN: Final = {"size": SIZE_MEAN_MIN, "rate": NEW_RECORDS_MEAN_MIN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ def skewed(sizes: Mapping[int, int], look: Look | None) -> dict[int, dict[str, f
     found: dict[int, dict[str, float]] = {}
     for what, values in (("size", sizes), ("rate", look.new_records() if look else {})):
         mean = sum(values.values()) / len(values) if values else 0.0
-        if not mean or (what == "rate" and mean < NEW_RECORDS_MEAN_MIN):
+        if mean < _MEAN_MIN[what]:
             continue
         for index, value in values.items():
             if value > SKEW * mean:

@@ -1,4 +1,4 @@
-"""Warnings about creating or growing a topic, as Kafka's tool prints them.
+"""Warnings about creating or growing a topic.
 
 A warning prevents nothing.
 """
@@ -17,10 +17,14 @@ def can_collide(name: str) -> bool:
 
 
 def name_warning(name: str) -> str | None:
-    """Return the warning about a name."""
-    if not can_collide(name):
+    """Return the warning about a name that has both characters.
+
+    Kafka's tool warns about every name with one of them. A name that collides with an existing one
+    is refused by the broker.
+    """
+    if "." not in name or "_" not in name:
         return None
     return (
-        f"{name}: metric names do not distinguish '.' and '_', so topics that differ only in them "
-        "collide; use one of the two in all names"
+        f"{name} has '.' and '_': metric names do not distinguish them, so topics that differ only "
+        "in them collide; use one of the two in all names"
     )
