@@ -29,7 +29,7 @@ def topic_names(context: typer.Context, incomplete: str) -> list[str]:
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:
     """Complete groups, except those already named."""
-    return _offered(_groups, context, incomplete)
+    return _offered(groups_of, context, incomplete)
 
 
 def profile_names(context: typer.Context, incomplete: str) -> list[str]:
@@ -84,7 +84,7 @@ async def _asked(
     async with asyncio.timeout(TIMEOUT_S):
         if await probe(target.settings, TIMEOUT_S, tells=False):
             return ()
-        return await ask(target.settings_of("admin"))
+        return await ask(target.settings_of("admin", "producer", "consumer"))
 
 
 async def _topics(settings: dict[str, str]) -> Iterable[str]:
@@ -94,7 +94,8 @@ async def _topics(settings: dict[str, str]) -> Iterable[str]:
         return await admin.list_topics()
 
 
-async def _groups(settings: dict[str, str]) -> Iterable[str]:
+async def groups_of(settings: dict[str, str]) -> Iterable[str]:
+    """Return the groups of a cluster."""
     from ottla.client.admin.administration import Administration
     from ottla.client.admin.groups import GroupCalls
 

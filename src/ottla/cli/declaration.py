@@ -10,10 +10,12 @@ import typer
 
 from ottla.cli.completion import profile_names
 from ottla.cli.event_loop import run_asking
+from ottla.cli.failures import Failed, failure_of
 from ottla.cli.output import Output
-from ottla.cli.result import Result
+from ottla.cli.result import Failure, Result
 from ottla.cli.session import Session, carried_out, conducted
 from ottla.cli.target import target_of
+from ottla.errors import RequestError
 
 C = TypeVar("C", bound=Callable[..., object])
 
@@ -55,7 +57,23 @@ def _asking(
                 profile=profile,
                 settings=settings or (),
             )
-            return await act(Session(target, output), **given)
+
+            async def suggested(failures: Sequence[Failure]) -> Sequence[Failure]:
+                from ottla.cli.suggestions import names_given, with_suggestions
+
+                return await with_suggestions(failures, names_given(own, given), target)
+
+            try:
+                result = await act(Session(target, output), **given)
+            except (Failed, RequestError) as error:
+                before = failure_of(error)
+                (after,) = await suggested([before])
+                if after == before:
+                    raise
+                raise Failed(after.message, after.code) from error
+            if result is None or not result.failures:
+                return result
+            return result._replace(failures=await suggested(result.failures))
 
         raise typer.Exit(carried_out(lambda: run_asking(asked, is_fast=is_fast), output))
 

@@ -37,14 +37,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, "NO_COLOR": "1", "OTTLA_CONFIG": os.devnull}
 
 
-def ottla(bootstrap: str, *arguments: str) -> Ran:
+def ottla(bootstrap: str, *arguments: str, stdin: bytes = b"") -> Ran:
     """Run a command on a cluster."""
     done = as_text(
         run_script(
             "ottla",
             [*arguments, "-b", bootstrap],
             env=environment(),
-            stdin=b"",
+            stdin=stdin,
             timeout_s=PATIENCE_S,
         )
     )
