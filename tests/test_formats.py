@@ -70,6 +70,7 @@ def test_coordination_journal_bytes_equal_the_page() -> None:
     session = finish(store.connect(lambda state: None))
     finish(session.multi([Create("/ids"), Create("/ids/1", b"{}", ephemeral=True)]))
     finish(session.multi([SetData("/ids", b"x"), Delete("/ids/1")]))
+    finish(store.close())
     assert b"".join(worked_bytes("coordination-journal.md")) == read_whole(disk, path)
 
 

@@ -336,6 +336,22 @@ def test_data_of_kafka_is_refused_and_not_changed(
         assert [one.name for one in tmp_path.iterdir()] == ["meta.properties"]
 
 
+@pytest.mark.parametrize("content", [None, b"", b"\xffgarbage"])
+def test_partitions_of_an_unknown_cluster_are_refused(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020d}.log").touch()
+    if content is not None:
+        (tmp_path / "meta.properties").write_bytes(content)
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    settings = ("--override", f"log.dirs={tmp_path}", "--override", "listeners=PLAINTEXT://:0")
+    code, told = refused("broker", *settings)
+    assert code == 1
+    assert f"{tmp_path} holds partitions of an unknown cluster" in told
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
 @needs_ipv6
 def test_ipv6_address_is_printed_in_brackets(tmp_path: Path) -> None:
     settings = ("listeners=PLAINTEXT://[::1]:0", "ottla.metrics.listener=[::1]:0")

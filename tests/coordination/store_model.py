@@ -162,7 +162,7 @@ class Owner:
         finish(self.store.close())
         self.model = self.doubtful
         self._open()
-        assert self.store.notes == []
+        assert self.store.repair is None
 
     def crash(self, loss: Loss, random: Random) -> None:
         """Lose power, start again and check that acknowledged changes are there.

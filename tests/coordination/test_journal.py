@@ -1,16 +1,19 @@
 """Damage to the file of the embedded store."""
 
+from random import Random
+
 import pytest
 
 from cases import each_case
-from coordination.store_model import PATH, Owner
+from coordination.store_model import PATH, Owner, StoppedClock
 from ottla.coordination import journal
+from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.errors import StoreRefused
-from ottla.coordination.journal import Journal, whole_file
+from ottla.coordination.journal import END_MARK, Journal, Repair, whole_file
 from ottla.coordination.operations import Create, SetData
 from ottla.coordination.tree import Kept, Made, NodeChange, Removed, Replaced, Transaction, Tree
 from ottla.log.disk import read_whole, write_atomically
-from ottla.testing.disk import SimulatedDisk
+from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
 
 
 def written() -> tuple[bytes, list[int]]:
@@ -37,7 +40,7 @@ def test_truncated_file_keeps_its_whole_frames() -> None:
         opened, tree = Journal.open(disk, PATH)
         whole = max(end for end in ends if end <= size)
         assert len(tree) == 1 + ends.index(whole)
-        assert bool(opened.notes) == (size != whole)
+        assert (opened.repair is not None) == (size != whole)
         assert read_whole(disk, PATH) == data[:whole]
 
 
@@ -62,16 +65,115 @@ def test_bit_flip_before_the_last_frame_is_refused() -> None:
             assert read_whole(disk, PATH) == damaged
 
 
+def flipped(data: bytes, *positions: int) -> bytes:
+    damaged = bytearray(data)
+    for position in positions:
+        damaged[position] ^= 16
+    return bytes(damaged)
+
+
 def test_bit_flip_in_the_last_frame_is_an_unfinished_write() -> None:
     data, ends = written()
+    length = range(ends[-2] + 4, ends[-2] + 8)  # a smaller one looks like two frames
     for position in range(ends[-2], ends[-1]):
-        damaged = bytearray(data)
-        damaged[position] ^= 16
-        opened, tree = Journal.open(disk_with(bytes(damaged)), PATH)
+        disk = disk_with(flipped(data, position))
+        opened, tree = Journal.open(disk, PATH)
         assert len(tree) == 3
-        assert opened.notes == [
-            f"{PATH}: truncated {ends[-1] - ends[-2]} bytes of an unfinished write"
-        ]
+        assert opened.repair is not None
+        if position not in length:
+            assert opened.repair == Repair("unfinished write", ends[-1] - ends[-2], "")
+            assert disk.names("/data") == ["coordination"]
+
+
+def test_damage_after_a_clean_stop_is_not_an_unfinished_write() -> None:
+    data, ends = written()
+    stopped = data + END_MARK
+    for position in range(ends[-2], ends[-1]):
+        damaged = flipped(stopped, position)
+        disk = disk_with(damaged)
+        opened, tree = Journal.open(disk, PATH)
+        assert len(tree) == 3
+        assert opened.repair is not None
+        assert opened.repair.problem == "damaged after the broker had stopped cleanly"
+        assert "acknowledged changes" in opened.repair.missing
+        assert read_whole(disk, opened.repair.copy) == damaged
+        assert read_whole(disk, PATH) == data[: ends[-2]]
+        assert Journal.open(disk, PATH)[0].repair is None
+    for position in range(ends[-1], len(stopped)):  # the mark itself
+        opened, tree = Journal.open(disk_with(flipped(stopped, position)), PATH)
+        assert len(tree) == 4
+        problem = "damaged end mark, the broker had stopped cleanly"
+        assert opened.repair == Repair(problem, len(END_MARK), "")
+
+
+def test_damage_of_several_frames_is_not_an_unfinished_write() -> None:
+    data, ends = written()
+    for position in (ends[-3], ends[-3] + 9, ends[-2] - 1):
+        for later in (ends[-2] + 9, ends[-1] - 1):
+            damaged = flipped(data, position, later)
+            disk = disk_with(damaged)
+            opened, tree = Journal.open(disk, PATH)
+            assert len(tree) == 2
+            assert opened.repair is not None
+            assert opened.repair.problem == "damaged before the last write"
+            assert opened.repair.missing
+            assert read_whole(disk, opened.repair.copy) == damaged
+
+
+def test_crash_during_the_repair_keeps_the_damaged_file() -> None:
+    data, ends = written()
+    damaged = flipped(data + END_MARK, ends[-1] - 1)
+    crash_at, ended = 0, False
+    while not ended:
+        disk = disk_with(damaged)
+        disk.crash_at = len(disk.calls) + crash_at
+        try:
+            Journal.open(disk, PATH)
+            ended = True
+        except Crashed:
+            pass
+        for loss in Loss:
+            after = disk.after_crash(loss, Random(crash_at))
+            assert len(Journal.open(after, PATH)[1]) == 3
+            assert read_whole(after, f"{PATH}.damaged") == damaged
+            assert not after.exists(f"{PATH}.damaged-2")
+        crash_at += 1
+    assert crash_at > 5
+
+
+def test_second_damaged_file_does_not_replace_the_first() -> None:
+    data, ends = written()
+    disk = disk_with(data)
+    copies: list[str] = []
+    for position in (ends[-1] - 1, ends[-1] - 2):
+        write_atomically(disk, PATH, flipped(data + END_MARK, position))
+        repair = Journal.open(disk, PATH)[0].repair
+        assert repair is not None
+        assert read_whole(disk, repair.copy) == flipped(data + END_MARK, position)
+        copies.append(repair.copy)
+    assert copies == [f"{PATH}.damaged", f"{PATH}.damaged-2"]
+
+
+def test_repair_is_logged_with_what_may_be_missing(caplog: pytest.LogCaptureFixture) -> None:
+    data, ends = written()
+    for damaged in (data[:-1], flipped(data + END_MARK, ends[-1] - 1)):
+        EmbeddedStore.open(disk_with(damaged), PATH, StoppedClock())
+    torn, lost = (record for record in caplog.records if "journal repaired" in record.message)
+    assert isinstance(torn.args, dict)
+    assert (torn.levelname, torn.args["missing"]) == ("WARNING", "nothing acknowledged")
+    assert isinstance(lost.args, dict)
+    assert (lost.levelname, lost.args["copy"]) == ("ERROR", f"{PATH}.damaged")
+
+
+def test_stopped_store_has_an_end_mark() -> None:
+    owner = Owner(SimulatedDisk())
+    for _ in range(3):
+        owner.restart()
+        assert read_whole(owner.disk, PATH).endswith(END_MARK)
+        owner.multi([Create("/n-", sequence=True)])
+        assert not read_whole(owner.disk, PATH).endswith(END_MARK)
+    finish(owner.store.close())
+    assert read_whole(owner.disk, PATH).endswith(END_MARK)
 
 
 @each_case(

@@ -121,6 +121,37 @@ def test_damaged_meta_properties_are_rejected() -> None:
         claim(disk)
 
 
+def test_meta_properties_without_ids_are_written_again() -> None:
+    for content, problem in (
+        (None, "the file is missing"),
+        (b"", "the file is empty"),
+        (b"\x00\xff{garbage}\n= \n", "the file has no cluster.id and no node.id"),
+        (b"versioo=1\ncluster.id=c\nnode.id=1\n", "the file has no node.id"),
+        (b"version=0\nbroker.id=1\n", "the file has no cluster.id"),
+    ):
+        disk = SimulatedDisk()
+        claim(disk).release()
+        expected = read_whole(disk, f"/data/{META_PROPERTIES}")
+        disk.remove(f"/data/{META_PROPERTIES}")
+        if content is None:
+            disk.make_directory("/data/elsewhere-1")  # without records: not a partition
+            directory = claim(disk)
+            assert directory.meta_repair is None
+            directory.release()
+            disk.remove(f"/data/{META_PROPERTIES}")
+        else:
+            write_atomically(disk, f"/data/{META_PROPERTIES}", content)
+        disk.make_directory("/data/t-0")
+        write_atomically(disk, f"/data/t-0/{0:020d}.log", b"")
+        directory = claim(disk)
+        copy = f"/data/{META_PROPERTIES}.damaged" if content else ""
+        assert directory.meta_repair == (problem, 1, copy)
+        assert not copy or read_whole(disk, copy) == content
+        assert read_whole(disk, f"/data/{META_PROPERTIES}") == expected
+        directory.release()
+        assert claim(disk).meta_repair is None
+
+
 def test_damaged_checkpoint_is_read_as_empty() -> None:
     disk = SimulatedDisk()
     directory = claim(disk)

@@ -358,6 +358,24 @@ def test_removed_directory_goes_offline_with_a_clear_error(
     assert told["partitions"] == 1
 
 
+def test_rewritten_meta_properties_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        append(await created(logs, 0), b"x")
+        await logs.close(EPOCH)
+        write_atomically(disk, "/data/meta.properties", b"garbage")
+        again = await opened(disk, clock)
+        assert await values(again[partition(0)]) == [b"x"]
+
+    simulated(program)
+    (told,) = [one for one in caplog.records if one.msg == "meta.properties rewritten"]
+    assert told.levelname == "WARNING"
+    assert isinstance(told.args, Mapping)
+    assert told.args["copy"] == "/data/meta.properties.damaged"
+    assert (told.args["partitions"], told.args["cluster"], told.args["node"]) == (1, "c", 1)
+
+
 def test_unusable_directory_is_skipped_if_another_works() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()

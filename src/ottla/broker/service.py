@@ -28,8 +28,9 @@ from ottla.errors import DiskFull, OttlaError
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner.child_processes import OsProcesses
 from ottla.log.cleaner.cleaner_runners import ChildCleaner
-from ottla.log.directory import read_meta
+from ottla.log.directory import count_partitions, read_meta
 from ottla.log.files import OsDisk
+from ottla.log.names import META_PROPERTIES
 from ottla.records import COMPILED
 from ottla.settings.config import Config
 from ottla.settings.derived import broker_id, log_dirs
@@ -156,9 +157,16 @@ def _refuse_foreign(disk: OsDisk, directories: Sequence[str], first: str) -> Non
     if disk.exists(f"{first}/{COORDINATION_FILE}"):
         return
     for path in directories:
-        meta = None
+        meta, partitions = None, 0
         with suppress(OSError):  # opening the directory will report the error
             meta = read_meta(disk, path)
+            partitions = count_partitions(disk, path)
+        if partitions and (meta is None or meta.cluster_id is None):
+            raise OttlaError(
+                f"{path} holds partitions of an unknown cluster: {first} has no "
+                f"{COORDINATION_FILE}, and {path} has no {META_PROPERTIES} with a cluster.id. "
+                f"Restore these files from a backup, or set log.dirs to another directory"
+            )
         if meta is not None and meta.cluster_id is not None:
             raise OttlaError(
                 f"{path} holds data of a broker of cluster {meta.cluster_id}, and {first} has no "

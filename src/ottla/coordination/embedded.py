@@ -8,6 +8,7 @@ The owner runs `keep_time`, which expires sessions that were suspended for too l
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Self, TypeVar
@@ -15,7 +16,7 @@ from typing import Final, Self, TypeVar
 from ottla.clock import Clock
 from ottla.coordination.errors import ConnectionLoss, NodeError, SessionExpired, StoreInUse
 from ottla.coordination.group_commit import GroupCommit
-from ottla.coordination.journal import Journal
+from ottla.coordination.journal import Journal, Repair
 from ottla.coordination.operations import Create, Delete, Operation, SetData, check
 from ottla.coordination.paths import check_path
 from ottla.coordination.session import Listener, Node, Result, SessionState, Stat, Watch
@@ -23,6 +24,8 @@ from ottla.coordination.tree import Transaction, Tree, events
 from ottla.coordination.watches import Watches
 from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Disk, Lock
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -37,13 +40,13 @@ class EmbeddedStore:
     def __init__(
         self,
         commits: GroupCommit,
-        notes: list[str],
+        repair: Repair | None,
         tree: Tree,
         lock: Lock,
         clock: Clock,
         timeout_ms: int,
     ) -> None:
-        self.notes = notes  # warnings from opening the file
+        self.repair = repair  # of the file, when it was opened
         self._commits = commits
         self._commits.failed = self._lose_all
         self._tree = tree
@@ -78,7 +81,9 @@ class EmbeddedStore:
             lock.release()
             raise
         commits = GroupCommit(disk, journal, tree, left)
-        return cls(commits, journal.notes, tree, lock, clock, session_timeout_ms)
+        if journal.repair is not None:
+            _log_repair(path, journal.repair)
+        return cls(commits, journal.repair, tree, lock, clock, session_timeout_ms)
 
     @property
     def failure(self) -> StorageFailure | None:
@@ -323,6 +328,16 @@ class EmbeddedSession:
             raise ConnectionLoss
         if self.left or (self.state is SessionState.LOST and self._store.failure is None):
             raise SessionExpired
+
+
+def _log_repair(path: str, repair: Repair) -> None:
+    facts = {"file": path, "problem": repair.problem, "truncated_bytes": repair.size}
+    if not repair.missing:
+        _LOG.warning("coordination journal repaired", facts | {"missing": "nothing acknowledged"})
+        return
+    remedy = "check the topics and settings; restore a backup of the file if some are missing"
+    more = {"missing": repair.missing, "copy": repair.copy, "remedy": remedy}
+    _LOG.error("coordination journal repaired", facts | more)
 
 
 def tell(news: Iterable[tuple[Callable[[T], None], T]]) -> None:

@@ -124,11 +124,16 @@ class GroupCommit:
         self._group.taken_back.append(taken_back)
 
     async def close(self) -> None:
-        """Close the file after the current group has finished."""
+        """Close the file after the current group has finished, with a mark if it is complete."""
         async with self._turn:
             if not self._closed:
                 self._closed = True
-                self._journal.close()
+                try:
+                    if self.failure is None and not self._put_off:
+                        with suppress(StorageFailure):  # the next start does without the mark
+                            await self._disk.blocking(self._journal.mark_end)
+                finally:
+                    self._journal.close()
 
     def check_usable(self) -> None:
         """Raise if the store has failed or is closed."""

@@ -2,15 +2,17 @@
 
 Invariant: transactions are on the device when `append` returns, and are replayed when the file is
 opened. A group of transactions is one frame with one checksum, written after the previous frame is
-on the device. So only the last frame can be torn; it is truncated, because it was never
-acknowledged. A bad frame before a good one is damage: the file is refused and left unchanged.
-docs/formats/coordination-journal.md explains the bytes.
+on the device. A clean close writes an empty frame, the end mark. So only the last frame can be
+torn, and not after a clean close; it is truncated, because it was never acknowledged. Other bad
+frames at the end are damage: they are truncated after the file was copied. A bad frame before a
+good one is refused, and the file is left unchanged. docs/formats/coordination-journal.md explains
+the bytes.
 """
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from fastcrc.crc32 import iscsi as crc32c
 
@@ -18,6 +20,8 @@ from ottla.coordination.errors import NodeError, StoreRefused
 from ottla.coordination.tree import Kept, Made, NodeChange, Removed, Replaced, Transaction, Tree
 from ottla.errors import DiskFull, StorageFailure
 from ottla.log.disk import Disk, File, read_whole, staged, write_atomically
+from ottla.log.names import DAMAGED_SUFFIX
+from ottla.log.set_aside import copy_aside
 
 HEAD: Final = b"ottlaco\x01"  # magic and format version
 FRAME: Final = b"\xc7txn"  # its first byte cannot precede the others in UTF-8 text
@@ -32,17 +36,28 @@ _SIZE: Final = Struct(">I")
 _OWNER: Final = Struct(">q")
 _STAT: Final = Struct(">qqqqq")  # version, czxid, mzxid, owner, creations
 
+END_MARK: Final = _FRAME_HEAD.pack(FRAME, 0, crc32c(b""))  # a frame without transactions
+
 _KEPT: Final = 0
 _MADE: Final = 1
 _REPLACED: Final = 2
 _REMOVED: Final = 3
 
 
+class Repair(NamedTuple):
+    """What was truncated when a file was opened."""
+
+    problem: str
+    size: int  # of the truncated bytes
+    missing: str  # what the store may have lost; empty if nothing
+    copy: str = ""  # the path of a copy of the file as it was; empty if nothing is missing
+
+
 class Journal:
     """An open journal file. Every method blocks on the disk."""
 
     def __init__(self, disk: Disk, path: str, file: File, size: int) -> None:
-        self.notes: list[str] = []  # warnings for the operator
+        self.repair: Repair | None = None
         self._disk = disk
         self._path = path
         self._file = file
@@ -58,6 +73,7 @@ class Journal:
         tree = Tree()
         try:
             end = _replay(data, tree)
+            repair = _repair(data, end) if end < len(data) else None
         except CorruptJournal as error:
             raise StoreRefused(
                 f"{path} is damaged: {error}. It was not changed; restore a backup, or move it "
@@ -66,10 +82,11 @@ class Journal:
         file = disk.open(path, private=True)
         journal = cls(disk, path, file, end)
         journal._tree_size = len(whole_file(tree))  # many short runs must not grow it for ever
-        if end < len(data):
-            journal.notes.append(
-                f"{path}: truncated {len(data) - end} bytes of an unfinished write"
-            )
+        if repair is not None:
+            if repair.missing:
+                copy = copy_aside(disk, file, 0, path + DAMAGED_SUFFIX, private=True)
+                repair = repair._replace(copy=copy)
+            journal.repair = repair
             file.truncate(end)
             file.sync()
         return journal, tree
@@ -112,6 +129,11 @@ class Journal:
         except DiskFull as full:
             # Too many open files; after a crash the old file may still have the name.
             raise StorageFailure(str(full)) from full
+
+    def mark_end(self) -> None:
+        """Append the end mark: no later write can be torn. DiskFull leaves the file unchanged."""
+        self._size = self._file.write([END_MARK], self._size)
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file."""
@@ -170,7 +192,6 @@ def _replay(data: bytes, tree: Tree) -> int:
         position += _FRAME_HEAD.size + len(body)
     if position == len(HEAD):
         raise CorruptJournal("its first frame is incomplete")
-    _check_nothing_follows(data, position)
     return position
 
 
@@ -184,15 +205,40 @@ def _body_at(data: bytes, position: int) -> bytes | None:
     return body if mark == FRAME and len(body) == size and crc32c(body) == crc else None
 
 
-def _check_nothing_follows(data: bytes, position: int) -> None:
-    """Distinguish an unfinished write, which nothing follows, from damage."""
-    later = data.find(FRAME, position + 1)
+def _repair(data: bytes, position: int) -> Repair:
+    """Distinguish an unfinished write at the end of a file from damage."""
+    size = len(data) - position
+    closed = data.endswith(END_MARK)
+    frames_end = len(data) - len(END_MARK) if closed else len(data)
+    later = data.find(FRAME, position + 1, frames_end)
+    has_more = later >= 0 or _frame_end(data, position) < frames_end
     while later >= 0:
         if _body_at(data, later) is not None:
             raise CorruptJournal(
                 f"the bytes at {position} are not a frame, but a whole frame follows at {later}"
             )
-        later = data.find(FRAME, later + 1)
+        later = data.find(FRAME, later + 1, frames_end)
+    missing = "the last acknowledged changes of topics, settings and producer ids"
+    if closed:
+        return Repair("damaged after the broker had stopped cleanly", size, missing)
+    # The head of a torn frame differs from a mark in its length and in its CRC.
+    if size == len(END_MARK) and _difference(data[position:], END_MARK) == 1:
+        return Repair("damaged end mark, the broker had stopped cleanly", size, "")
+    if has_more:
+        return Repair("damaged before the last write", size, missing)
+    return Repair("unfinished write", size, "")
+
+
+def _frame_end(data: bytes, position: int) -> int:
+    """Return where a damaged frame ends by its head; the end of the file if its head is damaged."""
+    start = position + _FRAME_HEAD.size
+    mark, size, _ = _FRAME_HEAD.unpack(data[position:start].ljust(_FRAME_HEAD.size, b"\0"))
+    return start + size if mark == FRAME and size else len(data)
+
+
+def _difference(one: bytes, other: bytes) -> int:
+    """Return the number of bytes that differ."""
+    return sum(a != b for a, b in zip(one, other, strict=True))
 
 
 def _transactions(body: bytes) -> Iterator[Transaction]:

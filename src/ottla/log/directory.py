@@ -3,13 +3,14 @@
 Invariant: one process at a time holds a directory (rule C9). A checkpoint is the old one or the new
 one after a crash (rule C1). The clean shutdown mark is removed before the first log is opened, and
 written as the last file of a shutdown (rule C2). A directory that failed is not written to again.
-The partitions that checkpoints on the device may have entries for are known at any time.
+The partitions that checkpoints on the device may have entries for are known at any time. A
+meta.properties file that does not name the cluster and the broker is written again and reported.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
-from typing import Self
+from typing import NamedTuple, Self
 
 from ottla.errors import OttlaError, StorageFailure
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
@@ -24,11 +25,29 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.disk import Disk, Lock, read_whole, write_atomically
 from ottla.log.errors import CorruptText
-from ottla.log.names import CLEAN_SHUTDOWN, DIRECTORY_LOCK, META_PROPERTIES
+from ottla.log.names import (
+    CLEAN_SHUTDOWN,
+    DAMAGED_SUFFIX,
+    DIRECTORY_LOCK,
+    META_PROPERTIES,
+    DirectoryState,
+    Kind,
+    parse_offset_file,
+    parse_partition_directory,
+)
+from ottla.log.set_aside import copy_aside
 
 
 class DirectoryRefused(OttlaError):
     """The directory belongs to another process or broker; the operator must decide."""
+
+
+class MetaRepair(NamedTuple):
+    """Why meta.properties was written again, in a directory that is not new."""
+
+    problem: str
+    partitions: int  # in the directory
+    copy: str  # the path of a copy of the old file; empty if it had no content
 
 
 class DataDirectory:
@@ -44,6 +63,7 @@ class DataDirectory:
         "id",
         "is_full",
         "is_new",
+        "meta_repair",
         "notes",
         "path",
         "stopped_cleanly",
@@ -57,6 +77,7 @@ class DataDirectory:
         self.is_full = False  # since the last checkpoint write
         self.notes: list[str] = []  # for the operator
         self.is_new = False  # it had no meta.properties
+        self.meta_repair: MetaRepair | None = None
         self.stopped_cleanly = False
         self.clean_epoch: BrokerEpoch | None = None  # the broker epoch at the last clean shutdown
         self._lock = lock
@@ -110,10 +131,31 @@ class DataDirectory:
                 f"node.id to {meta.node_id}, or set log.dirs to another directory"
             )
         self.id = meta.directory_id or new_id()
-        whole = MetaProperties(cluster_id, node_id, self.id, meta.other)
+        self.meta_repair = self._meta_repair(found)
+        other = () if self.meta_repair is not None else meta.other
+        whole = MetaProperties(cluster_id, node_id, self.id, other)
         if whole != meta:
             path = f"{self.path}/{META_PROPERTIES}"
             write_atomically(self.disk, path, format_meta_properties(whole).encode())
+
+    def _meta_repair(self, found: MetaProperties | None) -> MetaRepair | None:
+        """Set an incomplete meta.properties aside; None if the file is complete or not expected."""
+        if found is None:
+            partitions = count_partitions(self.disk, self.path)
+            return MetaRepair("the file is missing", partitions, "") if partitions else None
+        ids = (("cluster.id", found.cluster_id), ("node.id", found.node_id))
+        missing = [name for name, value in ids if value is None]
+        if not missing:
+            return None
+        path = f"{self.path}/{META_PROPERTIES}"
+        file = self.disk.open(path)
+        try:
+            size = file.size()
+            copy = copy_aside(self.disk, file, 0, path + DAMAGED_SUFFIX) if size else ""
+        finally:
+            file.close()
+        problem = f"the file has no {' and no '.join(missing)}" if size else "the file is empty"
+        return MetaRepair(problem, count_partitions(self.disk, self.path), copy)
 
     def begin(self) -> None:
         """Read and remove the clean shutdown mark, so that a crash from now on is detected."""
@@ -190,6 +232,18 @@ class DataDirectory:
         """Release the lock."""
         with suppress(StorageFailure):
             self._lock.release()
+
+
+def count_partitions(disk: Disk, path: str) -> int:
+    """The number of live partition directories in a data directory that have records files."""
+    found = 0
+    for name in disk.names(path):
+        parsed = parse_partition_directory(name)
+        inside = f"{path}/{name}"
+        if parsed and parsed.state is DirectoryState.LIVE and disk.is_directory(inside):
+            files = map(parse_offset_file, disk.names(inside))
+            found += any(file is not None and file.kind is Kind.RECORDS for file in files)
+    return found
 
 
 def read_meta(disk: Disk, path: str) -> MetaProperties | None:

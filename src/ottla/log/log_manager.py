@@ -109,6 +109,10 @@ class LogManager:
             self._skip(path, failure)
             return
         self.directories.append(directory)
+        if (repair := directory.meta_repair) is not None:
+            about = {"directory": path, "cluster": cluster_id, "node": node_id}
+            remedy = "check that the directory belongs to this broker; if not, stop the broker"
+            _LOG.warning("meta.properties rewritten", about | repair._asdict() | {"remedy": remedy})
 
     async def _load(
         self, directory: DataDirectory, config_of: Callable[[str], LogConfig], parallel: int

@@ -28,6 +28,9 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 DAMAGED_OFFSETS: Final = "damaged-offset-checkpoint"  # Ottla's own: Kafka ignores it
 
+DAMAGED_SUFFIX: Final = ".damaged"
+"""The suffix of a copy of a small file that was damaged and written again."""
+
 TEMPORARY_SUFFIX: Final = ".tmp"
 """The suffix of a file that is being written; it is renamed when it is on the device."""
 
