@@ -234,8 +234,9 @@ async def latency(
 ) -> Result:
     """Write and read one record at a time, and measure the latency.
 
-    The command measures the time until the acknowledgement and the time until the record is read.
-    It first writes and reads another COUNT / 10 records as a warm-up and does not measure them.
+    The topic must exist. The command measures the time until the acknowledgement and the time until
+    the record is read. It first writes and reads another COUNT / 10 records as a warm-up and does
+    not measure them.
     """
     from ottla.cli.offsets.positions import END
     from ottla.cli.perf.load import round_trips
