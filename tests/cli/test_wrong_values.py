@@ -9,6 +9,8 @@ import pytest
 from cases import each_case
 from cli.console import command, ottla
 from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.client.admin.configs import ConfigResource, ConfigSource
+from ottla.sync import Admin
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +21,16 @@ def broker() -> Generator[OttlaBroker]:
         yield running
 
 
-def own_settings(broker: OttlaBroker) -> dict[str, str]:
-    told = ottla("config", "describe", "-t", "fruit", "-o", "json", "-b", broker.bootstrap)
-    return {one["name"]: one["value"] for one in json.loads(told.stdout)["configs"]}
+@pytest.fixture(scope="module")
+def admin(broker: OttlaBroker) -> Generator[Admin]:
+    with Admin({"bootstrap.servers": broker.bootstrap}) as connected:
+        yield connected
+
+
+def own_settings(admin: Admin) -> dict[str, str | None]:
+    fruit = ConfigResource.topic("fruit")
+    configs = admin.describe_configs(fruit)[fruit].values()
+    return {one.name: one.value for one in configs if one.source is ConfigSource.TOPIC}
 
 
 @each_case(
@@ -64,15 +73,14 @@ def own_settings(broker: OttlaBroker) -> dict[str, str]:
     ],
 )
 def test_invalid_value_prints_one_line_and_changes_nothing(
-    broker: OttlaBroker, words: list[str], code: int, said: str
+    broker: OttlaBroker, admin: Admin, words: list[str], code: int, said: str
 ) -> None:
     done = ottla(*words, "-b", broker.bootstrap)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
-    assert own_settings(broker) == {"retention.ms": "9999"}
-    listed = ottla("topic", "list", "-o", "json", "-b", broker.bootstrap)
-    assert [one["name"] for one in json.loads(listed.stdout)["topics"]] == ["fruit"]
+    assert own_settings(admin) == {"retention.ms": "9999"}
+    assert [*admin.list_topics()] == ["fruit"]
 
 
 @each_case(

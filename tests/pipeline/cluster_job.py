@@ -1,57 +1,79 @@
-"""A script for spark-submit: a read, a write and a stream, then a module that runs as a script.
+"""A script for spark-submit: reads, writes and streams.
 
-    spark-submit cluster_job.py BOOTSTRAP TOPIC FOLDER [MODULE ARGUMENT...]
+    spark-submit cluster_job.py BOOTSTRAP TOPIC FOLDER WAY-JOB...
 
-Spark finds the data source in two ways: by its name, then registered. The values that a batch read
-go to FOLDER/read.json. The batch writes to TOPIC-WAY-written, and the stream to TOPIC-WAY-streamed.
+WAY says how Spark finds the data source: `discovered` by its name, or `registered`, which must come
+last. JOB is `read`, `write` or `stream`. The values that a batch read go to FOLDER/read.json by
+way; a write and a stream copy TOPIC to TOPIC-WAY-JOB.
 """
 
 import json
-import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ottla.pipeline import register
 
 
-def steps(spark: SparkSession, way: str, bootstrap: str, topic: str, folder: str) -> list[int]:
-    """Run a read, a write and a stream, as jobs with these names; the values that were read."""
-    name_next = spark.sparkContext.setJobDescription
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
-    name_next(f"{way}-read")
-    frame = spark.read.format("ottla").options(**options).load()
-    found = [int(row.value) for row in frame.select("value").collect()]
+class Jobs:
+    """The jobs, on one topic."""
 
-    name_next(f"{way}-write")
-    target = {"kafka.bootstrap.servers": bootstrap, "topic": f"{topic}-{way}-written"}
-    frame.select("key", "value").write.format("ottla").options(**target).mode("append").save()
+    def __init__(self, spark: SparkSession, bootstrap: str, topic: str, folder: str) -> None:
+        self._spark = spark
+        self._servers = {"kafka.bootstrap.servers": bootstrap}
+        self._topic = topic
+        self._folder = folder
+        self.found: dict[str, list[int]] = {}
 
-    stream = spark.readStream.format("ottla").options(**options, startingOffsets="earliest").load()
-    target["topic"] = f"{topic}-{way}-streamed"
-    query = (
-        stream.select("key", "value")
-        .writeStream.format("ottla")
-        .options(**target, checkpointLocation=f"{folder}/checkpoint-{way}")
-        .queryName(f"{way}-stream")
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return found
+    def run(self, name: str) -> None:
+        """Run a job under its name."""
+        self._spark.sparkContext.setJobDescription(name)
+        way, _, job = name.partition("-")
+        if job == "read":
+            rows = self._frame().select("value").collect()
+            self.found[way] = [int(row.value) for row in rows]
+        elif job == "write":
+            target = {**self._servers, "topic": f"{self._topic}-{name}"}
+            writer = self._frame().select("key", "value").write.format("ottla")
+            writer.options(**target).mode("append").save()
+        else:
+            assert job == "stream", name
+            self._stream(name)
+
+    def _frame(self) -> DataFrame:
+        return self._loaded(self._spark.read)
+
+    def _loaded(self, reader: Any, **options: str) -> DataFrame:
+        chosen = {**self._servers, "subscribe": self._topic, **options}
+        return reader.format("ottla").options(**chosen).load()
+
+    def _stream(self, name: str) -> None:
+        stream = self._loaded(self._spark.readStream, startingOffsets="earliest")
+        target = {**self._servers, "topic": f"{self._topic}-{name}"}
+        query = (
+            stream.select("key", "value")
+            .writeStream.format("ottla")
+            .options(**target, checkpointLocation=f"{self._folder}/checkpoint-{name}")
+            .queryName(name)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
 
 
-def main(bootstrap: str, topic: str, folder: str, *module: str) -> None:
-    """Use the source without a registration first, then registered."""
+def main(bootstrap: str, topic: str, folder: str, *names: str) -> None:
+    """Run the jobs that find the source by its name, then those that need its registration."""
     spark = SparkSession.builder.appName("ways").getOrCreate()
-    found = {"discovered": steps(spark, "discovered", bootstrap, topic, folder)}
-    register(spark)
-    found["registered"] = steps(spark, "registered", bootstrap, topic, folder)
-    Path(folder, "read.json").write_text(json.dumps(found))
-    if module:
-        sys.argv[:] = module
-        runpy.run_module(module[0], run_name="__main__")
+    jobs = Jobs(spark, bootstrap, topic, folder)
+    is_registered = False
+    for name in names:
+        if name.startswith("registered") and not is_registered:
+            register(spark)
+            is_registered = True
+        jobs.run(name)
+    Path(folder, "read.json").write_text(json.dumps(jobs.found))
     spark.stop()
 
 
