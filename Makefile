@@ -23,12 +23,16 @@ broker: setup-run ## Start only a broker, without Spark and Java; Ctrl-C stops i
 
 STEP := $(BIN)/python tests/run_summary.py
 
+# Not those that compare both kernels anyway or use none.
+PLAIN_TESTS := tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py \
+	--ignore=tests/records/test_kernel_twins.py --ignore=tests/records/test_compression.py
+
 test: setup ## Run every check and every test, with the compiled extension and as plain Python
 	@rm -f .test-times.jsonl
 	@$(STEP) check $(MAKE) --no-print-directory check
 	@$(STEP) tests $(BIN)/python -m pytest -n 3
 	@OTTLA_TEST_KERNEL=python $(STEP) "plain kernel" \
-		$(BIN)/python -m pytest -n 2 tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py
+		$(BIN)/python -m pytest -n 2 $(PLAIN_TESTS)
 	@$(STEP)
 
 judge: setup ## Check the recorded answers of Kafka with a real one, and run the long tests with it (ARGS=--record)
@@ -70,6 +74,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 
 soak: setup ## Run every test with every crash point, seed and history, and ten times as many examples
 	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 3
+	OTTLA_FUZZ_SCALE=10 OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 $(PLAIN_TESTS)
 
 format: setup ## Format the source with ruff
 	$(BIN)/ruff check --fix .
