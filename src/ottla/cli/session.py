@@ -80,15 +80,12 @@ def carried_out(act: Callable[[], Result | None], output: Output) -> int:
     try:
         answer = act()
     except KeyboardInterrupt:
-        from ottla.cli.output_errors import is_heard
-
-        # Writing the object could block on a reader that does not read.
-        show_failure(Failure("interrupted", "INTERRUPTED"), output if is_heard() else Output.TABLE)
+        show_failure(Failure("interrupted", "INTERRUPTED"), _heard(output))
         return INTERRUPTED
     except Stopped as error:
         from ottla.cli.stop_request import end_by
 
-        tell(error, output)
+        tell(error, _heard(output))
         return end_by(error.number)
     except (OttlaError, InvalidSettings) as error:
         return tell(error, output)
@@ -96,3 +93,10 @@ def carried_out(act: Callable[[], Result | None], output: Output) -> int:
         show_failure(Failure(own_mistake(error), "INTERNAL"), output)
         return FAILED
     return 0 if answer is None else show(answer, output)
+
+
+def _heard(output: Output) -> Output:
+    """Return the format of a last message: an object could block on a reader that does not read."""
+    from ottla.cli.output_errors import is_heard
+
+    return output if is_heard() else Output.TABLE

@@ -130,6 +130,9 @@ async def consume(
 
     With `-o json`, the command prints each record as a JSON object on its own line. The object has
     the fields topic, partition, offset, timestamp, key, value and headers.
+
+    With `--group`, the command commits the offsets of printed records. After Ctrl-C or SIGTERM, it
+    leaves the group at once and exits. A second signal exits immediately.
     """
     import time
 

@@ -1,13 +1,15 @@
 """Reads and prints records for `ottla consume`.
 
 Invariant: records are printed before the group commits them. While there is nothing more to read,
-everything received is printed.
+everything received is printed. After a signal the consumer leaves its group, so that other members
+get its partitions at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ottla.cli.failures import Stopped
 from ottla.cli.offsets.positions import Position, PositionKind
 from ottla.cli.output import Output
 from ottla.cli.records.cells import Cells
@@ -19,6 +21,7 @@ from ottla.cli.records.output import RecordOutput
 from ottla.cli.records.places import Limits
 from ottla.cli.records.stream import ColumnConsumer, begin_at, join, taken
 from ottla.cli.result import complain
+from ottla.cli.stop_request import StopRequest
 
 Show: TypeAlias = Callable[[Cells], bytes]
 
@@ -70,26 +73,38 @@ def objects_shown(
 
 async def read_to(
     settings: Mapping[str, str], reading: ReadOptions, show: Show, output: RecordOutput
-) -> int:
-    """Read and print records; returns their number."""
+) -> None:
+    """Read and print records; raises Stopped after a signal, when the group has been left."""
+    with StopRequest() as stop:
+        async with ColumnConsumer(_settings(settings, reading)) as consumer:
+            await stop.may_end(_read(consumer, reading, show, output))
+            if stop.number is not None:
+                # The last records may not be printed yet. Those before them are done.
+                await consumer.close(is_done=False)
+    if stop.number is not None:
+        raise Stopped("interrupted", stop.number)
+
+
+async def _read(
+    consumer: ColumnConsumer, reading: ReadOptions, show: Show, output: RecordOutput
+) -> None:
     limits = Limits(reading.count)
-    async with ColumnConsumer(_settings(settings, reading)) as consumer:
-        if reading.group is not None:
-            await consumer.known_partitions(reading.topic)
-            if not await join(consumer, reading.topic, limits, stops=reading.stops):
-                complain(
-                    f"nothing was read: other members of {reading.group} own all partitions of "
-                    f"{reading.topic}"
-                )
-        else:
-            limits.ends = await begin_at(
-                consumer,
-                reading.topic,
-                reading.partitions,
-                reading.position,
-                stops=reading.stops,
+    if reading.group is not None:
+        await consumer.known_partitions(reading.topic)
+        if not await join(consumer, reading.topic, limits, stops=reading.stops):
+            complain(
+                f"nothing was read: other members of {reading.group} own all partitions of "
+                f"{reading.topic}"
             )
-        return await show_all(consumer, limits, show, output, is_group=reading.group is not None)
+    else:
+        limits.ends = await begin_at(
+            consumer,
+            reading.topic,
+            reading.partitions,
+            reading.position,
+            stops=reading.stops,
+        )
+    await show_all(consumer, limits, show, output, is_group=reading.group is not None)
 
 
 async def show_all(
@@ -99,22 +114,18 @@ async def show_all(
     output: RecordOutput,
     *,
     is_group: bool,
-    idle_s: float | None = None,
-) -> int:
-    """Print what arrives until the limits are reached; returns the number of records."""
-    count = 0
-    async for found in taken(consumer, limits, idle_s=idle_s):
+) -> None:
+    """Print what arrives until the limits are reached."""
+    async for found in taken(consumer, limits):
         if found is None:
             await output.flush()
             continue
         chunk, rows = found
         for cells in chunk.stretches(rows):
             await output.write(show(cells))
-        count += rows
         if is_group:
             await output.flush()
     await output.flush()
-    return count
 
 
 def _settings(settings: Mapping[str, str], reading: ReadOptions) -> dict[str, str]:
