@@ -3,15 +3,22 @@
 import asyncio
 import inspect
 import re
+import signal
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ottla.client.admin import Admin
 from ottla.testing import Cluster, ClusterThread
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs" / "client.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 
+
+GROUP = "contained"  # of the examples that SIGTERM stops
 
 FOR_KAFKA = [block for block in BLOCKS if "def main(" not in block]
 """The blocks that test_kafka_client_guide.py runs, by the names of their functions."""
@@ -29,6 +36,26 @@ def shown(block: str, servers: str) -> Any:
     return names_of(block, servers).get("main")
 
 
+def is_terminated(block: str, main: Any) -> bool:
+    """Whether SIGTERM ends the example; it then gets the signal with the first record."""
+
+    def terminate(_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    if "SIGTERM" in block:
+        main.__globals__["print"] = terminate
+        return True
+    return False
+
+
+async def check_left(servers: str) -> None:
+    """Check that the consumer of the example has committed and left its group."""
+    async with Admin(bootstrap_servers=servers) as admin:
+        assert (await admin.describe_groups(GROUP))[GROUP].members == ()
+        committed = (await admin.list_group_offsets(GROUP))[GROUP].or_raise()
+        assert sum(one.offset for one in committed.values() if one is not None) > 0
+
+
 def test_examples_run() -> None:
     async def one_after_the_other() -> int:
         ran = 0
@@ -36,23 +63,38 @@ def test_examples_run() -> None:
             for block in BLOCKS:
                 main = shown(block, cluster.bootstrap_servers)
                 if inspect.iscoroutinefunction(main):
+                    ends_by_signal = is_terminated(block, main)
                     async with asyncio.timeout(30):
                         await main()
+                        if ends_by_signal:
+                            await check_left(cluster.bootstrap_servers)
                     ran += 1
         return ran
 
-    assert asyncio.run(one_after_the_other()) == len(BLOCKS) - len(FOR_KAFKA) - 1
+    assert asyncio.run(one_after_the_other()) == len(BLOCKS) - len(FOR_KAFKA) - 2
 
 
+@pytest.fixture
+def sigterm() -> Generator[None]:
+    """Restore the handler that an example replaces."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm")
 def test_sync_examples_run() -> None:
     ran = 0
     with ClusterThread() as cluster:
         for block in BLOCKS:
             main = shown(block, cluster.bootstrap_servers)
             if main is not None and not inspect.iscoroutinefunction(main):
+                ends_by_signal = is_terminated(block, main)
                 main()
+                if ends_by_signal:
+                    asyncio.run(check_left(cluster.bootstrap_servers))
                 ran += 1
-    assert ran == 1
+    assert ran == 2
 
 
 def test_only_the_kafka_examples_are_skipped() -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -117,7 +117,7 @@ def test_records_that_nobody_read_are_not_committed(broker: OttlaBroker) -> None
     ours, theirs = os.pipe()
     try:
         os.set_blocking(theirs, False)
-        with pytest.raises(BlockingIOError):
+        with suppress(BlockingIOError):
             while True:
                 os.write(theirs, bytes(4096))  # the reader of the pipe does not read
         os.set_blocking(theirs, True)
