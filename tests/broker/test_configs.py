@@ -194,15 +194,14 @@ def test_number_of_dynamic_settings_is_limited(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_cleaner_threads_change_by_at_most_a_factor_of_two(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["log.cleaner.threads", "num.io.threads"])
+def test_threads_change_by_at_most_a_factor_of_two(tmp_path: Path, setting: str) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path, "log.cleaner.threads=4") as running:
+        async with broker(tmp_path, f"{setting}=4") as running:
             client = await running.client()
 
             async def set_to(count: int) -> int:
-                return await set_one(
-                    client, BROKER_RESOURCE, "1", "log.cleaner.threads", str(count)
-                )
+                return await set_one(client, BROKER_RESOURCE, "1", setting, str(count))
 
             for refused in (0, 1, 9):
                 assert await set_to(refused) == ErrorCode.INVALID_REQUEST

@@ -191,6 +191,34 @@ def change_broker(ask: Asker) -> None:
         change(ask, kind, "changed", ("retention.ms", SET, "1"))
 
 
+def change_without_effect(ask: Asker) -> None:
+    """Change settings that have no effect in Ottla."""
+    kerberos = "sasl.kerberos.min.time.before.relogin"
+    for name in ("", "1"):
+        change(ask, BROKER, name, (kerberos, SET, "70000"), validate_only=True)
+        change(ask, BROKER, name, (kerberos, SET, "soon"), validate_only=True)
+        change(ask, BROKER, name, ("num.io.threads", SET, "9"), validate_only=True)
+        for count in ("0", "3", "17"):
+            change(ask, BROKER, name, ("num.io.threads", SET, count), validate_only=True)
+        change(ask, BROKER, name, ("background.threads", SET, "21"), validate_only=True)
+        change(
+            ask, BROKER, name, ("num.recovery.threads.per.data.dir", SET, "5"), validate_only=True
+        )
+        change(ask, BROKER, name, ("num.replica.fetchers", SET, "3"), validate_only=True)
+        change(ask, BROKER, name, ("telemetry.max.bytes", SET, "2000000"), validate_only=True)
+        change(ask, BROKER, name, ("delegation.token.secret.key", SET, "x"), validate_only=True)
+    change(ask, BROKER, "1", (kerberos, SET, "70000"))
+    seen(ask, BROKER, "1", kerberos, "70000")
+    describe(ask, BROKER, "1", kerberos)
+    change(ask, BROKER, "1", (kerberos, DELETE, None))
+    seen(ask, BROKER, "1", kerberos, "60000")
+    change(ask, BROKER, "", ("num.io.threads", SET, "9"))
+    seen(ask, BROKER, "1", "num.io.threads", "9")
+    describe(ask, BROKER, "")
+    change(ask, BROKER, "", ("num.io.threads", DELETE, None))
+    seen(ask, BROKER, "1", "num.io.threads", "8")
+
+
 def replace_topic(ask: Asker) -> None:
     ask.topic("replaced", retention_ms="1000", flush_ms="5")
     replace(ask, TOPIC, "replaced", retention_bytes="1000")
@@ -215,5 +243,6 @@ SCENARIOS = (
     change_to_unknown,
     change_by_no_operation,
     change_broker,
+    change_without_effect,
     replace_topic,
 )

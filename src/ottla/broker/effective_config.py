@@ -19,7 +19,7 @@ from ottla.settings import broker, topic
 from ottla.settings.config import Config
 from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER, ConfigDef, Setting
 from ottla.settings.config_parser import dynamic_config, topic_overrides
-from ottla.settings.dynamic_broker_config import DynamicBrokerConfig
+from ottla.settings.dynamic_broker_config import DynamicBrokerConfig, thread_problems
 from ottla.settings.endpoints import listeners
 from ottla.settings.invalid_settings import InvalidSettings, Problem
 
@@ -86,19 +86,9 @@ class EffectiveConfig:
 
     def check_broker(self, values: Mapping[str, str], *, own: bool) -> None:
         """Raise if these dynamic configs are not valid."""
-        after = self._replaced(values, own).config[broker.LOG_CLEANER_THREADS]
-        before = self.broker[broker.LOG_CLEANER_THREADS]
-        # The rules and messages are Kafka's. A properties file may say 0 cleaner threads; a running
-        # broker does not stop its cleaner.
-        if after < 1 <= before:
-            why = "Log cleaner threads should be at least 1"
-        elif after < before // 2:
-            why = "Log cleaner threads cannot be reduced to less than half the current value"
-        elif after > before * 2:
-            why = "Log cleaner threads cannot be increased to more than double the current value"
-        else:
-            return
-        raise RequestError(ErrorCode.INVALID_REQUEST, why if after < 1 else f"{why} {before}")
+        after = self._replaced(values, own)
+        if problems := thread_problems(self.broker, after.config):
+            raise RequestError(ErrorCode.INVALID_REQUEST, str(InvalidSettings(problems)))
 
     def set_broker(self, values: Mapping[str, str], *, own: bool) -> None:
         """Apply dynamic configs."""

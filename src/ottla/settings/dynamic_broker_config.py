@@ -8,11 +8,17 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from ottla.settings import security
-from ottla.settings.broker import BROKER
+from ottla.settings import ignored, security
+from ottla.settings.broker import (
+    BROKER,
+    LOG_CLEANER_THREADS,
+    NUM_RECOVERY_THREADS_PER_DATA_DIR,
+    NUM_REPLICA_FETCHERS,
+)
 from ottla.settings.config import Config, Given, ListenerName, split_listener_name
 from ottla.settings.config_def import READ_ONLY, Fallback, Setting
 from ottla.settings.config_parser import checked
+from ottla.settings.invalid_settings import Problem
 from ottla.settings.topic import TOPIC
 
 
@@ -217,3 +223,34 @@ class DynamicBrokerConfig:
 
 def _parts(name: str) -> ListenerName | None:
     return split_listener_name(name, security.MECHANISMS)
+
+
+# A running broker changes these by at most a factor of two, as in Kafka.
+_THREADS: Final = (
+    LOG_CLEANER_THREADS,
+    NUM_RECOVERY_THREADS_PER_DATA_DIR,
+    NUM_REPLICA_FETCHERS,
+    ignored.BACKGROUND_THREADS,
+    ignored.NUM_IO_THREADS,
+    ignored.NUM_NETWORK_THREADS,
+)
+
+
+def thread_problems(before: Config, after: Config) -> tuple[Problem, ...]:
+    """Return the numbers of threads that a running broker must not change like this."""
+    return tuple(
+        Problem(setting.name, f'invalid value "{after[setting]}": expected {bound}')
+        for setting in _THREADS
+        if (bound := _violated_bound(before[setting], after[setting]))
+    )
+
+
+def _violated_bound(before: int, after: int) -> str:
+    # A properties file may say 0 cleaner threads; a running broker does not stop its cleaner.
+    if after < 1 <= before:
+        return "at least 1"
+    if after < before // 2:
+        return f"at least half of the current value {before}"
+    if after > before * 2:
+        return f"at most double the current value {before}"
+    return ""

@@ -94,18 +94,26 @@ CONTROLLER_QUORUM_VOTERS = Setting("controller.quorum.voters", LIST, (), no_effe
 CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = Setting("controller.quorum.bootstrap.servers", LIST, (), no_effect=_NO_KRAFT,
     doc="Addresses of KRaft controllers. One entry is accepted and has no effect; several need a multi-broker cluster, which is not supported yet.")
 
+# As in Kafka, a running broker changes these by at most a factor of two.
+BACKGROUND_THREADS = Setting("background.threads", INT, 10, at_least(1), dynamic=CLUSTER_WIDE, no_effect=_ONE_LOOP,
+    doc=f"No effect in Ottla: {_ONE_LOOP}.")
+NUM_IO_THREADS = Setting("num.io.threads", INT, 8, at_least(1), dynamic=CLUSTER_WIDE, no_effect=_ONE_LOOP,
+    doc=f"No effect in Ottla: {_ONE_LOOP}.")
+NUM_NETWORK_THREADS = Setting("num.network.threads", INT, 3, at_least(1), dynamic=CLUSTER_WIDE, per_listener=True, no_effect=_ONE_LOOP,
+    doc=f"No effect in Ottla: {_ONE_LOOP}.")
+
 BROKER_SETTINGS: Final = (
     PROCESS_ROLES,
     CONTROLLER_QUORUM_VOTERS,
     CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
     # Threads and queues.
-    _ignored(_ONE_LOOP, "background.threads", INT, 10, at_least(1), dynamic=CLUSTER_WIDE),
+    BACKGROUND_THREADS,
     _ignored(_NO_PURGATORY, "delete.records.purgatory.purge.interval.requests", INT, 1),
     _ignored(_NO_PURGATORY, "fetch.purgatory.purge.interval.requests", INT, 1000),
     _ignored(_ONE_LOOP, "group.coordinator.background.threads", INT, 2, at_least(1)),
     _ignored(_ONE_LOOP, "group.coordinator.threads", INT, 4, at_least(1)),
-    _ignored(_ONE_LOOP, "num.io.threads", INT, 8, at_least(1), dynamic=CLUSTER_WIDE),
-    _ignored(_ONE_LOOP, "num.network.threads", INT, 3, at_least(1), dynamic=CLUSTER_WIDE, per_listener=True),
+    NUM_IO_THREADS,
+    NUM_NETWORK_THREADS,
     _ignored(_NO_MOVES, "num.replica.alter.log.dirs.threads", INT, None),
     _ignored(_NO_PURGATORY, "producer.purgatory.purge.interval.requests", INT, 1000),
     _ignored("there is no request queue; each connection processes one request at a time", "queued.max.requests", INT, 500, at_least(1)),
