@@ -115,11 +115,23 @@ def test_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
 def test_port_in_use_names_its_process_and_the_flag(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
-        code, told = refused("dev", "--port", str(port), "--data", str(tmp_path))
+        code, told = refused("dev", "--port", str(port), "--data", str(tmp_path / "new"))
         assert code == 1
         assert f"127.0.0.1:{port} is already in use" in told
         assert "pid" in told
         assert "--port N" in told
+    assert not (tmp_path / "new").exists()
+
+
+def test_address_that_cannot_be_bound_leaves_no_directory(tmp_path: Path) -> None:
+    code, told = refused(
+        "broker",
+        *("--override", "listeners=PLAINTEXT://192.0.2.1:9092"),  # not an address of this machine
+        *("--override", f"log.dirs={tmp_path / 'new' / 'data'}"),
+    )
+    assert code == 1
+    assert "192.0.2.1:9092" in told
+    assert not (tmp_path / "new").exists()
 
 
 def test_metrics_port_in_use_names_its_process_and_flag(tmp_path: Path) -> None:

@@ -124,11 +124,11 @@ class Node:
     async def _start(self) -> None:
         environment, config = self._environment, self._config
         began_s = environment.clock.elapsed_s()
+        await self._bind_listeners()
         session = await environment.coordination.connect(self._session_changed)
         self._exit.push_async_callback(session.close)
         await ensure(session, PERSISTENT_PATHS)
         cluster_id = await _cluster_id(session, environment.new_id)
-        await self._bind_listeners()
         with session.provisional():
             lease, epoch = await self._register(session)
             store = ClusterStore(lease)

@@ -22,8 +22,9 @@ from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.broker.gc_freeze import GcFreeze
 from ottla.broker.node import Environment, Node
 from ottla.broker.stop_signals import StopSignals
-from ottla.clock import SystemClock
+from ottla.clock import Clock, SystemClock
 from ottla.coordination.embedded import EmbeddedStore
+from ottla.coordination.session import Listener, Session
 from ottla.errors import DiskFull, OttlaError
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner.child_processes import OsProcesses
@@ -116,13 +117,11 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
         _LOG.info("broker stopped")
         return
     clock, disk = SystemClock(), OsDisk()
-    store: EmbeddedStore | None = None
+    first = os.path.abspath(log_dirs(config)[0])
+    store = _Store(disk, f"{first}/{COORDINATION_FILE}", clock)
     try:
-        first = os.path.abspath(log_dirs(config)[0])
         await disk.blocking(lambda: _refuse_foreign(disk, log_dirs(config), first))
-        store = await disk.blocking(
-            lambda: EmbeddedStore.open(disk, f"{first}/{COORDINATION_FILE}", clock)
-        )
+        await store.open_existing()
         environment = Environment(
             clock,
             disk,
@@ -147,9 +146,43 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
             f"on another disk"
         ) from full
     finally:
-        if store is not None:
-            await store.close()
+        await store.close()
         disk.close()
+
+
+class _Store:
+    """The embedded store of the broker, created when the broker connects to it.
+
+    The broker binds its addresses before that, so a first start that fails there leaves no
+    directory behind. An existing store is opened first: if another broker has it, the user must
+    choose another directory, and not only another port.
+    """
+
+    def __init__(self, disk: OsDisk, path: str, clock: Clock) -> None:
+        self._disk = disk
+        self._path = path
+        self._clock = clock
+        self._opened: EmbeddedStore | None = None
+
+    async def open_existing(self) -> None:
+        """Open the store if its file exists. Raises StoreInUse."""
+        if await self._disk.blocking(lambda: self._disk.exists(self._path)):
+            await self._open()
+
+    async def connect(self, listener: Listener) -> Session:
+        """Return a new session; creates the store if necessary."""
+        return await (self._opened or await self._open()).connect(listener)
+
+    async def close(self) -> None:
+        """Close the store if it is open."""
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def _open(self) -> EmbeddedStore:
+        self._opened = await self._disk.blocking(
+            lambda: EmbeddedStore.open(self._disk, self._path, self._clock)
+        )
+        return self._opened
 
 
 def _refuse_foreign(disk: OsDisk, directories: Sequence[str], first: str) -> None:
