@@ -327,8 +327,9 @@ def commands_page() -> Iterator[str]:
     yield "# The command line"
     yield ""
     yield "`ottla` is Ottla's command-line tool. pip also installs Ottla's versions of Kafka's"
-    yield "tools, under Kafka's names without `.sh`. [cli-from-kafka.md](cli-from-kafka.md) lists"
-    yield "the `ottla` command for each of Kafka's tools."
+    yield "tools, under Kafka's names with and without `.sh`."
+    yield "[cli-from-kafka.md](cli-from-kafka.md) lists the `ottla` command for each of Kafka's"
+    yield "tools."
     yield ""
     yield "Every command has `--help`. Commands that connect to a cluster have these options:"
     yield ""
@@ -366,7 +367,7 @@ def commands_page() -> Iterator[str]:
         "scripts"
     ]
     for name, place in sorted(scripts.items()):
-        if name.startswith("kafka-"):
+        if name.startswith("kafka-") and not name.endswith(".sh"):
             script: Script = getattr(scripts_of_tools, place.partition(":")[2])
             yield from tool_section(import_module(script.module).USAGE)
 

@@ -1,4 +1,4 @@
-"""docs/cli-from-kafka.md: every installed tool is in its table."""
+"""docs/cli-from-kafka.md: every installed tool is in its table, and has both of its names."""
 
 import tomllib
 from pathlib import Path
@@ -11,6 +11,17 @@ SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scrip
 def test_every_tool_is_in_the_table() -> None:
     rows = [line.split("|") for line in PAGE.splitlines() if line.startswith("|")]
     here = {cells[2].strip().strip("`") for cells in rows}
-    missing = {name for name in SCRIPTS if name.startswith("kafka-")} - here
+    missing = {name.removesuffix(".sh") for name in SCRIPTS if name.startswith("kafka-")} - here
     assert not missing
     assert "kafka-topics" in here
+
+
+def test_every_tool_has_the_name_of_kafkas_script_as_well() -> None:
+    tools = {
+        name: target
+        for name, target in SCRIPTS.items()
+        if name.startswith("kafka-") and not name.endswith(".sh")
+    }
+    assert len(tools) == 17
+    scripts = {name: target for name, target in SCRIPTS.items() if name.endswith(".sh")}
+    assert scripts == {f"{name}.sh": target for name, target in tools.items()}

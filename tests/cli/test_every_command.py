@@ -126,7 +126,7 @@ LEAVES = [*leaves(typer.main.get_command(app([])))]
 SCRIPT_NAMES = sorted(
     name
     for name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    if name.startswith("kafka-")
+    if name.startswith("kafka-") and not name.endswith(".sh")
 )
 ASKING = [one for one in LEAVES if one.asks]
 ASKING_TOOLS = [name for name in SCRIPT_NAMES if "{server}" in TOOLS.get(name, "")]

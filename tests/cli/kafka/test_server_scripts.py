@@ -161,6 +161,7 @@ def test_help_of_stop_stops_no_broker() -> None:
         ("python /x/ottla dev --data /d", BrokerCommand(None, ["log.dirs=/d/data"])),
         ("python /x/ottla dev", BrokerCommand(None, ["log.dirs=.ottla/data"])),
         ("python /x/kafka-server-start f --override a=1", BrokerCommand("f", ["a=1"])),
+        ("python /x/kafka-server-start.sh f --override a=1", BrokerCommand("f", ["a=1"])),
         ("python /x/kafka-server-start -daemon f", None),
         ("python /x/ottla topic list", None),
         ("java kafka.Kafka server.properties", None),

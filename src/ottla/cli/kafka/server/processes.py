@@ -42,7 +42,7 @@ def command_of(words: Sequence[str]) -> BrokerCommand | None:
     """Return the broker that a command line runs; None if it does not run one."""
     is_interpreted = len(words) > 1 and os.path.basename(words[0]).startswith(("python", "pypy"))
     tool, *rest = words[1:] if is_interpreted else words or [""]
-    match os.path.basename(tool), rest:
+    match os.path.basename(tool).removesuffix(".sh"), rest:
         case "kafka-server-start", [file, *_] if file != _DAEMON:  # the daemon's parent ends soon
             return BrokerCommand(file, _values(rest, "--override"))
         case "ottla", ["broker", *_]:
