@@ -10,15 +10,15 @@ PIP_INSTALL := DIST_EXTRA_CONFIG="$(CURDIR)/requirements/build.cfg" $(BIN)/pytho
 	--quiet --disable-pip-version-check --no-compile --no-build-isolation --use-pep517
 
 .DEFAULT_GOAL := help
-.PHONY: help run broker test judge check lint types imports references docs bench soak format setup setup-run lock clean
+.PHONY: help run broker test judge check lint types imports references docs bench soak format setup setup-run setup-broker java lock clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: setup-run ## Run the sensors example: devices, a broker on 127.0.0.1:9092, Spark (ARGS="--port 9093")
+run: java setup-run ## Run the sensors example: devices, a broker on 127.0.0.1:9092, Spark (ARGS="--port 9093")
 	@PYTHONPATH=examples exec $(BIN)/python -m sensors $(ARGS)
 
-broker: setup-run ## Start only a broker, without Spark and Java; Ctrl-C stops it (ARGS="--port 9093")
+broker: setup-broker ## Start only a broker, without Spark and Java; Ctrl-C stops it (ARGS="--port 9093")
 	@exec $(BIN)/ottla dev $(ARGS)
 
 STEP := $(BIN)/python tests/run_summary.py
@@ -84,13 +84,28 @@ setup: $(VENV)/.dev-installed $(VENV)/.built ## Install everything for developme
 
 setup-run: $(VENV)/.run-installed $(VENV)/.built ## Install only what `make run` needs into .venv
 
+setup-broker: $(VENV)/.broker-installed $(VENV)/.built ## Install only what `make broker` needs into .venv
+
+CHECK_PYTHON := $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Ottla needs Python 3.11 or newer, but $(PYTHON) is {v[0]}.{v[1]}. Choose another: make PYTHON=python3.12")'
+
+# `make run` checks this first: it would fail without Java after it has installed 840 MB.
+java: ## Check that there is a Java runtime for Spark
+	@$(CHECK_PYTHON)
+	@PYTHONPATH=src $(PYTHON) -m ottla.pipeline.java || \
+		{ echo 'Nothing was installed. `make broker` starts a broker without Spark and Java.' >&2; exit 1; }
+
 $(VENV)/.build-installed: requirements/build.lock
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Ottla needs Python 3.11 or newer, but $(PYTHON) is {v[0]}.{v[1]}. Choose another: make PYTHON=python3.12")'
+	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) --require-hashes -r requirements/build.lock
 	@touch $@
 
-$(VENV)/.run-installed: requirements/run.lock $(VENV)/.build-installed
+# pip installs one thing at a time, also with `make -j`: hence the order-only prerequisites.
+$(VENV)/.broker-installed: requirements/broker.lock $(VENV)/.build-installed | $(VENV)/.built
+	$(PIP_INSTALL) --require-hashes -r requirements/broker.lock
+	@touch $@
+
+$(VENV)/.run-installed: requirements/run.lock $(VENV)/.build-installed | $(VENV)/.built
 	$(PIP_INSTALL) --require-hashes -r requirements/run.lock
 	@touch $@
 
@@ -101,7 +116,7 @@ $(VENV)/.dev-installed: requirements/dev.lock $(VENV)/.run-installed
 	@touch $@
 
 # Without a C compiler this step still succeeds: the kernel then runs as plain Python.
-$(VENV)/.built: $(VENV)/.run-installed pyproject.toml setup.py $(wildcard $(KERNEL)/*.py $(KERNEL)/*.pxd)
+$(VENV)/.built: $(VENV)/.build-installed pyproject.toml setup.py $(wildcard $(KERNEL)/*.py $(KERNEL)/*.pxd)
 	$(PIP_INSTALL) --no-deps --editable .
 	@$(BIN)/python -m compileall -q src examples  # Spark starts many Python processes at once
 	@touch $@
@@ -112,6 +127,7 @@ PINNED     := --constraint requirements/dev.lock
 lock: ## Resolve the pinned versions again (needs uv)
 	$(UV_COMPILE) pyproject.toml --group dev --extra avro --extra protobuf --extra spark --output-file requirements/dev.lock
 	$(UV_COMPILE) $(PINNED) pyproject.toml --group build --extra spark --output-file requirements/run.lock
+	$(UV_COMPILE) $(PINNED) pyproject.toml --group build --output-file requirements/broker.lock
 	$(UV_COMPILE) $(PINNED) --group build --output-file requirements/build.lock
 	$(UV_COMPILE) $(PINNED) pyproject.toml --all-extras --output-file requirements/extras.lock
 

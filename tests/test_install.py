@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,10 +107,10 @@ def pins(lock: str) -> dict[str, set[str]]:
 
 def test_lock_files_pin_the_same_versions_with_hashes() -> None:
     dev = pins("dev")
-    for lock in ("build", "run"):
+    for lock in ("build", "broker", "run"):
         assert all(pins(lock).values())
         assert pins(lock).items() <= dev.items()
-    assert pins("build").items() < pins("run").items()
+    assert pins("build").items() < pins("broker").items() < pins("run").items()
     versions = {package.partition(" ")[0] for package in dev}
     names = {version.partition("==")[0] for version in versions}
     shared = {one.partition(" ")[0] for one in pins("extras") if one.partition("==")[0] in names}
@@ -133,6 +134,26 @@ def test_make_run_installs_no_developer_tools() -> None:
     names = {package.partition("==")[0] for package in pins("run")}
     assert {"pyspark", "pandas", "pyarrow", "cython"} <= names
     assert not names & {"aiokafka", "confluent-kafka", "polars", "pyright", "pytest", "ruff"}
+
+
+def test_make_broker_installs_no_spark() -> None:
+    assert installed_by("broker") == ["build", "broker"]
+    names = {package.partition("==")[0] for package in pins("broker")}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert names >= {re.split("[>;]", one)[0] for one in project["dependencies"]}
+    assert not names & {"numpy", "pandas", "py4j", "pyarrow", "pyspark"}
+
+
+def test_make_run_without_java_installs_nothing(tmp_path: Path) -> None:
+    command = ["make", f"VENV={tmp_path / 'venv'}", f"PYTHON={sys.executable}", "run"]
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path / "none")}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("Spark needs Java, but ")
+    assert "install Java 17 or newer" in done.stderr
+    assert "`make broker` starts a broker without Spark and Java" in done.stderr
+    assert not (tmp_path / "venv").exists()
 
 
 def test_make_help_lists_every_command() -> None:

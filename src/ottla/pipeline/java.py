@@ -1,12 +1,15 @@
 """Finds the Java runtime for Spark, and checks its version.
 
 Invariant: it is the runtime that Spark starts: that of JAVA_HOME, else the one on the PATH.
+
+`make run` runs this module before it installs Spark, so it imports no other package.
 """
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -77,3 +80,10 @@ def _program(environment: Mapping[str, str]) -> str:
     if found is None:
         raise NoJava(f"Spark needs Java, but there is none on the PATH: {INSTALL}")
     return found
+
+
+if __name__ == "__main__":
+    try:
+        check_java()
+    except NoJava as error:
+        sys.exit(str(error))
