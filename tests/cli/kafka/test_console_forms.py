@@ -13,6 +13,7 @@ from ottla.cli.kafka.flags import NotDone
 from ottla.cli.records.cells import Cells
 from ottla.cli.records.input import BadLine, Draft
 from ottla.errors import OttlaError
+from ottla.protocol import offsets_topic, transactions_topic
 
 JAVA = "org.apache.kafka.common.serialization."
 ROWS: list[Row] = [(1000, b"k", b"v", [("a", b"1"), ("b", None)]), (1001, None, None, [])]
@@ -70,6 +71,32 @@ def test_unknown_formatter_is_not_supported() -> None:
         formatter_of("my.Formatter", {}, print)
     silent = formatter_of("org.apache.kafka.tools.consumer.NoOpMessageFormatter", {}, print)
     assert silent.shown(Cells(taken_of(ROWS), 0, 2)) == b""
+
+
+def test_formatters_of_internal_topics_have_old_and_new_names() -> None:
+    types = offsets_topic.TYPES
+    key = types.encode_key(offsets_topic.GroupMetadataKey(group="g"))
+    rows = Cells(taken_of([(0, key, None, ())]), 0, 1)
+    shown = b'{"key":{"type":2,"data":{"group":"g"}},"value":null}'
+    new, old = "org.apache.kafka.tools.consumer.", "kafka.coordinator.group.GroupMetadataManager$"
+    for package in (new, old):
+        name = f"{package}GroupMetadataMessageFormatter"
+        assert formatter_of(name, {}, print).shown(rows) == shown
+        # Records of other types are not printed.
+        assert formatter_of(f"{package}OffsetsMessageFormatter", {}, print).shown(rows) == b""
+    transactions = "kafka.coordinator.transaction.TransactionLog$TransactionLogMessageFormatter"
+    key = b"\0\0" + transactions_topic.TransactionLogKey(transactional_id="t").encode(0)
+    rows = Cells(taken_of([(0, key, None, ())]), 0, 1)
+    shown = b'{"key":{"type":0,"data":{"transactionalId":"t"}},"value":null}'
+    assert formatter_of(transactions, {}, print).shown(rows) == shown
+
+
+def test_undecodable_record_of_an_internal_topic_is_an_error() -> None:
+    name = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
+    taken = taken_of([(0, b"\0\1\0", b"", ())])
+    text, error = formatter_of(name, {}, print).some(taken, 0)
+    assert text == b""
+    assert str(error).startswith("Could not read record at offset 0 due to: ")
 
 
 @each_case(

@@ -10,7 +10,7 @@ from cases import each_case
 from cli.console import command
 from kafka_tools import KafkaTools, Said
 from log.test_dump_tool import write_log
-from ottla.cli.kafka.dump.coordinator_json import camel, shown
+from ottla.cli.kafka.coordinator_json import camel, shown
 from ottla.cli.kafka.dump.lines import contents, producer_line
 from ottla.errors import OttlaError
 from ottla.inspection.entries import ProducerStateEntry

@@ -25,6 +25,8 @@ from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.record import RecordHeaders
 from ottla.client.producer.producer import Producer
+from ottla.ids import Uuid
+from ottla.protocol import offsets_topic, transactions_topic
 from recorded import recording
 
 __all__ = ["recording"]  # a fixture
@@ -58,6 +60,8 @@ EVERY = " ".join(
 )
 ALL = "--from-beginning --max-messages 4 --timeout-ms 20000"
 HUNDRED = "--topic {topic} --num-records 100 --throughput -1"
+
+INTERNAL = "--partition 0 --from-beginning --max-messages"
 
 CASES = {
     "read": Case(READ, f"--topic filled {ALL}"),
@@ -105,6 +109,23 @@ CASES = {
     ),
     "read silently": Case(
         READ, f"--topic filled {ALL} --formatter {TOOLS}consumer.NoOpMessageFormatter"
+    ),
+    "read committed offsets": Case(
+        READ, f"--topic groups {INTERNAL} 21 --formatter {TOOLS}consumer.OffsetsMessageFormatter"
+    ),
+    "read group metadata": Case(
+        READ,
+        f"--topic groups {INTERNAL} 21 --formatter {TOOLS}consumer.GroupMetadataMessageFormatter",
+    ),
+    "read transactions": Case(
+        READ,
+        f"--topic transactions {INTERNAL} 6 --formatter "
+        f"{TOOLS}consumer.TransactionLogMessageFormatter",
+    ),
+    "read what is not a transaction": Case(
+        READ,
+        f"--topic filled {ALL} --formatter {TOOLS}consumer.TransactionLogMessageFormatter",
+        like="code",
     ),
     "read no topic": Case(READ, "--from-beginning", like="line"),
     "read two things": Case(READ, "--topic a --include b", like="line"),
@@ -212,6 +233,78 @@ FILLED: list[Content] = [
     (b"", None, (("c", b"x"),)),
     (b"k4", "\u00e9\u00e9".encode(), ()),
 ]
+
+
+MEMBER = offsets_topic.MemberMetadata(
+    member_id="m-1",
+    group_instance_id="static",
+    client_id="reader",
+    client_host="/127.0.0.1",
+    rebalance_timeout=300_000,
+    session_timeout=45_000,
+    subscription=b"\x00\x01\xff",
+    assignment=b"",
+)
+
+
+def _of_groups() -> list[tuple[bytes | None, bytes | None]]:
+    """Return records of __consumer_offsets: every version, a deletion, other types."""
+    types = offsets_topic.TYPES
+    # Names that a JSON library escapes, and some that it does not.
+    key = offsets_topic.OffsetCommitKey(
+        group='g "\\u001f" \x1f\n\x7f\u00e9\u2028', topic="t", partition=2
+    )
+    commit = offsets_topic.OffsetCommitValue(
+        offset=7,
+        leader_epoch=3,
+        metadata="note",
+        commit_timestamp=1_700_000_000_000,
+        expire_timestamp=1_700_000_000_001,
+        topic_id=Uuid(bytes(range(16))),
+    )
+    own = types.encode_key(key)
+    found: list[tuple[bytes | None, bytes | None]] = [
+        (own, types.encode_value(commit, version)) for version in range(5)
+    ]
+    found.append((b"\0\0" + own[2:], types.encode_value(commit, 0)))  # before release 0.8.2
+    group = types.encode_key(offsets_topic.GroupMetadataKey(group="g"))
+    for members, protocol in (([MEMBER, MEMBER], "range"), ([], None)):
+        metadata = offsets_topic.GroupMetadataValue(
+            protocol_type="consumer",
+            generation=4,
+            protocol=protocol,
+            leader=protocol and "m-1",
+            current_state_timestamp=1_700_000_000_002,
+            members=members,
+        )
+        found += [(group, types.encode_value(metadata, version)) for version in range(5)]
+    other = types.encode_key(offsets_topic.ConsumerGroupMetadataKey(group_id="other"))
+    return [*found, (own, None), (group, None), (other, None), (b"\x7f\0", b""), (None, b"v")]
+
+
+def _of_transactions() -> list[tuple[bytes | None, bytes | None]]:
+    """Return records of __transaction_state: both versions, a deletion, another type."""
+    types = transactions_topic.TYPES
+    own = types.encode_key(transactions_topic.TransactionLogKey(transactional_id="t"))
+    partitions = [transactions_topic.PartitionsSchema(topic="t", partition_ids=[0, 1])]
+    found: list[tuple[bytes | None, bytes | None]] = []
+    for touched, number in ((partitions, 5), (None, -1)):
+        value = transactions_topic.TransactionLogValue(
+            producer_id=4,
+            previous_producer_id=number,
+            next_producer_id=-1,
+            producer_epoch=2,
+            next_producer_epoch=number,
+            transaction_timeout_ms=60_000,
+            transaction_status=1,
+            transaction_partitions=touched,
+            transaction_last_update_timestamp_ms=1_700_000_000_000,
+            transaction_start_timestamp_ms=-1,
+            client_transaction_version=0 if touched is None else 2,
+        )
+        versions = (0, 1) if number < 0 else (1,)
+        found += [(own, types.encode_value(value, version)) for version in versions]
+    return [*found, (own, None), (b"\x7f\0", b""), (None, b"v")]
 
 
 class Outcome(NamedTuple):
@@ -333,7 +426,7 @@ async def _fill(server: str) -> None:
     names = [topic_of(who, name) for name in WRITING for who in ("java", "ours")]
     async with Admin({"bootstrap.servers": server}) as admin:
         kept = {"retention.ms": "-1"}  # its records have any timestamp
-        topics = ("filled", "longs", "mixed", *names)
+        topics = ("filled", "longs", "mixed", "groups", "transactions", *names)
         new = [NewTopic(one, partitions=1, config=kept) for one in topics]
         (await admin.create_topics(new)).or_raise()
     async with Producer({"bootstrap.servers": server}) as producer:
@@ -346,6 +439,9 @@ async def _fill(server: str) -> None:
             await producer.send("longs", struct.pack(">q", number), key=key)
         for value in (struct.pack(">q", 5), b"no long", struct.pack(">q", 6)):
             await producer.send("mixed", value)
+        for topic, records in (("groups", _of_groups()), ("transactions", _of_transactions())):
+            for key, value in records:
+                await producer.send(topic, value, key=key)
 
 
 def _all_ours(server: str) -> dict[str, Json]:

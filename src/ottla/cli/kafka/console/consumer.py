@@ -58,8 +58,9 @@ USAGE: Final = Usage(
             "formatter",
             "class",
             "Format records like this Java class: DefaultMessageFormatter (default), "
-            "LoggingMessageFormatter (same output as the default) or NoOpMessageFormatter (no "
-            "output).",
+            "LoggingMessageFormatter (same output as the default), NoOpMessageFormatter (no "
+            "output), OffsetsMessageFormatter or GroupMetadataMessageFormatter (JSON of "
+            "__consumer_offsets), TransactionLogMessageFormatter (JSON of __transaction_state).",
         ),
         Flag(
             "formatter-property",

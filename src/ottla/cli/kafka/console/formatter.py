@@ -4,21 +4,44 @@ Invariant: records are printed as Java prints them. If a part of a record cannot
 the parts before it are printed and the error is returned.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.cli.kafka.console.deserializers import deserializer
+from ottla.cli.kafka.coordinator_json import formatted
 from ottla.cli.kafka.flags import NotDone
 from ottla.cli.records.cells import Cells, Taken
 from ottla.cli.records.format import Column, Looks, Part, header_texts, numbers, rendered
 from ottla.cli.records.forms import ToBytes
+from ottla.protocol import offsets_topic, transactions_topic
+from ottla.protocol.coordinator_records import CoordinatorRecordTypes
 from ottla.records import TimestampType
 
 DEFAULT_FORMATTER: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 _PACKAGE: Final = "org.apache.kafka.tools.consumer."
 _LIKE_DEFAULT: Final = ("DefaultMessageFormatter", "LoggingMessageFormatter")
 _SILENT: Final = "NoOpMessageFormatter"
+
+# Names of the classes before Kafka 4.0.
+_OLD_NAMES: Final = {
+    "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter": (
+        "OffsetsMessageFormatter"
+    ),
+    "kafka.coordinator.group.GroupMetadataManager$GroupMetadataMessageFormatter": (
+        "GroupMetadataMessageFormatter"
+    ),
+    "kafka.coordinator.transaction.TransactionLog$TransactionLogMessageFormatter": (
+        "TransactionLogMessageFormatter"
+    ),
+}
+_OF_COORDINATORS: Final[Mapping[str, tuple[CoordinatorRecordTypes, Container[int]]]] = {
+    "OffsetsMessageFormatter": (offsets_topic.TYPES, {0, 1}),
+    "GroupMetadataMessageFormatter": (offsets_topic.TYPES, {2}),
+    "TransactionLogMessageFormatter": (transactions_topic.TYPES, {0}),
+}
+"""The record types that a formatter prints; it prints nothing for others."""
+
 _TYPES: Final = {
     TimestampType.CREATE_TIME: b"CreateTime:",
     TimestampType.LOG_APPEND_TIME: b"LogAppendTime:",
@@ -53,11 +76,16 @@ def formatter_of(
     name: str, properties: Mapping[str, str], complain: Callable[[str], object]
 ) -> Formatter:
     """Return the formatter of this class with these properties."""
-    short = name.removeprefix(_PACKAGE).removeprefix("kafka.tools.")
+    short = _OLD_NAMES.get(name) or name.removeprefix(_PACKAGE).removeprefix("kafka.tools.")
     if short == _SILENT:
         return Formatter((), Looks())
+    if short in _OF_COORDINATORS:
+        return Formatter((_coordinator_record(*_OF_COORDINATORS[short]),), Looks())
     if short not in _LIKE_DEFAULT:
-        raise NotDone(f"kafka-console-consumer: formatter {name} is not supported yet")
+        raise NotDone(
+            f"kafka-console-consumer: formatter {name} is not supported, use one of "
+            f"{', '.join((*_LIKE_DEFAULT, _SILENT, *_OF_COORDINATORS))}"
+        )
 
     def printer(part: str, *, is_key: bool) -> ToBytes | None:
         if (known := properties.get(f"{part}.deserializer")) is None:
@@ -102,6 +130,19 @@ def _parts(properties: Mapping[str, str]) -> list[Part]:
     for part in wanted:
         parts += [part, between]
     return [*parts[:-1], behind] if parts else []
+
+
+def _coordinator_record(types: CoordinatorRecordTypes, allowed: Container[int]) -> Part:
+    """Return the part that prints a record of an internal topic as JSON.
+
+    As in Kafka, no line end follows.
+    """
+
+    def part(cells: Cells, looks: Looks) -> Column:
+        records = zip(cells.keys(), cells.values(), cells.offsets(), strict=True)
+        return [formatted(types, allowed, *one).encode() for one in records]
+
+    return part
 
 
 def _timestamp(cells: Cells, looks: Looks) -> Column:

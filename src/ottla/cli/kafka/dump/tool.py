@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.cli.escapes import escaped
-from ottla.cli.kafka.dump.coordinator_json import shown
+from ottla.cli.kafka.coordinator_json import shown
 from ottla.cli.kafka.dump.index import Check, IndexDump
 from ottla.cli.kafka.dump.lines import aborted_line, producer_line
 from ottla.cli.kafka.dump.segment import BYTES_MAX, Contents, SegmentDump, SegmentView

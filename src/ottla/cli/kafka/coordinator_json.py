@@ -1,11 +1,12 @@
-"""Records of the internal topics as Kafka's dump tool prints them: JSON with Kafka's names.
+"""Records of the internal topics as Kafka's tools print them: JSON with Kafka's names.
 
 Invariant: a record has the fields of its version; tagged fields are omitted if they have their
-default. If a record cannot be decoded, an error message takes the place of its key.
+default.
 """
 
+import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from json import dumps
 from struct import Struct as Layout
 from typing import Final, TypeAlias, cast
@@ -29,6 +30,10 @@ _EMBEDDED: Final[dict[str, type[Message]]] = {
     "assignment": ConsumerProtocolAssignment,
 }
 
+# An escaped backslash is matched as a pair, so that what follows it stays as it is.
+_ESCAPE: Final = re.compile(r"\\(?:u00[01][0-9a-f]|.)")
+_UPPER: Final = {rf"\u00{code:02x}": rf"\u00{code:02X}" for code in range(0x20)}
+
 Shown: TypeAlias = tuple[str | None, str | None]
 """Key and value; None is not printed."""
 
@@ -36,7 +41,10 @@ Shown: TypeAlias = tuple[str | None, str | None]
 def shown(
     types: CoordinatorRecordTypes, key: bytes | None, value: bytes | None, offset: int
 ) -> Shown:
-    """Return a record's key and value as text."""
+    """Return a record's key and value as Kafka's dump tool prints them.
+
+    If a record cannot be decoded, an error message takes the place of its key.
+    """
     if key is None:
         raise OttlaError(
             f"Failed to decode message at offset {offset} using the specified decoder "
@@ -45,7 +53,7 @@ def shown(
     try:
         message = types.decode_key(key)
         if message is None:
-            number = _NUMBER.unpack_from(key)[0]
+            number = _number(key)
             return f"Unknown record type {number} at offset {offset}, skipping.", None
         shown_key = _text({"type": _first(key), "data": fields(message, 0)})
         if value is None:
@@ -64,12 +72,46 @@ def shown(
     return shown_key, _text({"version": _first(value), "data": data})
 
 
+def formatted(
+    types: CoordinatorRecordTypes,
+    allowed: Container[int],
+    key: bytes | None,
+    value: bytes | None,
+    offset: int,
+) -> str:
+    """Return a record as the message formatters of Kafka's console consumer print it.
+
+    It is empty if the record has no key, or a type that is unknown or not allowed.
+    """
+    if key is None:
+        return ""
+    try:
+        message = types.decode_key(key)
+        number = _number(key)
+        if message is None or number not in allowed:
+            return ""
+        content = None if value is None else types.decode_value(message, value)
+    except ProtocolViolation as error:
+        raise OttlaError(f"Could not read record at offset {offset} due to: {error}") from None
+    found: dict[str, Json] = {"key": {"type": number, "data": fields(message, 0)}, "value": None}
+    if content is not None and value is not None:
+        version = _number(value)
+        found["value"] = {"version": version, "data": fields(content, version)}
+    return _text(found)
+
+
+def _number(data: bytes) -> int:
+    return _NUMBER.unpack_from(data)[0]
+
+
 def _first(data: bytes) -> str:
-    return str(_NUMBER.unpack_from(data)[0])
+    return str(_number(data))
 
 
 def _text(value: Json) -> str:
-    return dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Return JSON as Java's library writes it: without spaces, and with upper-case escapes."""
+    text = dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ESCAPE.sub(lambda found: _UPPER.get(found[0], found[0]), text)
 
 
 def _told(member: offsets_topic.MemberMetadata) -> dict[str, Json]:
