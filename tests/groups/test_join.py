@@ -1,5 +1,7 @@
 """JoinGroup: new, known, static and refused members."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from groups.harness import (
@@ -15,7 +17,9 @@ from groups.harness import (
 from ottla.errors import ErrorCode
 from ottla.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX, GroupConfig
 from ottla.groups.events import Leaver, RequestDropped
+from ottla.groups.member import Member
 from ottla.groups.responses import JoinedMember, JoinResult, SyncResult
+from ottla.groups.roster import Roster
 from ottla.groups.types import Protocol, RequestToken, Timer, TimerKind
 
 OLD = {"member_id_required": False}
@@ -551,6 +555,33 @@ def test_disconnected_member_that_waits_to_sync_can_expire() -> None:
     assert session(harness, follower) == SESSION_MS
     harness.advance(SESSION_MS)
     assert follower not in harness.group.roster
+
+
+def test_departure_does_not_scan_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a large group that leaves at once blocks the broker: each departure scans all."""
+    harness = Harness()
+    leader, first = harness.join_twice()
+    follower, _ = harness.join_twice()
+    harness.advance(2 * DELAY_MS)
+    scans: list[Roster] = []
+
+    def scan(roster: Roster) -> Iterator[Member]:
+        scans.append(roster)
+        return iter(())
+
+    def drop(token: RequestToken) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Roster, "__iter__", scan)
+            harness.do(RequestDropped(token, GROUP))
+
+    drop(harness.sync(follower, harness.joined(first).generation))
+    new_member, join = harness.join_twice()
+    drop(join)
+    drop(harness.join(leader))
+    assert not scans
+    roster = harness.group.roster
+    assert new_member not in roster
+    assert [(one.join_token, one.sync_token) for one in roster] == [(None, None)] * 2
 
 
 def test_dropped_request_of_another_group_changes_nothing() -> None:

@@ -428,6 +428,8 @@ class GroupModel(RuleBasedStateMachine):
             assert len(ids) <= 4 or group.state is State.PREPARING_REBALANCE
             for member in roster:
                 assert member.sync_token is None or group.state is State.COMPLETING_REBALANCE
+                for token in (member.join_token, member.sync_token):
+                    assert token is None or roster.waiting(token) is member
                 if member.instance_id is not None:
                     assert roster.static_id(member.instance_id) == member.member_id
 

@@ -49,19 +49,18 @@ def request_dropped(group: ClassicGroup, token: RequestToken, context: StepConte
     A member that has not been in a generation is removed at once. A member of a generation has its
     session timeout to return.
     """
-    for member in group.roster:
-        if member.join_token == token and member.is_new:
-            drop_member(group, member.member_id, context)
-            rebalance(group, context)
-            return
-        if member.join_token == token:
-            group.roster.set_join_token(member, None)
-        elif member.sync_token == token:
-            member.sync_token = None
-        else:
-            continue
-        restart_session(group, member, context)
+    member = group.roster.waiting(token)
+    if member is None:
         return
+    if member.join_token == token and member.is_new:
+        drop_member(group, member.member_id, context)
+        rebalance(group, context)
+        return
+    if member.join_token == token:
+        group.roster.set_join_token(member, None)
+    else:
+        group.roster.set_sync_token(member, None)
+    restart_session(group, member, context)
 
 
 def timer_fired(group: ClassicGroup, timer: Timer, context: StepContext) -> None:

@@ -152,9 +152,9 @@ def sync(group: ClassicGroup, event: Sync, context: StepContext) -> None:
     if group.state is State.STABLE:
         context.respond(event.token, _assignment_of(group, member))
         return
-    if member.sync_token is not None:
-        context.respond(member.sync_token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
-    member.sync_token = event.token
+    before = group.roster.set_sync_token(member, event.token)
+    if before is not None:
+        context.respond(before, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
     if group.roster.leader == event.member_id and group.in_flight is None:
         _store_assignments(group, event, context)
 
@@ -207,8 +207,7 @@ def assignments_stored(group: ClassicGroup, stored: AssignmentStored, context: S
         member.assignment = stored.assignments[member.member_id]
     group.move_to(State.STABLE, context.now_ms)
     for member in group.roster:
-        if (token := member.sync_token) is not None:
-            member.sync_token = None
+        if (token := group.roster.set_sync_token(member, None)) is not None:
             context.respond(token, _assignment_of(group, member))
             restart_session(group, member, context)
 
@@ -226,8 +225,7 @@ def assignments_not_stored(
 def _withdraw_assignments(group: ClassicGroup, error: ErrorCode, context: StepContext) -> None:
     for member in group.roster:
         member.assignment = b""
-        if (token := member.sync_token) is not None:
-            member.sync_token = None
+        if (token := group.roster.set_sync_token(member, None)) is not None:
             context.respond(token, SyncResult(error))
             restart_session(group, member, context)
 

@@ -1,7 +1,8 @@
 """The members of one classic group and its assigned member ids.
 
 Invariant: an instance id maps to a member; the leader is a member; the counts of joined members and
-of protocol supporters match the members. An id belongs to a member or is pending, never both.
+of protocol supporters match the members, and so do the tokens of pending requests. An id belongs to
+a member or is pending, never both.
 """
 
 from collections import Counter
@@ -15,13 +16,14 @@ from ottla.groups.types import Protocol, RequestToken
 class Roster:
     """The members of a group."""
 
-    __slots__ = ("_joined", "_members", "_static", "_supporters", "leader", "pending")
+    __slots__ = ("_joined", "_members", "_static", "_supporters", "_waiting", "leader", "pending")
 
     def __init__(self, members: Iterable[Member] = (), leader: str | None = None) -> None:
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
         self._joined = 0  # members with a pending JoinGroup
+        self._waiting: dict[RequestToken, Member] = {}  # by their pending requests
         # Assigned ids that have not joined, oldest first; a dict, because sets have no order.
         self.pending: dict[str, None] = {}
         self.leader = leader
@@ -43,6 +45,10 @@ class Roster:
     def get(self, member_id: str) -> Member | None:
         """Return a member by id."""
         return self._members.get(member_id)
+
+    def waiting(self, token: RequestToken) -> Member | None:
+        """Return the member that waits for the response to a request."""
+        return self._waiting.get(token)
 
     def static_id(self, instance_id: str | None) -> str | None:
         """Return the member id of a static member."""
@@ -84,6 +90,8 @@ class Roster:
             self._static[member.instance_id] = member.member_id
         self._supporters.update(member.protocol_names())
         self._joined += member.join_token is not None
+        for token in (member.join_token, member.sync_token):
+            self._exchange_token(member, None, token)
         self.leader = self.leader or member.member_id
         self.pending.pop(member.member_id, None)
 
@@ -94,6 +102,8 @@ class Roster:
             del self._static[member.instance_id]
         self._forget_support(member)
         self._joined -= member.join_token is not None
+        for token in (member.join_token, member.sync_token):
+            self._exchange_token(member, token, None)
         if self.leader == member_id:
             self.leader = next(iter(self._members), None)
         return member
@@ -130,7 +140,22 @@ class Roster:
         """Set the pending JoinGroup and return the previous one."""
         before, member.join_token = member.join_token, token
         self._joined += (token is not None) - (before is not None)
+        self._exchange_token(member, before, token)
         return before
+
+    def set_sync_token(self, member: Member, token: RequestToken | None) -> RequestToken | None:
+        """Set the pending SyncGroup and return the previous one."""
+        before, member.sync_token = member.sync_token, token
+        self._exchange_token(member, before, token)
+        return before
+
+    def _exchange_token(
+        self, member: Member, before: RequestToken | None, after: RequestToken | None
+    ) -> None:
+        if before is not None:
+            del self._waiting[before]
+        if after is not None:
+            self._waiting[after] = member
 
     def elect_joined(self) -> bool:
         """Make sure that the leader has joined; False if nobody has."""
