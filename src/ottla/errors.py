@@ -232,5 +232,13 @@ class StorageFailure(OttlaError):
     """A disk operation failed; the owner of the files steps down."""
 
 
-class DiskFull(StorageFailure):
-    """The disk is full and nothing was changed; retry when there is space."""
+class StorageExhausted(StorageFailure):
+    """Disk space or file descriptors ran out and nothing was changed; retry when there are some."""
+
+
+class DiskFull(StorageExhausted):
+    """The disk is full."""
+
+
+class DescriptorsExhausted(StorageExhausted):
+    """The process or the machine has too many open files."""

@@ -45,7 +45,7 @@ class FaultyFile(OsFile):
 
     def __init__(self, disk: FaultyDisk, file: OsFile) -> None:
         self._disk = disk
-        super().__init__(file.path, os.dup(file.fileno()))
+        super().__init__(file.path, os.dup(file.fileno()), set())
         file.close()
 
     def _check(self, what: str) -> None:

@@ -12,7 +12,7 @@ from ottla.coordination.errors import NoNode
 from ottla.coordination.journal import Journal
 from ottla.coordination.operations import Create, Delete, SetData
 from ottla.coordination.session import Change, WatchEvent
-from ottla.errors import DiskFull, StorageFailure
+from ottla.errors import DescriptorsExhausted, DiskFull, StorageFailure
 from ottla.testing.disk import SimulatedDisk, SimulatedFile, finish
 
 
@@ -162,7 +162,7 @@ class FewOpenFiles(SimulatedDisk):
 
     def _check(self, what: str, path: str) -> None:
         if what == self.refused:
-            raise DiskFull(f"{path}: {what}: too many open files")
+            raise DescriptorsExhausted(f"{path}: {what}: too many open files")
 
     @property
     def rewrites(self) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from log.log_managers import EPOCH, append, created, opened, partition
 from ottla.clock import SystemClock
-from ottla.errors import DiskFull
+from ottla.errors import DescriptorsExhausted
 from ottla.log.files import OsDisk, OsFile
 from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.testing.clock import SimulatedClock, simulated
@@ -31,7 +31,7 @@ class LimitedDescriptorsDisk(OsDisk):
 
     def _check(self, path: str) -> None:
         if self.most is not None and self.held >= self.most:
-            raise DiskFull(f"{path}: open: Too many open files")
+            raise DescriptorsExhausted(f"{path}: open: Too many open files")
 
     def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         self._check(path)

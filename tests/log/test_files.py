@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import re
 import resource
 import signal
 import stat
@@ -19,7 +20,7 @@ from shutil import copytree, rmtree
 import pytest
 
 from log.logs import fill, opened
-from ottla.errors import DiskFull, StorageFailure
+from ottla.errors import DescriptorsExhausted, StorageFailure
 from ottla.ids import LeaderEpoch
 from ottla.log.disk import read_whole, replace, write_atomically
 from ottla.log.fd_reserve import RESERVED
@@ -230,7 +231,7 @@ def test_free_space_is_returned(disk: OsDisk, tmp_path: Path) -> None:
 
 def test_c5_file_stays_failed_after_a_failed_sync(tmp_path: Path) -> None:
     reading, writing = os.pipe()  # a pipe cannot be synced
-    file = OsFile(str(tmp_path / "f"), writing)
+    file = OsFile(str(tmp_path / "f"), writing, set())
     with pytest.raises(StorageFailure, match="sync"):
         file.sync()
     for change in (file.sync, lambda: file.write([b"x"], 0)):
@@ -257,11 +258,22 @@ def test_cached_read_does_not_wait_for_the_device(
     assert asked == [os.RWF_NOWAIT]
 
 
-def test_too_many_open_files_is_not_a_disk_failure(tmp_path: Path) -> None:
-    disk = OsDisk()
-    with too_many_open(), pytest.raises(DiskFull, match="Too many open files"):
+def test_too_many_open_files_is_not_a_disk_failure(disk: OsDisk, tmp_path: Path) -> None:
+    with too_many_open(), pytest.raises(DescriptorsExhausted) as refused:
         disk.open(f"{tmp_path}/a", create=True)
+    limit = r"the process may open \d+ file descriptors: raise the limit \(ulimit -n"
+    assert re.search(f"/a: open: Too many open files: {limit}", str(refused.value))
     disk.open(f"{tmp_path}/a", create=True).close()
+
+
+def test_disk_counts_its_open_files(disk: OsDisk, tmp_path: Path) -> None:
+    first, second = (disk.open(f"{tmp_path}/{name}", create=True) for name in "ab")
+    assert disk.open_files == 2
+    first.close()
+    first.close()
+    assert disk.open_files == 1
+    del second
+    assert disk.open_files == 0
 
 
 def test_directory_is_synced_without_free_descriptors(disk: OsDisk, tmp_path: Path) -> None:
@@ -270,7 +282,7 @@ def test_directory_is_synced_without_free_descriptors(disk: OsDisk, tmp_path: Pa
             disk.sync_directory(str(tmp_path))
         with pytest.raises(StorageFailure, match="No such file"):
             disk.sync_directory(f"{tmp_path}/missing")
-        with pytest.raises(DiskFull):
+        with pytest.raises(DescriptorsExhausted):
             disk.open(f"{tmp_path}/a", create=True)
 
 
@@ -296,7 +308,7 @@ def test_reserve_survives_a_stolen_descriptor(
         lost = RESERVED - 1
         disk.sync_directory(str(tmp_path))
         lost = RESERVED
-        with pytest.raises(DiskFull):
+        with pytest.raises(DescriptorsExhausted):
             disk.sync_directory(str(tmp_path))
     for descriptor in taken:
         close(descriptor)

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 from cases import each_case
 from log.log_model import no_pause
 from log.logs import FOLDER, append, end, made, opened
-from ottla.errors import DiskFull, ErrorCode, RequestError
+from ottla.errors import (
+    DescriptorsExhausted,
+    DiskFull,
+    ErrorCode,
+    RequestError,
+    StorageExhausted,
+)
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cleaner.cleaner_runners import CleaningFailed, LocalCleaner
 from ottla.log.log_config import LogConfig
@@ -49,7 +55,7 @@ class FillingDisk(SimulatedDisk):
         self.opens += 1
         if self.opens_left is not None:
             if not self.opens_left:
-                raise DiskFull(f"{path}: open: too many open files")
+                raise DescriptorsExhausted(f"{path}: open: too many open files")
             self.opens_left -= 1
         return super().open(path, create=create, private=private)
 
@@ -238,7 +244,7 @@ def done(operation: str, now: OpenLog) -> bool:
     """Whether the operation did not fail with DiskFull."""
     try:
         finish(OPERATIONS[operation](now.log))
-    except (DiskFull, CleaningFailed):
+    except (StorageExhausted, CleaningFailed):
         return False
     return True
 

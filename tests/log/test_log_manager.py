@@ -13,7 +13,7 @@ import pytest
 from log.log_managers import EPOCH, TOPIC_ID, append, created, lead, opened, partition, values
 from log.logs import SMALL
 from ottla.clock import SystemClock
-from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
+from ottla.errors import DescriptorsExhausted, DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
 from ottla.log.directory import DirectoryRefused
 from ottla.log.disk import read_whole, write_atomically
@@ -374,6 +374,34 @@ def test_rewritten_meta_properties_are_logged(caplog: pytest.LogCaptureFixture) 
     assert isinstance(told.args, Mapping)
     assert told.args["copy"] == "/data/meta.properties.damaged"
     assert (told.args["partitions"], told.args["cluster"], told.args["node"]) == (1, "c", 1)
+
+
+def test_lack_of_descriptors_is_not_reported_as_a_full_disk(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        (directory,) = logs.directories
+        for failure in (
+            DescriptorsExhausted("a: open: Too many open files"),
+            DescriptorsExhausted("b: open: Too many open files"),
+            DiskFull("c: write: No space left on device"),
+        ):
+            logs.fail(directory, failure)
+        assert directory.failure is None
+        await logs.close(EPOCH)
+
+    simulated(program)
+    assert [(one.msg, one.args) for one in caplog.records if one.levelname == "ERROR"] == [
+        (
+            "file descriptors exhausted",
+            {"directory": "/data", "reason": "a: open: Too many open files"},
+        ),
+        (
+            "data directory filled up",
+            {"directory": "/data", "reason": "c: write: No space left on device"},
+        ),
+    ]
 
 
 def test_unusable_directory_is_skipped_if_another_works() -> None:

@@ -9,7 +9,7 @@ import pytest
 from log.log_managers import TOPIC_ID, opened, partition
 from log.logs import append as append_to_log
 from log.logs import end, made
-from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.disk import read_whole
 from ottla.log.log_config import LogConfig
@@ -226,7 +226,8 @@ def test_full_disk_is_reported_and_stays_online() -> None:
         disk.capacity_bytes = 0
         refused(ErrorCode.KAFKA_STORAGE_ERROR, lambda: append(led, b"b"))
         (directory,) = logs.directories
-        assert (directory.failure, directory.is_full) == (None, True)
+        assert directory.failure is None
+        assert isinstance(directory.shortage, DiskFull)
 
     run(scenario)
 

@@ -19,7 +19,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.cluster.image import PartitionState, Topic
 from ottla.controller.store import ClusterStore, Elected, led_by
-from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
+from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
 from ottla.log.loading import HostedLog
 from ottla.log.names import DirectoryState
@@ -167,7 +167,7 @@ class Leadership:
                 await logs.delete([key], DirectoryState.STRAY)
                 hosted = None
             else:
-                with suppress(DiskFull):  # it belongs to this topic all the same
+                with suppress(StorageExhausted):  # it belongs to this topic all the same
                     await logs.identify(hosted, found.id)
         if hosted is None:
             if self._is_out_of_reach(key, before):

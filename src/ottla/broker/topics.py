@@ -34,7 +34,7 @@ from ottla.cluster.topic_creation import (
 from ottla.cluster.znodes import TopicNode
 from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import CoordinationError
-from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
+from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.shield import shielded
 from ottla.settings import broker
@@ -375,7 +375,7 @@ class Topics:
         await self._leadership.drop([*dict.fromkeys([*had, *found])])
 
     async def _end_deletion(self, name: str) -> None:
-        with suppress(DiskFull):  # nothing is left; the next start detects it
+        with suppress(StorageExhausted):  # nothing is left; the next start detects it
             await self._store.end_deletion(name)
 
     def _defaults(self) -> TopicDefaults:

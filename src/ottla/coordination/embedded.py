@@ -22,7 +22,7 @@ from ottla.coordination.paths import check_path
 from ottla.coordination.session import Listener, Node, Result, SessionState, Stat, Watch
 from ottla.coordination.tree import Transaction, Tree, events
 from ottla.coordination.watches import Watches
-from ottla.errors import DiskFull, StorageFailure
+from ottla.errors import StorageExhausted, StorageFailure
 from ottla.log.disk import Disk, Lock
 
 _LOG = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class EmbeddedStore:
             journal, tree = Journal.open(disk, path)
             left = [tree.end_session(session_id) for session_id in tree.owners()]
             tree.settle()
-            with suppress(DiskFull):
+            with suppress(StorageExhausted):
                 if left:
                     journal.append(left)
                     left.clear()

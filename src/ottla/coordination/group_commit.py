@@ -2,9 +2,9 @@
 
 Invariant: callers and listeners are notified only after the changes are on the device; listeners
 first. A request that is cancelled before it runs has no effect. When the disk is full the changes
-are rolled back and the requests fail with DiskFull. Provisional requests still succeed then, and
-are written with the next group. After any other storage failure every request fails, because the
-state of the device is unknown.
+are rolled back and the requests fail with StorageExhausted. Provisional requests still succeed
+then, and are written with the next group. After any other storage failure every request fails,
+because the state of the device is unknown.
 
 There is no background task: the caller that holds the lock runs all waiting requests.
 """
@@ -17,7 +17,7 @@ from typing import TypeVar
 from ottla.coordination.errors import CoordinationError
 from ottla.coordination.journal import Journal
 from ottla.coordination.tree import Transaction, Tree
-from ottla.errors import DiskFull, OttlaError, StorageFailure
+from ottla.errors import OttlaError, StorageExhausted, StorageFailure
 from ottla.log.disk import Disk
 
 T = TypeVar("T")
@@ -57,11 +57,11 @@ class _Group:
         """Whether the requests are provisional; a group never mixes both kinds."""
         return self.requests[0].provisional
 
-    def refuse(self, full: DiskFull) -> None:
+    def refuse(self, full: StorageExhausted) -> None:
         for call in self.taken_back:
             call()
         for request in self.requests:
-            request.refused = DiskFull(str(full))
+            request.refused = type(full)(str(full))
             request.settled = True
 
     def publish(self) -> None:
@@ -153,7 +153,7 @@ class GroupCommit:
             return
         unwritten = [*self._put_off, *group.transactions]
 
-        def then(full: DiskFull | None) -> None:
+        def then(full: StorageExhausted | None) -> None:
             if full is not None and not group.provisional:
                 self._tree.take_back()
                 group.refuse(full)
@@ -176,19 +176,18 @@ class GroupCommit:
         return requests
 
     async def _write(
-        self, write: Callable[[], None], then: Callable[[DiskFull | None], None]
+        self, write: Callable[[], None], then: Callable[[StorageExhausted | None], None]
     ) -> None:
         """Run a blocking write in a thread, then call `then` on the event loop.
 
-        `then` receives the DiskFull error if the disk was full and nothing was changed, otherwise
-        None.
+        `then` receives the StorageExhausted error if nothing was changed, otherwise None.
         """
-        outcome: list[DiskFull | None] = []
+        outcome: list[StorageExhausted | None] = []
 
         def whole() -> None:
             try:
                 write()
-            except DiskFull as full:
+            except StorageExhausted as full:
                 outcome.append(full)
             else:
                 outcome.append(None)

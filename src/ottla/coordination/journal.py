@@ -18,7 +18,7 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from ottla.coordination.errors import NodeError, StoreRefused
 from ottla.coordination.tree import Kept, Made, NodeChange, Removed, Replaced, Transaction, Tree
-from ottla.errors import DiskFull, StorageFailure
+from ottla.errors import StorageExhausted, StorageFailure
 from ottla.log.disk import Disk, File, read_whole, staged, write_atomically
 from ottla.log.names import DAMAGED_SUFFIX
 from ottla.log.set_aside import copy_aside
@@ -107,10 +107,10 @@ class Journal:
         self._size = end
 
     def rewrite(self, tree: Tree) -> None:
-        """Replace the file's content by the current tree; DiskFull leaves it unchanged.
+        """Replace the file's content by the current tree; StorageExhausted leaves it unchanged.
 
         The new file is opened before the rename, so that later appends go to the file that has the
-        name. After the rename no error is raised as DiskFull.
+        name. After the rename no error is raised as StorageExhausted.
         """
         data = whole_file(tree)
         temporary = staged(self._disk, self._path, data, private=True)
@@ -126,7 +126,7 @@ class Journal:
         self._size = self._tree_size = len(data)
         try:
             self._disk.sync_directory(self._path.rpartition("/")[0])
-        except DiskFull as full:
+        except StorageExhausted as full:
             # Too many open files; after a crash the old file may still have the name.
             raise StorageFailure(str(full)) from full
 

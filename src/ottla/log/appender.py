@@ -9,7 +9,7 @@ a batch that is already in the file.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError, StorageFailure
+from ottla.errors import ErrorCode, OttlaError, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import Offset, Position, ProducerEpoch, ProducerId
 from ottla.log.batch_header_patch import patched_batch
 from ottla.log.log_config import LogConfig
@@ -253,9 +253,8 @@ class Appender:
     def _reject_unstored(self, leader_epoch: int) -> None:
         """Reject an append in an epoch that is not in the checkpoint on the device (rule A1)."""
         assert leader_epoch == self._state.unstored_leader_epoch, "begin_epoch comes first"
-        raise DiskFull(
-            f"{self._state.directory}: no space left to store leader epoch {leader_epoch}"
-        )
+        reason = self._state.unstored_reason or StorageExhausted(self._state.directory)
+        raise type(reason)(f"leader epoch {leader_epoch} is not stored yet: {reason}")
 
 
 def roll_due(

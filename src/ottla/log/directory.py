@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import NamedTuple, Self
 
-from ottla.errors import OttlaError, StorageFailure
+from ottla.errors import OttlaError, StorageExhausted, StorageFailure
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import (
     MetaProperties,
@@ -61,11 +61,11 @@ class DataDirectory:
         "disk",
         "failure",
         "id",
-        "is_full",
         "is_new",
         "meta_repair",
         "notes",
         "path",
+        "shortage",
         "stopped_cleanly",
     )
 
@@ -74,7 +74,7 @@ class DataDirectory:
         self.path = path
         self.id: Uuid | None = None
         self.failure: StorageFailure | None = None
-        self.is_full = False  # since the last checkpoint write
+        self.shortage: StorageExhausted | None = None  # since the last checkpoint write
         self.notes: list[str] = []  # for the operator
         self.is_new = False  # it had no meta.properties
         self.meta_repair: MetaRepair | None = None
@@ -218,7 +218,7 @@ class DataDirectory:
                 lambda: write_atomically(self.disk, path, format_offsets(found).encode())
             )
             self._stored_partitions[name] = found.keys()
-            self.is_full = False
+            self.shortage = None
 
     # Closing.
 

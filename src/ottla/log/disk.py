@@ -1,8 +1,9 @@
 """The file system interface of the log, and the atomic replacement of small files.
 
-Invariant: a write is complete or did not happen. Every failure is a StorageFailure, and DiskFull if
-nothing was changed for lack of space. Reading a missing file is a FileNotFoundError. `files.py` has
-the real file system; tests use one that loses unsynced data, tears writes, fills up and fails.
+Invariant: a write is complete or did not happen. Every failure is a StorageFailure, and
+StorageExhausted if nothing was changed for lack of space or descriptors. Reading a missing file
+is a FileNotFoundError. `files.py` has the real file system; tests use one that loses unsynced data,
+tears writes, fills up and fails.
 """
 
 from collections.abc import Callable, Sequence

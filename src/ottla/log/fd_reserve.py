@@ -8,6 +8,7 @@ reserve. If another thread takes the free descriptor first, the next reserved on
 
 import errno
 import os
+import resource
 import threading
 from contextlib import suppress
 from typing import Final
@@ -16,9 +17,19 @@ from typing import Final
 # descriptor for a connection tries again after a second.
 RESERVED: Final = 16
 
+RAISE_LIMIT: Final = "ulimit -n, or LimitNOFILE= of a systemd service"
+
 TOO_MANY_OPEN: Final = (errno.EMFILE, errno.ENFILE)  # in this process, on this machine
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def too_many_open_remedy(error: OSError) -> str:
+    """Return the limit that was reached and how to raise it."""
+    if error.errno == errno.ENFILE:
+        return "the machine has no free file descriptors: raise fs.file-max"
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"the process may open {limit} file descriptors: raise the limit ({RAISE_LIMIT})"
 
 
 class FdReserve:

@@ -3,8 +3,9 @@
 Invariant: no other module of the log opens, writes, syncs, renames or deletes files, except
 `fd_reserve.py`, which syncs directories for this one. A write is complete or did not happen: a
 failed or short write is truncated again, and if that fails the file is broken. Every failure is a
-StorageFailure, and DiskFull if there was no space and nothing was changed. A failed sync is never
-repeated, because the system may have dropped the pages that it could not write.
+StorageFailure, and StorageExhausted if disk space or file descriptors ran out and nothing was
+changed. A failed sync is never repeated, because the system may have dropped the pages that it
+could not write.
 
 The log calls these classes through the `Disk` and `File` protocols of `disk.py`.
 """
@@ -22,9 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from ottla.errors import DiskFull, StorageFailure
+from ottla.errors import DescriptorsExhausted, DiskFull, StorageFailure
 from ottla.log.disk import Room
-from ottla.log.fd_reserve import RESERVED, TOO_MANY_OPEN, FdReserve
+from ottla.log.fd_reserve import RESERVED, TOO_MANY_OPEN, FdReserve, too_many_open_remedy
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
@@ -48,11 +49,13 @@ WORK_NICENESS: Final = 5
 class OsFile:
     """An open file; it is closed when nothing refers to it, so that readers can finish."""
 
-    __slots__ = ("_broken", "_descriptor", "_nowait", "_path")
+    __slots__ = ("_broken", "_descriptor", "_nowait", "_open", "_path")
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, open_descriptors: set[int]) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._open = open_descriptors
+        self._open.add(descriptor)
         self._nowait = hasattr(os, "RWF_NOWAIT")
         self._broken = False
 
@@ -171,6 +174,7 @@ class OsFile:
         """Close the file; closing twice is allowed."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
+            self._open.discard(descriptor)  # first: another thread may get the same number
             with suppress(OSError):
                 os.close(descriptor)
 
@@ -227,6 +231,7 @@ class OsDisk:
 
     def __init__(self, *, read_only: bool = False) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
+        self._open: set[int] = set()  # threads add and remove; both are atomic
         self._reserve = FdReserve(0 if read_only else RESERVED)
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
         self._workers = ThreadPoolExecutor(
@@ -240,13 +245,19 @@ class OsDisk:
         flags |= os.O_CREAT | os.O_EXCL if create else 0
         ask = _change if create else _look
         rights = _PRIVATE if private else _FILE_MODE
-        file = OsFile(path, ask("open", path, lambda: os.open(path, flags, rights)))
+        descriptor = ask("open", path, lambda: os.open(path, flags, rights))
+        file = OsFile(path, descriptor, self._open)
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise StorageFailure(f"{path}: open: not a regular file")
         if private and stat.S_IMODE(mode) & ~_PRIVATE:
             _change("chmod", path, lambda: os.fchmod(file.fileno(), _PRIVATE))
         return file
+
+    @property
+    def open_files(self) -> int:
+        """The number of open files."""
+        return len(self._open)
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory exists."""
@@ -366,7 +377,8 @@ def _look(what: str, path: str, call: Callable[[], T]) -> T:
 
 def _failure(what: str, path: str, error: OSError, *, full: bool) -> StorageFailure:
     """The error to raise; `full` if nothing was changed, so that the call can be repeated."""
-    # Too many open files: the disk is unchanged, as if it were full.
-    is_full = error.errno in TOO_MANY_OPEN or (full and error.errno in (errno.ENOSPC, errno.EDQUOT))
-    kind = DiskFull if is_full else StorageFailure
-    return kind(f"{path}: {what}: {error.strerror or error}")
+    why = f"{path}: {what}: {error.strerror or error}"
+    if error.errno in TOO_MANY_OPEN:
+        return DescriptorsExhausted(f"{why}: {too_many_open_remedy(error)}")
+    is_full = full and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return DiskFull(why) if is_full else StorageFailure(why)

@@ -8,11 +8,10 @@ sync nobody knows what is on the device, so the log fails (rule C5); reads still
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ottla.errors import DiskFull
+from ottla.errors import StorageExhausted
 from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from ottla.log.damage import format_damage
 from ottla.log.disk import Disk, File, write_atomically
@@ -121,7 +120,7 @@ class Flusher:
 
         try:
             opened = await state.run_retryable(carry_out)
-        except DiskFull:
+        except StorageExhausted:
             state.epochs_dirty |= plan.epochs is not None
             raise
         for segment in closed:
@@ -148,8 +147,10 @@ class Flusher:
             if not state.epochs_dirty:
                 state.mark_epochs_stored()
                 return
-            with suppress(DiskFull):
+            try:
                 await state.store_epochs(state.epochs)
+            except StorageExhausted as exhausted:
+                state.unstored_reason = exhausted
 
     @uninterrupted
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from ottla.errors import DiskFull, OttlaError, RequestError, StorageFailure
+from ottla.errors import OttlaError, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import Offset, TopicPartition
 from ottla.log.cleaner.cleanable import Cleanable, next_to_clean
 from ottla.log.cleaner.cleaner_runners import Cleaner, CleaningAborted, CleaningFailed
@@ -204,7 +204,7 @@ class LogCleaner:
                 await self._logs.store(CLEANED_OFFSETS, hosted.directory)
                 self.stats.note_cleaning(done)
                 _log_result(hosted, done)
-        except DiskFull as full:
+        except StorageExhausted as full:
             self._logs.fail(hosted.directory, full)
             self._suspend(hosted, full)  # do not try again at once
         except StorageFailure as failure:

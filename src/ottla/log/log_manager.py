@@ -2,9 +2,9 @@
 
 Invariant: a partition is in one data directory. A directory that fails goes offline as a whole: its
 logs reject changes and stay readable; the other directories continue. A full directory rejects what
-needs space, and recovers when there is space. A lowered recovery point and a deleted partition are
-stored in the checkpoints before the call returns. No partition is created while a checkpoint has an
-entry of an earlier one with its name.
+needs space, and recovers when there is space; a lack of file descriptors is handled alike. A
+lowered recovery point and a deleted partition are stored in the checkpoints before the call
+returns. No partition is created while a checkpoint has an entry of an earlier one with its name.
 """
 
 import asyncio
@@ -14,7 +14,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from typing import Final, Self
 
 from ottla.clock import Clock
-from ottla.errors import DiskFull, ErrorCode, RequestError, StorageFailure
+from ottla.errors import (
+    DescriptorsExhausted,
+    ErrorCode,
+    RequestError,
+    StorageExhausted,
+    StorageFailure,
+)
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import format_partition_metadata
 from ottla.log.deleted_dirs import DeletedDirectories
@@ -327,15 +333,18 @@ class LogManager:
     def fail(self, directory: DataDirectory, failure: StorageFailure) -> None:
         """Take a data directory offline after a StorageFailure of one of its logs.
 
-        A full directory stays online: nothing was changed, and deletions make space.
+        A lack of disk space or descriptors leaves it online: nothing was changed, and it may end.
         """
         if directory.failure is not None:
             return
-        if isinstance(failure, DiskFull):
-            if not directory.is_full:
+        if isinstance(failure, StorageExhausted):
+            if type(directory.shortage) is not type(failure):
                 about = {"directory": directory.path, "reason": str(failure)}
-                _LOG.error("data directory filled up", about)
-            directory.is_full = True
+                if isinstance(failure, DescriptorsExhausted):
+                    _LOG.error("file descriptors exhausted", about)
+                else:
+                    _LOG.error("data directory filled up", about)
+            directory.shortage = failure
             return
         directory.failure = failure
         inside = self._inside(directory)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError, StorageFailure
+from ottla.errors import ErrorCode, OttlaError, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from ottla.log.damage import Damage, DamageFile
 from ottla.log.disk import Disk, write_atomically
@@ -48,6 +48,7 @@ class LogState:
         "truncating",
         "truncations",
         "unstored_leader_epoch",
+        "unstored_reason",
     )
 
     def __init__(
@@ -82,6 +83,7 @@ class LogState:
         self.pending_deletes: list[PendingDelete] = []
         self.leader_epoch = NO_LEADER_EPOCH  # of this replica, once it is in the checkpoint
         self.unstored_leader_epoch: LeaderEpoch | None = None  # not yet in the checkpoint
+        self.unstored_reason: StorageExhausted | None = None  # why it is not
         self.failure: OttlaError | None = None
         self.truncating = False
         self.truncations = 0  # lets a slow reader detect that the log was truncated meanwhile
@@ -110,10 +112,10 @@ class LogState:
             raise
 
     async def run_retryable(self, call: Callable[[], T]) -> T:
-        """Run a call that can be repeated after DiskFull; another failure fails the log."""
+        """Run a call that can be repeated after StorageExhausted; another failure fails the log."""
         try:
             return await self.disk.blocking(call)
-        except DiskFull:
+        except StorageExhausted:
             raise
         except StorageFailure as failure:
             self.failure = failure
@@ -138,6 +140,7 @@ class LogState:
         self.epochs_dirty = False
         if self.unstored_leader_epoch is not None:
             self.leader_epoch, self.unstored_leader_epoch = self.unstored_leader_epoch, None
+            self.unstored_reason = None
 
     # Producers and segments.
 

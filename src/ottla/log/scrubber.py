@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from ottla.errors import DiskFull, ErrorCode, OttlaError, RequestError
+from ottla.errors import ErrorCode, OttlaError, RequestError, StorageExhausted
 from ottla.ids import Offset
 from ottla.log.cached_reads import Read, read_blocking, retry_uncached
 from ottla.log.damage import Damage, format_damage, records_missing
@@ -103,7 +103,7 @@ class Scrubber:
     async def store_damage_locked(self, text: str | None = None) -> None:
         """Store the damage file; the caller holds the lock. On a full disk a flush stores it."""
         damage = format_damage(self._state.segments) if text is None else text
-        with suppress(DiskFull):
+        with suppress(StorageExhausted):
             await self._state.run_retryable(lambda: self._state.damage_file.store(damage))
 
     async def _store_damage(self) -> None:

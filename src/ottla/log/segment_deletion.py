@@ -7,7 +7,7 @@ the device covers the producers that wrote to it. Readers of a deleted segment k
 from functools import partial
 from itertools import islice
 
-from ottla.errors import DiskFull
+from ottla.errors import StorageExhausted
 from ottla.ids import Offset
 from ottla.log.appender import Appender
 from ottla.log.cached_reads import Read
@@ -101,15 +101,16 @@ class SegmentDeletion:
         """Of `count` segments, how many may go without losing producer state.
 
         Due snapshots are written first: after a crash, producers that wrote to these segments only
-        would be unknown. On a full disk an earlier snapshot may cover fewer segments; DiskFull if
-        none does. Appends that arrive meanwhile never go to a segment that is deleted.
+        would be unknown. On a full disk an earlier snapshot may cover fewer segments; the
+        error is raised if none does. Appends that arrive meanwhile never go to a segment that is
+        deleted.
         """
         state = self._state
         if not state.snapshots.are_due or not state.producers.count:
             return count
         try:
             await self._flusher.flush_locked()
-        except DiskFull:
+        except StorageExhausted:
             bases = [segment.base_offset for segment in islice(state.segments, count + 1)]
             covered = (n for n in range(count, 0, -1) if bases[n] in state.snapshots)
             fewer = next(covered, 0)

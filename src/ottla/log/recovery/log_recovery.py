@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.errors import DiskFull, StorageFailure
+from ottla.errors import StorageExhausted, StorageFailure
 from ottla.ids import Offset
 from ottla.log.cached_reads import read_blocking
 from ottla.log.damage import Damage, DamageFile, format_damage, records_missing
@@ -410,7 +410,7 @@ class _Recovery:
         """Write a file that can be rebuilt; on a full disk a later flush writes it."""
         try:
             write()
-        except DiskFull as full:
+        except StorageExhausted as full:
             self.notes.append(f"{full}: written when there is space")
             return False
         return True
