@@ -110,6 +110,27 @@ def test_advertised_addresses_are_returned(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_storm_of_connections_waits_for_a_busy_broker(tmp_path: Path) -> None:
+    """The operating system queues them; a client whose SYN it drops waits a second and longer."""
+    storm = 300
+    if int(Path("/proc/sys/net/core/somaxconn").read_text()) < storm:
+        pytest.skip("net.core.somaxconn is too low here")
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            clients: list[socket.socket] = []
+            try:
+                for _ in range(storm):  # blocking calls: the broker does not run meanwhile
+                    address = ("127.0.0.1", running.port)
+                    clients.append(socket.create_connection(address, timeout=0.5))
+                assert await is_accepted(running)
+            finally:
+                for client in clients:
+                    client.close()
+
+    run(scenario)
+
+
 def test_connection_limits_change_at_runtime(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:

@@ -174,6 +174,7 @@ def test_defaults_that_differ_from_kafka_are_listed() -> None:
         "sasl.enabled.mechanisms",
         "sasl.mechanism",
         "sasl.mechanism.inter.broker.protocol",
+        "socket.listen.backlog.size",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
         "ssl.keystore.type",

@@ -92,9 +92,10 @@ SECURITY_INTER_BROKER_PROTOCOL = Setting("security.inter.broker.protocol", STRIN
 CONTROLLER_LISTENER_NAMES = Setting("controller.listener.names", LIST, (), kafka_default="(required)",
     doc="Listeners that a Kafka configuration reserves for KRaft controllers. Ottla does not open them, so that "
         "the file can be used unchanged.")
-SOCKET_LISTEN_BACKLOG_SIZE = Setting("socket.listen.backlog.size", INT, 50, at_least(1),
-    doc="Number of pending connections that the operating system queues before the broker accepts them. Raise "
-        "it, and the limit of the operating system, if many clients reconnect at once.")
+SOCKET_LISTEN_BACKLOG_SIZE = Setting("socket.listen.backlog.size", INT, 4096, at_least(1), kafka_default="50",
+    doc="Number of pending connections that the operating system queues before the broker accepts them; "
+        "net.core.somaxconn of Linux limits it. When thousands of clients reconnect at once, connections above it "
+        "are delayed by seconds, so Ottla's default is higher than Kafka's.")
 SOCKET_RECEIVE_BUFFER_BYTES = Setting("socket.receive.buffer.bytes", INT, -1, at_least(-1), kafka_default="102400",
     doc="Size of the TCP receive buffer (SO_RCVBUF) of a connection. With -1 the operating system chooses the "
         "size and adjusts it to the load.")
