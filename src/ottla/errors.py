@@ -240,5 +240,9 @@ class DiskFull(StorageExhausted):
     """The disk is full."""
 
 
+RAISE_OPEN_FILES: Final = "raise the limit: ulimit -n, or LimitNOFILE= of a systemd service"
+"""What to do about too many open files."""
+
+
 class DescriptorsExhausted(StorageExhausted):
     """The process or the machine has too many open files."""

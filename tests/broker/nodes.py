@@ -12,6 +12,7 @@ import uvloop
 
 from ottla.broker.dispatch import BrokerParts
 from ottla.broker.node import Environment, Node
+from ottla.broker.process_limits import UNLIMITED, ProcessLimits
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.ids import BrokerId, Uuid
@@ -118,7 +119,10 @@ class RunningBroker:
 
 @asynccontextmanager
 async def broker(
-    folder: Path, *overrides: str, disk: OsDisk | None = None
+    folder: Path,
+    *overrides: str,
+    disk: OsDisk | None = None,
+    limits: ProcessLimits = UNLIMITED,
 ) -> AsyncGenerator[RunningBroker]:
     """Start a broker with its data in a folder; a broker started there later has the same data."""
     clock, disk, random = SystemClock(), disk or OsDisk(), Random(7)
@@ -137,6 +141,7 @@ async def broker(
         LocalCleaner(),
         random.random,
         lambda: Uuid(os.urandom(16)),
+        limits,
     )
     try:
         async with OpenNode(broker_config(overrides=settings), BrokerId(1), around) as node:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +257,7 @@ def test_log_has_one_line_per_event(
         "data directory opened",
         "listener started",
         "metrics page started",
+        "limits set",
         "broker started",
         "stop requested",
         "broker stopped",
@@ -294,7 +295,8 @@ def test_setting_without_effect_is_logged_as_a_warning(tmp_path: Path) -> None:
 
 
 def test_stop_is_clean_with_few_free_descriptors(tmp_path: Path) -> None:
-    with dev(tmp_path, "num.partitions=150", before="ulimit -n 256") as one:
+    many = ("num.partitions=150", "ottla.partitions.max=150")
+    with dev(tmp_path, *many, before="ulimit -n 256") as one:
         client: Any = kafka
         producer = client.KafkaProducer(bootstrap_servers=one.address)
         for number in range(150):
@@ -303,6 +305,27 @@ def test_stop_is_clean_with_few_free_descriptors(tmp_path: Path) -> None:
         producer.close()
         assert one.stop() == 0
     assert (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+
+
+def test_writes_continue_when_connections_use_up_descriptors(tmp_path: Path) -> None:
+    small = "log.segment.bytes=1048576"
+    with dev(tmp_path, small, before="ulimit -n 200") as running, ExitStack() as stack:
+        client: Any = kafka
+        producer = client.KafkaProducer(bootstrap_servers=running.address, retries=0)
+        producer.send("t", b"x").get(30)
+        host, port = running.address.rsplit(":", 1)
+        for _ in range(300):
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+        for _ in range(8):  # each second record rolls a segment
+            producer.send("t", bytes(600_000)).get(30)
+        producer.close()
+        assert running.stop() == 0
+        assert running.process.stderr is not None
+        told = running.process.stderr.read()
+    assert re.search(r'event="?limits set.* open_files=200 connections=\d+', told)
+    assert "the limit of 200 open files allows" in told
+    assert "data directory filled up" not in told
+    assert "file descriptors exhausted" not in told
 
 
 def test_unclean_stop_exits_with_1_and_the_reason(tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def test_cached_read_does_not_wait_for_the_device(
 def test_too_many_open_files_is_not_a_disk_failure(disk: OsDisk, tmp_path: Path) -> None:
     with too_many_open(), pytest.raises(DescriptorsExhausted) as refused:
         disk.open(f"{tmp_path}/a", create=True)
-    limit = r"the process may open \d+ file descriptors: raise the limit \(ulimit -n"
+    limit = r"the process may open \d+ file descriptors; raise the limit: ulimit -n"
     assert re.search(f"/a: open: Too many open files: {limit}", str(refused.value))
     disk.open(f"{tmp_path}/a", create=True).close()
 

@@ -30,6 +30,7 @@ from ottla.transport.connection import (
     DeferredResponse,
     Dispatch,
 )
+from ottla.transport.descriptors import UNLIMITED, Descriptors
 from ottla.transport.listener import AddressTaken, Listener
 from ottla.transport.memory import STALL_SECONDS, MemoryPools
 from ottla.transport.network import TcpNetwork
@@ -95,9 +96,11 @@ class Service:
         config: ConnectionConfig | None = None,
         admission: AdmissionConfig | None = None,
         memory: MemoryPools | None = None,
+        descriptors: Descriptors = UNLIMITED,
     ) -> None:
         self.clock = FastClock()
-        self.admission = Admission(lambda: admission or AdmissionConfig())
+        self.limits = admission or AdmissionConfig()
+        self.admission = Admission(lambda: self.limits)
         self.listener = Listener(
             "PLAINTEXT",
             dispatch,
@@ -106,6 +109,7 @@ class Service:
             admission=self.admission,
             config=lambda: config or ConnectionConfig(),
             memory=memory,
+            descriptors=descriptors,
         )
         self.port = 0
         self.clients: list[Client] = []

@@ -7,10 +7,10 @@ shutdown files; an unclean one is detected at the next start.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sized
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ottla.broker.configs import ConfigAdminManager
 from ottla.broker.cooperative import CooperativeScheduler
@@ -21,19 +21,21 @@ from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.leadership import Leadership
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics_page import MetricsPage
+from ottla.broker.process_limits import UNLIMITED, ProcessLimits
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.request_metrics import RequestMetrics
 from ottla.broker.shutdown import Shutdown
 from ottla.broker.topics import Topics
 from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker, ClusterImage
+from ottla.cluster.partition_limit import default_limit
 from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
 from ottla.controller.lease import ControllerLease, elect_controller, ensure, register
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import NodeExists
 from ottla.coordination.session import Coordination, Session, SessionState
-from ottla.errors import OttlaError
+from ottla.errors import RAISE_OPEN_FILES, OttlaError
 from ottla.groups.config import GroupConfig
 from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.log.cleaner.cleaner_runners import Cleaner
@@ -55,6 +57,7 @@ from ottla.settings.invalid_settings import InvalidSettings
 from ottla.transport.admission import Admission, AdmissionConfig
 from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse, Dispatch
 from ottla.transport.connection_eviction import ConnectionEviction
+from ottla.transport.descriptors import Descriptors
 from ottla.transport.http_pages import PageServer
 from ottla.transport.listener import Listener
 from ottla.transport.memory import MemoryPools
@@ -62,6 +65,8 @@ from ottla.transport.network import Network
 from ottla.transport.port_owner import port_owner
 
 _LOG = logging.getLogger(__name__)
+
+FEW_CONNECTIONS: Final = 100  # fewer are worth a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class Environment:
     cleaner: Cleaner
     random: Callable[[], float]
     new_id: Callable[[], Uuid]
+    limits: ProcessLimits = UNLIMITED
 
 
 class Node:
@@ -99,6 +105,13 @@ class Node:
         self._listeners: list[Listener] = []
         self._memory = MemoryPools(
             config[broker.QUEUED_MAX_REQUEST_BYTES], config[broker.OTTLA_QUEUED_MAX_RESPONSE_BYTES]
+        )
+        self._logs: Sized = ()  # until they are open
+        self._descriptors = Descriptors(
+            environment.limits.open_files_max,
+            environment.limits.open_files,
+            lambda: len(self._logs),
+            lambda: sum(len(one.connections) + len(one.waiting) for one in self._listeners),
         )
         self.addresses: dict[str, Address] = {}  # advertised addresses, by listener
         self.metrics: Address | None = None  # the address of the metrics page
@@ -147,6 +160,7 @@ class Node:
             parallel=config[broker.NUM_RECOVERY_THREADS_PER_DATA_DIR],
             offline=lambda directory, partitions: self._directory_failed(logs),
         )
+        self._logs = logs
         self._exit.push_async_callback(self._close_logs, logs, epoch)
         me = Broker(self.id, epoch, self.addresses, config[broker.BROKER_RACK])
         image = ClusterImage(cluster_id).with_topics([one.topic for one in stored])
@@ -174,6 +188,9 @@ class Node:
                 store=store,
             ),
             store=store,
+            default_limit=default_limit(
+                environment.limits.open_files_max(), environment.limits.memory_bytes
+            ),
             new_id=environment.new_id,
             random=environment.random,
         )
@@ -200,6 +217,7 @@ class Node:
             await topics.lead_all()
         await self._serve(parts)
         self._run(topics.keep_leading())
+        self._log_limits(topics)
         _LOG.info(
             "broker started",
             {
@@ -210,6 +228,21 @@ class Node:
                 "seconds": round(environment.clock.elapsed_s() - began_s, 3),
             },
         )
+
+    def _log_limits(self, topics: Topics) -> None:
+        limit = self._environment.limits.open_files_max()
+        connections = self._descriptors.connections_max
+        if limit is None or connections is None:
+            return
+        about = {
+            "open_files": limit,
+            "connections": connections,
+            "partitions": topics.partition_limit.partitions,
+        }
+        if connections < FEW_CONNECTIONS:
+            _LOG.warning("limits set", {**about, "remedy": RAISE_OPEN_FILES})
+        else:
+            _LOG.info("limits set", about)
 
     async def _register(self, session: Session) -> tuple[ControllerLease, BrokerEpoch]:
         config, now_ms = self._config, self._environment.clock.now_ms()
@@ -246,7 +279,7 @@ class Node:
         """Bind the addresses, so that they can be registered; connections are accepted later."""
         environment, config = self._environment, self._config
         admission = Admission(lambda: AdmissionConfig.of(self._current))
-        eviction = ConnectionEviction(admission)
+        eviction = ConnectionEviction(admission, self._descriptors)
         between = inter_broker_listener(config)
         advertised_by_name = {one.name: one for one in advertised_listeners(config)}
         endpoints = listeners(config)
@@ -263,6 +296,7 @@ class Node:
                 admission=self._admission(endpoint.name, admission, exempt=exempt),
                 config=self._connection_config,
                 memory=self._memory,
+                descriptors=self._descriptors,
                 evict_excess=eviction.evict_excess,
             )
             if not exempt:

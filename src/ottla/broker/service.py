@@ -21,6 +21,12 @@ from ottla.broker.effective_config import log_notice
 from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.broker.gc_freeze import GcFreeze
 from ottla.broker.node import Environment, Node
+from ottla.broker.process_limits import (
+    ProcessLimits,
+    memory_bytes,
+    open_files_max,
+    raise_open_file_limit,
+)
 from ottla.broker.stop_signals import StopSignals
 from ottla.clock import Clock, SystemClock
 from ottla.coordination.embedded import EmbeddedStore
@@ -65,7 +71,7 @@ def _reasons(failures: Mapping[str, BaseException]) -> str:
 def run(config: Config, started: Callable[[Node], None], signals: StopSignals) -> None:
     """Serve until a signal arrives; raises OttlaError if the broker cannot start or continue."""
     _keep_freed_memory()
-    _raise_open_file_limit()
+    raise_open_file_limit()
     with GcFreeze(), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(config, started, signals))
 
@@ -80,15 +86,6 @@ def _keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES // 2)
-
-
-def _raise_open_file_limit() -> None:
-    """Raise the limit of open files: every connection and every segment needs some."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -130,6 +127,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
             ChildCleaner(OsProcesses()),
             random.SystemRandom().random,
             lambda: Uuid(os.urandom(16)),
+            ProcessLimits(open_files_max, lambda: disk.open_files, memory_bytes()),
         )
         async with Node(config, _node_id(config, disk, first), environment, stopping.set) as node:
             started(node)

@@ -22,8 +22,10 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.clock import Clock
 from ottla.cluster.image import INTERNAL_TOPICS, PartitionState, Topic
 from ottla.cluster.naming import check_policy
+from ottla.cluster.partition_limit import PartitionLimit, check_limit
 from ottla.cluster.topic_creation import (
     AskedTopic,
+    Assignment,
     TopicDefaults,
     added_partitions,
     assignment_of,
@@ -104,6 +106,7 @@ class Topics:
         groups: GroupCoordinators,
         leadership: Leadership,
         store: ClusterStore,
+        default_limit: PartitionLimit,
         new_id: Callable[[], Uuid],
         random: Callable[[], float],
     ) -> None:
@@ -115,6 +118,7 @@ class Topics:
         self._groups = groups
         self._leadership = leadership
         self._store = store
+        self._default_limit = default_limit
         self._new_id = new_id
         self._random = random
         self.turn = asyncio.Lock()  # held by the change in progress
@@ -148,6 +152,9 @@ class Topics:
             with _tried_again_at_the_next_start(name):
                 await self._end_deletion(name)
         self._tell_unknown()
+        count, limit = len(self._replica_manager.logs), self.partition_limit
+        if count > limit.partitions:
+            _LOG.warning("partition limit exceeded", {"partitions": count, "limit": str(limit)})
 
     def _tell_unknown(self) -> None:
         known = {
@@ -189,6 +196,7 @@ class Topics:
         check_made([len(asked.assignment) or asked.partitions])
         values = {**values, **self.required_config(asked.name)}
         assignment = assignment_of(asked, self._defaults(), self._with_room(), self._start())
+        self._check_limit(assignment)
         self._settings.checked_overrides(values)
         check_policy(asked.name, self._settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
         made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
@@ -310,6 +318,7 @@ class Topics:
         present = [one.replicas for one in found.partitions]
         check_added([(len(present), count)])  # here too: the topic may be younger than the request
         added = added_partitions(present, count, assignments, self._with_room(), self._start())
+        self._check_limit(added)
         if validate_only:
             return
         node = TopicNode(found.id, (*present, *added))
@@ -383,6 +392,15 @@ class Topics:
         return TopicDefaults(
             config[broker.NUM_PARTITIONS], config[broker.DEFAULT_REPLICATION_FACTOR]
         )
+
+    @property
+    def partition_limit(self) -> PartitionLimit:
+        """How many partitions this broker may have."""
+        set_limit = self._settings.broker[broker.OTTLA_PARTITIONS_MAX]
+        return self._default_limit if set_limit is None else PartitionLimit(set_limit)
+
+    def _check_limit(self, added: Assignment) -> None:
+        check_limit(self._metadata_cache.image.topics.values(), added, self.partition_limit)
 
     def _with_room(self) -> list[BrokerId]:
         """Return the brokers with a directory that is not cordoned."""

@@ -13,11 +13,11 @@ import threading
 from contextlib import suppress
 from typing import Final
 
+from ottla.errors import RAISE_OPEN_FILES
+
 # More than there are threads that sync: each may take one descriptor. An event loop without a
 # descriptor for a connection tries again after a second.
 RESERVED: Final = 16
-
-RAISE_LIMIT: Final = "ulimit -n, or LimitNOFILE= of a systemd service"
 
 TOO_MANY_OPEN: Final = (errno.EMFILE, errno.ENFILE)  # in this process, on this machine
 
@@ -29,7 +29,7 @@ def too_many_open_remedy(error: OSError) -> str:
     if error.errno == errno.ENFILE:
         return "the machine has no free file descriptors: raise fs.file-max"
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return f"the process may open {limit} file descriptors: raise the limit ({RAISE_LIMIT})"
+    return f"the process may open {limit} file descriptors; {RAISE_OPEN_FILES}"
 
 
 class FdReserve:

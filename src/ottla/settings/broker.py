@@ -124,7 +124,8 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = Setting("connection.failed.authentic
 MAX_CONNECTIONS = Setting("max.connections", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
     doc="Maximum number of connections of the broker, or of one listener. Up to socket.listen.backlog.size more "
         "wait; the broker closes the rest. If the limit is lowered, or the inter-broker listener needs a "
-        "connection, it closes the connections idle for longest.")
+        "connection, it closes the connections idle for longest. The limit of open files (ulimit -n) may allow "
+        "fewer; the event \"limits set\" at start has the number.")
 MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE,
     doc="Maximum number of connections from one IP address. The broker closes new connections above it.")
 MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]{1,10}(\s*,\s*[^\s,]+:[0-9]{1,10})*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,
@@ -170,6 +171,11 @@ AUTO_CREATE_TOPICS_ENABLE = Setting("auto.create.topics.enable", BOOLEAN, True,
         "topic.")
 DELETE_TOPIC_ENABLE = Setting("delete.topic.enable", BOOLEAN, True,
     doc="Allow topics to be deleted.")
+OTTLA_PARTITIONS_MAX = Setting("ottla.partitions.max", INT, None, at_least(1), dynamic=CLUSTER_WIDE,
+    doc="Maximum number of partitions of this broker. Creating a topic or adding partitions above it fails with "
+        "POLICY_VIOLATION; existing partitions are always opened. null means what the broker computes at start: an "
+        "eighth of the limit of open files, one partition per 256 KiB of memory, and at most 4,000. Specific to "
+        "Ottla.")
 OTTLA_TOPIC_NAME_POLICY = Setting("ottla.topic.name.policy", LIST, (), list_of(matching(r"([A-Za-z0-9._-]|\{[a-z_]+(:[A-Za-z0-9._-]+(\|[A-Za-z0-9._-]+)*)?\})+", "{part}.{part:word|word},...")), dynamic=CLUSTER_WIDE,
     doc="Patterns of which the name of a new topic must match one. `{env:dev|prod}.{team}.{name}` requires dev "
         "or prod and two words of letters, digits, - and _. Empty allows every legal name. Existing topics are "

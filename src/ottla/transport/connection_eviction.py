@@ -1,32 +1,44 @@
-"""Evicts connections while there are more than max.connections.
+"""Evicts connections while there are more than max.connections or the limit of open files allow.
 
-As in Kafka, the inter-broker listener accepts connections over the limit if there is another
+As in Kafka, the inter-broker listener accepts connections over max.connections if there is another
 listener. For them, and after the limit was lowered, the broker closes the connections of the other
-listeners that have been idle longest.
+listeners that have been idle longest. It does the same when the log needs their file descriptors;
+then connections that wait for admission are closed first.
 """
 
 from heapq import nsmallest
 
 from ottla.transport.admission import Admission
+from ottla.transport.connection import Connection
+from ottla.transport.descriptors import Descriptors
 from ottla.transport.listener import Listener
 
 
 class ConnectionEviction:
-    """Closes connections of `listeners` while the admission counts too many."""
+    """Closes connections of `listeners` while there are too many."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, descriptors: Descriptors) -> None:
         self._admission = admission
+        self._descriptors = descriptors
         self.listeners: list[Listener] = []
 
     def evict_excess(self) -> None:
-        """Close as many connections as there are over the limit, the longest idle first."""
-        excess = self._admission.excess
-        if not excess:
-            return
+        """Close as many connections as there are over the limits, the longest idle first."""
+        if excess := self._admission.excess:
+            self._evict(excess, "max.connections exceeded; this one was idle longest")
+        if excess := self._descriptors.excess:
+            self._evict(excess, self._descriptors.reason, also_waiting=True)
+
+    def _evict(self, excess: int, reason: str, *, also_waiting: bool = False) -> None:
         everyone = [(one, each) for each in self.listeners for one in each.connections]
+        if also_waiting:
+            everyone += [(one, each) for each in self.listeners for one in each.waiting]
         staying = [pair for pair in everyone if not pair[0].is_closing]
         excess -= len(everyone) - len(staying)
-        for connection, listener in nsmallest(
-            excess, staying, key=lambda one: one[0].last_active_s
-        ):
-            listener.evict(connection, "max.connections exceeded; this one was idle longest")
+
+        def idle_longest(pair: tuple[Connection, Listener]) -> tuple[bool, float]:
+            connection, listener = pair
+            return connection not in listener.waiting, connection.last_active_s
+
+        for connection, listener in nsmallest(excess, staying, key=idle_longest):
+            listener.evict(connection, reason)

@@ -2,7 +2,7 @@
 
 Invariant: an admitted connection is in `connections` until it is lost. Over max.connections a new
 connection waits until others have left, as in Kafka; at most `backlog` connections wait, the rest
-is refused. Over the limit of its address it is refused at once.
+is refused. Over the limit of its address, or of open files, it is refused at once.
 
 Closing stops accepting first, then gives pending requests and responses some time, and leaves no
 connection open.
@@ -18,6 +18,7 @@ from ottla.clock import Clock
 from ottla.errors import OttlaError
 from ottla.transport.admission import Admission, Refusal
 from ottla.transport.connection import Admittance, Connection, ConnectionConfig, Dispatch
+from ottla.transport.descriptors import UNLIMITED, Descriptors
 from ottla.transport.log_rate_limit import CloseReason, LogRateLimit
 from ottla.transport.memory import MemoryPools
 from ottla.transport.network import Network, Server
@@ -55,6 +56,7 @@ class Listener:
         admission: Admission,
         config: Callable[[], ConnectionConfig],
         memory: MemoryPools | None = None,
+        descriptors: Descriptors = UNLIMITED,
         evict_excess: Callable[[], None] = lambda: None,
     ) -> None:
         """A listener that calls `evict_excess` when there may be too many connections."""
@@ -71,6 +73,7 @@ class Listener:
         self._admission = admission
         self._config = config
         self._memory = memory or MemoryPools()
+        self._descriptors = descriptors
         self._evict_excess = evict_excess
         self._server: Server | None = None
         self._host: str | None = None
@@ -109,12 +112,11 @@ class Listener:
         )
 
     def _admit_or_queue(self, connection: Connection) -> Admittance:
-        refusal = self._admit(connection)
+        refusal = self._descriptors.refusal() or self._admit(connection)
         if refusal is None:
             return Admittance.ADMITTED
         if refusal.is_final or len(self.waiting) >= self.waiting_max:
-            self.refused += 1
-            self._log(logging.WARNING, "connection refused", connection, "refused", refusal.reason)
+            self._note_refusal(connection, refusal)
             return Admittance.REFUSED
         self.waiting[connection] = None
         self._log(logging.WARNING, "connection queued", connection, "queued", refusal.reason)
@@ -129,14 +131,22 @@ class Listener:
         return refusal
 
     def admit_waiting(self) -> None:
-        """Admit waiting connections as far as the limits allow."""
-        for connection in [*self.waiting]:
+        """Admit waiting connections as far as the limits allow, the oldest first."""
+        while self.waiting:
+            connection = next(iter(self.waiting))
             refusal = self._admit(connection)
-            if refusal is None:
-                del self.waiting[connection]
-                connection.admit()
-            elif not refusal.is_final:
+            if refusal is not None and not refusal.is_final:
                 return
+            del self.waiting[connection]
+            if refusal is None:
+                connection.admit()
+            else:  # meanwhile its address has too many connections
+                self._note_refusal(connection, refusal)
+                connection.abort()
+
+    def _note_refusal(self, connection: Connection, refusal: Refusal) -> None:
+        self.refused += 1
+        self._log(logging.WARNING, "connection refused", connection, "refused", refusal.reason)
 
     def _note_close(self, connection: Connection, kind: CloseReason, reason: str) -> None:
         self.closed[kind] += 1

@@ -1,0 +1,73 @@
+"""The limit on the partitions of a broker, ottla.partitions.max.
+
+Invariant: a change that would give a broker more partitions than the limit is refused before
+anything is stored. Partitions that exist already are not affected. Nothing here changes state.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final, NamedTuple
+
+from ottla.cluster.image import Topic
+from ottla.cluster.topic_creation import Assignment
+from ottla.errors import ErrorCode, RequestError
+
+SETTING: Final = "ottla.partitions.max"
+
+DEFAULT_MAX: Final = 4_000
+"""More partitions would take more than a few seconds to start and to stop."""
+
+DEFAULT_MIN: Final = 100
+"""Room for __consumer_offsets and some topics, whatever the limits of the machine are."""
+
+PARTITION_DESCRIPTORS: Final = 4
+"""One open file of the active segment, and three of a closed one: its records and two indexes."""
+
+PARTITION_BYTES: Final = 65_536
+"""Memory of a partition in use; an empty one takes 8 KB."""
+
+
+class PartitionLimit(NamedTuple):
+    """How many partitions a broker may have."""
+
+    partitions: int
+    origin: str = ""  # of a default; empty: the setting
+
+    def __str__(self) -> str:
+        origin = f" ({self.origin})" if self.origin else ""
+        return f"{SETTING}={self.partitions}{origin}"
+
+
+def default_limit(open_files_max: int | None, memory_bytes: int | None) -> PartitionLimit:
+    """Return the limit that descriptors and memory allow; None means unlimited or unknown.
+
+    Half of the descriptors are for the log, the others for connections. A quarter of the memory is
+    for partitions.
+    """
+    found = [PartitionLimit(DEFAULT_MAX, "the default")]
+    if open_files_max is not None:
+        allowed = open_files_max // 2 // PARTITION_DESCRIPTORS
+        found.append(PartitionLimit(allowed, f"the default for {open_files_max} open files"))
+    if memory_bytes is not None:
+        allowed = memory_bytes // 4 // PARTITION_BYTES
+        memory = f"{memory_bytes // 1024**2} MiB of memory"
+        found.append(PartitionLimit(allowed, f"the default for {memory}"))
+    lowest = min(found, key=lambda one: one.partitions)
+    return lowest._replace(partitions=max(lowest.partitions, DEFAULT_MIN))
+
+
+def check_limit(topics: Iterable[Topic], added: Assignment, limit: PartitionLimit) -> None:
+    """Refuse partitions that would give a broker more than it may have."""
+    topics = list(topics)
+    if sum(len(topic.partitions) for topic in topics) + len(added) <= limit.partitions:
+        return  # even a broker with a replica of each has few enough
+    replicas = (one.replicas for topic in topics for one in topic.partitions)
+    present = Counter(chain.from_iterable(replicas))
+    for broker, more in sorted(Counter(chain.from_iterable(added)).items()):
+        if present[broker] + more > limit.partitions:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Broker {broker} has {present[broker]} partition(s), and {more} more would exceed "
+                f"{limit}. Delete topics, or raise {SETTING}.",
+            )

@@ -1,0 +1,164 @@
+"""The setting ottla.partitions.max, over the wire."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from broker.nodes import Client, broker, run
+from broker.test_configs import BROKER_RESOURCE, set_one
+from broker.test_node import batch, create, produce
+from ottla.broker.process_limits import ProcessLimits
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+LIMIT = "ottla.partitions.max"
+Refusal = tuple[int, str]
+
+
+def exceeded(present: int, more: int, limit: str = f"{LIMIT}=4") -> Refusal:
+    counts = f"Broker 1 has {present} partition(s), and {more} more would exceed {limit}."
+    return ErrorCode.POLICY_VIOLATION, f"{counts} Delete topics, or raise {LIMIT}."
+
+
+async def make(
+    client: Client,
+    name: str,
+    partitions: int,
+    *,
+    assigned: bool = False,
+    validate_only: bool = False,
+) -> Refusal:
+    rows = [
+        CreatableReplicaAssignment(partition_index=n, broker_ids=[1]) for n in range(partitions)
+    ]
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=-1 if assigned else partitions,
+        replication_factor=-1,
+        assignments=rows if assigned else [],
+        configs=[],
+    )
+    request = CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+    (result,) = (await client.ask(request, CreateTopicsResponse)).topics
+    return result.error_code, result.error_message or ""
+
+
+async def grow(client: Client, name: str, count: int, *, validate_only: bool = False) -> Refusal:
+    topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=validate_only)
+    (result,) = (await client.ask(request, CreatePartitionsResponse)).results
+    return result.error_code, result.error_message or ""
+
+
+async def auto_create(client: Client, *names: str) -> list[int]:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
+    )
+    return [one.error_code for one in (await client.ask(request, MetadataResponse)).topics]
+
+
+def test_no_way_to_create_partitions_passes_the_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{LIMIT}=4", "num.partitions=2") as running:
+            client = await running.client()
+            await create(client, "a", 3)
+            for validate_only in (True, False):
+                refused = exceeded(3, 2)
+                assert await make(client, "b", 2, validate_only=validate_only) == refused
+                assert await make(client, "b", -1, validate_only=validate_only) == refused
+                assert (
+                    await make(client, "b", 2, assigned=True, validate_only=validate_only)
+                    == refused
+                )
+                assert await grow(client, "a", 5, validate_only=validate_only) == refused
+            for _ in range(2):  # one warning, although the client asks again
+                assert await auto_create(client, "b") == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+            (found,) = (await client.ask(request, FindCoordinatorResponse)).coordinators
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert found.error_message == exceeded(3, 50)[1]
+            assert [*running.parts.metadata_cache.image.topics] == ["a"]
+            assert len(running.parts.replica_manager.logs) == 3
+            assert await grow(client, "a", 4) == (0, "")
+            assert await make(client, "b", 1) == exceeded(4, 1)
+
+    run(scenario)
+    told = [one.args for one in caplog.records if one.msg == "topic not created"]
+    assert told == [{"topic": "b", "reason": exceeded(3, 2)[1]}]
+
+
+def test_racing_requests_do_not_pass_the_limit(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{LIMIT}=4") as running:
+            clients = [await running.client() for _ in range(6)]
+            await create(clients[0], "a")
+            outcomes = await asyncio.gather(
+                *(make(one, f"t{number}", 2) for number, one in enumerate(clients[:3])),
+                *(grow(one, "a", 3) for one in clients[3:]),
+            )
+            assert len(running.parts.replica_manager.logs) <= 4
+            assert [code for code, _ in outcomes].count(0) == 1
+
+    run(scenario)
+
+
+def test_partitions_over_the_limit_open_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            await create(await running.client(), "a", 3)
+        async with broker(tmp_path, f"{LIMIT}=2") as running:
+            client = await running.client()
+            for index in range(3):
+                assert await produce(client, "a", batch(b"x"), index=index) == (0, 0)
+            assert await make(client, "b", 1) == exceeded(3, 1, f"{LIMIT}=2")
+            assert await set_one(client, BROKER_RESOURCE, "", LIMIT, "4") == 0
+            assert await make(client, "b", 1) == (0, "")
+
+    run(scenario)
+    told = [one.args for one in caplog.records if one.msg == "partition limit exceeded"]
+    assert told == [{"partitions": 3, "limit": f"{LIMIT}=2"}]
+
+
+def test_limits_of_the_process_are_the_default(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = ProcessLimits(lambda: 1_200, lambda: 10, None)
+
+    async def scenario() -> None:
+        async with broker(tmp_path, limits=limits) as running:
+            client = await running.client()
+            refused = exceeded(0, 151, f"{LIMIT}=150 (the default for 1200 open files)")
+            assert await make(client, "a", 151, validate_only=True) == refused
+            assert await make(client, "a", 150, validate_only=True) == (0, "")
+
+    with caplog.at_level(logging.INFO):
+        run(scenario)
+    (told,) = [one.args for one in caplog.records if one.msg == "limits set"]
+    assert isinstance(told, Mapping)
+    assert told == {"open_files": 1_200, "connections": 1_200 - 64 - 10, "partitions": 150}

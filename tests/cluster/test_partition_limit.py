@@ -1,0 +1,63 @@
+"""The limit on the partitions of a broker: its default, and what it refuses."""
+
+import pytest
+
+from ottla.cluster.image import PartitionState, Topic
+from ottla.cluster.partition_limit import (
+    DEFAULT_MAX,
+    DEFAULT_MIN,
+    PartitionLimit,
+    check_limit,
+    default_limit,
+)
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import BrokerId, Uuid
+
+GIB = 1024**3
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+
+
+def topic(name: str, *replicas: tuple[BrokerId, ...]) -> Topic:
+    return Topic(name, Uuid(name.encode().ljust(16)), tuple(map(PartitionState, replicas)))
+
+
+@pytest.mark.parametrize(
+    ("open_files", "memory", "expected"),
+    [
+        (None, None, PartitionLimit(DEFAULT_MAX, "the default")),
+        (1_048_576, 64 * GIB, PartitionLimit(DEFAULT_MAX, "the default")),
+        (20_000, 64 * GIB, PartitionLimit(2_500, "the default for 20000 open files")),
+        (1_048_576, GIB // 2, PartitionLimit(2_048, "the default for 512 MiB of memory")),
+        (4_096, GIB // 4, PartitionLimit(512, "the default for 4096 open files")),
+        (256, None, PartitionLimit(DEFAULT_MIN, "the default for 256 open files")),
+    ],
+)
+def test_default_is_what_descriptors_and_memory_allow(
+    open_files: int | None, memory: int | None, expected: PartitionLimit
+) -> None:
+    assert default_limit(open_files, memory) == expected
+
+
+def test_limit_is_reached_and_not_exceeded() -> None:
+    topics = [topic("a", (ONE,), (ONE,)), topic("b", (ONE,))]
+    check_limit(topics, ((ONE,), (ONE,)), PartitionLimit(5))
+    for limit, text in (
+        (PartitionLimit(4), "ottla.partitions.max=4"),
+        (PartitionLimit(2, "the default"), "ottla.partitions.max=2 (the default)"),
+    ):
+        with pytest.raises(RequestError) as refused:
+            check_limit(topics, ((ONE,), (ONE,)), limit)
+        assert refused.value.code is ErrorCode.POLICY_VIOLATION
+        assert refused.value.message == (
+            f"Broker 1 has 3 partition(s), and 2 more would exceed {text}. Delete topics, or raise "
+            "ottla.partitions.max."
+        )
+
+
+def test_limit_counts_the_replicas_of_each_broker() -> None:
+    topics = [topic("a", (ONE, TWO), (TWO, ONE), (ONE, TWO))]
+    limit = PartitionLimit(4)
+    check_limit(topics, ((THREE,), (THREE,), (THREE,), (THREE,)), limit)
+    check_limit(topics, ((ONE, THREE), (TWO, THREE)), limit)
+    with pytest.raises(RequestError, match="Broker 2 has 3 partition"):
+        check_limit(topics, ((THREE, TWO), (TWO, THREE)), limit)
