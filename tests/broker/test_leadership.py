@@ -177,6 +177,40 @@ def test_partially_led_topic_is_reported_and_recovers(
     run(scenario)
 
 
+def test_creation_of_many_partitions_does_not_delay_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leadership, "LED_AT_ONCE", 2)
+    store = ClusterStore.store_elections
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+
+            async def stored(self: ClusterStore, elected: Iterable[Elected]) -> None:
+                await store(self, elected)
+                running.parts.shutdown.begun = True
+
+            monkeypatch.setattr(ClusterStore, "store_elections", stored)
+            first, second = await running.client(), await running.client()
+            begun = asyncio.ensure_future(create_wide(first, "t", 5))
+            while not running.parts.shutdown.begun:
+                await asyncio.sleep(0)
+            late = await create_wide(second, "u", 1)
+            assert late == (ErrorCode.NOT_CONTROLLER, "the broker is stopping")
+            code, why = await begun
+            assert code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert "topic t exists, but 3 of 5 partitions have no leader yet" in str(why)
+            assert "the broker is stopping" in str(why)
+        assert len([one for one in folders(tmp_path / "data") if one[:2] == "t-"]) == 2
+        monkeypatch.undo()
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await leaders(client, "t") == [1] * 5
+            assert [*running.parts.metadata_cache.image.topics] == ["t"]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("renamed", [0, 1, 2])
 def test_interrupted_deletion_finishes_at_the_next_start(tmp_path: Path, renamed: int) -> None:
     async def scenario() -> None:

@@ -17,6 +17,7 @@ from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.shutdown import Shutdown
 from ottla.cluster.image import PartitionState, Topic
 from ottla.controller.store import ClusterStore, Elected, led_by
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
@@ -60,6 +61,7 @@ class Leadership:
         groups: GroupCoordinators,
         scheduler: CooperativeScheduler,
         store: ClusterStore,
+        shutdown: Shutdown,
     ) -> None:
         self._node_id = node_id
         self._settings = settings
@@ -69,6 +71,7 @@ class Leadership:
         self._groups = groups
         self._scheduler = scheduler
         self._store = store
+        self._shutdown = shutdown
 
     # Becoming leader.
 
@@ -98,7 +101,8 @@ class Leadership:
     ) -> None:
         """Become leader of partitions of a topic in a new epoch.
 
-        Partitions that cannot be led have no leader; PartlyLed is raised at the end.
+        Partitions that cannot be led have no leader; PartlyLed is raised at the end. A broker that
+        stops leads no more partitions: its next start does.
         """
         found = self._metadata_cache.image.topics[name]
         partitions = list(found.partitions)
@@ -113,6 +117,9 @@ class Leadership:
 
         try:
             for start in range(0, len(mine), LED_AT_ONCE):
+                if self._shutdown.begun:
+                    failures.append(self._shutdown.refusal())
+                    break
                 elected = [
                     self._elected(name, index, partitions[index])
                     for index in mine[start : start + LED_AT_ONCE]

@@ -186,6 +186,7 @@ class Node:
                 groups=groups,
                 scheduler=scheduler,
                 store=store,
+                shutdown=shutdown,
             ),
             store=store,
             default_limit=default_limit(
@@ -193,6 +194,7 @@ class Node:
             ),
             new_id=environment.new_id,
             random=environment.random,
+            shutdown=shutdown,
         )
         parts = BrokerParts(
             node_id=self.id,

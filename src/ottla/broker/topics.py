@@ -19,6 +19,7 @@ from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators
 from ottla.broker.leadership import Leadership
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.shutdown import Shutdown
 from ottla.clock import Clock
 from ottla.cluster.image import INTERNAL_TOPICS, PartitionState, Topic
 from ottla.cluster.naming import check_policy
@@ -68,6 +69,8 @@ def _change(
     async def change(self: "Topics", *args: P.args, **kwargs: P.kwargs) -> T:
         async def in_turn() -> T:
             async with self.turn:
+                if self.shutdown.begun:  # the changes that wait must not delay the stop
+                    raise self.shutdown.refusal()
                 return await method(self, *args, **kwargs)
 
         try:
@@ -109,6 +112,7 @@ class Topics:
         default_limit: PartitionLimit,
         new_id: Callable[[], Uuid],
         random: Callable[[], float],
+        shutdown: Shutdown,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -121,6 +125,7 @@ class Topics:
         self._default_limit = default_limit
         self._new_id = new_id
         self._random = random
+        self.shutdown = shutdown
         self.turn = asyncio.Lock()  # held by the change in progress
 
     # Start.
