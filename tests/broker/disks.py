@@ -60,7 +60,7 @@ class FaultyFile(OsFile):
         self._check("read")
         return super().read(position, size)
 
-    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+    def read_cached(self, position: int, size: int) -> Buffer | None:
         if self._disk.cold:
             return None
         self._check("read")

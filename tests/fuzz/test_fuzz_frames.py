@@ -9,10 +9,10 @@ from fuzz_mutants import bounded_memory, explained, mutant, scaled, seeded
 from ottla.errors import ProtocolViolation
 from ottla.protocol.apis import API_OF_KEY
 from ottla.protocol.conversation import ClientConversation, ServerConversation
-from ottla.protocol.frames import SCRATCH_BYTES, Framer
+from ottla.protocol.frames import KEPT_BYTES_MAX, Framer
 from protocol_values import example
 
-FRAME_BYTES_MAX: Final = 3 * SCRATCH_BYTES
+FRAME_BYTES_MAX: Final = 3 * KEPT_BYTES_MAX
 
 
 def frames_of(stream: bytes) -> tuple[list[bytes], bool]:
@@ -56,7 +56,7 @@ def streams(random: Random) -> list[bytes]:
         b"".join(pack(">i", n) + random.randbytes(n) for n in random.choices(sizes, k=4))
         for _ in range(20)
     ]
-    large = pack(">i", SCRATCH_BYTES + 9) + bytes(SCRATCH_BYTES + 9)
+    large = pack(">i", KEPT_BYTES_MAX + 9) + bytes(KEPT_BYTES_MAX + 9)
     return [*made, large + made[0], pack(">i", FRAME_BYTES_MAX), pack(">i", FRAME_BYTES_MAX + 1)]
 
 

@@ -47,6 +47,25 @@ def too_many_open() -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_memory_of_cached_reads_is_reused_when_nothing_refers_to_it(
+    disk: OsDisk, tmp_path: Path
+) -> None:
+    size = 100_000
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.write([b"a" * size, b"b" * size, b"c" * size], 0)
+    first = memoryview(file.read_cached(0, size) or b"")
+    memory = first.obj
+    second = memoryview(file.read_cached(size, size) or b"")
+    assert second.obj is not memory
+    assert (first, second) == (b"a" * size, b"b" * size)
+    assert first.readonly
+    del first
+    third = memoryview(file.read_cached(2 * size, size) or b"")
+    if hasattr(os, "RWF_NOWAIT"):
+        assert third.obj is memory
+    assert (second, third) == (b"b" * size, b"c" * size)
+
+
 def test_buffers_are_written_at_a_position_and_read_back(disk: OsDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "f"), create=True)
     assert file.write([b"abc", memoryview(b"xdefx")[1:4]], 0) == 6

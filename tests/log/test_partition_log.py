@@ -214,6 +214,20 @@ def test_fetch_ends_below_the_upper_offset() -> None:
         assert got == [last for last in range(2, 36, 3) if last < upper]
 
 
+@each_case("cut", [1, 17, 33])
+def test_fetch_after_a_truncation_finds_the_new_batches(cut: int) -> None:
+    log = new_log(rules=LogConfig(index_interval_bytes=200))
+    fill(log, 150)  # more than are found without the file
+    assert len(contents(log)) == 150  # every fetch ends at another batch
+    finish(log.truncate_to(cut))
+    for number in range(cut, 150):
+        append(log, b"%d" % number * (1 + number % 5), timestamp=number)
+    for start in range(150):
+        found = contents(log, start)
+        assert [offset for offset, _ in found] == [*range(start, 150)]
+        assert dict(found)[149] == b"149" * 5
+
+
 def test_offsets_outside_the_log_are_out_of_range() -> None:
     log = new_log()
     assert log.read_cached(0, 0, 100).size == 0

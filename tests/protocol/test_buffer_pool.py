@@ -5,7 +5,7 @@ from random import Random
 
 from cases import each_case
 from ottla.protocol.buffer_pool import COUNT_MAX, PIECE_BYTES_MIN, BufferPool
-from ottla.protocol.frames import SCRATCH_BYTES, Framer
+from ottla.protocol.frames import KEPT_BYTES_MAX, Framer
 
 KB = 1024
 
@@ -38,6 +38,13 @@ def test_smallest_fitting_buffer_is_taken() -> None:
     assert buffer_pool.take(PIECE_BYTES_MIN - 1) is None  # allocating that size is fast enough
 
 
+def test_much_larger_buffer_is_not_taken() -> None:
+    buffer_pool = BufferPool(2000 * KB)
+    buffer_pool.keep(bytearray(400 * KB))
+    assert buffer_pool.take(100 * KB - 1) is None
+    assert buffer_pool.take(100 * KB) is not None
+
+
 def test_pool_is_bounded_and_keeps_the_largest() -> None:
     buffer_pool = BufferPool(1000 * KB)
     for size in (100, 200, 300, 400, 500, 501, 5):
@@ -65,7 +72,7 @@ def test_frames_with_views_do_not_change(seed: int) -> None:
     for _ in range(400):
         at = random.randrange(len(framers))
         if not unsent[at]:
-            size = random.choice((5, SCRATCH_BYTES, 40 * KB, 200 * KB, 600 * KB))
+            size = random.choice((5, KEPT_BYTES_MAX, 40 * KB, 200 * KB, 600 * KB))
             coming[at] = random.randbytes(size)
             unsent[at] = struct.pack(">i", size) + coming[at]
         count = random.choice((3, 1000, 100 * KB, 1000 * KB))

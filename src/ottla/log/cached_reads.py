@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from ottla.log.disk import Disk, File
+from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
 
-Read = Callable[[File, int, int], bytes]
+Read = Callable[[File, int, int], Buffer]
 """(file, position, size) -> bytes, fewer at the end of the file; may raise NotCached."""
 
 
@@ -26,15 +27,15 @@ class NotCached(Exception):
         self.size = size
 
 
-def read_page_cache(file: File, position: int, size: int) -> bytes:
+def read_page_cache(file: File, position: int, size: int) -> Buffer:
     """Read from the page cache, or raise NotCached."""
     found = file.read_cached(position, size)
     if found is None:
         raise NotCached(file, position, size)
-    return bytes(found)
+    return found
 
 
-def read_blocking(file: File, position: int, size: int) -> bytes:
+def read_blocking(file: File, position: int, size: int) -> Buffer:
     """Read and wait for the device: for threads, and for the start of a broker."""
     return file.read(position, size)
 
@@ -43,7 +44,7 @@ async def retry_uncached(disk: Disk, look_up: Callable[[Read], T]) -> T:
     """Run a lookup; read uncached bytes in threads and repeat it until it has all of them."""
     fetched: dict[tuple[File, int, int], bytes] = {}
 
-    def read(file: File, position: int, size: int) -> bytes:
+    def read(file: File, position: int, size: int) -> Buffer:
         known = fetched.get((file, position, size))
         return read_page_cache(file, position, size) if known is None else known
 
@@ -68,13 +69,13 @@ class RecordSlice(NamedTuple):
     size: int
     upper_offset: int  # an upper bound for its offsets
 
-    def cached(self) -> bytes | bytearray | None:
+    def cached(self) -> Buffer | None:
         """The bytes, if all of them are in the page cache."""
         if self.file is None:
             return b""
         return self.file.read_cached(self.position, self.size)
 
-    async def read(self) -> bytes | bytearray:
+    async def read(self) -> Buffer:
         """The bytes; read in a thread unless they are cached."""
         found = self.cached()
         if found is not None:

@@ -35,8 +35,8 @@ class File(Protocol):
         """Read bytes, fewer at the end of the file; may wait for the device."""
         ...
 
-    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        """Read without waiting; None if some bytes are not in the page cache."""
+    def read_cached(self, position: int, size: int) -> Buffer | None:
+        """Read without waiting, on the event loop; None if some bytes are not in the page cache."""
         ...
 
     def truncate(self, size: int) -> None:

@@ -26,6 +26,7 @@ from typing import Final, TypeVar
 from ottla.errors import DescriptorsExhausted, DiskFull, StorageFailure
 from ottla.log.disk import Room
 from ottla.log.fd_reserve import RESERVED, TOO_MANY_OPEN, FdReserve, too_many_open_remedy
+from ottla.protocol.buffer_pool import PIECE_BYTES_MIN, BufferPool
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
@@ -45,15 +46,25 @@ _DIRECTORY_MODE: Final = 0o750
 # the cores, because a working thread may hold what the loop needs next.
 WORK_NICENESS: Final = 5
 
+READ_BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Memory kept for cached reads: eight of a consumer's responses with default settings."""
+
 
 class OsFile:
     """An open file; it is closed when nothing refers to it, so that readers can finish."""
 
-    __slots__ = ("_broken", "_descriptor", "_nowait", "_open", "_path")
+    __slots__ = ("_broken", "_buffer_pool", "_descriptor", "_nowait", "_open", "_path")
 
-    def __init__(self, path: str, descriptor: int, open_descriptors: set[int]) -> None:
+    def __init__(
+        self,
+        path: str,
+        descriptor: int,
+        open_descriptors: set[int],
+        buffer_pool: BufferPool | None = None,
+    ) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._buffer_pool = buffer_pool  # for cached reads
         self._open = open_descriptors
         self._open.add(descriptor)
         self._nowait = hasattr(os, "RWF_NOWAIT")
@@ -119,14 +130,15 @@ class OsFile:
             raise self._failure("read", error) from error
         return data
 
-    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+    def read_cached(self, position: int, size: int) -> Buffer | None:
         """Read from the page cache only; None if some bytes are not cached."""
         if not self._nowait:
             # A file system without such reads (tmpfs) keeps its files in memory.
             return self.read(position, size)
-        buffer = bytearray(size)
+        buffer = self._buffer(size)
         try:
-            count = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+            with memoryview(buffer)[:size] as room:
+                count = os.preadv(self._descriptor, [room], position, os.RWF_NOWAIT)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -136,7 +148,18 @@ class OsFile:
             return self.read(position, size)
         if count < size and position + count < self.size():
             return None
-        return buffer if count == size else buffer[:count]  # usually without a copy
+        return memoryview(buffer)[:count].toreadonly()
+
+    def _buffer(self, size: int) -> bytearray:
+        """Memory that is not cleared and not mapped again, if there is some."""
+        pool = self._buffer_pool
+        if pool is None or size < PIECE_BYTES_MIN:
+            return bytearray(size)
+        buffer = pool.take(size)
+        if buffer is None:
+            buffer = bytearray(-(-size // PIECE_BYTES_MIN) * PIECE_BYTES_MIN)
+        pool.keep(buffer)  # handed out again when nothing refers to its bytes
+        return buffer
 
     def truncate(self, size: int) -> None:
         """Truncate the file."""
@@ -232,6 +255,7 @@ class OsDisk:
     def __init__(self, *, read_only: bool = False) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
         self._open: set[int] = set()  # threads add and remove; both are atomic
+        self._buffer_pool = BufferPool(READ_BUFFER_BYTES_MAX)
         self._reserve = FdReserve(0 if read_only else RESERVED)
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
         self._workers = ThreadPoolExecutor(
@@ -246,7 +270,7 @@ class OsDisk:
         ask = _change if create else _look
         rights = _PRIVATE if private else _FILE_MODE
         descriptor = ask("open", path, lambda: os.open(path, flags, rights))
-        file = OsFile(path, descriptor, self._open)
+        file = OsFile(path, descriptor, self._open, self._buffer_pool)
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise StorageFailure(f"{path}: open: not a regular file")

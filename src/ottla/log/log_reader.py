@@ -62,8 +62,8 @@ class LogReader:
         found = state.segments.extent(offset, min(upper_offset, end), bytes_max, read)
         if found is None:
             return RecordSlice(state.disk, None, 0, 0, offset)
-        segment, (position, size), upper = found
-        return RecordSlice(state.disk, segment.file, position, size, upper)
+        segment, extent, upper = found
+        return RecordSlice(state.disk, segment.file, extent.position, extent.size, upper)
 
     async def find_timestamp(self, timestamp: int) -> FoundOffset | None:
         """Return the first record with this timestamp or a later one."""

@@ -1,4 +1,4 @@
-"""A pool of buffers of large frames, for reuse by later frames.
+"""A pool of large buffers, for reuse by later frames and reads.
 
 Invariant: a buffer is handed out only while no view of it exists, so the data of a frame never
 changes. The pool keeps at most COUNT_MAX buffers and `bytes_max` bytes; it drops the smallest
@@ -16,7 +16,7 @@ PIECE_BYTES_MIN: Final = 32 * 1024
 
 
 class BufferPool:
-    """A pool that is shared by the connections of a process."""
+    """A pool that is used on one event loop."""
 
     __slots__ = ("_bytes", "_bytes_max", "_pieces")
 
@@ -31,10 +31,13 @@ class BufferPool:
         return self._bytes
 
     def take(self, length: int) -> bytearray | None:
-        """Remove and return the smallest free buffer of this size or more; None if none fits."""
+        """Remove and return the smallest free buffer of this size or more; None if none fits.
+
+        It is at most four times as large: a small response to a slow client must not hold more.
+        """
         if length >= PIECE_BYTES_MIN:
             for at, piece in enumerate(self._pieces):
-                if len(piece) >= length and is_free(piece):
+                if length <= len(piece) <= 4 * length and is_free(piece):
                     del self._pieces[at]
                     self._bytes -= len(piece)
                     return piece

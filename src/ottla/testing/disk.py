@@ -79,7 +79,7 @@ class SimulatedFile:
         """Return up to `size` bytes, fewer at the end."""
         return bytes(self._node.data[position : position + size])
 
-    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+    def read_cached(self, position: int, size: int) -> Buffer | None:
         """Like `read`, but return None while the disk is cold."""
         return None if self._disk.is_cold(self._path) else self.read(position, size)
 

@@ -47,7 +47,7 @@ class TroubledFile:
         """Return up to `size` bytes, fewer at the end of the file."""
         return self._file.read(position, size)
 
-    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+    def read_cached(self, position: int, size: int) -> Buffer | None:
         """Like `read`, but without blocking."""
         return self._file.read_cached(position, size)
 

@@ -24,6 +24,7 @@ from ottla.protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+from ottla.protocol.primitives import Buffer
 from ottla.records.batch import batches
 from ottla.transport.connection import DeferredResponse
 
@@ -490,13 +491,13 @@ def test_full_response_reads_no_more_records(
     disk, sizes = FaultyDisk(), list[int]()
     cached, read = RecordSlice.cached, RecordSlice.read
 
-    def counted(self: RecordSlice) -> bytes | bytearray | None:
+    def counted(self: RecordSlice) -> Buffer | None:
         data = cached(self)
         if data:
             sizes.append(len(data))
         return data
 
-    async def counted_cold(self: RecordSlice) -> bytes | bytearray:
+    async def counted_cold(self: RecordSlice) -> Buffer:
         data = await read(self)
         sizes.append(len(data))
         return data

@@ -9,10 +9,17 @@ from log.logs import FOLDER, made
 from ottla.ids import LeaderEpoch, Offset, Position
 from ottla.log.appender import roll_due
 from ottla.log.cached_reads import NotCached, read_blocking, read_page_cache
+from ottla.log.disk import File
 from ottla.log.log_config import LogConfig
 from ottla.log.names import Kind
 from ottla.log.segment.index import OffsetIndex, TimeIndex
-from ottla.log.segment.segment import RECENT_BATCHES_MAX, Extent, LocatedHeader, Segment
+from ottla.log.segment.segment import (
+    FETCH_ENDS_MAX,
+    RECENT_BATCHES_MAX,
+    Extent,
+    LocatedHeader,
+    Segment,
+)
 from ottla.log.segment.timestamps import SearchPending, TimeSearch, batches_from
 from ottla.records.errors import CorruptRecords
 from ottla.testing.disk import SimulatedDisk
@@ -88,9 +95,45 @@ def test_extent_has_whole_batches(count: int) -> None:
             offset = random.randrange(BASE, heads[-1].last_offset + 3)
             upper = random.choice([None, random.randrange(BASE, heads[-1].last_offset + 3)])
             limit = random.choice([0, 1, 100, 1000, 10**6])
-            assert one.extent(offset, upper, limit, read_blocking) == expected_extent(
-                heads, offset, upper, limit
-            )
+            found = one.extent(offset, upper, limit, read_blocking)
+            expected = expected_extent(heads, offset, upper, limit)
+            assert (found and found[:2]) == (expected and expected[:2])
+            if found is not None and found.next_offset is not None:
+                end = found.position + found.size
+                assert (end, found.next_offset) in [(h.position, h.base_offset) for h in heads]
+
+
+def test_reader_that_goes_on_needs_no_lookup() -> None:
+    filled_segment, heads = filled(200, seed=3)
+    segment = reopened(filled_segment)
+
+    def never(file: File, position: int, size: int) -> bytes:
+        raise AssertionError("the position is known")
+
+    offset, fetches = int(BASE), 0
+    while True:
+        found = segment.extent(offset, None, 700, read_blocking)
+        assert found is not None
+        end = found.position + found.size
+        if end == segment.size:
+            break
+        fetches += 1
+        offset = next(h.base_offset for h in heads if h.position == end)
+        assert found.next_offset == offset
+        assert segment.locate(offset, never) == end
+    assert fetches > FETCH_ENDS_MAX
+
+
+def test_truncation_forgets_where_fetches_ended() -> None:
+    filled_segment, heads = filled(100, seed=4)
+    segment = reopened(filled_segment)
+    found = segment.extent(heads[40].base_offset, None, 500, read_blocking)
+    assert found is not None
+    assert found.next_offset is not None
+    end = found.position + found.size
+    assert segment.locate(found.next_offset, read_blocking) == end
+    segment.truncate_indexes(heads[40].position, heads[40].base_offset)
+    assert segment.locate(found.next_offset, read_blocking) is None
 
 
 def expected_extent(

@@ -13,6 +13,7 @@ from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, Position
 from ottla.log.cached_reads import Read
 from ottla.log.damage import Damage, damage_from
 from ottla.log.disk import File
+from ottla.protocol.primitives import Buffer
 from ottla.records.batch import HEADER_SIZE, LENGTH_END, MAGIC, NO_TIMESTAMP
 from ottla.records.errors import CorruptRecords
 
@@ -56,7 +57,8 @@ def located_headers(
     damages = damage_from(damaged, position) if damaged else []
     if damages:
         position = min(position, damages[0].position)
-    chunk, chunk_at, expected = b"", position, base_offset
+    chunk: Buffer = b""
+    chunk_at, expected = position, base_offset
     while True:
         if damages and damages[0].position == position and (position < end or not damages[0].size):
             header = _damaged_header(damages.pop(0))
@@ -94,7 +96,7 @@ def verified_start(
     yield from found
 
 
-def _parse_header(chunk: bytes, at: int, position: int) -> LocatedHeader | None:
+def _parse_header(chunk: Buffer, at: int, position: int) -> LocatedHeader | None:
     if len(chunk) - at < HEADER_SIZE:
         return None
     base_offset, length, epoch, magic, last_delta, timestamp = _HEAD.unpack_from(chunk, at)

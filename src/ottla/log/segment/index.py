@@ -103,7 +103,7 @@ class Index:
         """
         if self._file is None:
             return bytes(self._data[: self.size])
-        return self._bytes(self._file, 0, self._entries, read)
+        return bytes(self._bytes(self._file, 0, self._entries, read))
 
     def loaded(self, read: Read) -> Self:
         """The same index in memory."""
@@ -151,7 +151,7 @@ class Index:
                 high = middle
         return low
 
-    def _bytes(self, file: File, start: int, end: int, read: Read) -> bytes:
+    def _bytes(self, file: File, start: int, end: int, read: Read) -> Buffer:
         """The bytes of the entries [start, end) of the file."""
         size = self.ENTRY.size
         data = read(file, start * size, (end - start) * size)

@@ -31,6 +31,9 @@ from ottla.protocol.primitives import Buffer
 
 RELATIVE_MAX: Final = 2**31 - 1  # an index entry has the offset relative to the base offset
 
+# A reader that goes on where its last fetch ended finds its position in memory.
+FETCH_ENDS_MAX: Final = 16
+
 # Readers at the tail find the latest batches in memory; a fetch returns a few of them.
 RECENT_BATCHES_MAX: Final = 64
 
@@ -43,6 +46,7 @@ class Extent(NamedTuple):
 
     position: int
     size: int
+    next_offset: int | None = None  # the base offset of the batch behind it, if that was read
 
 
 class Indexes(NamedTuple):
@@ -57,6 +61,7 @@ class Segment:
 
     __slots__ = (
         "_bytes_since_entry",
+        "_fetch_ends",
         "_latest_offset",
         "_latest_timestamp",
         "_recent",
@@ -110,6 +115,8 @@ class Segment:
         self._recent: list[tuple[int, int]] = []
         self._recent_after = base_offset - 1
         self._bytes_since_entry = 0
+        # Positions and base offsets of the batches behind the last fetches.
+        self._fetch_ends: dict[int, int] = {}
         self.latest_verified = False  # the time index agrees with the batches
 
     @classmethod
@@ -278,6 +285,7 @@ class Segment:
         """Let the segment end at a position and an offset; the caller truncates the file."""
         self.size = position
         self.indexed_size = None
+        self._fetch_ends.clear()
         self.damaged = tuple(one for one in self.damaged if one.first_offset < offset)
         if not position:
             self.first_timestamp = None
@@ -355,8 +363,11 @@ class Segment:
     def locate(self, offset: int, read: Read) -> int | None:
         """The position of the first batch that ends at or above an offset; None if there is none.
 
-        Readers at the tail need no read.
+        Readers at the tail, and those that go on where their last fetch ended, need no read.
         """
+        known = self._fetch_ends.get(offset)
+        if known is not None and not self.damaged:
+            return known
         recent = self._recent
         if recent and offset > self._recent_after:
             at = bisect_left(recent, offset, key=_LAST_OFFSET)
@@ -392,11 +403,13 @@ class Segment:
             return None
         end = undamaged_end(self.damaged, start, end)
         if end - start > bytes_max:
-            end = self._batch_end(start, start + bytes_max, end, read)
+            return self._first_batches(start, start + bytes_max, end, read)
         return Extent(start, end - start)
 
     def offset_bound(self, extent: Extent, upper: int, read: Read) -> int:
         """An upper bound for the offsets in an extent: the base offset of the next batch."""
+        if extent.next_offset is not None:
+            return min(upper, extent.next_offset)
         end = extent.position + extent.size
         # For readers at the tail an approximate bound is enough.
         if end > self.offset_index.last.position:
@@ -404,19 +417,28 @@ class Segment:
         behind = next(self.located_headers(end, self.size, read), None)
         return upper if behind is None else min(upper, behind.base_offset)
 
-    def _batch_end(self, start: int, wanted: int, end: int, read: Read) -> int:
-        """The end of the last batch up to a position, or of the first batch if none fits."""
+    def _first_batches(self, start: int, wanted: int, end: int, read: Read) -> Extent:
+        """The batches from `start` up to the position `wanted`, but at least one."""
         recent = self._recent
         if recent and recent[0][1] <= start:
             at = bisect_right(recent, wanted, key=_POSITION)
-            if recent[at - 1][1] > start:
-                return recent[at - 1][1]
-            return recent[at][1] if at < len(recent) else end
+            if recent[at - 1][1] <= start:
+                at += 1
+            stop = recent[at - 1][1] if at <= len(recent) else end
+            return Extent(start, stop - start)
         entry = self.offset_index.last_at_or_before(wanted, read)
         behind = self.located_headers(max(start, entry.position), end, read)
         if entry.position > start:
             behind = verified_start(behind, entry.offset, self.base_offset, self.file.path)
         for batch in behind:
-            if batch.position + batch.size > wanted:
-                return batch.position if batch.position > start else start + batch.size
-        return end
+            if batch.position > start and batch.position + batch.size > wanted:
+                self._note_fetch_end(batch)
+                return Extent(start, batch.position - start, batch.base_offset)
+        return Extent(start, end - start)
+
+    def _note_fetch_end(self, behind: LocatedHeader) -> None:
+        """Remember where the next fetch starts, unless compaction left a gap before it."""
+        ends = self._fetch_ends
+        ends[behind.base_offset] = behind.position
+        if len(ends) > FETCH_ENDS_MAX:
+            del ends[next(iter(ends))]
