@@ -307,8 +307,10 @@ def _log_stored(then: Then) -> None:
             for group_id, partitions in counts.items():
                 _LOG.info("offsets expired", {"group": group_id, "partitions": partitions})
         for group in then.groups:
-            event = "group expired" if then.expired else "group deleted"
-            _LOG.info(event, {"group": group.group_id})
+            if then.expired:
+                _LOG.info("group expired", {"group": group.group_id})
+            else:
+                _LOG.info("group deleted", {"group": group.group_id})
 
 
 def _added(builder: BatchBuilder, record: TopicRecord, now_ms: int) -> bool:
