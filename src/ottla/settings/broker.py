@@ -125,7 +125,7 @@ MAX_CONNECTIONS = Setting("max.connections", INT, INT_MAX, at_least(0), dynamic=
     doc="Maximum number of connections of the broker, or of one listener. Up to socket.listen.backlog.size more "
         "wait; the broker closes the rest. If the limit is lowered, or the inter-broker listener needs a "
         "connection, it closes the connections idle for longest. The limit of open files (ulimit -n) may allow "
-        "fewer; the event \"limits set\" at start has the number.")
+        "fewer.")
 MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE,
     doc="Maximum number of connections from one IP address. The broker closes new connections above it.")
 MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]{1,10}(\s*,\s*[^\s,]+:[0-9]{1,10})*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,
