@@ -147,6 +147,7 @@ def test_events_are_logged_without_secrets(
         ("partitions added", "orders"),
         ("settings changed", "orders"),
         ("settings changed", ""),
+        ("settings changed", ""),
         ("topic created", "__consumer_offsets"),
         ("rebalance started", FORGED),
         ("group stabilized", FORGED),
@@ -159,6 +160,10 @@ def test_events_are_logged_without_secrets(
     assert by_event["partitions added"]["to"] == "3"
     assert by_event["connection closed"]["reason"] == "request of 8 bytes is too short for a header"
     settings = [one["settings"] for one in events if one["event"] == "settings changed"]
-    assert settings[:2] == ["segment.ms=5000", "log.cleaner.threads=2"]
+    assert settings == [
+        "segment.ms=5000",
+        "log.cleaner.threads=2",
+        "ssl.keystore.password=(hidden)",
+    ]
     assert [one["event"] for one in events].count("connection closed") == 1, "once per peer"
     assert not [one for one in events if one["level"] in ("error", "fatal")]
