@@ -185,13 +185,15 @@ def test_cleaner_files_and_unknown_files_are_notes() -> None:
     for name in (
         "00000000000000000017.log.deleted",
         "00000000000000000026.index.cleaned",
+        "00000000000000000026.log.truncated",
+        "00000000000000000026.log.truncated-2",
         "damaged",
     ):
         put(disk, f"{FOLDER}/{name}", b"whatever")
     disk.make_directory(f"{DATA}/old-0.0123456789abcdef-delete")
     found = checked(disk)
     assert {one.level for one in found} == {Level.NOTE}
-    assert len(found) == 4
+    assert len(found) == 6
 
 
 def test_segment_in_the_swap_state_is_checked() -> None:

@@ -51,6 +51,9 @@ def test_file_name_round_trips(offset: int, kind: Kind, state: FileState) -> Non
 
 
 def test_file_name_has_kind_and_state() -> None:
+    for number in ("", "-2", "-13"):
+        name = f"00000000000000000007.log.truncated{number}"
+        assert parse_offset_file(name) == OffsetFile(Offset(7), Kind.RECORDS, FileState.TRUNCATED)
     assert parse_offset_file("00000000000000000007.index.deleted") == OffsetFile(
         Offset(7), Kind.OFFSET_INDEX, FileState.DELETED
     )
@@ -69,6 +72,10 @@ def test_file_name_has_kind_and_state() -> None:
         "00000000000000000007.",
         "00000000000000000007.txt",
         "00000000000000000007.log.old",
+        "00000000000000000007.log.deleted-2",
+        "00000000000000000007.log-2",
+        "00000000000000000007.log.truncated-0",
+        "00000000000000000007.log.truncated-2.tmp",
         "00000000000000000007.log ",
         "00000000000000000007.log\n",
         "x00000000000000000007.log",

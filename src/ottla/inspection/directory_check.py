@@ -27,6 +27,7 @@ from ottla.log.names import (
     HIGH_WATERMARKS,
     META_PROPERTIES,
     DirectoryState,
+    FileState,
     Kind,
     parse_partition_directory,
 )
@@ -106,7 +107,8 @@ def check_file(
     """Check one file; an index is compared with the records file beside it."""
     directory, _, name = path.rpartition("/")
     identity = identify(name)
-    if identity is None or identity.content not in _OF_SEGMENT:
+    is_set_aside = identity is not None and identity.state is FileState.TRUNCATED
+    if identity is None or identity.content not in _OF_SEGMENT or is_set_aside:
         yield from _check_alone(disk, path, tally, progress)
         return
     # The files of a segment differ in what follows the first dot after the offset.

@@ -177,6 +177,9 @@ class PartitionCheck:
         path = self._path(name)
         if identity.state in (FileState.DELETED, FileState.CLEANED):
             yield Finding(Level.NOTE, path, "deleted, not checked")
+        elif identity.state is FileState.TRUNCATED:
+            problem = "records that the broker cut off after damage and set aside, not checked"
+            yield Finding(Level.NOTE, path, problem)
         elif identity.content is Content.PRODUCER_SNAPSHOT:
             yield from self._check_snapshot(path, identity.offset)
         elif identity.state is FileState.SWAP:

@@ -1,4 +1,4 @@
-"""The names of files and directories; all but one are Kafka's.
+"""The names of files and directories; all but those marked as Ottla's own are Kafka's.
 
 Invariant: a name that is created here is parsed back to its parts; any other name is parsed as
 None. Only the topic in the directory name of a deleted or stray partition may be truncated, because
@@ -29,7 +29,7 @@ PARTITION_METADATA: Final = "partition.metadata"
 DAMAGED_OFFSETS: Final = "damaged-offset-checkpoint"  # Ottla's own: Kafka ignores it
 
 DAMAGED_SUFFIX: Final = ".damaged"
-"""The suffix of a copy of a small file that was damaged and written again."""
+"""The suffix of a copy of a small file that was damaged and written again; Ottla's own."""
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 """The suffix of a file that is being written; it is renamed when it is on the device."""
@@ -50,12 +50,13 @@ class Kind(StrEnum):
 
 
 class FileState(StrEnum):
-    """The state of a file; recovery completes or removes every file that is not LIVE."""
+    """The state of a file; recovery completes or removes every DELETED, CLEANED or SWAP file."""
 
     LIVE = ""
     DELETED = ".deleted"
     CLEANED = ".cleaned"  # written by the cleaner, perhaps incomplete
     SWAP = ".swap"  # complete, about to replace the old segments
+    TRUNCATED = ".truncated"  # Ottla's own: valid records that recovery cut off, kept aside
 
 
 class DirectoryState(StrEnum):
@@ -86,6 +87,7 @@ _OFFSET_FILE: Final = re.compile(
     r"([0-9]{20})"
     rf"({'|'.join(re.escape(kind) for kind in Kind)})"
     rf"({'|'.join(re.escape(state) for state in FileState if state)})?"
+    r"(?:(?<=\.truncated)-[1-9][0-9]*)?"  # the second file of this name, and so on
 )
 _FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 _MARKED_FOLDER: Final = re.compile(r"(\S+)\.[^.\s]+(-delete|-stray|-future)")

@@ -432,6 +432,26 @@ def test_damage_known_to_the_broker_is_printed(tmp_path: Path) -> None:
         assert "overlapping or negative range" in dump(path, "--verify").output
 
 
+@pytest.mark.parametrize("number", ["", "-2"])
+def test_records_that_were_set_aside_are_printed(data: Path, tmp_path: Path, number: str) -> None:
+    (segment,) = (data / "events-0").glob("*0.log")
+    batch, *later = [one for one in objects(segment) if one["kind"] == "batch"]
+    folder = tmp_path / "events-0"
+    folder.mkdir()
+    path = folder / f"00000000000000000000.log.truncated{number}"
+    content = bytearray(segment.read_bytes())
+    content[batch["size"] - 1] ^= 1
+    path.write_bytes(content)
+    file, first, finding, second, *_ = objects(path, code=1)
+    assert (file["content"], file["state"]) == ("records", "truncated")
+    assert (first["crc_ok"], finding["problem"]) == (False, "wrong CRC")
+    assert (second["crc_ok"], second["base_offset"]) == (True, later[0]["base_offset"])
+    records = objects(path, "--from-offset", second["base_offset"], "--values", "text")
+    assert [one["kind"] for one in records][1:3] == ["batch", "record"]
+    assert "wrong CRC" in dump(path, "--verify").output
+    assert "set aside" in dump(folder, "--verify").output
+
+
 def test_data_directory_is_not_changed(data: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
     assert dump(data, "--values", "text").exit_code == 0

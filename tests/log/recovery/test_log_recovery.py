@@ -3,8 +3,9 @@
 import asyncio
 import os
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -12,8 +13,10 @@ import pytest
 
 from cases import each_case
 from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
-from ottla.errors import RequestError
+from ottla.errors import RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, ProducerId
+from ottla.inspection.entries import BatchEntry, RecordEntry
+from ottla.inspection.listing import View, list_file
 from ottla.log.disk import read_whole
 from ottla.log.files import OsDisk
 from ottla.log.log_config import LogConfig
@@ -32,6 +35,19 @@ def put(disk: SimulatedDisk, name: str, data: bytes) -> None:
 
 def content(disk: SimulatedDisk, name: str) -> bytes:
     return read_whole(disk, f"{FOLDER}/{name}")
+
+
+def set_aside(disk: SimulatedDisk) -> list[str]:
+    return [name for name in disk.names(FOLDER) if ".truncated" in name]
+
+
+def take_set_aside(disk: SimulatedDisk) -> list[bytes]:
+    """Remove the files that were set aside, and return their contents."""
+    names = set_aside(disk)
+    found = [content(disk, name) for name in names]
+    for name in names:
+        disk.remove(f"{FOLDER}/{name}")
+    return found
 
 
 def history(disk: SimulatedDisk, rules: LogConfig = SMALL) -> PartitionLog:
@@ -208,6 +224,8 @@ def test_c3_every_byte_flip_is_detected() -> None:
             assert contents(log) == expected
         else:
             assert contents(log) == expected[: 2 * ends.index(within)]
+            kept = take_set_aside(disk)
+            assert kept == [damaged[within:]] or within == ends[-2]
         put(disk, "leader-epoch-checkpoint", b"")
 
 
@@ -264,6 +282,8 @@ def test_c3_any_byte_flip_in_the_last_64_kb() -> None:
         else:
             assert log.log_end_offset == hit
             assert served(log) == content(disk, name) == data[: ends[hit]]
+            kept = take_set_aside(disk)
+            assert kept == [changed[ends[hit] :]] or hit == len(ends) - 2
 
 
 def test_c3_segments_after_damage_are_dropped() -> None:
@@ -282,7 +302,9 @@ def test_c3_segments_after_damage_are_dropped() -> None:
     assert contents(log) == [entry for entry in whole if entry[0] < log.log_end_offset]
     assert any("truncated to" in note for note in again.notes)
     assert not [
-        n for n in disk.names(FOLDER) if n[:20].isdigit() and int(n[:20]) > log.log_end_offset
+        n
+        for n in set(disk.names(FOLDER)) - set(set_aside(disk))
+        if n[:20].isdigit() and int(n[:20]) > log.log_end_offset
     ]
     finish(log.begin_epoch(LeaderEpoch(9)))
     fill(log, 10, start=90)
@@ -316,6 +338,138 @@ def test_c3_crash_during_truncation_leaves_no_gap(loss: Loss, compact: bool) -> 
         found = contents(opened(left, rules, clean=False).log)
         assert found == whole[: len(found)]
     assert crashes > 5
+
+
+def offsets_in(disk: SimulatedDisk, names: Sequence[str]) -> list[int]:
+    """The offsets of the valid records in files, as `ottla log dump` finds them."""
+    found: list[int] = []
+    for name in names:
+        listed = list_file(
+            disk, f"{FOLDER}/{name}", View(records=True), lambda path, done, total: None
+        )
+        is_valid = False
+        for entry in listed:
+            if isinstance(entry, BatchEntry):
+                is_valid = entry.crc_ok
+            elif isinstance(entry, RecordEntry) and is_valid:
+                found.append(entry.offset)
+    return sorted(found)
+
+
+def flipped_log(flip: int = 1) -> tuple[SimulatedDisk, int, list[int]]:
+    """A log of several segments without a recovery point, and with one flipped byte.
+
+    Also returns the offset of the damaged record, and all offsets.
+    """
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 24)
+    finish(log.flush())  # so that the bytes are on the device; the recovery point is not stored
+    whole = contents(log)
+    segment = list(log.segments)[flip]
+    name = segment.file.path.rsplit("/", 1)[1]
+    second = next(islice(batches(content(disk, name)), 1, None)).header
+    position = second.size + 70  # all batches have the same size
+    killed = disk.after_kill()
+    killed.rot(f"{FOLDER}/{name}", position)
+    return killed, second.base_offset, [offset for offset, _ in whole]
+
+
+def test_c3_valid_batches_after_damage_are_set_aside(caplog: pytest.LogCaptureFixture) -> None:
+    disk, damaged, offsets = flipped_log()
+    log = opened(disk, clean=False).log
+    assert log.log_end_offset == damaged
+    assert [offset for offset, _ in contents(log)] == offsets[:damaged]
+    names = set_aside(disk)
+    assert offsets_in(disk, names) == offsets[damaged + 1 :]
+    (told,) = [one for one in caplog.records if one.msg == "valid records set aside"]
+    assert told.levelname == "ERROR"
+    assert isinstance(told.args, Mapping)
+    assert (told.args["first_offset"], told.args["last_offset"]) == (damaged + 1, offsets[-1])
+    assert told.args["batches"] == len(offsets) - damaged - 1
+    sizes = [len(content(disk, name)) for name in names]
+    assert told.args["bytes"] == sum(sizes)
+    assert told.args["files"] == ", ".join(f"{FOLDER}/{name}" for name in names)
+    # The log continues, and later starts only mention the files.
+    finish(log.begin_epoch(LeaderEpoch(1)))
+    fill(log, 40)
+    log.advance_log_start(log.log_end_offset)
+    finish(log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=10**9))
+    finish(log.purge(2 * 10**9))
+    finish(log.close())
+    again = opened(disk, recovery_point=log.log_end_offset)
+    assert [len(content(disk, name)) for name in set_aside(disk)] == sizes
+    assert [note for note in again.notes if "set aside" not in note] == []
+    assert len(again.notes) == len(names)
+
+
+def test_c3_torn_last_write_is_cut_without_a_copy(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 40)
+    name = log.segments.active.file.path.rsplit("/", 1)[1]
+    data = content(disk, name)
+    for tail in (data[:-20], data + bytes(500), data[:-20] + b"\xff" * 20):
+        put(disk, name, tail)
+        again = opened(disk, clean=False)
+        assert any("truncated to" in note for note in again.notes)
+        assert set_aside(disk) == []
+    assert "valid records set aside" not in caplog.messages
+
+
+@each_case("loss", [None, *Loss])
+@each_case("flip", [0, 1, -1])
+def test_c3_crash_while_setting_aside_loses_nothing(loss: Loss | None, flip: int) -> None:
+    found, damaged, offsets = flipped_log(flip)
+    found.sync_directory(FOLDER)
+    crashes, done = 0, False
+    while not done:
+        disk = found.after_crash(Loss.ALL, Random(0))
+        disk.crash_at = crashes
+        try:
+            opened(disk, clean=False)
+            done = True
+        except Crashed:
+            pass
+        random = Random(crashes)
+        left = disk.after_kill() if loss is None else disk.after_crash(loss, random)
+        log = opened(left, clean=False).log
+        kept = [offset for offset, _ in contents(log)]
+        assert kept == offsets[:damaged]
+        assert offsets_in(left, set_aside(left)) == offsets[damaged + 1 :]
+        crashes += 1
+    assert crashes > 5
+
+
+def test_c3_second_damage_at_an_offset_replaces_no_file() -> None:
+    disk = SimulatedDisk()
+    values: list[bytes] = []
+    for number in range(3):
+        log = opened(disk, clean=False).log
+        finish(log.begin_epoch(LeaderEpoch(number)))
+        for offset in range(log.log_end_offset, 3):
+            values.append(b"%d of %d" % (offset, number))
+            append(log, values[-1])
+        finish(log.flush())
+        disk = disk.after_kill()
+        disk.rot(f"{FOLDER}/{0:020d}.log", 70)
+    opened(disk, clean=False)
+    name = f"{0:020d}.log.truncated"
+    assert set_aside(disk) == [name, f"{name}-2", f"{name}-3"]
+    kept = b"".join(content(disk, one) for one in set_aside(disk))
+    assert all(value in kept for value in values if not value.startswith(b"0"))
+
+
+def test_c3_no_space_to_set_records_aside_changes_nothing() -> None:
+    disk, damaged, _ = flipped_log()
+    before = {name: content(disk, name) for name in disk.names(FOLDER)}
+    disk.capacity_bytes = sum(map(len, before.values()))
+    with pytest.raises(StorageFailure, match="cannot be set aside"):
+        opened(disk, clean=False)
+    logs = {name: data for name, data in before.items() if name.endswith(".log")}
+    assert {name: content(disk, name) for name in logs} == logs
+    disk.capacity_bytes = None
+    assert opened(disk, clean=False).log.log_end_offset == damaged
 
 
 def test_c3_segment_after_a_shortened_one_is_dropped() -> None:

@@ -75,10 +75,21 @@ class BatchScan:
     __slots__ = ("_bounds", "_file", "_hints", "_limit", "_observer", "_size", "done", "result")
 
     def __init__(
-        self, segment: Segment, bounds: ScanBounds, hints: OffsetIndex, observer: ScanObserver
+        self,
+        segment: Segment,
+        bounds: ScanBounds,
+        hints: OffsetIndex,
+        observer: ScanObserver,
+        *,
+        after: ScanResult | None = None,
     ) -> None:
-        """`hints` is the readable part of the offset index; any of its entries may be wrong."""
+        """`hints` is the readable part of the offset index; any of its entries may be wrong.
+
+        With `after`, the scan continues where another one has ended.
+        """
         self.result = ScanResult(segment.base_offset)
+        if after is not None:
+            self.result = ScanResult(after.next_offset, after.size)
         self.done = False
         self._file = segment.file
         self._size = segment.size

@@ -1,8 +1,8 @@
 """Cleans up a partition's directory after a crash, before the log is opened.
 
 Invariant: afterwards every segment exists once: either the old segments of a cleaning or the new
-ones, never both (rule C7). Foreign files are left alone. The cleanup can be interrupted and
-repeated at any point.
+ones, never both (rule C7). Foreign files and files that were set aside are left alone. The cleanup
+can be interrupted and repeated at any point.
 """
 
 from dataclasses import dataclass, field
@@ -45,6 +45,9 @@ def clean_up_after_crash(disk: Disk, directory: str) -> Inventory:
             disk.remove(f"{directory}/{name}")
         elif name not in (LEADER_EPOCHS, PARTITION_METADATA, DAMAGED_OFFSETS):
             notes.append(f"{name}: not a file of the log, ignored")
+    for name in [name for name, file in found.items() if file.state is FileState.TRUNCATED]:
+        del found[name]
+        notes.append(f"{directory}/{name}: records that an earlier start set aside, ignored")
     for names in _leftovers(found, notes):
         for name in names:
             disk.remove(f"{directory}/{name}")

@@ -2,15 +2,18 @@
 
 Invariant: everything that was on the device is served again, and nothing that is damaged. After an
 unclean shutdown every batch from the recovery point on is checked; the log is truncated at the
-first invalid batch (rule C3). Nothing below the recovery point is truncated: damage there is kept,
-and a segment with damage is scanned as a whole (rule C4). Indexes, leader epochs and producer state
-are rebuilt where files are missing, wrong, or older than the records (rule D3). A truncation is on
-the device before the first append, so that the old records cannot reappear between new ones. A log
-can be opened and read on a full disk.
+first invalid batch (rule C3). If valid batches follow it, they are set aside before they are cut
+off, so that an interrupted recovery loses none. Nothing below the recovery point is truncated:
+damage there is kept, and a segment with damage is scanned as a whole (rule C4). Indexes, leader
+epochs and producer state are rebuilt where files are missing, wrong, or older than the records
+(rule D3). A truncation is on the device before the first append, so that the old records cannot
+reappear between new ones. A log can be opened and read on a full disk, unless there is no space to
+set records aside.
 
 The functions wait for the device, so they run in a thread.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +28,7 @@ from ottla.log.epochs import EpochHistory, EpochStart
 from ottla.log.errors import CorruptFile, CorruptText
 from ottla.log.log_config import LogConfig
 from ottla.log.log_state import LogState
-from ottla.log.names import LEADER_EPOCHS, Kind, offset_file
+from ottla.log.names import LEADER_EPOCHS, FileState, Kind, offset_file
 from ottla.log.producers import Producers
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds, ScanResult
 from ottla.log.recovery.crash_cleanup import clean_up_after_crash
@@ -39,7 +42,11 @@ from ottla.log.segment.segment_files import remove_all, remove_segments
 from ottla.log.segment.segments import Segments
 from ottla.log.segment.timestamps import verify_latest
 from ottla.log.segment.txn_index import TransactionIndex
+from ottla.log.set_aside import copy_aside, move_aside
 from ottla.log.snapshots import Snapshots
+from ottla.records.batch import BatchHeader
+
+_LOG = logging.getLogger(__name__)
 
 _NO_END: Final = 2**63 - 1  # larger than every offset
 
@@ -86,6 +93,24 @@ def recover_log(
             if broken.base_offset in suspects:
                 raise StorageFailure(str(broken)) from broken  # the scan did not help
             suspects[broken.base_offset] = str(broken)
+
+
+class _ValidBatches:
+    """The observer of a scan that counts the valid batches."""
+
+    def __init__(self, end: Offset) -> None:
+        self.count = 0
+        self.first_offset = self.end_offset = end
+
+    def batches(self, position: int, headers: Sequence[BatchHeader]) -> None:
+        """Count batches."""
+        if not self.count:
+            self.first_offset = headers[0].base_offset
+        self.count += len(headers)
+        self.end_offset = headers[-1].next_offset
+
+    def damage(self, damage: Damage) -> None:
+        """Ignore damage between them."""
 
 
 class _Recovery:
@@ -272,8 +297,7 @@ class _Recovery:
                 expected = None
                 continue
             if expected is not None and self._has_lost_records(segment, expected):
-                self.notes.append(f"{segment.file.path}: dropped: records before it are missing")
-                self._drop([segment, *following])
+                self._cut(None, [segment, *following], "records before it are missing", expected)
                 return
             result = self._scan(
                 segment,
@@ -286,13 +310,7 @@ class _Recovery:
             done += result.size
             expected = result.next_offset
             if result.problem is not None:
-                self._drop(following)
-                self.notes.append(
-                    f"{segment.file.path}: truncated to {result.size} bytes: {result.problem}"
-                )
-                segment.file.truncate(result.size)
-                segment.file.sync()
-                segment.size = result.size
+                self._cut((segment, result), following, result.problem, result.next_offset)
                 return
 
     def _scan(
@@ -345,12 +363,94 @@ class _Recovery:
         first = valid_batch_at(segment.file, 0, segment.size)
         return first is None or first.last_offset - expected <= RELATIVE_MAX
 
-    def _drop(self, segments: Sequence[Segment]) -> None:
-        for segment in segments:
+    def _cut(
+        self,
+        last: tuple[Segment, ScanResult] | None,
+        following: Sequence[Segment],
+        problem: str,
+        end: Offset,
+    ) -> None:
+        """End the log at an offset: truncate its last segment and drop the following ones.
+
+        Usually a crash tore the last write, and nothing valid is lost. Otherwise everything that is
+        cut off is set aside first.
+        """
+        valid = _ValidBatches(end)
+        if last is not None:
+            self._scan_cut(last[0], following[:1], valid, after=last[1])
+        for number, segment in enumerate(following):
+            self._scan_cut(segment, following[number + 1 : number + 2], valid)
+        if valid.count:
+            at = following[0] if last is None else last[0]
+            self._set_aside(last, following, f"{at.file.path}: {problem}", valid)
+        for segment in following:
             self.notes.append(f"{segment.file.path}: dropped")
-        if segments:
-            remove_segments(self.disk, self.directory, segments)
-            self.segments = [segment for segment in self.segments if segment not in segments]
+        remove_segments(self.disk, self.directory, following)
+        self.segments = [segment for segment in self.segments if segment not in following]
+        if last is not None:
+            segment, size = last[0], last[1].size
+            self.notes.append(f"{segment.file.path}: truncated to {size} bytes: {problem}")
+            segment.file.truncate(size)
+            segment.file.sync()
+            segment.size = size
+
+    def _scan_cut(
+        self,
+        segment: Segment,
+        following: Sequence[Segment],
+        valid: _ValidBatches,
+        after: ScanResult | None = None,
+    ) -> None:
+        """Find the valid batches that are cut off, as if all of them had been flushed."""
+        end_offset = following[0].base_offset if following else _NO_END
+        bounds = ScanBounds(_NO_END, None, end_offset, reaches=False)
+        scan = BatchScan(segment, bounds, OffsetIndex(segment.base_offset), valid, after=after)
+        while not scan.done:
+            scan.step()
+
+    def _set_aside(
+        self,
+        last: tuple[Segment, ScanResult] | None,
+        following: Sequence[Segment],
+        problem: str,
+        valid: _ValidBatches,
+    ) -> None:
+        """Keep what is cut off in files that no start opens and no retention deletes."""
+        files: list[str] = []
+        size = sum(segment.size for segment in following)
+        if last is not None and last[1].size < last[0].size:
+            segment, result = last
+            size += segment.size - result.size
+            path = self._truncated_path(result.next_offset)
+            try:
+                files.append(copy_aside(self.disk, segment.file, result.size, path))
+            except StorageExhausted as exhausted:
+                raise StorageFailure(
+                    f"{problem}. Valid records follow and cannot be set aside: {exhausted}. "
+                    f"Nothing was changed; start the broker again when this is fixed"
+                ) from exhausted
+        for segment in reversed(following):
+            if segment.size:
+                path = self._truncated_path(segment.base_offset)
+                files.append(move_aside(self.disk, segment.file.path, path))
+                self.disk.sync_directory(self.directory)
+        _LOG.error(
+            "valid records set aside",
+            {
+                "directory": self.directory,
+                "problem": problem,
+                "first_offset": valid.first_offset,
+                "last_offset": valid.end_offset - 1,
+                "batches": valid.count,
+                "bytes": size,
+                "files": ", ".join(sorted(files)),
+                "remedy": "print them with `ottla log dump FILE --records`, produce again what is "
+                "needed, then remove the files",
+            },
+        )
+
+    def _truncated_path(self, offset: Offset) -> str:
+        return f"{self.directory}/{offset_file(offset, Kind.RECORDS, FileState.TRUNCATED)}"
 
     # Damage.
 
