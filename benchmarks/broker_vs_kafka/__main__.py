@@ -89,7 +89,10 @@ def measure(work: Work, servers: Sequence[Server], rounds: int, share: float) ->
     if work.filled is not None:
         for server in servers:
             create_topic(server, "filled", work.partitions)
-            producer_performance(server, "filled", records, work.filled, LARGE_BATCHES)
+            if work.fill is None:
+                producer_performance(server, "filled", records, work.filled, LARGE_BATCHES)
+            else:
+                work.fill(server, "filled", records)
     for number in range(rounds):
         for server in servers:
             topic = "filled" if work.filled is not None else f"round-{number}"

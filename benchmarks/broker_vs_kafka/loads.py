@@ -1,4 +1,4 @@
-"""The loads: Kafka's performance tools, and a librdkafka client.
+"""The loads: Kafka's performance tools, a librdkafka client, and a light generator.
 
 Invariant: a load runs in its own process and reports its own result; both servers get the same
 command.
@@ -11,13 +11,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers import Server, bootstrap
+from servers import Server, bootstrap, pinned
 
 from judges.java import java_command
 
 TOOLS = "org.apache.kafka.tools."
 JVM = ("-Xmx512m", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 LIBRDKAFKA = Path(__file__).with_name("librdkafka.py")
+GENERATOR = Path(__file__).with_name("generator.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +76,32 @@ def librdkafka(
     server: Server, topic: str, load: str, *, settings: dict[str, object] | None = None, **job: int
 ) -> Outcome:
     """Run a load of librdkafka.py."""
-    asked = {
+    asked: dict[str, object] = {
         "load": load,
         "topic": topic,
         "settings": {"bootstrap.servers": bootstrap(server), **(settings or {})},
         **job,
     }
-    command = [sys.executable, str(LIBRDKAFKA), json.dumps(asked)]
+    return _run_script(LIBRDKAFKA, asked)
+
+
+def generator(server: Server, topic: str, load: str, **job: int) -> Outcome:
+    """Run a load of generator.py on one core, with the server on the other."""
+    host, port = server.address
+    asked: dict[str, object] = {
+        "load": load,
+        "host": host,
+        "port": port,
+        "topic": topic,
+        "core": 1,
+        **job,
+    }
+    with pinned(server, 0):
+        return _run_script(GENERATOR, asked)
+
+
+def _run_script(script: Path, asked: dict[str, object]) -> Outcome:
+    command = [sys.executable, str(script), json.dumps(asked)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Outcome(**json.loads(done.stdout.splitlines()[-1]))

@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import tempfile
-from contextlib import ExitStack, suppress
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -98,6 +99,23 @@ def memory_mb(server: Server, which: str = "VmRSS") -> float:
     found = re.search(rf"{which}:\s+(\d+) kB", status)
     assert found is not None
     return int(found[1]) / 1024
+
+
+@contextmanager
+def pinned(server: Server, core: int) -> Generator[None]:
+    """Keep a server with all its threads on one core."""
+    anywhere = os.sched_getaffinity(0)
+    _pin(server, {core})
+    try:
+        yield
+    finally:
+        _pin(server, anywhere)
+
+
+def _pin(server: Server, cores: set[int]) -> None:
+    for thread in Path(f"/proc/{server.process_id}/task").iterdir():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def create_topic(server: Server, name: str, partitions: int) -> None:

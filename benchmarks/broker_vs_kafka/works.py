@@ -1,6 +1,7 @@
 """The rows of the table: a load each, with its target.
 
-Invariant: there are at most sixteen, and each has its number of records.
+Invariant: each has its number of records. The rows named capacity pin the server to one core and
+send ready-made batches from the other, so that the server is the limit and not the client.
 """
 
 import time
@@ -12,6 +13,7 @@ from loads import (
     Outcome,
     consumer_performance,
     end_to_end,
+    generator,
     librdkafka,
     producer_performance,
 )
@@ -37,6 +39,8 @@ SMALL = Goal(rate_min=1.5, cpu_max=0.4)
 LARGE = Goal(rate_min=1, cpu_max=0.7)
 SOON = Goal(latency_max=1)
 
+DEFAULT_BATCH, LARGE_BATCH = 16_384, 262_144
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -48,6 +52,7 @@ class Work:
     goal: Goal
     partitions: int = 6
     filled: int | None = None  # the record size of a topic that is filled before a consumer starts
+    fill: Load | None = None  # fills it; Java's producer by default
 
 
 def produced(size: int, *settings: str) -> Load:
@@ -68,6 +73,10 @@ def by_librdkafka(load: str, **job: int) -> Load:
         return librdkafka(server, topic, load, settings=settings, records=records, **job)
 
     return run
+
+
+def capacity(load: str, **job: int) -> Load:
+    return lambda server, topic, records: generator(server, topic, load, records=records, **job)
 
 
 def both(server: Server, topic: str, records: int) -> Outcome:
@@ -120,5 +129,30 @@ WORKS: Sequence[Work] = (
         2_000,
         SOON,
         1,
+    ),
+    *(
+        Work(
+            f"capacity: produce {name}, {batches} x {batch_bytes // 1024} KB a request",
+            capacity("produce", size=size, batch_bytes=batch_bytes, batches=batches),
+            records,
+            goal,
+        )
+        for size, name, records in ((100, "100 B", 8 * MILLION), (1000, "1 KB", MILLION))
+        for batch_bytes, batches, goal in (
+            (DEFAULT_BATCH, 1, Goal(rate_min=2)),
+            (DEFAULT_BATCH, 6, Goal(rate_min=1.5)),
+            (LARGE_BATCH, 1, Goal(rate_min=1.5)),
+        )
+    ),
+    *(
+        Work(
+            f"capacity: fetch {name}",
+            capacity("fetch", size=size, batch_bytes=DEFAULT_BATCH),
+            records,
+            Goal(rate_min=1.2),
+            filled=size,
+            fill=capacity("produce", size=size, batch_bytes=DEFAULT_BATCH),
+        )
+        for size, name, records in ((100, "100 B", 8 * MILLION), (1000, "1 KB", MILLION))
     ),
 )
