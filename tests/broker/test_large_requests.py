@@ -321,6 +321,7 @@ def test_malformed_large_request_closes_the_connection(tmp_path: Path) -> None:
             (listener,) = running.node.listeners
             assert dict(listener.closed) == {"violation": 1}
             assert await client.ask(metadata_request(1), MetadataResponse, 8)
+            writer.close()
 
     run(scenario)
 

@@ -102,7 +102,7 @@ def test_limit_holds_when_the_change_is_made(tmp_path: Path) -> None:
     """The check of the request does not see a topic that another request creates meanwhile."""
 
     async def scenario() -> None:
-        async with broker(tmp_path) as running:
+        async with broker(tmp_path, "ottla.partitions.max=20000") as running:
             await create(await running.client(), "a", 1)
             topics = running.parts.topics
             for change in (
