@@ -223,7 +223,7 @@ def test_warnings_contain_no_secrets(line: str) -> None:
         ("group.streams.max.size=5", "streams groups are not supported"),
         ("rlmm.config.x=5", "tiered storage is not supported"),
         ("metric.reporters=com.example.Reporter", "Java classes"),
-        ("confluent.balancer.enable=true", "software around Kafka"),
+        ("confluent.balancer.enable=true", "not a setting of Apache Kafka"),
         ("num.io.threads=many", "one event loop"),  # a value that Kafka would refuse
         ("replica.lag.max.messages=4000", "replica.lag.time.max.ms"),
     ],

@@ -1,6 +1,7 @@
 """In-process clusters with third-party clients: starts, stops and faults."""
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import Callable, Coroutine
@@ -262,11 +263,16 @@ def test_invalid_use_is_refused_with_a_reason() -> None:
     asyncio.run(scenario())
 
 
-def test_invalid_setting_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [("num.partitions", "many"), ("authorizer.class.name", "acl")]
+)
+def test_refused_setting_leaves_nothing_behind(
+    run: Run, tmp_path: Path, name: str, value: str
+) -> None:
     async def scenario() -> None:
         before = asyncio.all_tasks()
-        cluster = Cluster(settings={"num.partitions": "many"}, data=tmp_path)
-        with pytest.raises(InvalidSettings, match=r"num\.partitions"):
+        cluster = Cluster(settings={name: value}, data=tmp_path)
+        with pytest.raises(InvalidSettings, match=re.escape(name)):
             await cluster.__aenter__()
         assert asyncio.all_tasks() == before
         assert not contents(tmp_path)

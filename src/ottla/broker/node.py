@@ -121,6 +121,18 @@ class Node:
             str, BaseException
         ] = {}  # directories without a clean shutdown file, and why
 
+    async def bind(self) -> None:
+        """Bind the addresses before the start, which otherwise binds them itself.
+
+        A first start does this before it writes anything, so that it leaves nothing behind if an
+        address is taken.
+        """
+        try:
+            await self._bind_listeners()
+        except BaseException:
+            await self._exit.aclose()
+            raise
+
     async def __aenter__(self) -> Self:
         try:
             await self._start()
@@ -137,11 +149,12 @@ class Node:
     async def _start(self) -> None:
         environment, config = self._environment, self._config
         began_s = environment.clock.elapsed_s()
-        await self._bind_listeners()
         session = await environment.coordination.connect(self._session_changed)
         self._exit.push_async_callback(session.close)
         await ensure(session, PERSISTENT_PATHS)
         cluster_id = await _cluster_id(session, environment.new_id)
+        if not self._listeners:
+            await self._bind_listeners()
         with session.provisional():
             lease, epoch = await self._register(session)
             store = ClusterStore(lease)

@@ -118,7 +118,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
     store = _Store(disk, f"{first}/{COORDINATION_FILE}", clock)
     try:
         await disk.blocking(lambda: _refuse_foreign(disk, log_dirs(config), first))
-        await store.open_existing()
+        is_first_start = not await store.open_existing()
         environment = Environment(
             clock,
             disk,
@@ -129,7 +129,10 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
             lambda: Uuid(os.urandom(16)),
             ProcessLimits(open_files_max, lambda: disk.open_files, memory_bytes()),
         )
-        async with Node(config, _node_id(config, disk, first), environment, stopping.set) as node:
+        node = Node(config, _node_id(config, disk, first), environment, stopping.set)
+        if is_first_start:
+            await node.bind()
+        async with node:
             started(node)
             await stopping.wait()
             has_failed = node.given_up  # before the stop, not only during it
@@ -151,9 +154,9 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
 class _Store:
     """The embedded store of the broker, created when the broker connects to it.
 
-    The broker binds its addresses before that, so a first start that fails there leaves no
-    directory behind. An existing store is opened first: if another broker has it, the user must
-    choose another directory, and not only another port.
+    A first start binds its addresses before that, and leaves no directory behind if it fails there.
+    An existing store is opened first: if another broker has it, the user must choose another
+    directory, and not only another port.
     """
 
     def __init__(self, disk: OsDisk, path: str, clock: Clock) -> None:
@@ -162,10 +165,12 @@ class _Store:
         self._clock = clock
         self._opened: EmbeddedStore | None = None
 
-    async def open_existing(self) -> None:
-        """Open the store if its file exists. Raises StoreInUse."""
-        if await self._disk.blocking(lambda: self._disk.exists(self._path)):
+    async def open_existing(self) -> bool:
+        """Open the store and return True, if its file exists. Raises StoreInUse."""
+        exists = await self._disk.blocking(lambda: self._disk.exists(self._path))
+        if exists:
             await self._open()
+        return exists
 
     async def connect(self, listener: Listener) -> Session:
         """Return a new session; creates the store if necessary."""

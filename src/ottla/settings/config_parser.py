@@ -49,15 +49,23 @@ def broker_config(properties: Properties | None = None, overrides: Iterable[str]
             entries.append(read_override(text))
         except InvalidSettings as error:
             problems += error.problems
-    return _with_both_broker_ids(
-        resolve(
-            BROKER,
-            entries,
-            problems=problems,
-            notices=properties.notices,
-            more_checks=NOT_SUPPORTED_YET,
-        )
+    return _broker_config(Properties(tuple(entries), tuple(problems), properties.notices))
+
+
+def broker_config_of(settings: Mapping[str, object]) -> Config:
+    """Return a broker's config from a mapping {"num.partitions": 3}."""
+    return _broker_config(Properties(tuple(Entry(name, value) for name, value in settings.items())))
+
+
+def _broker_config(properties: Properties) -> Config:
+    config = resolve(
+        BROKER,
+        properties.entries,
+        problems=properties.problems,
+        notices=properties.notices,
+        more_checks=NOT_SUPPORTED_YET,
     )
+    return _with_both_broker_ids(config)
 
 
 def _with_both_broker_ids(config: Config) -> Config:

@@ -57,7 +57,7 @@ _NO_REMOTE: Final = "tiered storage is not supported"
 _NO_ZOOKEEPER: Final = "a single broker uses its embedded coordination, not ZooKeeper"
 _ONE_FORMAT: Final = "Ottla writes record format v2 only and never converts"
 _INTERNAL: Final = "undocumented internal setting of Kafka"
-_NOT_KAFKA: Final = "setting of software around Kafka that Ottla does not have"
+_NOT_KAFKA: Final = "not a setting of Apache Kafka"
 
 
 def _ignored(

@@ -23,9 +23,7 @@ from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import OttlaError, StorageFailure
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner.cleaner_runners import LocalCleaner
-from ottla.settings.broker import BROKER
-from ottla.settings.config_parser import resolve
-from ottla.settings.properties import Entry
+from ottla.settings.config_parser import broker_config_of
 from ottla.testing.troubled_disk import TroubledDisk
 from ottla.testing.troubled_network import TroubledNetwork
 
@@ -145,7 +143,7 @@ class _Running:
     def __init__(
         self, settings: Mapping[str, object], broker_id: int, data: Path, full: Callable[[], bool]
     ) -> None:
-        self._config = resolve(BROKER, (Entry(name, value) for name, value in settings.items()))
+        self._config = broker_config_of(settings)
         self._id = BrokerId(broker_id)
         self._data = data
         self._disk = TroubledDisk(full)
