@@ -39,7 +39,7 @@ RULES = LogConfig(segment_bytes=16 * 1024 * 1024, compact=True, delete=False)
 
 async def opened(disk: OsDisk, folder: Path) -> PartitionLog:
     recovered = open_log(disk, str(folder), RULES, clean=True, now_ms=NOW_MS, random=lambda: 0.0)
-    await recovered.log.begin_epoch(LeaderEpoch(0))
+    recovered.log.begin_epoch(LeaderEpoch(0))
     return recovered.log
 
 
@@ -98,7 +98,7 @@ async def latencies(log: PartitionLog, data: bytes, until: asyncio.Event) -> lis
         taken.append(((ended - began) * 1e6, (ended - due) * 1e6))
         if log.segments.active.size > RULES.segment_bytes // 2:
             await log.truncate_fully_and_start_at(log.log_end_offset)
-            await log.begin_epoch(LeaderEpoch(0))
+            log.begin_epoch(LeaderEpoch(0))
             due = time.perf_counter()
     return taken
 

@@ -50,12 +50,12 @@ def plain(path: Path, data: memoryview) -> Callable[[], object]:
 def ours(disk: OsDisk, folder: Path, data: memoryview) -> Callable[[], object]:
     opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, random=lambda: 0.0)
     log, rules = opened.log, ValidationConfig()
-    asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
 
     def append() -> None:
         if log.segments.active.size > BYTES_MAX:
             asyncio.run(log.truncate_fully_and_start_at(Offset(0)))
-            asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+            log.begin_epoch(LeaderEpoch(0))
         valid = validate(data, rules, now_ms=NOW_MS, produce_version=12)
         log.append(valid, data, leader_epoch=0, now_ms=NOW_MS)
 
@@ -66,7 +66,7 @@ def read_cases(disk: OsDisk, folder: Path) -> list[Case]:
     """Reads of 1 MB in sequence, and random reads of 16 KB."""
     opened = open_log(disk, str(folder), LogConfig(), clean=True, now_ms=NOW_MS, random=lambda: 0.0)
     log, data = opened.log, batch(150, 100)
-    asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
     for _ in range(8000):
         valid = validate(data, ValidationConfig(), now_ms=NOW_MS, produce_version=12)
         log.append(valid, data, leader_epoch=0, now_ms=NOW_MS)

@@ -58,7 +58,7 @@ def write_killed(
 ) -> PartitionLog:
     """Write the log of a killed broker: nothing was flushed, and there is no index."""
     log = opened(disk, folder, clean=True)
-    asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
     value = os.urandom(1000)
     records = max(1, batch_bytes // 1010)
     while log.segments.size < size:
@@ -75,7 +75,7 @@ def write_clean(disk: OsDisk, folder: Path, partitions: int) -> list[Path]:
     folders = [folder / f"clean-{number}" for number in range(partitions)]
     for one in folders:
         log = opened(disk, one, clean=True)
-        asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+        log.begin_epoch(LeaderEpoch(0))
         for _ in range(8):
             data = batch(10, b"x" * 100, log.log_end_offset, idempotent=True)
             log.append_replicated(data, fetched_offset=log.log_end_offset, now_ms=NOW_MS)

@@ -69,12 +69,13 @@ def test_broker_starts_on_a_full_disk_and_recovers(killed: bool) -> None:
             client = await connect(cluster)
             assert await fetch(client, topic_id) == [b"a", b"b"]
             assert await produce_until_acknowledged(client, "t", batch(b"c")) == 2
+            await client.close()
+            await broker.stop()
             epochs = (broker.data / "logs" / "t-0" / "leader-epoch-checkpoint").read_text()
             starts = [tuple(map(int, line.split())) for line in epochs.splitlines()[2:]]
             assert [start for _, start in starts] == [0, 1, 2], (
                 "each start has its own leader epoch"
             )
-            await client.close()
 
     run(scenario)
 

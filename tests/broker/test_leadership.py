@@ -20,6 +20,7 @@ from ottla.controller.store import ClusterStore, Elected
 from ottla.errors import DiskFull, ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, LeaderEpoch, TopicPartition
 from ottla.log.files import OsDisk
+from ottla.log.loading import HostedLog
 from ottla.log.names import PARTITION_METADATA
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
@@ -85,12 +86,12 @@ def test_concurrent_log_creations_are_bounded(
     host = leadership.Leadership._host  # pyright: ignore[reportPrivateUsage]
     now = 0
 
-    async def counted(*args: Any, **kwargs: Any) -> None:
+    async def counted(*args: Any, **kwargs: Any) -> HostedLog:
         nonlocal now
         now += 1
         under_way.append(now)
         try:
-            await host(*args, **kwargs)
+            return await host(*args, **kwargs)
         finally:
             now -= 1
 
@@ -105,8 +106,8 @@ def test_concurrent_log_creations_are_bounded(
     run(scenario)
 
 
-def test_first_epoch_is_stored_before_the_partition_metadata(tmp_path: Path) -> None:
-    """It needs no fsync of its own: each partition already costs one."""
+def test_new_partition_writes_only_its_metadata(tmp_path: Path) -> None:
+    """The epoch is stored with the first flush: each file costs an fsync."""
     writes: list[str] = []
 
     class Counting(OsDisk):
@@ -119,14 +120,11 @@ def test_first_epoch_is_stored_before_the_partition_metadata(tmp_path: Path) -> 
             client = await running.client()
             writes.clear()
             await create(client, "t")
-            assert writes.count("leader-epoch-checkpoint") == 1
-            assert writes.index("leader-epoch-checkpoint") < writes.index(PARTITION_METADATA)
+            assert writes == [PARTITION_METADATA]
             (partition,) = running.parts.replica_manager.partitions.values()
             latest = partition.log.epochs.latest
             assert latest is not None
             assert latest.epoch == LeaderEpoch(0)
-            text = (tmp_path / "data" / "t-0" / "leader-epoch-checkpoint").read_text()
-            assert text == "0\n1\n0 0\n"
 
     run(scenario)
 

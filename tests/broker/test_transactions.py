@@ -86,8 +86,7 @@ def test_fetch_returns_aborted_transactions_of_its_range(tmp_path: Path) -> None
         disk = OsDisk()
         rules = LogConfig(index_interval_bytes=100)
         log = opened(disk, rules, folder=f"{tmp_path}/data/t-0").log
-        coroutine = log.begin_epoch(LeaderEpoch(0))
-        run(lambda: coroutine)
+        log.begin_epoch(LeaderEpoch(0))
         for producer in range(1, 21):
             append(log, bytes(200), producer_id=producer, transactional=True)
             end(log, producer, commit=False)

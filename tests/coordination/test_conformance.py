@@ -45,6 +45,23 @@ def test_node_is_created_read_set_and_deleted(run: Runner) -> None:
     run(scenario)
 
 
+def test_many_nodes_are_read_at_once(run: Runner) -> None:
+    async def scenario(backend: Backend) -> None:
+        session = await backend.session()
+        await session.create("/a")
+        paths = [f"/a/{number}" for number in range(250)]
+        await session.multi([Create(path, path.encode()) for path in paths[:-1]])
+        *found, missing = await session.get_all(paths)
+        assert [None if one is None else one.data.decode() for one in found] == paths[:-1]
+        assert found[7] == await session.get(paths[7])
+        assert missing is None
+        assert await session.get_all([]) == []
+        with pytest.raises(InvalidPath):
+            await session.get_all(["a"])
+
+    run(scenario)
+
+
 def test_missing_node_raises_no_node(run: Runner) -> None:
     async def scenario(backend: Backend) -> None:
         session = await backend.session()

@@ -83,7 +83,7 @@ def history(disk: SimulatedDisk) -> PartitionLog:
     fill(log, 4)
     append(log, b"t", b"u", producer_id=5, transactional=True, timestamp=20)
     append(log, b"v", producer_id=6, transactional=True, timestamp=21)
-    finish(log.begin_epoch(LeaderEpoch(2)))
+    log.begin_epoch(LeaderEpoch(2))
     append(log, *[b"compressed"] * 9, compression=Compression.GZIP, timestamp=22)
     end(log, 6, commit=False)
     fill(log, 6, start=30)
@@ -108,7 +108,7 @@ def data_directory(*, clean: bool = True) -> SimulatedDisk:
     log.advance_log_start(Offset(2))
     finish(log.close())
     other = opened(disk, SMALL, folder=OTHER).log
-    finish(other.begin_epoch(LeaderEpoch(0)))
+    other.begin_epoch(LeaderEpoch(0))
     fill(other, 2)
     finish(other.close())
     ends = dict(zip(PARTITIONS, (log.log_end_offset, other.log_end_offset), strict=True))

@@ -50,13 +50,13 @@ async def opened(
 
 async def created(logs: LogManager, number: int, rules: LogConfig = SMALL) -> HostedLog:
     hosted = await logs.create(partition(number), TOPIC_ID, rules)
-    await hosted.log.begin_epoch(LeaderEpoch(0))
+    hosted.log.begin_epoch(LeaderEpoch(0))
     return hosted
 
 
 async def lead(logs: LogManager, epoch: int) -> None:
     for hosted in logs:
-        await hosted.log.begin_epoch(LeaderEpoch(epoch))
+        hosted.log.begin_epoch(LeaderEpoch(epoch))
 
 
 def append(hosted: HostedLog, *values: bytes, timestamp: int = 0) -> None:

@@ -49,7 +49,7 @@ class Owner:
         self.cut_below_cleaned = False
         self.end_when_cleaned = 0
         self.log = opened(disk, RULES).log
-        finish(self.log.begin_epoch(LeaderEpoch(0)))
+        self.log.begin_epoch(LeaderEpoch(0))
 
     @property
     def end(self) -> int:
@@ -89,7 +89,7 @@ class Owner:
 
     def begin_epoch(self) -> None:
         self.epoch += 1
-        finish(self.log.begin_epoch(LeaderEpoch(self.epoch)))
+        self.log.begin_epoch(LeaderEpoch(self.epoch))
 
     def roll(self) -> None:
         self.log.roll(self.now_ms)

@@ -70,7 +70,7 @@ def opened(
 def new_log(disk: SimulatedDisk | None = None, rules: LogConfig = SMALL) -> PartitionLog:
     """A new log on a simulated disk, led in epoch 0."""
     log = opened(disk or SimulatedDisk(), rules).log
-    finish(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
     return log
 
 

@@ -113,7 +113,7 @@ class DamagedLog:
         if scrubbed:
             finish(log.scrub(no_pause))
         self.check(log, hit)
-        finish(log.begin_epoch(LeaderEpoch(1)))
+        log.begin_epoch(LeaderEpoch(1))
         append(log, b"more", timestamp=10_000)
         assert contents(log, self.end)[-1][1] == b"more"
         point = log.recovery_point
@@ -341,7 +341,7 @@ def test_c4_damage_across_the_recovery_point_keeps_flushed() -> None:
     ]
     assert read_whole(disk, f"{FOLDER}/{damaged.name}") == bytes(data[: third.position])
     assert code_of(log, first.header.base_offset) is ErrorCode.CORRUPT_MESSAGE
-    finish(log.begin_epoch(LeaderEpoch(1)))
+    log.begin_epoch(LeaderEpoch(1))
     append(log, b"new")
     assert contents(log, point) == [(point, b"new")]
 
@@ -360,7 +360,7 @@ def damage_not_found_yet() -> tuple[SimulatedDisk, PartitionLog]:
 def one_damage() -> tuple[SimulatedDisk, PartitionLog, Damage]:
     disk, log = damage_not_found_yet()
     (damage,) = finish(log.scrub(no_pause))
-    finish(log.begin_epoch(LeaderEpoch(1)))
+    log.begin_epoch(LeaderEpoch(1))
     return disk, log, damage
 
 
@@ -382,7 +382,7 @@ def test_c4_truncation_removes_damage() -> None:
         assert log.log_end_offset <= damage.first_offset
         assert log.damaged == ()
         assert stored(disk) is None
-        finish(log.begin_epoch(LeaderEpoch(2)))
+        log.begin_epoch(LeaderEpoch(2))
         fill(log, 3)
         assert len(contents(log)) == log.log_end_offset
 
@@ -533,7 +533,7 @@ def test_damage_outside_of_the_files_is_ignored() -> None:
 
 def test_disk_failure_while_storing_damage_fails_the_log() -> None:
     disk, log = damage_not_found_yet()
-    finish(log.begin_epoch(LeaderEpoch(1)))
+    log.begin_epoch(LeaderEpoch(1))
     disk.fails = lambda what, path: what == "sync"
     with pytest.raises(StorageFailure):
         finish(log.scrub(no_pause))

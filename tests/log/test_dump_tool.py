@@ -52,7 +52,7 @@ async def write_log(folder: Path) -> list[WrittenRecord]:
         now_ms=NOW_MS,
         random=lambda: 0.0,
     ).log
-    await log.begin_epoch(LeaderEpoch(3))
+    log.begin_epoch(LeaderEpoch(3))
     sequence = 0
     for number in range(60):
         builder = BatchBuilder(compression=list(Compression)[number % 5])
@@ -166,7 +166,7 @@ async def compact_log(folder: Path) -> list[Batch]:
     disk = OsDisk()
     rules = LogConfig(segment_bytes=5_000, index_interval_bytes=500, compact=True, delete=False)
     log = open_log(disk, str(folder), rules, clean=True, now_ms=NOW_MS, random=lambda: 0.0).log
-    await log.begin_epoch(LeaderEpoch(4))
+    log.begin_epoch(LeaderEpoch(4))
     for key, value in [(b"k7", None), (b"k57", b"last")]:
         builder = BatchBuilder(compression=Compression.LZ4)
         builder.append(NOW_MS, b"other-" + key, b"x")

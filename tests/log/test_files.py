@@ -339,7 +339,7 @@ def test_reserve_survives_a_stolen_descriptor(
 def test_retention_continues_without_free_descriptors(disk: OsDisk, tmp_path: Path) -> None:
     async def program() -> None:
         log = opened(disk, folder=f"{tmp_path}/t-0").log
-        await log.begin_epoch(LeaderEpoch(0))
+        log.begin_epoch(LeaderEpoch(0))
         fill(log, 30)
         await log.flush()
         log.advance_log_start(log.segments.active.base_offset)

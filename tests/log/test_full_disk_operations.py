@@ -78,12 +78,12 @@ def situation(rules: LogConfig, *, rotten: bool) -> OpenLog:
     """
     disk = FillingDisk()
     log = opened(disk, rules).log
-    finish(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
     for number in range(8):
         append(log, b"%d" % number + bytes(50), keys=[b"%d" % (number % 3)], timestamp=number)
     append(log, b"a", b"b", producer_id=1, transactional=True, timestamp=8)
     end(log, 1, commit=False)
-    finish(log.begin_epoch(LeaderEpoch(2)))
+    log.begin_epoch(LeaderEpoch(2))
     for number in range(11, 20):
         append(log, b"%d" % number + bytes(50), keys=[b"%d" % (number % 3)], timestamp=number)
         append(log, b"p", producer_id=2, sequence=number - 11, timestamp=number)
@@ -92,7 +92,7 @@ def situation(rules: LogConfig, *, rotten: bool) -> OpenLog:
         disk.rot(f"{FOLDER}/00000000000000000000.log", 70)
         disk.rot(log.segments.active.file.path, 70)
         assert len(finish(log.scrub(no_pause))) == 2
-    finish(log.begin_epoch(LeaderEpoch(4)))
+    log.begin_epoch(LeaderEpoch(4))
     append(log, b"x" * 50, producer_id=3, transactional=True, timestamp=30)
     append(log, b"y" * 50, b"z" * 50, timestamp=31)
     return OpenLog(disk, log)
@@ -201,6 +201,10 @@ async def retain(log: PartitionLog, now_ms: int) -> None:
     await log.purge(now_ms + RULES.file_delete_delay_ms)
 
 
+async def begin_epoch(log: PartitionLog) -> None:
+    log.begin_epoch(LeaderEpoch(7))
+
+
 OPERATIONS: dict[str, Callable[[PartitionLog], Coroutine[Any, Any, object]]] = {
     "append": lambda log: produce(log, 10),
     "append to the next segment": lambda log: produce(log, 500),
@@ -209,7 +213,7 @@ OPERATIONS: dict[str, Callable[[PartitionLog], Coroutine[Any, Any, object]]] = {
     "append what was fetched to the next segment": lambda log: fetch(log, 500),
     "roll": roll,
     "flush": lambda log: log.flush(),
-    "begin an epoch": lambda log: log.begin_epoch(LeaderEpoch(7)),
+    "begin an epoch": begin_epoch,
     "cut the last batch": lambda log: log.truncate_to(log.log_end_offset - 1),
     "cut to an earlier epoch": lambda log: log.truncate_to(13),
     "cut in the first segment": lambda log: log.truncate_to(3),
@@ -256,7 +260,7 @@ def test_c6_operations_fail_on_a_full_disk_and_recover(operation: str, rotten: b
     rotten = rotten and operation != "compact"  # damaged segments are not cleaned
     start = situation(rules, rotten=rotten)
     if operation == "forget an epoch without records":
-        finish(start.log.begin_epoch(LeaderEpoch(6)))
+        start.log.begin_epoch(LeaderEpoch(6))
     before, first, opens = facts(start.log), len(start.disk.calls), start.disk.opens
     undisturbed = deepcopy(start)
     assert done(operation, undisturbed)
@@ -285,7 +289,7 @@ def test_c6_operations_fail_on_a_full_disk_and_recover(operation: str, rotten: b
             assert done(operation, now)
             assert facts(now.log) == after, (full_from, opens_left)
         epoch = LeaderEpoch(9)
-        finish(now.log.begin_epoch(epoch))
+        now.log.begin_epoch(epoch)
         base = append(now.log, b"there is room").base_offset
         assert served(now.log)[-1][0] == base
         whole = facts(now.log)

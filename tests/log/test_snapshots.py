@@ -26,7 +26,7 @@ def snapshots(disk: SimulatedDisk) -> list[int]:
 
 def run(log: PartitionLog, number: int) -> None:
     """Append three batches of a producer in a new epoch."""
-    finish(log.begin_epoch(LeaderEpoch(number)))
+    log.begin_epoch(LeaderEpoch(number))
     for sequence in range(number * 3, number * 3 + 3):
         append(log, b"v", producer_id=1, sequence=sequence)
 
@@ -53,7 +53,7 @@ def test_producers_are_known_after_their_batches_are_deleted(loss: Loss) -> None
     """Only snapshots have the second producer once the first segment is deleted."""
     random, disk = Random(1), SimulatedDisk()
     log = opened(disk, RULES).log
-    finish(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
     append(log, b"once", producer_id=2, sequence=5)
     for number in range(STARTS):
         run(log, number)

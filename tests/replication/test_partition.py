@@ -47,7 +47,7 @@ def run(
         disk = SimulatedDisk()
         logs = await opened(disk, clock, rules=rules)
         hosted = await logs.create(partition(0, topic), TOPIC_ID, rules)
-        await hosted.log.begin_epoch(EPOCH)
+        hosted.log.begin_epoch(EPOCH)
         led = Partition(
             logs,
             hosted,

@@ -25,13 +25,15 @@ from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionIndex, TopicPar
 from ottla.log.loading import HostedLog
 from ottla.log.names import DirectoryState
 from ottla.metrics import TopicCounts
+from ottla.records.validation import ValidationConfig
 from ottla.replication.partition import Partition
 from ottla.settings import broker
 
 _LOG = logging.getLogger(__name__)
 
 LED_AT_ONCE: Final = 50  # partitions whose leader is stored in one write
-MADE_AT_ONCE: Final = 4  # logs created concurrently; more would wait for the same disk
+LED_AT_START: Final = 2000  # the same at the start, when no request waits
+MADE_AT_ONCE: Final = 8  # logs created concurrently; file systems let concurrent syncs share one
 
 
 class PartlyLed(RequestError):
@@ -109,23 +111,18 @@ class Leadership:
         wanted = range(len(partitions)) if indexes is None else sorted({*indexes})
         mine = [index for index in wanted if self._node_id in partitions[index].replicas]
         failures: list[BaseException] = []
-        places = asyncio.Semaphore(MADE_AT_ONCE)
-
-        async def host(one: Elected) -> None:
-            async with places:
-                await self._host(found, PartitionIndex(one.index), one.after, at_start=at_start)
-
+        at_once = LED_AT_START if at_start else LED_AT_ONCE
         try:
-            for start in range(0, len(mine), LED_AT_ONCE):
+            for start in range(0, len(mine), at_once):
                 if self._shutdown.begun:
                     failures.append(self._shutdown.refusal())
                     break
                 elected = [
                     self._elected(name, index, partitions[index])
-                    for index in mine[start : start + LED_AT_ONCE]
+                    for index in mine[start : start + at_once]
                 ]
                 await self._store.store_elections(elected)
-                outcomes = await asyncio.gather(*map(host, elected), return_exceptions=True)
+                outcomes = await self._host_all(found, elected, at_start=at_start)
                 for one, failure in zip(elected, outcomes, strict=True):
                     led = one.after
                     if failure is not None:
@@ -155,11 +152,48 @@ class Leadership:
             one = replace(one, leader_epoch=LeaderEpoch(latest.epoch))
         return led_by(self._node_id, name, index, one)
 
-    async def _host(
-        self, found: Topic, index: PartitionIndex, led: PartitionState, *, at_start: bool
-    ) -> None:
+    async def _host_all(
+        self, found: Topic, elected: Sequence[Elected], *, at_start: bool
+    ) -> list[BaseException | None]:
+        """Lead partitions of a topic; return the failure of each, or None.
+
+        A partition whose log is open needs no disk, and so no task.
+        """
+        rules = self._settings.topic_rules(found.name)
+        in_sync_min = self._settings.in_sync_min(found.name)
+        places = asyncio.Semaphore(MADE_AT_ONCE)
+        outcomes: list[BaseException | None] = [None] * len(elected)
+        left: list[int] = []
+
+        async def host(number: int) -> None:
+            one = elected[number]
+            async with places:
+                index = PartitionIndex(one.index)
+                hosted = await self._host(found, index, at_start=at_start)
+                partition = self._begin(found, hosted, one.after, rules, in_sync_min)
+                if found.name == OFFSETS_TOPIC:
+                    await self._coordinate(partition)
+                self._replica_manager.partitions[hosted.partition] = partition
+
+        for number, one in enumerate(elected):
+            hosted = self._logs.get(TopicPartition(found.name, PartitionIndex(one.index)))
+            if hosted is None or hosted.topic_id != found.id or found.name == OFFSETS_TOPIC:
+                left.append(number)
+                continue
+            try:
+                partition = self._begin(found, hosted, one.after, rules, in_sync_min)
+                self._replica_manager.partitions[hosted.partition] = partition
+            except (StorageFailure, RequestError) as failure:
+                outcomes[number] = failure
+        ended = await asyncio.gather(*map(host, left), return_exceptions=True)
+        for number, failure in zip(left, ended, strict=True):
+            outcomes[number] = failure
+        return outcomes
+
+    async def _host(self, found: Topic, index: PartitionIndex, *, at_start: bool) -> HostedLog:
+        """Return the log of a partition; create it if it does not exist."""
         key, before = TopicPartition(found.name, index), found.partitions[index]
-        logs, settings = self._logs, self._settings
+        logs = self._logs
         hosted: HostedLog | None = logs.get(key)
         if hosted is not None and hosted.topic_id != found.id:
             # A log without a topic id belongs to this topic if the topic existed before, also
@@ -182,31 +216,39 @@ class Leadership:
                     f"{key} may be in an offline data directory: {', '.join(logs.missing)}"
                 )
             hosted = await logs.create(
-                key,
-                found.id,
-                settings.log_config(found.name),
-                epoch=led.leader_epoch,
-                avoid=self.cordoned(),
+                key, found.id, self._settings.log_config(found.name), avoid=self.cordoned()
             )
             if before.leader_epoch >= 0:
                 folder = {"partition": str(key), "folder": hosted.log.directory}
                 _LOG.warning("partition directory missing, created empty", folder)
-        await hosted.log.begin_epoch(led.leader_epoch)
-        partition = Partition(
-            logs,
+        return hosted
+
+    def _begin(
+        self,
+        found: Topic,
+        hosted: HostedLog,
+        led: PartitionState,
+        rules: ValidationConfig,
+        in_sync_min: int,
+    ) -> Partition:
+        """Lead the log of a partition in a new epoch."""
+        hosted.log.begin_epoch(led.leader_epoch)
+        return Partition(
+            self._logs,
             hosted,
             found.id,
             led.leader_epoch,
-            settings.topic_rules(found.name),
-            self.in_sync_min(found.name, index),
+            rules,
+            min(in_sync_min, len(led.replicas)),
             self._replica_manager.traffic.setdefault(found.name, TopicCounts()),
         )
-        if found.name == OFFSETS_TOPIC:
-            try:
-                await self._groups.lead(partition)
-            except StorageFailure as failure:
-                raise partition.storage_error(failure) from failure
-        self._replica_manager.partitions[key] = partition
+
+    async def _coordinate(self, partition: Partition) -> None:
+        """Load the groups of a partition of the offsets topic."""
+        try:
+            await self._groups.lead(partition)
+        except StorageFailure as failure:
+            raise partition.storage_error(failure) from failure
 
     # While leading.
 

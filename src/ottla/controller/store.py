@@ -30,11 +30,11 @@ from ottla.cluster.znodes import (
 from ottla.controller.lease import ControllerLease, ensure
 from ottla.coordination.errors import NodeExists, NoNode
 from ottla.coordination.operations import Create, Delete, Operation, SetData
-from ottla.coordination.session import Session
+from ottla.coordination.session import Node, Session
 from ottla.ids import BrokerId
 
 DELETIONS: Final = "/admin/delete_topics"
-DELETED_AT_ONCE: Final = 50  # partitions deleted per step; other requests run in between
+DELETED_AT_ONCE: Final = 200  # partitions deleted per step; other requests run in between
 
 
 class StoredTopic(NamedTuple):
@@ -51,13 +51,7 @@ class Elected:
     topic: str
     index: int
     before: PartitionState
-    leader: BrokerId
-    in_sync: tuple[BrokerId, ...]
-
-    @property
-    def after(self) -> PartitionState:
-        """The partition state after the election."""
-        return self.before.led_by(self.leader, self.in_sync)
+    after: PartitionState
 
 
 class ClusterStore:
@@ -86,25 +80,11 @@ class ClusterStore:
     async def _load(self, name: str) -> StoredTopic:
         found = await self._session.get(topic_path(name))
         node = parse_topic(found.data, topic_path(name))
-        partitions = [
-            await self._load_state(name, index, replicas)
-            for index, replicas in enumerate(node.partitions)
-        ]
+        paths = [state_path(name, index) for index in range(len(node.partitions))]
+        states = await self._session.get_all(paths)
+        partitions = map(_partition, node.partitions, states, paths)
         config = await self._load_config(topic_config_path(name))
         return StoredTopic(Topic(name, node.id, tuple(partitions)), config)
-
-    async def _load_state(
-        self, name: str, index: int, replicas: tuple[BrokerId, ...]
-    ) -> PartitionState:
-        path = state_path(name, index)
-        try:
-            found = await self._session.get(path)
-        except NoNode:
-            return PartitionState(replicas)
-        state = parse_state(found.data, path)
-        return PartitionState(
-            replicas, state.leader, state.leader_epoch, state.in_sync, found.stat.version
-        )
 
     async def _load_config(self, path: str) -> dict[str, str]:
         try:
@@ -171,7 +151,8 @@ class ClusterStore:
         await self._delete(partitions_path(name), topic_path(name), topic_config_path(name))
 
     async def _delete(self, *paths: str) -> None:
-        present = [path for path in paths if await self._session.exists(path) is not None]
+        found = await self._session.get_all(paths)
+        present = [path for path, node in zip(paths, found, strict=True) if node is not None]
         await self._lease.change_all([Delete(path) for path in present])
 
     async def is_being_deleted(self, name: str) -> bool:
@@ -200,6 +181,15 @@ def _mark(name: str) -> str:
     return f"{DELETIONS}/{name}"
 
 
+def _partition(replicas: tuple[BrokerId, ...], found: Node | None, path: str) -> PartitionState:
+    if found is None:
+        return PartitionState(replicas)
+    state = parse_state(found.data, path)
+    return PartitionState(
+        replicas, state.leader, state.leader_epoch, state.in_sync, found.stat.version
+    )
+
+
 def led_by(broker: BrokerId, topic: str, index: int, before: PartitionState) -> Elected:
     """Elect a broker as leader and only ISR member of a partition."""
-    return Elected(topic, index, before, broker, (broker,))
+    return Elected(topic, index, before, before.led_by(broker, (broker,)))

@@ -191,6 +191,11 @@ class EmbeddedStore:
             self._watches.on_data(path, session.id, watch)
         return node
 
+    def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes."""
+        tree = self._tree
+        return [None if tree.exists(path) is None else tree.get(path) for path in paths]
+
     def exists(self, session: "EmbeddedSession", path: str, watch: Watch | None) -> Stat | None:
         """Return the Stat of a node, or None if it does not exist."""
         if watch is not None:
@@ -266,6 +271,12 @@ class EmbeddedSession:
         """Read a node."""
         check_path(path)
         return await self._ask(lambda: self._store.get(self, path, watch))
+
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes; None for a node that does not exist."""
+        for path in paths:
+            check_path(path)
+        return await self._ask(lambda: self._store.get_all(paths))
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> Stat:
         """Replace a node's data if it has the expected version."""

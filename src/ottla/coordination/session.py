@@ -93,6 +93,13 @@ class Session(Protocol):
         """Read a node; the watch fires when it is set or deleted."""
         ...
 
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes without watches; None for a node that does not exist.
+
+        The reads are not one transaction: others may change nodes in between.
+        """
+        ...
+
     async def set(self, path: str, data: bytes, version: int | None = None) -> Stat:
         """Replace a node's data if it has the expected version."""
         ...

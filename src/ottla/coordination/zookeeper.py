@@ -44,6 +44,8 @@ SESSION_TIMEOUT_MS: Final = (
     18_000  # Kafka's zookeeper.session.timeout.ms, and connection.timeout.ms
 )
 
+READS_IN_FLIGHT: Final = 200  # of one bulk read
+
 _ANY_VERSION: Final = -1
 
 _REFUSALS: Final[dict[type[Exception], type[NodeError]]] = {
@@ -164,6 +166,20 @@ class ZooKeeperSession:
         )
         data, stat = answer
         return Node(data, _stat(stat))
+
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes, with many requests in flight; None for a node that does not exist."""
+
+        async def found(path: str) -> Node | None:
+            try:
+                return await self.get(path)
+            except NoNode:
+                return None
+
+        nodes: list[Node | None] = []
+        for start in range(0, len(paths), READS_IN_FLIGHT):
+            nodes += await asyncio.gather(*map(found, paths[start : start + READS_IN_FLIGHT]))
+        return nodes
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> Stat:
         """Replace a node's data if it has the expected version."""

@@ -235,7 +235,9 @@ class SegmentCheck:
                 right = right and finding.level is not Level.DAMAGE
                 yield finding
         if right and (found_problem := self._state.epochs.problem(header)) is not None:
-            unflushed = self._unfinished and header.last_offset >= self._context.recovery_point
+            # Epochs are stored with the flush of their records.
+            context = self._context
+            unflushed = not context.clean and header.last_offset >= context.recovery_point
             lags = unflushed and found_problem.may_be_new
             level = Level.NOTE if lags else Level.DAMAGE
             yield Finding(level, self._path, found_problem.problem, position)

@@ -9,7 +9,7 @@ a batch that is already in the file.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ottla.errors import ErrorCode, OttlaError, RequestError, StorageExhausted, StorageFailure
+from ottla.errors import ErrorCode, OttlaError, RequestError, StorageFailure
 from ottla.ids import Offset, Position, ProducerEpoch, ProducerId
 from ottla.log.batch_header_patch import patched_batch
 from ottla.log.log_config import LogConfig
@@ -76,8 +76,7 @@ class Appender:
         state = self._state
         if state.failure is not None or state.truncating:
             state.check_usable()
-        if leader_epoch != state.leader_epoch:
-            self._reject_unstored(leader_epoch)
+        assert leader_epoch == state.leader_epoch, "begin_epoch comes first"
         header = valid.header
         producer_id = header.producer_id
         if producer_id >= 0:
@@ -122,8 +121,7 @@ class Appender:
         """Append a transaction marker that the transaction coordinator sent (rule E4)."""
         state = self._state
         state.check_usable()
-        if leader_epoch != state.leader_epoch:
-            self._reject_unstored(leader_epoch)
+        assert leader_epoch == state.leader_epoch, "begin_epoch comes first"
         state.producers.check_marker(
             marker,
             producer_id=producer_id,
@@ -249,12 +247,6 @@ class Appender:
         if not isinstance(error, StorageFailure):
             directory = self._state.directory
             self._state.fail(StorageFailure(f"{directory}: an append failed midway: {error!r}"))
-
-    def _reject_unstored(self, leader_epoch: int) -> None:
-        """Reject an append in an epoch that is not in the checkpoint on the device (rule A1)."""
-        assert leader_epoch == self._state.unstored_leader_epoch, "begin_epoch comes first"
-        reason = self._state.unstored_reason or StorageExhausted(self._state.directory)
-        raise type(reason)(f"leader epoch {leader_epoch} is not stored yet: {reason}")
 
 
 def roll_due(

@@ -8,6 +8,7 @@ meta.properties file that does not name the cluster and the broker is written ag
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import NamedTuple, Self
@@ -54,8 +55,12 @@ class DataDirectory:
     """A data directory that this process has locked."""
 
     __slots__ = (
+        "_counting",
         "_lock",
+        "_names_changed",
+        "_names_synced",
         "_stored_partitions",
+        "_syncing",
         "_turn",
         "clean_epoch",
         "disk",
@@ -84,6 +89,9 @@ class DataDirectory:
         # The partitions of each checkpoint; during a write also those of the next one.
         self._stored_partitions: dict[str, Set[TopicPartition]] = {}
         self._turn = asyncio.Lock()
+        # Names that threads have changed, and how many of them are on the device.
+        self._names_changed = self._names_synced = 0
+        self._counting, self._syncing = threading.Lock(), threading.Lock()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path})"
@@ -202,6 +210,18 @@ class DataDirectory:
         return [
             name for name, partitions in self._stored_partitions.items() if partition in partitions
         ]
+
+    def sync_names(self) -> None:
+        """Return when the names in the directory are on the device; threads share a sync."""
+        with self._counting:
+            self._names_changed += 1
+            mine = self._names_changed
+        with self._syncing:
+            if self._names_synced < mine:
+                with self._counting:
+                    until = self._names_changed
+                self.disk.sync_directory(self.path)
+                self._names_synced = until
 
     async def store_offsets(
         self, name: str, offsets: Callable[[], Mapping[TopicPartition, Offset]]

@@ -1,8 +1,9 @@
 """The leader epochs of a log and their start offsets.
 
 Invariant: epochs and start offsets both increase. Replicas compare these histories to find where
-their logs diverge (rules A1 and A2, KIP-101, KIP-279). So an entry is on the device before a record
-of its epoch is acknowledged, and the first entry outlives its records.
+their logs diverge (rules A1 and A2, KIP-101, KIP-279). An entry is on the device before the
+recovery point passes its first record: above the recovery point, recovery takes the epochs from the
+batches. The first entry outlives its records.
 
 `assign` and the truncations return whether they changed anything, so that the file must be written.
 """
@@ -100,7 +101,7 @@ class EpochHistory:
         return EpochEnd(known, self._starts[above])
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Add an epoch; True if the checkpoint must be written before records of the epoch are.
+        """Add an epoch; True if the checkpoint must be written with the records of the epoch.
 
         Called for each batch; usually the latest epoch continues and nothing changes. Entries that
         conflict with the new one are removed: the log is right, not they.

@@ -1,9 +1,10 @@
 """Flushes one log: what a flush writes, when it is due, and group commit.
 
 Invariant: the recovery point advances only after everything below it is on the device (rule C1).
-A flush syncs the records first, then writes index files and producer snapshots, then syncs the
-directory. One flush at a time covers everything that was appended before it started. After a failed
-sync nobody knows what is on the device, so the log fails (rule C5); reads still work.
+A flush syncs the records first, then writes index files, producer snapshots and leader epochs, and
+syncs the directory. One flush at a time covers everything that was appended before it started.
+After a failed sync nobody knows what is on the device, so the log fails (rule C5); reads still
+work.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.errors import StorageExhausted
-from ottla.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from ottla.ids import Offset
 from ottla.log.damage import format_damage
 from ottla.log.disk import Disk, File, write_atomically
 from ottla.log.log_config import LogConfig
@@ -61,7 +62,7 @@ class FlushPlan:
 
 
 class Flusher:
-    """Flushes and closes a log, and stores the epoch in which this replica leads."""
+    """Flushes and closes a log."""
 
     __slots__ = ("_state",)
 
@@ -70,12 +71,8 @@ class Flusher:
 
     @property
     def retry_due(self) -> bool:
-        """Whether a flush must store what a full disk had no space for.
-
-        While this is the leader epoch, appends are rejected.
-        """
-        state = self._state
-        return state.unstored_leader_epoch is not None or state.damage_file.is_due
+        """Whether a flush must store what a full disk had no space for."""
+        return self._state.damage_file.is_due
 
     @property
     def files_due(self) -> bool:
@@ -99,19 +96,20 @@ class Flusher:
         closed, snapshots = list(state.index_files_due), state.snapshots.due
         damage_file, damage = state.damage_file, format_damage(state.segments)
         if state.recovery_point >= end and not (
-            closed or snapshots or state.epochs_dirty or damage_file.is_due
+            closed or snapshots or state.epochs_due or damage_file.is_due
         ):
             return
-        epochs = (state.epochs_path, state.epochs.format())
+        epochs = (state.epochs_path, state.epochs.format()) if state.epochs_due else None
         plan = FlushPlan(
             state.directory,
             [segment.file for segment in state.segments.from_offset(state.recovery_point)],
             closed,
             snapshots,
-            epochs if state.epochs_dirty else None,
+            epochs,
             final,
         )
-        state.epochs_dirty = False
+        if epochs is not None:
+            state.mark_epochs_stored()  # an epoch that begins meanwhile is for the next flush
 
         def carry_out() -> list[Indexes]:
             if damage_file.is_due:
@@ -121,7 +119,7 @@ class Flusher:
         try:
             opened = await state.run_retryable(carry_out)
         except StorageExhausted:
-            state.epochs_dirty |= plan.epochs is not None
+            state.epochs_dirty |= epochs is not None
             raise
         for segment in closed:
             segment.indexed_size = segment.size
@@ -130,27 +128,6 @@ class Flusher:
             segment.use_indexes(indexes)
         state.snapshots.mark_written(snapshots)
         state.recovery_point = Offset(max(state.recovery_point, end))
-        if not state.epochs_dirty:
-            state.mark_epochs_stored()
-
-    @uninterrupted
-    async def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """Lead from the log end offset on; the epoch is stored when this returns (rule A1).
-
-        On a full disk the leader serves reads, and appends after a flush has stored the epoch.
-        """
-        state = self._state
-        async with state.lock:
-            state.check_usable()
-            state.leader_epoch, state.unstored_leader_epoch = NO_LEADER_EPOCH, epoch
-            state.epochs_dirty |= state.epochs.assign(epoch, state.log_end_offset)
-            if not state.epochs_dirty:
-                state.mark_epochs_stored()
-                return
-            try:
-                await state.store_epochs(state.epochs)
-            except StorageExhausted as exhausted:
-                state.unstored_reason = exhausted
 
     @uninterrupted
     async def close(self) -> None:
@@ -162,9 +139,11 @@ class Flusher:
         async with state.lock:
             state.check_usable()
             active = state.segments.active
-            if active.indexes_due:
+            if active.size and active.indexes_due:
                 state.index_files_due.append(active)
-            state.snapshots.take(state.log_end_offset, state.producers)
+            snapshots, producers = state.snapshots, state.producers
+            if state.segments.size or producers.count or snapshots.offsets:
+                snapshots.take(state.log_end_offset, producers)  # nothing to replay at the start
             state.fail(log_closed("the log is closed"))
             try:
                 await self.flush_locked(final=True)

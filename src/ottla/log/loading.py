@@ -14,17 +14,16 @@ from typing import Final, NamedTuple, Self
 
 from ottla.clock import Clock
 from ottla.errors import StorageFailure
-from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
+from ottla.ids import Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import format_partition_metadata, parse_partition_metadata
 from ottla.log.directory import DataDirectory
-from ottla.log.disk import Disk, read_whole, remove_tree, replace, write_atomically
+from ottla.log.disk import Disk, read_whole, remove_tree, write_atomically
 from ottla.log.errors import CorruptText
 from ottla.log.flusher import GroupCommit
 from ottla.log.log_config import LogConfig
 from ottla.log.names import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
-    LEADER_EPOCHS,
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
@@ -39,6 +38,7 @@ from ottla.log.partition_log import PartitionLog, open_log
 _LOG = logging.getLogger(__name__)
 
 REPORT_SECONDS: Final = 5.0  # between two progress events
+LOAD_SECONDS: Final = 0.05  # per call in a thread; a cancelled start waits for the calls
 
 _BEGINNING: Final = Offset(0)
 
@@ -87,15 +87,23 @@ class Loading:
 
     path: str
     partitions: int
+    count_bytes: Callable[[], int] = lambda: 0  # how many must be checked; 0: none
     opened: int = 0
-    bytes_to_check: int = 0  # 0: no check is necessary
     bytes_checked: int = 0
+    _to_check: int | None = None
     _within: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
     def add_checked(self, partition: TopicPartition, checked: int) -> None:
         """Record how many bytes of a partition were checked."""
         self.bytes_checked += checked - self._within.get(partition, 0)
         self._within[partition] = checked
+
+    @property
+    def bytes_to_check(self) -> int:
+        """The size of what must be checked, counted only if somebody wants to know."""
+        if self._to_check is None:
+            self._to_check = self.count_bytes()
+        return self._to_check
 
     @property
     def share(self) -> float:
@@ -164,10 +172,9 @@ async def load(
     loaded.notes += directory.notes
     loading = Loading(directory.path, len(found))
     if not clean:
-        loading.bytes_to_check = await disk.blocking(
-            lambda: _bytes_to_check(directory, found, known.recovery_points)
-        )
-    places = asyncio.Semaphore(parallel)
+        loading.count_bytes = lambda: _bytes_to_check(directory, found, known.recovery_points)
+    config_by_topic: dict[str, LogConfig] = {}
+    waiting = iter(found)  # the threads share it
 
     def open_one(partition: TopicPartition) -> tuple[HostedLog, list[str]]:
         def progress(checked: int, total: int) -> None:
@@ -176,10 +183,13 @@ async def load(
 
         path = f"{directory.path}/{partition}"
         topic_id, notes = _topic_id(disk, path)
+        config = config_by_topic.get(partition.topic)
+        if config is None:
+            config = config_by_topic[partition.topic] = config_of(partition.topic)
         opened = open_log(
             disk,
             path,
-            config_of(partition.topic),
+            config,
             recovery_point=known.recovery_points.get(partition, 0),
             log_start_offset=known.log_starts.get(partition, 0),
             clean=clean,
@@ -199,19 +209,28 @@ async def load(
         )
         return hosted, [*notes, *opened.notes]
 
-    async def open_in_turn(partition: TopicPartition) -> None:
-        async with places:
-            hosted, notes = await disk.blocking(lambda: open_one(partition))
-        loaded.logs.append(hosted)
-        loaded.notes += notes
-        loading.opened += 1
-        report(loading)
+    def open_some() -> bool:
+        """Open logs for a while; return whether there may be more."""
+        until_s = clock.elapsed_s() + LOAD_SECONDS
+        while (partition := next(waiting, None)) is not None:
+            hosted, notes = open_one(partition)
+            loaded.logs.append(hosted)
+            loaded.notes.extend(notes)
+            loading.opened = len(loaded.logs)
+            report(loading)
+            if clock.elapsed_s() >= until_s:
+                return True
+        return False
+
+    async def open_in_turn() -> None:
+        while await disk.blocking(open_some):
+            pass
 
     failures: list[Exception] = []
     try:
         async with asyncio.TaskGroup() as group:
-            for partition in found:
-                group.create_task(open_in_turn(partition))
+            for _ in range(parallel):
+                group.create_task(open_in_turn())
     except* (StorageFailure, FileNotFoundError) as group_of_failures:
         failures += group_of_failures.exceptions
     for failure in failures:
@@ -223,7 +242,6 @@ def make(
     directory: DataDirectory,
     partition: TopicPartition,
     topic_id: Uuid,
-    epoch: LeaderEpoch | None,
     config: LogConfig,
     aside: str,
     now_ms: int,
@@ -243,12 +261,9 @@ def make(
     log: PartitionLog | None = None
     try:
         log = open_log(disk, path, config, clean=True, now_ms=now_ms, random=random).log
-        if epoch is not None:
-            log.epochs.assign(epoch, _BEGINNING)
-            replace(disk, f"{path}/{LEADER_EPOCHS}", log.epochs.format().encode())
         metadata = format_partition_metadata(topic_id).encode()
         write_atomically(disk, f"{path}/{PARTITION_METADATA}", metadata)
-        disk.sync_directory(directory.path)
+        directory.sync_names()
     except BaseException as failure:
         if log is not None:
             log.close_files()

@@ -21,7 +21,7 @@ from ottla.errors import (
     StorageExhausted,
     StorageFailure,
 )
-from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
+from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
 from ottla.log.checkpoints import format_partition_metadata
 from ottla.log.deleted_dirs import DeletedDirectories
 from ottla.log.directory import DataDirectory, DirectoryRefused
@@ -203,13 +203,11 @@ class LogManager:
         topic_id: Uuid,
         config: LogConfig,
         *,
-        epoch: LeaderEpoch | None = None,
         avoid: Collection[str] = (),
     ) -> HostedLog:
         """Create the log of a new partition in the data directory with the fewest partitions.
 
-        The epoch of its leader is stored with it. Directories in `avoid` are used only if there are
-        no others.
+        Directories in `avoid` are used only if there are no others.
         """
         assert partition not in self._hosted
         directory = self._emptiest(avoid)
@@ -221,9 +219,7 @@ class LogManager:
                 await self.store(name, directory)
             directory.check_online()
             hosted = await self.disk.blocking(
-                lambda: make(
-                    directory, partition, topic_id, epoch, config, aside, now_ms, self._random
-                )
+                lambda: make(directory, partition, topic_id, config, aside, now_ms, self._random)
             )
             if directory.failure is not None:  # this log was not failed with the others
                 hosted.log.close_files()

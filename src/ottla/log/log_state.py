@@ -32,6 +32,7 @@ class LogState:
         "damage_file",
         "directory",
         "disk",
+        "epoch_begun",
         "epochs",
         "epochs_dirty",
         "failure",
@@ -47,8 +48,6 @@ class LogState:
         "snapshots",
         "truncating",
         "truncations",
-        "unstored_leader_epoch",
-        "unstored_reason",
     )
 
     def __init__(
@@ -73,6 +72,7 @@ class LogState:
         self.segments = segments
         self.epochs = epochs
         self.epochs_dirty = epochs_dirty  # the leader epoch checkpoint is older than `epochs`
+        self.epoch_begun = False  # the latest epoch is not in the checkpoint
         self.producers = producers
         self.snapshots = snapshots
         self.damage_file = damage_file
@@ -81,9 +81,7 @@ class LogState:
         self.recovery_point = recovery_point
         self.index_files_due: list[Segment] = []  # closed segments without current index files
         self.pending_deletes: list[PendingDelete] = []
-        self.leader_epoch = NO_LEADER_EPOCH  # of this replica, once it is in the checkpoint
-        self.unstored_leader_epoch: LeaderEpoch | None = None  # not yet in the checkpoint
-        self.unstored_reason: StorageExhausted | None = None  # why it is not
+        self.leader_epoch = NO_LEADER_EPOCH  # in which this replica leads
         self.failure: OttlaError | None = None
         self.truncating = False
         self.truncations = 0  # lets a slow reader detect that the log was truncated meanwhile
@@ -128,6 +126,23 @@ class LogState:
         """The path of the leader epoch checkpoint."""
         return f"{self.directory}/{LEADER_EPOCHS}"
 
+    def begin_epoch(self, epoch: LeaderEpoch) -> None:
+        """Lead from the log end offset on; the flush of its first record stores it (rule A1)."""
+        self.check_usable()
+        self.leader_epoch = epoch
+        self.epochs_dirty = self.epochs_due  # the epoch before may have records
+        self.epoch_begun |= self.epochs.assign(epoch, self.log_end_offset)
+
+    @property
+    def epochs_due(self) -> bool:
+        """Whether the next flush stores the checkpoint; an epoch without records does not count.
+
+        The next start drops such an epoch.
+        """
+        latest = self.epochs.latest
+        has_records = latest is not None and latest.start_offset < self.log_end_offset
+        return self.epochs_dirty or (self.epoch_begun and has_records)
+
     async def store_epochs(self, epochs: EpochHistory) -> None:
         """Write the leader epoch checkpoint; on the device when this returns."""
         data = epochs.format().encode()
@@ -136,11 +151,8 @@ class LogState:
         self.mark_epochs_stored()
 
     def mark_epochs_stored(self) -> None:
-        """Let the leader append in its epoch: the checkpoint on the device has it."""
-        self.epochs_dirty = False
-        if self.unstored_leader_epoch is not None:
-            self.leader_epoch, self.unstored_leader_epoch = self.unstored_leader_epoch, None
-            self.unstored_reason = None
+        """Record that the checkpoint has every epoch."""
+        self.epochs_dirty = self.epoch_begun = False
 
     # Producers and segments.
 

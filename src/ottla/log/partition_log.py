@@ -187,9 +187,9 @@ class PartitionLog:
 
     # Leader epochs.
 
-    async def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """Lead from the log end offset on; the epoch is stored when this returns (rule A1)."""
-        await self._flusher.begin_epoch(epoch)
+    def begin_epoch(self, epoch: LeaderEpoch) -> None:
+        """Lead from the log end offset on; the flush of its first record stores it (rule A1)."""
+        self._state.begin_epoch(epoch)
 
     def end_offset(self, epoch: int) -> EpochEnd | None:
         """Return where an epoch ends in this log (rule A2)."""

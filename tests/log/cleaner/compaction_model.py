@@ -194,7 +194,7 @@ class CompactedLog:
         self.epochs: dict[int, int] = {}
         self.sequences: dict[int, int] = {}
         self.log = opened(self.disk, rules, recovery_point=recovery_point).log
-        finish(self.log.begin_epoch(LeaderEpoch(0)))
+        self.log.begin_epoch(LeaderEpoch(0))
 
     def append(
         self,
@@ -341,7 +341,7 @@ class CompactedLog:
             log_start=self.log.log_start_offset,
         )
         self.log = found.log
-        finish(self.log.begin_epoch(LeaderEpoch(0)))
+        self.log.begin_epoch(LeaderEpoch(0))
         return found.notes
 
 

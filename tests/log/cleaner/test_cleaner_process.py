@@ -44,7 +44,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 async def filled(disk: OsDisk, folder: Path) -> PartitionLog:
     """A log with ten values for each of a hundred keys."""
     log = open_log(disk, str(folder), RULES, clean=True, now_ms=NOW_MS, random=lambda: 0.0).log
-    await log.begin_epoch(LeaderEpoch(0))
+    log.begin_epoch(LeaderEpoch(0))
     for number in range(100):
         builder = BatchBuilder()
         for each in range(10):

@@ -201,7 +201,7 @@ def test_c7_truncation_aborts_the_cleaning() -> None:
         assert files(owner.disk, ".cleaned") == files(owner.disk, ".swap") == []
         # The log continues like any other.
         owner.first_dirty_offset = None
-        finish(log.begin_epoch(LeaderEpoch(0)))
+        log.begin_epoch(LeaderEpoch(0))
         append(log, b"after", leader_epoch=0)
         assert contents(log)[-1][1] == b"after"
         found = opened(owner.disk, owner.rules, clean=False).log

@@ -55,7 +55,7 @@ def history(disk: SimulatedDisk, rules: LogConfig = SMALL) -> PartitionLog:
     log = new_log(disk, rules)
     fill(log, 12)
     append(log, b"t", producer_id=5, transactional=True, timestamp=20)
-    finish(log.begin_epoch(LeaderEpoch(2)))
+    log.begin_epoch(LeaderEpoch(2))
     fill(log, 10, start=20)
     end(log, 5, commit=False)
     append(log, b"i", b"j", producer_id=6, timestamp=40)
@@ -103,7 +103,7 @@ def test_clean_shutdown_is_trusted() -> None:
     assert again.notes == []
     assert state(again.log) == expected
     assert again.log.recovery_point == again.log.log_end_offset
-    finish(again.log.begin_epoch(LeaderEpoch(2)))
+    again.log.begin_epoch(LeaderEpoch(2))
     fill(again.log, 20, start=50)
     assert [offset for offset, _ in contents(again.log)][-20:] == list(
         range(log.log_end_offset, log.log_end_offset + 20)
@@ -163,7 +163,7 @@ def test_d3_producer_state_is_rebuilt_from_the_log() -> None:
             if name.endswith(".snapshot") and rng.random() < 0.7:
                 disk.remove(f"{FOLDER}/{name}")
         log = opened(disk, clean=clean, recovery_point=log.recovery_point).log
-        finish(log.begin_epoch(LeaderEpoch(turn + 1)))
+        log.begin_epoch(LeaderEpoch(turn + 1))
         for producer, sequence in sequences.items():
             if sequence:
                 again = append(log, b"x" * 30, producer_id=producer, sequence=sequence - 1)
@@ -306,7 +306,7 @@ def test_c3_segments_after_damage_are_dropped() -> None:
         for n in set(disk.names(FOLDER)) - set(set_aside(disk))
         if n[:20].isdigit() and int(n[:20]) > log.log_end_offset
     ]
-    finish(log.begin_epoch(LeaderEpoch(9)))
+    log.begin_epoch(LeaderEpoch(9))
     fill(log, 10, start=90)
     assert [offset for offset, _ in contents(log)][-10:] == list(
         range(log.log_end_offset - 10, log.log_end_offset)
@@ -391,7 +391,7 @@ def test_c3_valid_batches_after_damage_are_set_aside(caplog: pytest.LogCaptureFi
     assert told.args["bytes"] == sum(sizes)
     assert told.args["files"] == ", ".join(f"{FOLDER}/{name}" for name in names)
     # The log continues, and later starts only mention the files.
-    finish(log.begin_epoch(LeaderEpoch(1)))
+    log.begin_epoch(LeaderEpoch(1))
     fill(log, 40)
     log.advance_log_start(log.log_end_offset)
     finish(log.delete_old_segments(high_watermark=log.log_end_offset, now_ms=10**9))
@@ -446,7 +446,7 @@ def test_c3_second_damage_at_an_offset_replaces_no_file() -> None:
     values: list[bytes] = []
     for number in range(3):
         log = opened(disk, clean=False).log
-        finish(log.begin_epoch(LeaderEpoch(number)))
+        log.begin_epoch(LeaderEpoch(number))
         for offset in range(log.log_end_offset, 3):
             values.append(b"%d of %d" % (offset, number))
             append(log, values[-1])
@@ -636,7 +636,7 @@ def test_log_on_a_real_disk_survives_restarts(tmp_path: Path) -> None:
 
     async def first() -> PartitionLog:
         log = opened(disk, folder=folder).log
-        await log.begin_epoch(LeaderEpoch(1))
+        log.begin_epoch(LeaderEpoch(1))
         for number in range(200):
             append(
                 log, b"%d" % number, bytes(50), timestamp=number, producer_id=3, sequence=2 * number
@@ -644,7 +644,7 @@ def test_log_on_a_real_disk_survives_restarts(tmp_path: Path) -> None:
         await log.flush()
         await log.truncate_to(301)
         assert log.log_end_offset == 300
-        await log.begin_epoch(LeaderEpoch(2))
+        log.begin_epoch(LeaderEpoch(2))
         append(log, b"new", producer_id=3, sequence=300)
         await log.delete_old_segments(high_watermark=301, now_ms=10**12)
         await log.flush()
@@ -659,7 +659,7 @@ def test_log_on_a_real_disk_survives_restarts(tmp_path: Path) -> None:
 async def second(disk: OsDisk, folder: str) -> None:
     log = opened(disk, folder=folder, clean=False, recovery_point=301, log_start=301).log
     assert log.log_end_offset == 301
-    await log.begin_epoch(LeaderEpoch(3))
+    log.begin_epoch(LeaderEpoch(3))
     for number in range(60):
         append(log, b"%d" % number, bytes(50), timestamp=number)
     await log.close()

@@ -110,7 +110,7 @@ def test_truncated_index_file_does_not_end_the_process(tmp_path: Path) -> None:
     disk = OsDisk()
     rules = LogConfig(segment_bytes=20_000, index_interval_bytes=150)
     log = opened(disk, rules, folder=str(tmp_path / "t-0")).log
-    asyncio.run(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
     for _ in range(300):
         append(log, b"x" * 100)
     asyncio.run(log.flush())

@@ -28,7 +28,7 @@ def times() -> list[int]:
 
 def written(disk: SimulatedDisk) -> PartitionLog:
     log = opened(disk, RULES).log
-    finish(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
     for number, timestamp in enumerate(times()):
         append(log, b"%03d" % number + bytes(60), timestamp=timestamp)
     finish(log.flush())
@@ -109,7 +109,7 @@ def test_c4_flipped_active_index_bits_are_harmless_at_restart(name: str, entry: 
 
     def closed(disk: SimulatedDisk) -> PartitionLog:
         log = opened(disk, rules).log
-        finish(log.begin_epoch(LeaderEpoch(0)))
+        log.begin_epoch(LeaderEpoch(0))
         for number, timestamp in enumerate(times()):
             append(log, b"%03d" % number + bytes(60), timestamp=timestamp)
         finish(log.close())
@@ -125,7 +125,7 @@ def test_c4_flipped_active_index_bits_are_harmless_at_restart(name: str, entry: 
         check_times(log)
         for start in (0, 20, 40, 55):
             assert contents(log, start) == expected[start:]
-        finish(log.begin_epoch(LeaderEpoch(1)))
+        log.begin_epoch(LeaderEpoch(1))
         for number in range(5):
             append(log, b"new %d" % number + bytes(100), timestamp=9000 + number)
         assert contents(log)[:60] == expected
@@ -135,7 +135,7 @@ def test_c4_flipped_active_index_bits_are_harmless_at_restart(name: str, entry: 
 def test_aborted_transactions_survive_a_wrong_index() -> None:
     def transactions(disk: SimulatedDisk) -> PartitionLog:
         log = opened(disk, RULES).log
-        finish(log.begin_epoch(LeaderEpoch(0)))
+        log.begin_epoch(LeaderEpoch(0))
         for number in range(30):
             append(log, b"x" * 60, producer_id=1, sequence=number, transactional=True)
             end(log, 1, commit=number % 3 == 0)
@@ -165,7 +165,7 @@ def test_index_entry_that_matches_another_batch_is_detected() -> None:
     path = f"{FIRST}.timeindex"
     disk = SimulatedDisk()
     log = opened(disk, replace(RULES, segment_bytes=100_000)).log
-    finish(log.begin_epoch(LeaderEpoch(0)))
+    log.begin_epoch(LeaderEpoch(0))
     for number, timestamp in enumerate(stamps):
         append(log, b"%03d" % number + bytes(20), timestamp=timestamp)
     log.roll(0)

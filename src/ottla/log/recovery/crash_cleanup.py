@@ -32,37 +32,44 @@ class Inventory:
 
     bases: list[Offset]  # base offsets of the segments, sorted
     snapshots: list[Offset]
+    names: set[str]  # of all files, so that nobody has to look for a file that is not there
     notes: list[str] = field(default_factory=list[str])  # for the operator
 
 
 def clean_up_after_crash(disk: Disk, directory: str) -> Inventory:
     """Remove leftover files, finish an interrupted swap, and return what is there."""
     notes: list[str] = []
-    names = disk.names(directory)
-    found = {name: parsed for name in names if (parsed := parse_offset_file(name))}
-    for name in set(names) - set(found):
-        if name.endswith(TEMPORARY_SUFFIX):
+    found: dict[str, OffsetFile] = {}
+    others: set[str] = set()
+    for name in disk.names(directory):
+        if parsed := parse_offset_file(name):
+            found[name] = parsed
+        elif name.endswith(TEMPORARY_SUFFIX):
             disk.remove(f"{directory}/{name}")
-        elif name not in (LEADER_EPOCHS, PARTITION_METADATA, DAMAGED_OFFSETS):
-            notes.append(f"{name}: not a file of the log, ignored")
-    for name in [name for name, file in found.items() if file.state is FileState.TRUNCATED]:
-        del found[name]
-        notes.append(f"{directory}/{name}: records that an earlier start set aside, ignored")
-    for names in _leftovers(found, notes):
-        for name in names:
-            disk.remove(f"{directory}/{name}")
+        else:
+            others.add(name)
+            if name not in (LEADER_EPOCHS, PARTITION_METADATA, DAMAGED_OFFSETS):
+                notes.append(f"{name}: not a file of the log, ignored")
+    if any(file.state is not FileState.LIVE for file in found.values()):
+        for name in [name for name, file in found.items() if file.state is FileState.TRUNCATED]:
             del found[name]
-        if names:
-            disk.sync_directory(directory)
-    if any(file.state is FileState.SWAP for file in found.values()):
-        found = _finish_swap(disk, directory, found, notes)
+            notes.append(f"{directory}/{name}: records that an earlier start set aside, ignored")
+        for names in _leftovers(found, notes):
+            for name in names:
+                disk.remove(f"{directory}/{name}")
+                del found[name]
+            if names:
+                disk.sync_directory(directory)
+        if any(file.state is FileState.SWAP for file in found.values()):
+            found = _finish_swap(disk, directory, found, notes)
     bases = sorted(file.offset for file in found.values() if file.kind is Kind.RECORDS)
-    for name, file in sorted(found.items()):
+    for name, file in list(found.items()):
         if file.kind in SEGMENT_FILES and file.offset not in bases:
             disk.remove(f"{directory}/{name}")
+            del found[name]
             notes.append(f"{name}: removed, its segment does not exist")
     snapshots = [file.offset for file in found.values() if file.kind is Kind.PRODUCER_SNAPSHOT]
-    return Inventory(bases, sorted(snapshots), notes)
+    return Inventory(bases, sorted(snapshots), {*found, *others}, notes)
 
 
 def _leftovers(found: dict[str, OffsetFile], notes: list[str]) -> tuple[list[str], list[str]]:

@@ -28,7 +28,7 @@ from ottla.log.epochs import EpochHistory, EpochStart
 from ottla.log.errors import CorruptFile, CorruptText
 from ottla.log.log_config import LogConfig
 from ottla.log.log_state import LogState
-from ottla.log.names import LEADER_EPOCHS, FileState, Kind, offset_file
+from ottla.log.names import DAMAGED_OFFSETS, LEADER_EPOCHS, FileState, Kind, offset_file
 from ottla.log.producers import Producers
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds, ScanResult
 from ottla.log.recovery.crash_cleanup import clean_up_after_crash
@@ -136,6 +136,7 @@ class _Recovery:
         self.now_ms = now_ms
         inventory = clean_up_after_crash(disk, directory)
         self.notes = inventory.notes
+        self.names = inventory.names  # of the files that were there
         self.notes += [f"{problem}: the whole segment is scanned" for problem in suspects.values()]
         self.snapshots = Snapshots(disk, directory, inventory.snapshots)
         self.segments = [self._open_segment(base) for base in inventory.bases]
@@ -145,11 +146,14 @@ class _Recovery:
         self.epoch_starts: list[EpochStart] = []  # of the batches that were checked
         self.rebuilt: list[Segment] = []  # segments with rebuilt indexes
         self.epochs = EpochHistory()
-        self.epochs_dirty = False  # the disk had no space for the checkpoint
+        self.epochs_dirty = False  # the checkpoint is older than `epochs`
+        self.all_checked = False  # every batch of the log
+        self.sync_due = False  # a file was removed that must not reappear
 
     def run(self, progress: Progress) -> Recovered:
         tail = [] if self.clean or not self.segments else self._unflushed()
         unchecked = [s for s in self.segments if s in tail or s.base_offset in self.suspects]
+        self.all_checked = len(unchecked) == len(self.segments)
         for segment in self.segments:
             if segment not in unchecked:
                 self._load_indexes(segment)
@@ -179,14 +183,14 @@ class _Recovery:
                 f"{self.log_start}: every record is deleted"
             )
             remove_segments(self.disk, self.directory, self.segments)
-            remove_all(self.disk, self.snapshots.forget(above=-1))
+            self._remove_snapshots(above=-1)
             self.rebuilt.clear()
             self._begin_at(self.log_start)
             producers, end = Producers(), self.log_start
         self.log_start = max(self.log_start, self.segments[0].base_offset)
         segments = Segments(self.segments)
-        self._load_epochs(segments, Offset(0) if restart else end)
-        remove_all(self.disk, self.snapshots.forget(above=end))
+        self._load_epochs(segments, Offset(0) if restart else end, restart=restart)
+        self._remove_snapshots(above=end)
         if producers is None:
             producers = replay_producers(segments, self.snapshots, end, self.rebuilt)
         remove_all(self.disk, self.snapshots.forget_unaligned(one.base_offset for one in segments))
@@ -255,9 +259,15 @@ class _Recovery:
     def _load_indexes(self, segment: Segment) -> None:
         """Open the index files, or rebuild the indexes."""
         base, disk = segment.base_offset, self.disk
+        if not segment.size:
+            return  # its indexes are empty, whatever the files have
         try:
-            segment.use_indexes(segment.open_indexes(disk))
-            with suppress(FileNotFoundError):
+            segment.use_indexes(
+                segment.read_indexes(disk)
+                if segment is self.segments[-1]
+                else segment.open_indexes(disk)
+            )
+            if offset_file(base, Kind.TXN_INDEX) in self.names:
                 data = read_whole(disk, segment.path(Kind.TXN_INDEX))
                 segment.txn_index = TransactionIndex(base, data)
             for index in (segment.offset_index, segment.time_index, segment.txn_index):
@@ -387,6 +397,7 @@ class _Recovery:
             self.notes.append(f"{segment.file.path}: dropped")
         remove_segments(self.disk, self.directory, following)
         self.segments = [segment for segment in self.segments if segment not in following]
+        self.sync_due = True
         if last is not None:
             segment, size = last[0], last[1].size
             self.notes.append(f"{segment.file.path}: truncated to {size} bytes: {problem}")
@@ -452,11 +463,19 @@ class _Recovery:
     def _truncated_path(self, offset: Offset) -> str:
         return f"{self.directory}/{offset_file(offset, Kind.RECORDS, FileState.TRUNCATED)}"
 
+    def _remove_snapshots(self, *, above: int) -> None:
+        """Remove the snapshots above an offset, which the next records would not match."""
+        removed = self.snapshots.forget(above=above)
+        remove_all(self.disk, removed)
+        self.sync_due |= bool(removed)
+
     # Damage.
 
     def _load_damage(self) -> None:
         """Load the damage file; ignore entries for bytes that no longer exist."""
         known: Mapping[Offset, tuple[Damage, ...]] = {}
+        if DAMAGED_OFFSETS not in self.names:
+            return
         try:
             known = self.damage_file.load()
         except CorruptText as error:
@@ -467,44 +486,50 @@ class _Recovery:
 
     # Epochs.
 
-    def _load_epochs(self, segments: Segments, end: Offset) -> None:
+    def _load_epochs(self, segments: Segments, end: Offset, *, restart: bool) -> None:
         path = f"{self.directory}/{LEADER_EPOCHS}"
-        stored = ""
         try:
-            stored = read_whole(self.disk, path).decode("ascii", "replace")
-            self.epochs = EpochHistory.parse(stored)
-        except FileNotFoundError:
-            pass
+            if LEADER_EPOCHS in self.names:
+                text = read_whole(self.disk, path).decode("ascii", "replace")
+                self.epochs = EpochHistory.parse(text)
         except CorruptText as error:
+            self.epochs_dirty = True
             self.notes.append(f"{path}: rebuilt: {error}")
+        # Entries beyond the end are of records that are gone. An entry at the end has no records:
+        # the next epoch replaces it, and is stored with its own records.
+        outdated = self.epochs.truncate_from_end(0 if restart else end + 1)
         self.epochs.truncate_from_end(end)
-        latest = self.epochs.latest
-        # Batches may have later epochs. Below the recovery point the file has all of them.
-        known_until = -1 if latest is None else latest.start_offset
-        for epoch, start in (
-            self.epoch_starts if latest is not None else find_epoch_starts(segments)
-        ):
-            if epoch >= 0 and known_until < start < end:
+        is_known = self.epochs.latest is not None
+        # Below the recovery point the file has all epochs. Above it, the batches have them.
+        known_until = self.recovery_point if is_known else 0
+        starts = self.epoch_starts
+        if not (is_known or self.all_checked):
+            starts = find_epoch_starts(segments)
+        for epoch, start in starts:
+            if known_until <= start < end and 0 <= epoch != self.epochs.epoch_of(start):
                 self.epochs.assign(epoch, start)
-        self.epochs.truncate_from_start(self.log_start)
-        text = self.epochs.format()
-        if text != stored and (stored or list(self.epochs)):
-            data = text.encode()
+                self.epochs_dirty = True
+        self.epochs_dirty |= self.epochs.truncate_from_start(self.log_start)
+        if outdated:
+            data = self.epochs.format().encode()
             self.epochs_dirty = not self._has_room(lambda: write_atomically(self.disk, path, data))
 
     # The end.
 
     def _store(self, segments: Segments) -> list[Segment]:
-        """Write what was rebuilt; return closed segments whose index files had no space."""
-        for segment in self.rebuilt:
+        """Write what was rebuilt; return closed segments whose index files had no space.
+
+        The active segment keeps its indexes in memory.
+        """
+        closed = [segment for segment in self.rebuilt if segment is not segments.active]
+        for segment in closed:
             if self._has_room(lambda one=segment: one.write_indexes(self.disk)):
                 segment.indexed_size = segment.size
-                if segment is not segments.active:
-                    segment.use_indexes(segment.open_indexes(self.disk))
-        if self.rebuilt or not self.clean:
+                segment.use_indexes(segment.open_indexes(self.disk))
+        if closed or self.sync_due:
             self.disk.sync_directory(self.directory)
         self._has_room(lambda: self.damage_file.store(format_damage(segments)))
-        return [one for one in self.rebuilt if one.indexes_due and one is not segments.active]
+        return [one for one in closed if one.indexes_due]
 
     def _has_room(self, write: Callable[[], None]) -> bool:
         """Write a file that can be rebuilt; on a full disk a later flush writes it."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ottla.ids import Offset, Position
 from ottla.log.cached_reads import Read, read_blocking
 from ottla.log.damage import Damage, check_undamaged, damage_at, undamaged_end
-from ottla.log.disk import Disk, File, replace
+from ottla.log.disk import Disk, File, read_whole, replace
 from ottla.log.names import Kind, offset_file
 from ottla.log.producers import CompletedTransaction
 from ottla.log.segment.batch_headers import (
@@ -247,6 +247,14 @@ class Segment:
         return Indexes(
             OffsetIndex.in_file(self.base_offset, disk.open(self.path(Kind.OFFSET_INDEX))),
             TimeIndex.in_file(self.base_offset, disk.open(self.path(Kind.TIME_INDEX))),
+        )
+
+    def read_indexes(self, disk: Disk) -> Indexes:
+        """Read the index files of a segment that becomes active; waits for the device."""
+        base = self.base_offset
+        return Indexes(
+            OffsetIndex(base, read_whole(disk, self.path(Kind.OFFSET_INDEX))),
+            TimeIndex(base, read_whole(disk, self.path(Kind.TIME_INDEX))),
         )
 
     def use_indexes(self, indexes: Indexes) -> None:
