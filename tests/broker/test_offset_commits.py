@@ -55,7 +55,7 @@ def test_commit_times_out_on_a_slow_device(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = HeldDisk()
         settings = (
-            "offsets.commit.timeout.ms=50",
+            "offsets.commit.timeout.ms=500",
             "offsets.topic.num.partitions=1",
             "log.flush.interval.messages=1",
         )
