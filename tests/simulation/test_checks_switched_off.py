@@ -37,7 +37,7 @@ from ottla.log.partition_log import open_log
 from ottla.log.producers import Producers
 from ottla.log.recovery import batch_scan, log_recovery
 from ottla.log.recovery.scan_rebuild import ScanRebuild
-from ottla.log.segment.segment import Segment
+from ottla.log.segment.segment import Indexes, Segment
 from ottla.log.snapshots import Snapshots
 from ottla.replication.partition import Partition
 from sampling import SOAK
@@ -139,14 +139,14 @@ def a_crash_is_not_taken_for_a_clean_stop(patch: pytest.MonkeyPatch) -> None:
 def a_flush_covers_the_names_in_the_folder(patch: pytest.MonkeyPatch) -> None:
     """Rule C1: a flush syncs the directory."""
 
-    def carry_out(self: FlushPlan, disk: Disk, snapshots: Snapshots) -> None:
-        for file in self.files:
-            file.sync()
-        for segment in self.closed:
-            segment.write_indexes(disk)
-        snapshots.write(self.snapshots)
+    carry_out = FlushPlan.carry_out
 
-    patch.setattr(FlushPlan, "carry_out", carry_out)
+    def without_names(self: FlushPlan, disk: Disk, snapshots: Snapshots) -> list[Indexes]:
+        with pytest.MonkeyPatch.context() as flush:
+            flush.setattr(disk, "sync_directory", answering(None))
+            return carry_out(self, disk, snapshots)
+
+    patch.setattr(FlushPlan, "carry_out", without_names)
 
 
 def producers_are_learnt_from_the_log(patch: pytest.MonkeyPatch) -> None:
@@ -258,23 +258,23 @@ def a_log_belongs_to_one_topic(patch: pytest.MonkeyPatch) -> None:
 
 # Each check, and the first seed that detects that it is missing.
 SWITCHES: dict[Switch, int] = {
-    repeats_are_recognised: 1,
+    repeats_are_recognised: 0,
     what_is_acknowledged_is_flushed: 0,
     what_the_leader_acknowledges_is_flushed: 0,
     commits_are_answered_when_they_are_durable: 0,
-    the_crc_counts_in_recovery: 0,
-    a_log_is_checked_after_an_unclean_stop: 40,
-    a_crash_is_not_taken_for_a_clean_stop: 40,
+    the_crc_counts_in_recovery: 1,
+    a_log_is_checked_after_an_unclean_stop: 4,
+    a_crash_is_not_taken_for_a_clean_stop: 37,
     a_flush_covers_the_names_in_the_folder: 0,
     producers_are_learnt_from_the_log: 0,
     coordination_is_on_the_device_when_it_answers: 0,
     members_that_are_silent_are_put_out: 0,
-    a_commit_shows_its_generation: 6,
-    a_static_member_that_was_replaced_is_fenced: 11,
+    a_commit_shows_its_generation: 0,
+    a_static_member_that_was_replaced_is_fenced: 5,
     a_static_member_that_is_back_in_time_keeps_its_place: 0,
     what_was_deleted_stays_deleted: 0,
     a_producer_id_is_reserved_before_it_is_given: 0,
-    a_log_belongs_to_one_topic: 3,
+    a_log_belongs_to_one_topic: 0,
 }
 
 
