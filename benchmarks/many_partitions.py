@@ -17,6 +17,7 @@ outside: from the command or the request until clients see its effect.
 import argparse
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+
+# The module path of a script has only its own directory, not the repository.
+sys.path.append(str(Path(__file__).parents[1]))
 
 from harness import OURS, Case, Row, Timing, report
 from judges.ottla_broker import OttlaBroker
@@ -221,7 +225,9 @@ def measured(server: Server, topics: Topics, rounds: int) -> Figures:
 
 
 def ours(topics: Topics, rounds: int) -> Figures:
-    settings = (f"{name}={value}" for name, value in SINGLE_NODE.items())
+    # The default depends on the limit of open files, which the caller of this script has set.
+    values = {**SINGLE_NODE, "ottla.partitions.max": topics.total + 1}
+    settings = (f"{name}={value}" for name, value in values.items())
     with tempfile.TemporaryDirectory() as folder, OttlaBroker(Path(folder), *settings) as broker:
         broker.start()
         return measured(broker, topics, rounds)
