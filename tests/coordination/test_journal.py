@@ -9,7 +9,13 @@ from coordination.store_model import PATH, Owner, StoppedClock
 from ottla.coordination import journal
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.errors import StoreRefused
-from ottla.coordination.journal import END_MARK, Journal, Repair, whole_file
+from ottla.coordination.journal import (
+    END_MARK,
+    Journal,
+    Repair,
+    whole_file,
+    whole_file_size,
+)
 from ottla.coordination.operations import Create, SetData
 from ottla.coordination.tree import Kept, Made, NodeChange, Removed, Replaced, Transaction, Tree
 from ottla.log.disk import read_whole, write_atomically
@@ -238,3 +244,11 @@ def test_file_is_rewritten_after_many_short_runs(
 
 def test_empty_tree_is_a_small_file() -> None:
     assert len(whole_file(Tree())) < 100
+
+
+def test_size_of_the_rewritten_file_is_known() -> None:
+    tree = Tree()
+    assert whole_file_size(tree) == len(whole_file(tree))
+    for path, data in (("/a", b"one"), ("/a/\u00fc", b""), ("/b", bytes(1000))):
+        tree.commit([Create(path, data)], 1)
+        assert whole_file_size(tree) == len(whole_file(tree))

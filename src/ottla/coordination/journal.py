@@ -81,7 +81,7 @@ class Journal:
             ) from error
         file = disk.open(path, private=True)
         journal = cls(disk, path, file, end)
-        journal._tree_size = len(whole_file(tree))  # many short runs must not grow it for ever
+        journal._tree_size = whole_file_size(tree)  # many short runs must not grow it for ever
         if repair is not None:
             if repair.missing:
                 copy = copy_aside(disk, file, 0, path + DAMAGED_SUFFIX, private=True)
@@ -147,6 +147,12 @@ class CorruptJournal(Exception):
 def whole_file(tree: Tree) -> bytes:
     """Return the bytes of a file that holds only this tree."""
     return HEAD + _frame([tree.snapshot()])
+
+
+def whole_file_size(tree: Tree) -> int:
+    """Return the size of `whole_file`, without its bytes."""
+    heads = len(HEAD) + _FRAME_HEAD.size + _TRANSACTION.size
+    return heads + len(tree) * (_KIND.size + _STAT.size + _SIZE.size) + tree.content_bytes
 
 
 def _frame(transactions: Sequence[Transaction]) -> bytes:

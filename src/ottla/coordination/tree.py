@@ -175,6 +175,11 @@ class Tree:
         elif isinstance(change, Made) or change.path != ROOT or len(self._nodes) > 1:
             self._check_place(change.path, index)
 
+    @property
+    def content_bytes(self) -> int:
+        """The size of all paths and data."""
+        return sum(len(path.encode()) + len(node.data) for path, node in self._nodes.items())
+
     def snapshot(self) -> Transaction:
         """Return the whole tree as one transaction, parents before their children."""
         return Transaction(self.zxid, list(self._kept()))

@@ -15,7 +15,6 @@ The functions wait for the device, so they run in a thread.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -151,9 +150,10 @@ class _Recovery:
         self.sync_due = False  # a file was removed that must not reappear
 
     def run(self, progress: Progress) -> Recovered:
-        tail = [] if self.clean or not self.segments else self._unflushed()
+        is_empty = len(self.segments) == 1 and not self.segments[0].size
+        tail = [] if self.clean or not self.segments or is_empty else self._unflushed()
         unchecked = [s for s in self.segments if s in tail or s.base_offset in self.suspects]
-        self.all_checked = len(unchecked) == len(self.segments)
+        self.all_checked = is_empty or len(unchecked) == len(self.segments)
         for segment in self.segments:
             if segment not in unchecked:
                 self._load_indexes(segment)
@@ -357,7 +357,7 @@ class _Recovery:
     def _hints(self, segment: Segment) -> OffsetIndex:
         """The readable part of the offset index, right or wrong."""
         data = b""
-        with suppress(FileNotFoundError):
+        if offset_file(segment.base_offset, Kind.OFFSET_INDEX) in self.names:
             data = read_whole(self.disk, segment.path(Kind.OFFSET_INDEX))
         return OffsetIndex(segment.base_offset, data)
 
