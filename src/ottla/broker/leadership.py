@@ -23,6 +23,7 @@ from ottla.controller.store import ClusterStore, Elected, led_by
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
 from ottla.log.loading import HostedLog
+from ottla.log.log_config import LogConfig
 from ottla.log.names import DirectoryState
 from ottla.metrics import TopicCounts
 from ottla.records.validation import ValidationConfig
@@ -31,7 +32,7 @@ from ottla.settings import broker
 
 _LOG = logging.getLogger(__name__)
 
-LED_AT_ONCE: Final = 50  # partitions whose leader is stored in one write
+LED_AT_ONCE: Final = 100  # partitions whose leader is stored in one write
 LED_AT_START: Final = 2000  # the same at the start, when no request waits
 MADE_AT_ONCE: Final = 8  # logs created concurrently; file systems let concurrent syncs share one
 
@@ -159,8 +160,9 @@ class Leadership:
 
         A partition whose log is open needs no disk, and so no task.
         """
-        rules = self._settings.topic_rules(found.name)
-        in_sync_min = self._settings.in_sync_min(found.name)
+        settings, name = self._settings, found.name
+        config, rules = settings.log_config(name), settings.topic_rules(name)
+        in_sync_min = settings.in_sync_min(name)
         places = asyncio.Semaphore(MADE_AT_ONCE)
         outcomes: list[BaseException | None] = [None] * len(elected)
         left: list[int] = []
@@ -169,7 +171,7 @@ class Leadership:
             one = elected[number]
             async with places:
                 index = PartitionIndex(one.index)
-                hosted = await self._host(found, index, at_start=at_start)
+                hosted = await self._host(found, index, config, at_start=at_start)
                 partition = self._begin(found, hosted, one.after, rules, in_sync_min)
                 if found.name == OFFSETS_TOPIC:
                     await self._coordinate(partition)
@@ -190,7 +192,9 @@ class Leadership:
             outcomes[number] = failure
         return outcomes
 
-    async def _host(self, found: Topic, index: PartitionIndex, *, at_start: bool) -> HostedLog:
+    async def _host(
+        self, found: Topic, index: PartitionIndex, config: LogConfig, *, at_start: bool
+    ) -> HostedLog:
         """Return the log of a partition; create it if it does not exist."""
         key, before = TopicPartition(found.name, index), found.partitions[index]
         logs = self._logs
@@ -215,9 +219,7 @@ class Leadership:
                 raise StorageFailure(
                     f"{key} may be in an offline data directory: {', '.join(logs.missing)}"
                 )
-            hosted = await logs.create(
-                key, found.id, self._settings.log_config(found.name), avoid=self.cordoned()
-            )
+            hosted = await logs.create(key, found.id, config, avoid=self.cordoned())
             if before.leader_epoch >= 0:
                 folder = {"partition": str(key), "folder": hosted.log.directory}
                 _LOG.warning("partition directory missing, created empty", folder)
