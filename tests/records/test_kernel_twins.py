@@ -2,6 +2,7 @@
 
 import contextlib
 from array import array
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -176,6 +177,53 @@ def test_appending(drawn: list[Drawn], limit: int) -> None:
         )
 
     same(append)
+
+
+queued = st.tuples(
+    st.sampled_from(["a", "b", "unknown"]),
+    st.none() | st.binary(max_size=3),
+    st.none() | st.binary(max_size=40),
+    st.none() | st.integers(0, 2),
+    st.sampled_from([(), (), (), (("name", b"value"),), (("name", 5),)]),
+    st.integers(0, 2000) | INT64,
+)
+plain = st.tuples(
+    st.just("a"), st.none(), st.binary(max_size=40), st.none(), st.just(()), st.just(7)
+)
+
+
+@given(st.lists(plain | queued, max_size=12), st.integers(0, 400), st.booleans())
+def test_open_batches(drawn: list[Any], limit: int, seals: bool) -> None:
+    def send(kernel: Any) -> object:
+        class Reference(kernel.RecordRef):
+            pass
+
+        batches = kernel.OpenBatches(Reference)
+        appenders = {topic: kernel.RecordAppender(limit) for topic in "ab"}
+        for topic, appender in appenders.items():
+            batches.add(topic, appender, topic)
+        found: list[object] = []
+        for topic, _, value, _, headers, timestamp in drawn:
+
+            def place(topic: Any = topic, rest: Any = (timestamp, value, headers)) -> object:
+                reference = batches.append(topic, *rest)
+                return None if reference is None else (reference._batch, reference._index)
+
+            found.append(outcome(lambda _, place=place: place(), 0))
+        if seals:
+            appenders["a"].seal()
+        records = [kernel.QueuedRecord("queue", *each) for each in drawn]
+        entries: deque[Any] = deque([*records, "not a record"])
+        while entries:
+            taken = batches.take(entries)
+            stopped = entries.popleft()
+            if stopped == "not a record":
+                break
+            found.append((taken, stopped.size, stopped.is_queued, stopped._batch))
+        found += [(one.is_queued, one._batch, one._index, one.key, one.value) for one in records]
+        return found, [(one.count, one.size, bytes(one.encoded())) for one in appenders.values()]
+
+    same(send)
 
 
 @given(st.integers(-(2**65), 2**65), st.binary(max_size=12), st.integers(-2, 12))

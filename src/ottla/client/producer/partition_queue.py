@@ -62,6 +62,7 @@ class PartitionQueue:
         """Close the open batch."""
         batch, self.open = self.open, None
         if batch is not None:
+            batch.builder.seal()
             self._closed(batch)
 
     # Sending.

@@ -49,6 +49,9 @@ from ottla.transport.network import Connector, TcpNetwork
 RECORD_OVERHEAD_BYTES: Final = HEADER_SIZE + RECORD_OVERHEAD_MAX
 """The maximum size of a batch header and the lengths in a record."""
 
+FILLED_MAX: Final = 4
+"""The number of full batches after which a caller yields while requests are in flight."""
+
 UNHEARD_MAX: Final = 1000
 """The number of unseen errors that are remembered; the first of them is always kept."""
 
@@ -93,6 +96,7 @@ class Producer(AsyncWith, Generic[K, V]):
         self._key = None if key_serializer is None else serializer_of(key_serializer)
         self._value = None if value_serializer is None else serializer_of(value_serializer)
         self._clock = clock or SystemClock()
+        self._now_ms = self._clock.now_ms
         self._world = Environment(network or TcpNetwork(), self._clock, random or Random().random)
         self._connection_rules = connection_config(
             config, self._world.random, token=token, clock=self._clock
@@ -172,26 +176,24 @@ class Producer(AsyncWith, Generic[K, V]):
         if self._value is not None:
             value_data = serialize(self._value, topic, "value", value)
         if timestamp_ms is None:
-            timestamp_ms = self._clock.now_ms()
+            timestamp_ms = self._now_ms()
         elif timestamp_ms < 0:
             raise ValueError(f"a timestamp must not be negative: {timestamp_ms}")
         elif timestamp_ms > TIME_MAX:
             raise ValueError(f"a timestamp must be at most {TIME_MAX}, not {timestamp_ms}")
+        keyless = key_data is None and partition is None
+        if keyless:
+            ack = running.open_batches.append(topic, timestamp_ms, value_data, headers)
+            if ack is not None:
+                return ack
         if headers is None:
             headers = ()
-        keyless = key_data is None and partition is None
-        if keyless and (usual := running.usual.get(topic)) is not None:
-            batch = usual.open
-            if batch is not None:
-                builder = batch.builder
-                if builder.append(timestamp_ms, None, value_data, headers):
-                    return Ack(batch, builder.count - 1)
         where = running.routes.find(topic, key_data, value_data, partition)
         if where is not None:
             ack = running.accumulator.add(where, timestamp_ms, key_data, value_data, headers)
             if ack is not None:
-                if keyless and running.routes.is_steady(None):
-                    running.usual[topic] = running.accumulator.queues[where]
+                if keyless:
+                    running.keep_open(where)
                 return ack
         kept = running.routes.kept(where, partition)
         return await self._begin_with(
@@ -350,9 +352,10 @@ class Producer(AsyncWith, Generic[K, V]):
         transactions = running.transactions
         number = None if transactions is None else transactions.check()
         # A caller that sends without a pause yields here, so that the sender can send full batches
-        # while the next ones are filled.
-        if running.accumulator.has_filled:
-            running.accumulator.has_filled = False
+        # while the next ones are filled. While the brokers are busy, several batches go into one
+        # request.
+        if running.accumulator.filled >= (FILLED_MAX if running.sender.counts.in_flight else 1):
+            running.accumulator.filled = 0
             await asyncio.sleep(0)
         while True:
             # It opens a batch, which may be in another partition than chosen before.

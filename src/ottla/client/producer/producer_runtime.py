@@ -19,12 +19,13 @@ from ottla.client.producer.delivery import SenderConfig
 from ottla.client.producer.identity import IdempotentIdentity, NoProducerIdentity, ProducerIdentity
 from ottla.client.producer.partition_chooser import PartitionChooser
 from ottla.client.producer.partition_load import PartitionLoad
-from ottla.client.producer.partition_queue import PartitionQueue
-from ottla.client.producer.pending_batch import PendingBatch
+from ottla.client.producer.pending_batch import Ack, PendingBatch
 from ottla.client.producer.record_accumulator import AccumulatorCallbacks, RecordAccumulator
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transactions import Transactions
 from ottla.clock import Clock
+from ottla.ids import TopicPartition
+from ottla.records import OpenBatches
 from ottla.settings import producer
 from ottla.settings.config import Config
 from ottla.transport.channel import Disconnected
@@ -58,13 +59,12 @@ class ProducerRuntime:
             self.connections, metadata_config(config, random), clock, self._poke
         )
         self.routes = PartitionChooser(self.metadata, partitioner)
-        # The current partition for records without a key, per topic, until its open batch closes.
-        # Looking it up here instead of calling the partitioner saves a fifth of the cost of a
-        # record.
-        self.usual: dict[str, PartitionQueue] = {}
+        # The open batch for records without a key, per topic. `send` appends to it with one call
+        # instead of calling the partitioner.
+        self.open_batches: OpenBatches[Ack] = OpenBatches(Ack)
 
         def closed(batch: PendingBatch) -> None:
-            self.usual.pop(batch.partition.topic, None)
+            self.open_batches.discard(batch.partition.topic)
             partitioner.batch_closed(*batch.partition, batch.builder.size)
 
         rules = sender_config(config, random)
@@ -88,6 +88,12 @@ class ProducerRuntime:
             failed,
         )
         self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
+
+    def keep_open(self, where: TopicPartition) -> None:
+        """Append the next records without a key to the open batch of a partition."""
+        batch = self.accumulator.queues[where].open
+        if batch is not None and self.routes.is_steady(None):
+            self.open_batches.add(where.topic, batch.builder, batch)
 
     def _poke(self) -> None:
         self.sender.poke()

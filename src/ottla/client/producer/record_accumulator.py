@@ -54,7 +54,7 @@ class RecordAccumulator:
         default_factory=dict[TopicPartition, PartitionQueue]
     )
     memory_left: int = -1
-    has_filled: bool = False  # a batch was filled since the event loop had its turn
+    filled: int = 0  # the number of batches filled since the event loop had its turn
     _waiting: deque[tuple[int, asyncio.Future[None]]] = field(
         default_factory=deque[tuple[int, asyncio.Future[None]]]
     )
@@ -179,7 +179,7 @@ class RecordAccumulator:
 
     def _fill(self, queue: PartitionQueue) -> None:
         queue.close()
-        self.has_filled = True
+        self.filled += 1
         self.news.filled()
 
     async def _room(self, memory: int, timeout_s: float) -> None:

@@ -8,6 +8,8 @@ A record is serialized here and passed to the event loop (`send_queue.py`); from
 path of the asynchronous producer.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Generic, Self
@@ -23,10 +25,11 @@ from ottla.client.producer.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.producer.row_ack import WrittenRows
 from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
 from ottla.client.sync.portal import Portal
-from ottla.client.sync.send_queue import Ack, Content, SendQueue
+from ottla.client.sync.send_queue import Ack, SendQueue, reached
 from ottla.client.sync.sync_facade import SyncFacade, calls, waits
 from ottla.client.sync.transaction import Transaction
 from ottla.clock import Clock, SystemClock
+from ottla.records import QueuedRecord
 from ottla.settings import producer
 from ottla.transport.failures import NotRunning
 from ottla.transport.network import Connector
@@ -73,9 +76,8 @@ class RowsAck:
 class _Behind(AsyncProducer[bytes, bytes]):
     """The asynchronous producer, of bytes."""
 
-    _kept: tuple[Content, int | None] | None = (
-        None  # the record that has to wait, and its partition
-    )
+    # The record that has to wait, and its partition.
+    _kept: tuple[QueuedRecord, int | None] | None = None
 
     @property
     def block_s(self) -> float:
@@ -85,26 +87,40 @@ class _Behind(AsyncProducer[bytes, bytes]):
     def memory_bytes(self) -> int:
         return self._config[producer.BUFFER_MEMORY]
 
-    def take_at_once(self, content: Content) -> AsyncAck | None:
-        topic, key, value, partition, headers, timestamp_ms = content
+    def take_many(self, entries: "deque[Ack | asyncio.Future[None]]") -> int:
+        running = self._running
+        if running is None or running.transactions is not None:
+            return 0
+        return running.open_batches.take(entries)
+
+    def take_at_once(self, record: QueuedRecord) -> AsyncAck | None:
+        key, value, partition = record.key, record.value, record.partition
         running = self._started()
         if running.transactions is not None:
             running.transactions.check()
-        where = running.routes.find(topic, key, value, partition)
+        where = running.routes.find(record.topic, key, value, partition)
         if where is None:
             return None
-        ack = running.accumulator.add(where, timestamp_ms, key, value, headers)
+        ack = running.accumulator.add(where, record.timestamp, key, value, record.headers)
         if ack is None:
-            self._kept = (content, running.routes.kept(where, partition))
+            self._kept = (record, running.routes.kept(where, partition))
+        elif key is None and partition is None:
+            running.keep_open(where)
         return ack
 
-    async def take(self, content: Content) -> AsyncAck:
-        topic, key, value, partition, headers, timestamp_ms = content
-        if self._kept is not None and self._kept[0] is content:
+    async def take(self, record: QueuedRecord) -> AsyncAck:
+        partition = record.partition
+        if self._kept is not None and self._kept[0] is record:
             partition = self._kept[1]
         self._kept = None
         return await self._begin_with(
-            self._started(), topic, key, value, partition, headers, timestamp_ms
+            self._started(),
+            record.topic,
+            record.key,
+            record.value,
+            partition,
+            record.headers,
+            record.timestamp,
         )
 
 
@@ -231,8 +247,9 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
             timestamp_ms = self._now_ms()
         elif timestamp_ms < 0:
             raise ValueError(f"a timestamp must not be negative: {timestamp_ms}")
+        parts = (*headers,) if headers else ()
         return handover.give(
-            (topic, key_data, value_data, partition, (*headers,) if headers else (), timestamp_ms)
+            Ack(handover, topic, key_data, value_data, partition, parts, timestamp_ms)
         )
 
     def send_many(
@@ -260,7 +277,7 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
             await handover.passed()
             return await self._behind.send_many(topic, data, key=key_data, partition=partition)
 
-        return [Ack(handover, ack) for ack in self._portal.run(sent())]
+        return [reached(handover, topic, ack) for ack in self._portal.run(sent())]
 
     def send_arrow(
         self,

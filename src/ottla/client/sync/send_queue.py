@@ -15,69 +15,75 @@ import threading
 import weakref
 from collections import deque
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from ottla.client.producer.pending_batch import Ack as AsyncAck
-from ottla.client.producer.pending_batch import Written
-from ottla.client.producer.record_accumulator import Headers
+from ottla.client.producer.pending_batch import PendingBatch, Written
 from ottla.client.sync.portal import CLOSED, FORKED, LOOK_S, Portal
 from ottla.clock import Clock
+from ottla.records import QueuedRecord
 from ottla.transport.failures import Disconnected, NotRunning, TimedOut
-
-RECORD_BYTES: Final = 200
-"""About what a record takes here besides its key and value."""
 
 UNHEARD_MAX: Final = 1000
 """The number of unseen errors that are remembered; the first of them is always kept."""
-
-Content: TypeAlias = tuple[str, bytes | None, bytes | None, int | None, Headers, int]
-"""Topic, key, value, partition, headers and timestamp of a record."""
 
 
 class Receiver(Protocol):
     """Takes the records in the loop."""
 
-    def take_at_once(self, content: Content) -> AsyncAck | None:
+    def take_many(self, entries: "deque[Ack | asyncio.Future[None]]") -> int:
+        """Take records from the left that need not wait, and return the sum of their sizes.
+
+        It may stop before any entry.
+        """
+        ...
+
+    def take_at_once(self, record: QueuedRecord) -> AsyncAck | None:
         """Take a record; None if that has to wait."""
         ...
 
-    async def take(self, content: Content) -> AsyncAck:
+    async def take(self, record: QueuedRecord) -> AsyncAck:
         """Take a record, waiting for room or for metadata."""
         ...
 
 
-class Ack:
+class Ack(QueuedRecord):
     """The result of a record: `result()` waits for its offset or raises its error."""
 
-    __slots__ = ("_handover", "state")
-
-    def __init__(self, handover: "SendQueue", state: "Content | AsyncAck | Exception") -> None:
-        self._handover = handover
-        self.state = state  # the record itself while it is queued
+    __slots__ = ()
+    _queue: "SendQueue"
+    _batch: PendingBatch
 
     def result(self, timeout_s: float | None = None) -> Written:
         """Wait for the result; raises TimedOut, after which it may be called again."""
-        state = self.state
-        if isinstance(state, Exception):
-            self._handover.hear(self)
-            raise state
-        if isinstance(state, AsyncAck) and (known := state.known()) is not None:
+        if not self.is_queued and (known := self._reached().known()) is not None:
             return known
-        return self._handover.portal.run(self._outcome(), timeout_s)
+        return self._queue.portal.run(self._outcome(), timeout_s)
 
     def done(self) -> bool:
         """Whether the result is known."""
-        state = self.state
-        return state.done if isinstance(state, AsyncAck) else isinstance(state, Exception)
+        if self.is_queued:
+            return False
+        return self.failure is not None or AsyncAck(self._batch, self._index).done
 
     async def _outcome(self) -> Written:
-        if isinstance(self.state, tuple):
-            await self._handover.come(self)
-        if isinstance(self.state, Exception):
-            self._handover.hear(self)
-            raise self.state
-        assert isinstance(self.state, AsyncAck)
-        return await self.state
+        if self.is_queued:
+            await self._queue.come(self)
+        return await self._reached()
+
+    def _reached(self) -> AsyncAck:
+        """Return the producer's result for the record; raises the error if it did not get there."""
+        if self.failure is not None:
+            self._queue.hear(self)
+            raise self.failure
+        return AsyncAck(self._batch, self._index)
+
+
+def reached(queue: "SendQueue", topic: str, ack: AsyncAck) -> Ack:
+    """Return the result of a record that the producer has already."""
+    known = Ack(queue, topic, None, None, None, (), 0)
+    known.leave_queue(ack)
+    return known
 
 
 class SendQueue:
@@ -118,16 +124,15 @@ class SendQueue:
 
     # In the sending threads.
 
-    def give(self, content: Content) -> Ack:
+    def give(self, ack: Ack) -> Ack:
         """Queue a record, waiting for room; raises TimedOut."""
-        ack = Ack(self, content)
         with self._lock:
             if self._given_bytes - self._taken_bytes >= self._bytes_max:
                 self._wait_for_room()
             if not self._is_open:
                 raise NotRunning(self._why)
             self._entries.append(ack)
-            self._given_bytes += _size(content)
+            self._given_bytes += ack.size
             if not self._is_awake:
                 self._wake()
         return ack
@@ -140,7 +145,10 @@ class SendQueue:
         try:
             while self._is_open and self._given_bytes - self._taken_bytes >= self._bytes_max:
                 left_s = until_s - self._clock.elapsed_s()
-                if not self._room.wait(min(LOOK_S, left_s)) and left_s <= LOOK_S:
+                if self._room.wait(min(LOOK_S, left_s)) or left_s > LOOK_S:
+                    continue
+                # The loop notifies when half of the room is free, so there may be some now.
+                if self._given_bytes - self._taken_bytes >= self._bytes_max:
                     raise TimedOut(
                         f"no buffer memory for a record after {self._timeout_s:g} s: records are "
                         "sent faster than the brokers accept them; raise buffer.memory or "
@@ -197,7 +205,8 @@ class SendQueue:
         failure = Disconnected("the producer was closed before this record was written")
         for entry in self._entries:
             if isinstance(entry, Ack):
-                self._tell(entry, failure)
+                entry.fail(failure)
+                self._tell(entry)
             elif not entry.done():
                 entry.set_result(None)
         self._entries.clear()
@@ -208,59 +217,64 @@ class SendQueue:
 
     async def _drain(self) -> None:
         entries, take_at_once = self._entries, self._receiver.take_at_once
+        take_many = self._receiver.take_many
         while True:
             while entries:
+                # One by one while a caller waits for a record to reach the producer.
+                if not self._awaited and (size := take_many(entries)):
+                    self._take_bytes(size)
+                    continue
                 entry = entries[0]  # it stays until it has a result: `close` finds it here
                 if not isinstance(entry, Ack):
                     if not entry.done():
                         entry.set_result(None)
                     entries.popleft()
                     continue
-                content = entry.state
-                assert isinstance(content, tuple)
                 try:
-                    taken = take_at_once(content) or await self._take(content)
+                    taken = take_at_once(entry) or await self._take(entry)
                 # A user's partitioner may raise anything; the result passes it on.
                 except Exception as error:
-                    taken = error
+                    entry.fail(error)
                     if len(self._unheard) < UNHEARD_MAX:
                         self._unheard[entry] = error
-                self._tell(entry, taken)
+                else:
+                    entry.leave_queue(taken)
+                self._tell(entry)
                 entries.popleft()
-                self._taken_bytes += _size(content)
-                if self._waiting:
-                    with self._room:
-                        self._room.notify_all()
+                self._take_bytes(entry.size)
             # First this, then look again: sending threads do it in the opposite order.
             self._is_awake = False
             if not entries:
                 return
             self._is_awake = True
 
-    async def _take(self, content: Content) -> AsyncAck:
+    def _take_bytes(self, size: int) -> None:
+        """Note that bytes left the queue; waiting threads continue when half of it is free.
+
+        A thread that continued after each record would queue one record and wait again.
+        """
+        self._taken_bytes += size
+        if self._waiting and self._given_bytes - self._taken_bytes <= self._bytes_max // 2:
+            with self._room:
+                self._room.notify_all()
+
+    async def _take(self, record: QueuedRecord) -> AsyncAck:
         failure = self._hindrance
         # A record that waited behind a failed one for its full time does not wait that long again.
         if failure is not None and self._taken_bytes < self._hindered_bytes:
             raise failure
         given_bytes = self._given_bytes
         try:
-            taken = await self._receiver.take(content)
+            taken = await self._receiver.take(record)
         except (Disconnected, TimedOut) as error:
             self._hindrance, self._hindered_bytes = error, given_bytes
             raise
         self._hindrance = None
         return taken
 
-    def _tell(self, ack: Ack, state: AsyncAck | Exception) -> None:
-        ack.state = state
+    def _tell(self, ack: Ack) -> None:
         if self._awaited and (coming := self._awaited.pop(ack, None)) is not None:
             coming.set_result(None)
-
-
-def _size(content: Content) -> int:
-    """About what a record takes here."""
-    _, key, value, _, _, _ = content
-    return RECORD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
 
 
 def _forked(handover: "weakref.ref[SendQueue]") -> None:

@@ -34,4 +34,10 @@ cdef class RecordRef:
 cdef class RecordAppender:
     cdef readonly long long limit, count, base_timestamp, max_timestamp
     cdef readonly Py_ssize_t size
+    cdef readonly bint sealed
     cdef bytearray buffer
+
+cdef bint append_record(
+    RecordAppender appender, long long timestamp, bytes key_bytes, bytes value_bytes, list pairs
+)
+cdef list header_pairs(headers)

@@ -39,7 +39,7 @@ if not cython.compiled:
     )
     from ottla.records._kernel.integers import put_uvarint, subtract64, uvarint_size, zigzag
 
-    def _check_timestamp(timestamp):
+    def check_timestamp(timestamp):
         """Raise OverflowError as the compiled code does when it converts the argument."""
         if not -(1 << 63) <= timestamp < 1 << 63:
             raise OverflowError(f"timestamp {timestamp} has more than 64 bits")
@@ -234,6 +234,8 @@ def _append_rows(
     header_first: cython.longlong
     header_count: cython.longlong
     timestamp_zigzag: cython.ulonglong
+    if appender.sealed:
+        return start
     _check_range(start, stop)
     for column in (keys, values, headers, timestamps):
         if column is not None and column.length < stop:
@@ -310,25 +312,26 @@ class RecordAppender:
         self.base_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
         self.size = HEADER_SIZE
+        self.sealed = False
         self.buffer = bytearray(min(limit, 16384) + HEADER_SIZE)
 
     def append(self, timestamp: cython.longlong, key, value, headers=()):
         """Append a record; return False if it does not fit."""
         if not cython.compiled:
-            _check_timestamp(timestamp)
-        pairs: list | None = _header_pairs(headers) if headers else None
-        return _append(self, timestamp, as_bytes(key), as_bytes(value), pairs)
+            check_timestamp(timestamp)
+        pairs: list | None = header_pairs(headers) if headers else None
+        return append_record(self, timestamp, as_bytes(key), as_bytes(value), pairs)
 
     def extend(self, timestamp: cython.longlong, key, values: list, start: cython.Py_ssize_t = 0):
         """Append a record with this key for each value from `start` on; return how many fit."""
         if not cython.compiled:
-            _check_timestamp(timestamp)
+            check_timestamp(timestamp)
         if start < 0:
             raise ValueError(f"the index of a value cannot be {start}")
         key_bytes: bytes | None = as_bytes(key)
         index: cython.Py_ssize_t = start
         while index < len(values):
-            if not _append(self, timestamp, key_bytes, as_bytes(values[index]), None):
+            if not append_record(self, timestamp, key_bytes, as_bytes(values[index]), None):
                 break
             index += 1
         return index - start
@@ -349,8 +352,13 @@ class RecordAppender:
         """Return a copy of the encoded batch; its first 61 bytes are room for the header."""
         return self.buffer[: self.size]
 
+    def seal(self):
+        """Accept no more records: every later append returns False."""
+        self.sealed = True
+
     def release(self):
         """Free the buffer and accept no more records; `size` and `count` keep their values."""
+        self.sealed = True
         self.limit = 0
         self.buffer = bytearray()
 
@@ -370,7 +378,7 @@ class RecordRef:
 
 
 @cython.cfunc
-def _append(
+def append_record(
     appender: RecordAppender,
     timestamp: cython.longlong,
     key_bytes: bytes | None,
@@ -378,6 +386,8 @@ def _append(
     pairs: list | None,
 ) -> cython.bint:
     """Append a record; return False and change nothing if it does not fit."""
+    if appender.sealed:
+        return False
     key_size: cython.longlong = -1 if key_bytes is None else len(key_bytes)
     value_size: cython.longlong = -1 if value_bytes is None else len(value_bytes)
     first: cython.bint = appender.count == 0
@@ -434,7 +444,7 @@ def _put_bytes(
 
 
 @cython.cfunc
-def _header_pairs(headers) -> list:
+def header_pairs(headers) -> list:
     """Convert headers to a list of (key, value) in bytes."""
     pairs: list = []
     for pair in headers:
