@@ -643,7 +643,6 @@ def test_fake_controller_is_disconnected(wire: Wire, api: apis.Api) -> None:
         ("log.dirs", "/tmp/elsewhere"),
         ("log.dir", "/tmp/elsewhere"),
         ("authorizer.class.name", "org.example.Anything"),
-        ("metric.reporters", "org.example.Anything"),
         ("sasl.jaas.config", "com.sun.security.auth.module.JndiLoginModule required;"),
         ("ssl.keystore.location", "/etc/passwd"),
         ("node.id", "7"),
@@ -656,6 +655,12 @@ def test_unsafe_settings_are_refused_from_clients(wire: Wire, name: str, value: 
     for resource in ("", "1"):
         assert alter_code(wire, 4, resource, name, value) != ErrorCode.NONE
     assert alter_code(wire, 2, TOPIC, name, value) != ErrorCode.NONE
+
+
+def test_class_of_an_ignored_setting_is_not_used(wire: Wire) -> None:
+    """As in Kafka the setting is dynamic; Ottla stores it, logs a warning and loads nothing."""
+    assert alter_code(wire, 4, "", "metric.reporters", "org.example.Anything") == ErrorCode.NONE
+    assert alter_code(wire, 4, "", "metric.reporters", "") == ErrorCode.NONE
 
 
 def test_config_variables_are_not_expanded(wire: Wire) -> None:
