@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from kernel_loading import CompiledFinder, SourceFinder, is_compiled, load_kernel
+from ottla.client.consumer.record import Record as ConsumerRecord
 from ottla.records.batch import HEADER_SIZE, BatchHeader
 from ottla.records.errors import CorruptRecords
 from records.drawing import INT64, Drawn, build, damaged, drawn_batches
@@ -99,6 +100,12 @@ def test_reading(
         reader = kernel.RecordReader(section, count, last, base, time, append, first)
         return [told(record) for record in reader.read_all()]
 
+    def as_tuples(kernel: Any) -> object:
+        reader = kernel.RecordReader(section, count, last, base, time, append, first)
+        found = reader.read_tuples(ConsumerRecord, "t", 3, 1, 9)
+        assert {type(record) for record in found} <= {ConsumerRecord}
+        return found
+
     def columns(kernel: Any) -> object:
         writer = kernel.ColumnBuilder(min(abs(count), 100), len(section))
         for _ in range(2):
@@ -109,6 +116,7 @@ def test_reading(
 
     same(one_at_a_time)
     same(all_at_once)
+    same(as_tuples)
     if -(2**63) <= first + 20 < 2**63:
         same(columns)
 

@@ -208,7 +208,7 @@ class Cursor:
         return None
 
     def open_records(self, records: list[Record[Any, Any]], next_offset: int) -> None:
-        """Start handing out the decoded records of the next batch."""
+        """Start handing out the decoded records of the next batches, which end at an offset."""
         self.left = iter(records)
         self.left_until = next_offset
 
@@ -227,7 +227,7 @@ class Cursor:
         self.left = None
         self._position = max(self._position, self.left_until)
         batches = self.chunks[0].batches
-        if batches[0].header.next_offset <= self._position:
+        while batches and batches[0].header.next_offset <= self._position:
             batches.popleft()
         if batches:
             return False

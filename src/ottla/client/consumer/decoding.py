@@ -54,23 +54,21 @@ class Decoder(Generic[K, V]):
     ) -> tuple[list[Record[K, V]], RequestError | None]:
         """Return the records of a batch from an offset on, and the error that ended them early."""
         header = batch.header
-        try:
-            raw = read(partition, batch, from_offset, checks_crc=self.checks_crc)
-        except Corrupt as corrupt:
-            return [], corrupt
         time, epoch = header.timestamp_type, header.leader_epoch
         topic, index = partition
         new = _new
-        if self.key is None and self.value is None:
-            plain = [
-                new(
-                    Record,
-                    (topic, index, r.offset, r.timestamp, time, r.key, r.value, r.headers, epoch),
-                )
-                for r in raw
-            ]
-            return plain, None
         made: list[Record[Any, Any]] = []
+        try:
+            if self.checks_crc and not batch.crc_ok:
+                raise CorruptRecords("wrong CRC")
+            reader = batch.records(from_offset=from_offset)
+            if self.is_plain:
+                return reader.read_tuples(Record, topic, index, time, epoch), None
+            raw = reader.read_all()
+        except CorruptRecords as error:
+            corrupt = Corrupt(partition, header.base_offset, header.next_offset, str(error))
+            corrupt.__cause__ = error
+            return [], corrupt
         for r in raw:
             try:
                 key, value = self._key(partition, r), self._value(partition, r)
@@ -83,6 +81,11 @@ class Decoder(Generic[K, V]):
             made.append(new(Record, (*place, key, value, r.headers, epoch)))
         return made, None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it calls no function of the application."""
+        return self.key is None and self.value is None
+
     def _key(self, partition: TopicPartition, raw: Raw) -> object:
         if self.key is None:
             return raw.key
@@ -92,17 +95,3 @@ class Decoder(Generic[K, V]):
         if self.value is None:
             return raw.value
         return deserialize(self.value, *partition, raw.offset, "value", raw.value)
-
-
-def read(
-    partition: TopicPartition, batch: Batch, from_offset: int, *, checks_crc: bool
-) -> list[Raw]:
-    """Return the records of a batch without deserializing; raises Corrupt."""
-    header = batch.header
-    try:
-        if checks_crc and not batch.crc_ok:
-            raise CorruptRecords("wrong CRC")
-        return batch.records(from_offset=from_offset).read_all()
-    except CorruptRecords as error:
-        why = str(error)
-        raise Corrupt(partition, header.base_offset, header.next_offset, why) from error

@@ -20,6 +20,9 @@ from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 from ottla.records import Batch, Columns, CorruptRecords, decode
 
+DECODED_MIN: Final = 1000
+"""The number of records that are decoded together, if a fetch response has so many."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
@@ -317,11 +320,28 @@ class RecordBuffer(Generic[K, V]):
             if error is not None and not records:
                 raise error
             until = _until(batch, error)
+            if self._decoder.is_plain:
+                until = self._decode_more(cursor, records, until)
             cursor.open_records(records, until)
             if records:
                 return True
             self._close(cursor)
         return False
+
+    def _decode_more(self, cursor: Cursor, records: list[Record[K, V]], until: int) -> int:
+        """Decode the next batches of the response too; returns the offset at which they end.
+
+        Batches of large records have few, and handing out a batch costs as much as many records.
+        """
+        for batch in islice(cursor.chunks[0].batches, 1, None):
+            if len(records) >= DECODED_MIN:
+                break
+            more, error = self._decoder.records(cursor.partition, batch, until)
+            if error is not None:
+                break  # raised when it is the next batch
+            records += more
+            until = int(batch.header.next_offset)
+        return until
 
     def _close(self, cursor: Cursor) -> None:
         if cursor.close_records():

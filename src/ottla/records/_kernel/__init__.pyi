@@ -55,6 +55,8 @@ class Record:
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
+_TupleT = TypeVar("_TupleT", bound=tuple[Any, ...])
+
 @final
 class RecordReader:
     def __init__(
@@ -69,6 +71,14 @@ class RecordReader:
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Record: ...
+    def read_tuples(
+        self,
+        kind: type[_TupleT],
+        topic: str,
+        partition: int,
+        timestamp_type: int,
+        leader_epoch: int,
+    ) -> list[_TupleT]: ...
     def read_all(self) -> list[Record]: ...
 
 @final

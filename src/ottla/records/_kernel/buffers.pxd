@@ -54,6 +54,11 @@ cdef inline unsigned char* pointer(bytearray buffer) noexcept:
 cdef inline bytes bytes_at(const unsigned char* p, Py_ssize_t at, Py_ssize_t size):
     return PyBytes_FromStringAndSize(<const char*> p + at, size)
 
+cdef inline bytes bytes_or_none(const unsigned char* p, Py_ssize_t at, Py_ssize_t size):
+    if size < 0:
+        return None
+    return PyBytes_FromStringAndSize(<const char*> p + at, size)
+
 cdef inline void copy_bytes(
     unsigned char* out,
     Py_ssize_t to,

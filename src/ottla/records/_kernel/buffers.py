@@ -36,6 +36,10 @@ if not cython.compiled:
         """Copy `size` bytes into a bytes object."""
         return bytes(p[at : at + size])
 
+    def bytes_or_none(p, at, size):
+        """Copy `size` bytes into a bytes object; None if the size is negative."""
+        return bytes(p[at : at + size]) if size >= 0 else None
+
     def copy_bytes(out, to, p, at, size):
         """Copy `size` bytes from p[at] to out[to]."""
         out[to : to + size] = p[at : at + size]

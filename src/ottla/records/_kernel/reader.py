@@ -8,7 +8,7 @@ except ImportError:
     from ottla.records._kernel import cython_stub as cython
 
 if not cython.compiled:
-    from ottla.records._kernel.buffers import bytes_at
+    from ottla.records._kernel.buffers import bytes_at, bytes_or_none
     from ottla.records._kernel.constants import BAD_COUNT, BAD_OFFSET, BAD_TAIL
     from ottla.records._kernel.integers import add64
     from ottla.records._kernel.parser import (
@@ -18,6 +18,25 @@ if not cython.compiled:
         parse_record,
         raise_corrupt,
     )
+
+    def new_record_tuple(
+        kind, topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch
+    ):
+        """Create an instance of a subclass of tuple without its constructor."""
+        return tuple.__new__(
+            kind,
+            (
+                topic,
+                partition,
+                offset,
+                timestamp,
+                timestamp_type,
+                key,
+                value,
+                headers,
+                leader_epoch,
+            ),
+        )
 
 
 @cython.final
@@ -139,6 +158,32 @@ class RecordReader(RecordParser):
             raise StopIteration
         return record
 
+    def read_tuples(self, kind: type, topic, partition, timestamp_type, leader_epoch):
+        """Return the remaining records as a list of tuples, for consumers.
+
+        `kind` is a subclass of tuple. The fields are topic, partition, offset, timestamp, timestamp
+        type, key, value, headers and leader epoch.
+        """
+        records: list = []
+        if not issubclass(kind, tuple):
+            raise TypeError(f"{kind.__name__} is not a subclass of tuple")
+        while _find_record(self):
+            records.append(
+                new_record_tuple(
+                    kind,
+                    topic,
+                    partition,
+                    _offset(self),
+                    _timestamp(self),
+                    timestamp_type,
+                    bytes_or_none(self.at, self.key_at, self.key_size),
+                    bytes_or_none(self.at, self.value_at, self.value_size),
+                    _headers(self) if self.header_count > 0 else (),
+                    leader_epoch,
+                )
+            )
+        return records
+
     def read_all(self):
         """Return the remaining records as a list."""
         records: list = []
@@ -161,8 +206,37 @@ def _fail(reader: RecordReader, reason: cython.int, record):
 def _next_record(reader: RecordReader) -> Record | None:
     """Return the next record from from_offset on; None after the last."""
     record: Record
+    if not _find_record(reader):
+        return None
+    record = Record.__new__(Record)
+    record.offset = _offset(reader)
+    record.timestamp = _timestamp(reader)
+    record.key = bytes_or_none(reader.at, reader.key_at, reader.key_size)
+    record.value = bytes_or_none(reader.at, reader.value_at, reader.value_size)
+    record.headers = _headers(reader) if reader.header_count > 0 else ()
+    return record
+
+
+@cython.cfunc
+@cython.inline
+def _offset(reader: RecordReader) -> cython.longlong:
+    """Return the offset of the record that was parsed last."""
+    return add64(reader.base_offset, reader.offset_delta)
+
+
+@cython.cfunc
+@cython.inline
+def _timestamp(reader: RecordReader) -> cython.longlong:
+    """Return the timestamp of the record that was parsed last."""
+    if reader.append_time:
+        return reader.append_timestamp
+    return add64(reader.base_timestamp, reader.timestamp_delta)
+
+
+@cython.cfunc
+def _find_record(reader: RecordReader) -> cython.bint:
+    """Parse the next record from from_offset on; return False after the last."""
     reason: cython.int
-    offset: cython.longlong
     while reader.index < reader.count:
         reason = parse_record(reader)
         if reason == 0 and not reader.previous < reader.offset_delta <= reader.last_delta:
@@ -171,25 +245,8 @@ def _next_record(reader: RecordReader) -> Record | None:
         if reason != 0:
             _fail(reader, reason, reader.index)
         reader.previous = reader.offset_delta
-        offset = add64(reader.base_offset, reader.offset_delta)
-        if offset < reader.from_offset:
-            continue
-        record = Record.__new__(Record)
-        record.offset = offset
-        if reader.append_time:
-            record.timestamp = reader.append_timestamp
-        else:
-            record.timestamp = add64(reader.base_timestamp, reader.timestamp_delta)
-        if reader.key_size >= 0:
-            record.key = bytes_at(reader.at, reader.key_at, reader.key_size)
-        else:
-            record.key = None
-        if reader.value_size >= 0:
-            record.value = bytes_at(reader.at, reader.value_at, reader.value_size)
-        else:
-            record.value = None
-        record.headers = _headers(reader) if reader.header_count > 0 else ()
-        return record
+        if _offset(reader) >= reader.from_offset:
+            return True
     if reader.pos != reader.end:
         _fail(reader, BAD_TAIL, None)
-    return None
+    return False

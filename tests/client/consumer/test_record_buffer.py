@@ -1,0 +1,114 @@
+"""The record buffer hands out the batches of a fetch response together, each record once."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from client.consumer.test_fetched_batches import batch
+from ottla.client.consumer import record_buffer
+from ottla.client.consumer.cursor import Cursor
+from ottla.client.consumer.decoding import Corrupt, Decoder
+from ottla.client.consumer.fetched_batches import fetched_batches
+from ottla.client.consumer.record_buffer import RecordBuffer
+from ottla.ids import PartitionIndex, TopicPartition
+from ottla.records import HEADER_SIZE
+
+PLACE = TopicPartition("t", PartitionIndex(0))
+Buffer = RecordBuffer[bytes, bytes]
+
+
+def damaged(data: bytes) -> bytes:
+    """The batch with another last byte, so that its CRC is wrong."""
+    assert len(data) > HEADER_SIZE
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def filled(data: bytes, from_offset: int, decoder: Decoder[bytes, bytes]) -> tuple[Buffer, Cursor]:
+    buffer = Buffer(decoder, lambda: None)
+    buffer.add([PLACE])
+    cursor = buffer.cursors[PLACE]
+    cursor.move(from_offset)
+    chunk = fetched_batches(data, from_offset, None)
+    assert chunk is not None
+    cursor.add(chunk)
+    buffer.arrived(cursor)
+    return buffer, cursor
+
+
+def plain(value: Callable[[str, bytes], Any] | None = None) -> "Decoder[bytes, bytes]":
+    return Decoder(None, value, checks_crc=True, bad_record=None)
+
+
+SMALL = batch(0, 2) + batch(2, 3) + batch(7, 1)
+
+
+def test_small_batches_are_handed_out_together() -> None:
+    async def read() -> None:
+        buffer, cursor = filled(SMALL, 1, plain())
+        hand = await buffer.hand(None)
+        assert [record.offset for record in hand.left] == [1, 2, 3, 4, 7]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await buffer.hand(hand)
+        assert (cursor.position, cursor.buffered_bytes, cursor.has_records) == (8, 0, False)
+
+    asyncio.run(read())
+
+
+def test_enough_records_end_what_is_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_buffer, "DECODED_MIN", 3)
+
+    async def read() -> None:
+        buffer, cursor = filled(SMALL, 0, plain())
+        hand = await buffer.hand(None)
+        assert [record.offset for record in hand.left] == [0, 1, 2, 3, 4]
+        hand = await buffer.hand(hand)
+        assert cursor.position == 5
+        assert [record.offset for record in hand.left] == [7]
+
+    asyncio.run(read())
+
+
+def test_records_before_a_corrupt_batch_are_handed_out_first() -> None:
+    async def read() -> None:
+        data = batch(0, 2) + batch(2, 3) + damaged(batch(5, 1)) + batch(6, 1)
+        buffer, cursor = filled(data, 0, plain())
+        assert [one.offset for one in await buffer.take(500, 0)] == [0, 1, 2, 3, 4]
+        with pytest.raises(Corrupt, match="the batch at offset 5 cannot be read") as raised:
+            await buffer.take(500, 0)
+        assert raised.value.next_offset == 6
+        assert cursor.position == 5
+
+    asyncio.run(read())
+
+
+def test_a_poll_continues_where_an_iteration_stopped() -> None:
+    async def read() -> None:
+        buffer, cursor = filled(SMALL, 0, plain())
+        hand = await buffer.hand(None)
+        for _ in range(3):
+            hand.record = next(hand.left)
+        assert (cursor.position, cursor.done) == (3, 2)
+        assert [one.offset for one in await buffer.take(1, 0)] == [3]
+        columns = await buffer.take_columns(0, lambda _, columns: (columns, None))
+        assert columns is not None
+        assert columns.rows == 2
+        assert cursor.position == 8
+
+    asyncio.run(read())
+
+
+def test_paused_records_are_handed_out_after_resume() -> None:
+    async def read() -> None:
+        buffer, cursor = filled(SMALL, 0, plain())
+        hand = await buffer.hand(None)
+        hand.record = next(hand.left)
+        cursor.pause()
+        assert hand.is_over
+        assert await buffer.take(500, 0) == []
+        buffer.resume(cursor)
+        assert [one.offset for one in await buffer.take(500, 0)] == [1, 2, 3, 4, 7]
+
+    asyncio.run(read())
