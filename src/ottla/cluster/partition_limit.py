@@ -15,7 +15,7 @@ from ottla.errors import ErrorCode, RequestError
 
 SETTING: Final = "ottla.partitions.max"
 
-DEFAULT_MAX: Final = 4_000
+DEFAULT_MAX: Final = 20_000
 """More partitions would take more than a few seconds to start and to stop."""
 
 DEFAULT_MIN: Final = 100

@@ -174,7 +174,7 @@ DELETE_TOPIC_ENABLE = Setting("delete.topic.enable", BOOLEAN, True,
 OTTLA_PARTITIONS_MAX = Setting("ottla.partitions.max", INT, None, at_least(1), dynamic=CLUSTER_WIDE,
     doc="Maximum number of partitions of this broker. Creating a topic or adding partitions above it fails with "
         "POLICY_VIOLATION; existing partitions are always opened. null means what the broker computes at start: an "
-        "eighth of the limit of open files, one partition per 256 KiB of memory, and at most 4,000. Specific to "
+        "eighth of the limit of open files, one partition per 256 KiB of memory, and at most 20,000. Specific to "
         "Ottla.")
 OTTLA_TOPIC_NAME_POLICY = Setting("ottla.topic.name.policy", LIST, (), list_of(matching(r"([A-Za-z0-9._-]|\{[a-z_]+(:[A-Za-z0-9._-]+(\|[A-Za-z0-9._-]+)*)?\})+", "{part}.{part:word|word},...")), dynamic=CLUSTER_WIDE,
     doc="Patterns of which the name of a new topic must match one. `{env:dev|prod}.{team}.{name}` requires dev "
