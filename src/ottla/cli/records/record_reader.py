@@ -22,6 +22,7 @@ from ottla.cli.records.places import Limits
 from ottla.cli.records.stream import ColumnConsumer, begin_at, join, taken
 from ottla.cli.result import complain
 from ottla.cli.stop_request import StopRequest
+from ottla.errors import OttlaError
 
 Show: TypeAlias = Callable[[Cells], bytes]
 
@@ -115,16 +116,20 @@ async def show_all(
     *,
     is_group: bool,
 ) -> None:
-    """Print what arrives until the limits are reached."""
-    async for found in taken(consumer, limits):
-        if found is None:
-            await output.flush()
-            continue
-        chunk, rows = found
-        for cells in chunk.stretches(rows):
-            await output.write(show(cells))
-        if is_group:
-            await output.flush()
+    """Print what arrives until the limits are reached, or an error: also what came before it."""
+    try:
+        async for found in taken(consumer, limits):
+            if found is None:
+                await output.flush()
+                continue
+            chunk, rows = found
+            for cells in chunk.stretches(rows):
+                await output.write(show(cells))
+            if is_group:
+                await output.flush()
+    except OttlaError:
+        await output.flush()
+        raise
     await output.flush()
 
 

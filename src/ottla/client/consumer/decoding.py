@@ -26,17 +26,27 @@ _new: Final = cast(
 
 
 class Corrupt(RequestError):
-    """A batch of a partition is corrupt; the application may seek past it or stop."""
+    """A batch of a partition is corrupt; the application may seek past it or stop.
 
-    def __init__(self, partition: TopicPartition, offset: int, next_offset: int, why: str) -> None:
+    `next_offset` is None if the broker did not send the batch, because it knows of the damage.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, next_offset: int | None, why: str
+    ) -> None:
+        end = "" if next_offset is None else f"; the next batch starts at offset {next_offset}"
         super().__init__(
             ErrorCode.CORRUPT_MESSAGE,
-            f"{partition}: the batch at offset {offset} cannot be read: {why}; the next batch "
-            f"starts at offset {next_offset}",
+            f"{partition}: the batch at offset {offset} cannot be read: {why}{end}",
         )
         self.partition = partition
         self.offset = offset
         self.next_offset = next_offset
+
+    @property
+    def hint(self) -> str:
+        """What to do."""
+        return "The stored records are damaged. Seek past them, or restore them from a copy."
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,6 +334,10 @@ class Fetcher:
             # A follower may lag behind or have deleted more than the leader, so ask the leader.
             if was_near is None:
                 self._strayed(cursor)
+        elif code is ErrorCode.CORRUPT_MESSAGE:
+            # A retry would get the same response. The position stays, as in Java's client.
+            why = "the broker marked it as damaged and does not serve it"
+            self._fail((cursor,), Corrupt(cursor.partition, cursor.fetched, None, why))
         elif code.retriable or code.refresh_metadata:
             self._metadata.expire()
         else:
