@@ -18,8 +18,6 @@ GUIDE = (ROOT / "docs" / "client.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 
 
-GROUP = "contained"  # of the examples that SIGTERM stops
-
 FOR_KAFKA = [block for block in BLOCKS if "def main(" not in block]
 """The blocks that test_kafka_client_guide.py runs, by the names of their functions."""
 
@@ -48,11 +46,12 @@ def is_terminated(block: str, main: Any) -> bool:
     return False
 
 
-async def check_left(servers: str) -> None:
+async def check_left(block: str, servers: str) -> None:
     """Check that the consumer of the example has committed and left its group."""
+    (group,) = re.findall(r'"group.id": "(\w+)"', block)
     async with Admin(bootstrap_servers=servers) as admin:
-        assert (await admin.describe_groups(GROUP))[GROUP].members == ()
-        committed = (await admin.list_group_offsets(GROUP))[GROUP].or_raise()
+        assert (await admin.describe_groups(group))[group].members == ()
+        committed = (await admin.list_group_offsets(group))[group].or_raise()
         assert sum(one.offset for one in committed.values() if one is not None) > 0
 
 
@@ -67,7 +66,7 @@ def test_examples_run() -> None:
                     async with asyncio.timeout(30):
                         await main()
                         if ends_by_signal:
-                            await check_left(cluster.bootstrap_servers)
+                            await check_left(block, cluster.bootstrap_servers)
                     ran += 1
         return ran
 
@@ -92,7 +91,7 @@ def test_sync_examples_run() -> None:
                 ends_by_signal = is_terminated(block, main)
                 main()
                 if ends_by_signal:
-                    asyncio.run(check_left(cluster.bootstrap_servers))
+                    asyncio.run(check_left(block, cluster.bootstrap_servers))
                 ran += 1
     assert ran == 2
 

@@ -66,7 +66,7 @@ def test_bit_flip_before_the_last_frame_is_refused() -> None:
             damaged = bytearray(data)
             damaged[position] ^= bit
             disk = disk_with(bytes(damaged))
-            with pytest.raises(StoreRefused, match="restore a backup"):
+            with pytest.raises(StoreRefused, match="Restore a backup"):
                 Journal.open(disk, PATH)
             assert read_whole(disk, PATH) == damaged
 

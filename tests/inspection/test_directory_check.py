@@ -329,6 +329,19 @@ def test_decreasing_epoch_is_reported_with_its_line() -> None:
     assert [(one.path, one.line) for one in found] == [(f"{FOLDER}/leader-epoch-checkpoint", 4)]
 
 
+def test_epochs_above_the_recovery_point_need_no_checkpoint() -> None:
+    disk = data_directory(clean=False)
+    checkpoint = f"{OTHER}/leader-epoch-checkpoint"
+    disk.remove(checkpoint)
+    flushed = {PARTITIONS[0]: 30, PARTITIONS[1]: 0}
+    write_offsets(disk, RECOVERY_POINTS, flushed)
+    assert [one for one in checked(disk) if one.path == checkpoint] == []
+    write_offsets(disk, RECOVERY_POINTS, flushed | {PARTITIONS[1]: 1})
+    (found,) = (one for one in checked(disk) if one.path == checkpoint)
+    assert found.level is Level.NOTE
+    assert found.problem == "the log start offset is 0, but the first epoch starts at 2"
+
+
 def test_check_continues_after_an_unreadable_file() -> None:
     disk = data_directory()
 

@@ -206,9 +206,9 @@ def _refuse_foreign(disk: OsDisk, directories: Sequence[str], first: str) -> Non
         if meta is not None and meta.cluster_id is not None:
             raise OttlaError(
                 f"{path} holds data of a broker of cluster {meta.cluster_id}, and {first} has no "
-                f"{COORDINATION_FILE}. To take over the data of a stopped single Kafka broker, run "
-                f"`ottla log adopt {shlex.join(directories)}`; otherwise set log.dirs to another "
-                f"directory"
+                f"{COORDINATION_FILE}. Restore this file from a backup. To take over the data of a "
+                f"single Kafka broker, or of an Ottla broker that lost this file, run `ottla log "
+                f"adopt {shlex.join(directories)}`. Otherwise set log.dirs to another directory"
             )
 
 

@@ -76,8 +76,9 @@ class Journal:
             repair = _repair(data, end) if end < len(data) else None
         except CorruptJournal as error:
             raise StoreRefused(
-                f"{path} is damaged: {error}. It was not changed; restore a backup, or move it "
-                "away to start with an empty store"
+                f"{path} is damaged: {error}. It was not changed. Restore a backup of it. Without "
+                "a backup, move it away and run `ottla log adopt` on the data directories: this "
+                "keeps records and committed offsets, but not the settings of topics"
             ) from error
         file = disk.open(path, private=True)
         journal = cls(disk, path, file, end)

@@ -76,10 +76,15 @@ class EpochProblem(NamedTuple):
 class Epochs:
     """Compares the leader epochs of batches with the checkpoint."""
 
-    def __init__(self, entries: Sequence[EpochEntry] = ()) -> None:
-        """Take the entries of the checkpoint; without entries nothing is compared."""
-        self.uncovered_until = -1  # the last offset before the first entry
+    def __init__(self, entries: Sequence[EpochEntry] = (), stored_until: int | None = None) -> None:
+        """Take the entries of the checkpoint; without entries nothing is compared.
+
+        The checkpoint has the epochs of records below `stored_until`; None: of all records. Later
+        epochs are only in the batches, where recovery reads them.
+        """
+        self.uncovered_until = -1  # the last offset before the first entry that should have one
         self._entries = entries
+        self._stored_until = stored_until
         self._at = -1
         self._latest = -1
 
@@ -98,7 +103,8 @@ class Epochs:
         ):
             self._at += 1
         if self._at < 0:
-            self.uncovered_until = header.last_offset
+            if self._stored_until is None or header.base_offset < self._stored_until:
+                self.uncovered_until = header.last_offset
             return None
         known = entries[self._at]
         if known.epoch == epoch:

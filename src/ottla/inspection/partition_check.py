@@ -99,7 +99,10 @@ class PartitionCheck:
     # Segments.
 
     def _check_segments(self, bases: list[int], epochs: list[EpochEntry]) -> Iterator[Finding]:
-        state = LogState(Epochs(epochs), OpenTransactions(self._producers_at(bases[0])))
+        # A clean shutdown stores the epochs of all records, a flush those below the recovery point.
+        stored_until = None if self._context.clean else self._context.recovery_point
+        transactions = OpenTransactions(self._producers_at(bases[0]))
+        state = LogState(Epochs(epochs, stored_until), transactions)
         for base, next_base in pairwise([*bases, None]):
             assert base is not None
             stem = self._path(f"{base:020d}")
