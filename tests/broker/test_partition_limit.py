@@ -39,7 +39,9 @@ Refusal = tuple[int, str]
 
 def exceeded(present: int, more: int, limit: str = f"{LIMIT}=4") -> Refusal:
     counts = f"Broker 1 has {present} partition(s), and {more} more would exceed {limit}."
-    return ErrorCode.POLICY_VIOLATION, f"{counts} Delete topics, or raise {LIMIT}."
+    return ErrorCode.POLICY_VIOLATION, (
+        f"{counts} Delete topics, or raise {LIMIT} in the properties file."
+    )
 
 
 async def make(
@@ -137,12 +139,24 @@ def test_partitions_over_the_limit_open_with_a_warning(
             for index in range(3):
                 assert await produce(client, "a", batch(b"x"), index=index) == (0, 0)
             assert await make(client, "b", 1) == exceeded(3, 1, f"{LIMIT}=2")
-            assert await set_one(client, BROKER_RESOURCE, "", LIMIT, "4") == 0
-            assert await make(client, "b", 1) == (0, "")
+        async with broker(tmp_path, f"{LIMIT}=4") as running:
+            assert await make(await running.client(), "b", 1) == (0, "")
 
     run(scenario)
     told = [one.args for one in caplog.records if one.msg == "partition limit exceeded"]
     assert told == [{"partitions": 3, "limit": f"{LIMIT}=2"}]
+
+
+def test_clients_cannot_change_the_limit(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{LIMIT}=4") as running:
+            client = await running.client()
+            for name in ("", "1"):
+                refused = await set_one(client, BROKER_RESOURCE, name, LIMIT, "9")
+                assert refused == ErrorCode.INVALID_REQUEST
+            assert await make(client, "a", 5) == exceeded(0, 5)
+
+    run(scenario)
 
 
 def test_limits_of_the_process_are_the_default(

@@ -50,7 +50,7 @@ def test_limit_is_reached_and_not_exceeded() -> None:
         assert refused.value.code is ErrorCode.POLICY_VIOLATION
         assert refused.value.message == (
             f"Broker 1 has 3 partition(s), and 2 more would exceed {text}. Delete topics, or raise "
-            "ottla.partitions.max."
+            "ottla.partitions.max in the properties file."
         )
 
 

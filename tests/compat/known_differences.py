@@ -100,7 +100,8 @@ KNOWN: Final = (
     ),
     Known(
         "CreatePartitions",
-        "Ottla adds no partitions to __consumer_offsets and returns INVALID_PARTITIONS",
+        "Ottla adds no partitions to __consumer_offsets and __transaction_state, and returns "
+        "INVALID_PARTITIONS",
         "a group's partition depends on the partition count, so existing offsets would be lost",
         scenario="more_homes_of_groups",
     ),
@@ -146,9 +147,11 @@ KNOWN: Final = (
         so=_ours_is_the_default,
     ),
     Known(
-        "CreateTopics",
-        "Ottla creates internal topics with cleanup.policy=compact and the broker's segment.bytes "
-        "for them, even if the request has other configs",
+        "CreateTopics, AlterConfigs, IncrementalAlterConfigs",
+        "Ottla creates internal topics with cleanup.policy=compact, their compression.type and the "
+        "broker's segment.bytes for them, even if the request has other configs. It keeps these "
+        "configs, and rejects other values with POLICY_VIOLATION. It also rejects "
+        "max.message.bytes below 1048588 and min.insync.replicas above the replication factor",
         "with cleanup.policy=delete, retention would delete committed offsets",
         path=r"topics\[__(consumer_offsets|transaction_state)\]\.configs\[.*",
     ),

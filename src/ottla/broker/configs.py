@@ -7,6 +7,7 @@ stored and survives a restart. Passwords are not stored in plain text where othe
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final
 
 from ottla.broker.metadata_cache import MetadataCache
@@ -80,7 +81,8 @@ class ConfigAdminManager:
                 raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
             if name not in self._metadata_cache.image.topics:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            await self._topics.set_config(name, _change(values, TOPIC), validate_only=validate_only)
+            change = _change(values, TOPIC, self._topics.required_config(name))
+            await self._topics.set_config(name, change, validate_only=validate_only)
         elif resource_type == BROKER_RESOURCE:
             check_broker_name(name, self._node_id)
             _check_harmless(values)
@@ -100,11 +102,21 @@ def check_broker_name(name: str, node_id: BrokerId) -> None:
         )
 
 
-def _change(values: Mapping[str, str] | Changes, table: ConfigDef) -> ConfigChange:
-    """Return the change to apply; it runs under the lock, as others may change configs too."""
+def _change(
+    values: Mapping[str, str] | Changes,
+    table: ConfigDef,
+    required: Mapping[str, str] = MappingProxyType({}),
+) -> ConfigChange:
+    """Return the change to apply; it runs under the lock, as others may change configs too.
+
+    A replacement of all configs keeps the required ones.
+    """
     if isinstance(values, list):
         return lambda present: changed(present, values, table)
-    return lambda present: dict(values)
+    return lambda present: {
+        **{name: present.get(name, value) for name, value in required.items()},
+        **values,
+    }
 
 
 def without_settings(resource_type: int) -> RequestError:

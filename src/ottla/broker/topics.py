@@ -22,6 +22,7 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.shutdown import Shutdown
 from ottla.clock import Clock
 from ottla.cluster.image import INTERNAL_TOPICS, PartitionState, Topic
+from ottla.cluster.internal_topics import check_internal_config, required_config
 from ottla.cluster.naming import check_policy
 from ottla.cluster.partition_limit import PartitionLimit, check_limit
 from ottla.cluster.topic_creation import (
@@ -52,7 +53,6 @@ T = TypeVar("T")
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Maps the present configs to the new ones; raises RequestError."""
 
-SEGMENT_BYTES_MIN: Final = 1_048_576  # of a topic; the offsets topic may have less
 REPORT_SECONDS: Final = 5.0  # between two progress lines of a long start
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
@@ -203,6 +203,7 @@ class Topics:
         assignment = assignment_of(asked, self._defaults(), self._with_room(), self._start())
         self._check_limit(assignment)
         self._settings.checked_overrides(values)
+        self._check_internal(asked.name, {}, values, assignment)
         check_policy(asked.name, self._settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
         made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
         if validate_only:
@@ -246,23 +247,23 @@ class Topics:
         await self._create_once(asked, {})
 
     def required_config(self, name: str) -> dict[str, str]:
-        """Return the configs that an internal topic always gets; none for other topics.
+        """Return the configs that an internal topic must have; none for other topics."""
+        return required_config(name, self._settings.broker)
 
-        With other configs, retention could delete committed offsets.
-        """
-        config = self._settings.broker
-        if name == OFFSETS_TOPIC:
-            compression, segment_bytes = "producer", config[broker.OFFSETS_TOPIC_SEGMENT_BYTES]
-        elif name in INTERNAL_TOPICS:
-            compression = "uncompressed"
-            segment_bytes = config[broker.TRANSACTION_STATE_LOG_SEGMENT_BYTES]
-        else:
-            return {}
-        return {
-            "cleanup.policy": "compact",
-            "compression.type": compression,
-            "segment.bytes": str(max(segment_bytes, SEGMENT_BYTES_MIN)),
-        }
+    def _check_internal(
+        self,
+        name: str,
+        before: Mapping[str, str],
+        after: Mapping[str, str],
+        assignment: Sequence[Sequence[BrokerId]],
+    ) -> None:
+        check_internal_config(
+            name,
+            before,
+            after,
+            required=self.required_config(name),
+            replication_factor=min(map(len, assignment)),
+        )
 
     async def _create_once(self, asked: AskedTopic, values: Mapping[str, str]) -> None:
         try:
@@ -314,11 +315,11 @@ class Topics:
         found = image.topics.get(name)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if name == OFFSETS_TOPIC:
+        if found.internal:
             raise RequestError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"The partition count of {name} cannot change: it determines where the offsets of "
-                "a group are.",
+                f"The partition count of {name} cannot change: it determines the partition of "
+                "each group or transactional id.",
             )
         present = [one.replicas for one in found.partitions]
         check_added([(len(present), count)])  # here too: the topic may be younger than the request
@@ -336,11 +337,13 @@ class Topics:
     @_change
     async def set_config(self, name: str, change: ConfigChange, *, validate_only: bool) -> None:
         """Change a topic's own configs; they take effect at once."""
-        if name not in self._metadata_cache.image.topics:
+        found = self._metadata_cache.image.topics.get(name)
+        if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         before = self._settings.topic_values(name)
         values = change(before)
         self._settings.checked_overrides(values)
+        self._check_internal(name, before, values, [one.replicas for one in found.partitions])
         if validate_only:
             return
         await self._store.set_topic_config(name, values)

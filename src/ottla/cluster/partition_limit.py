@@ -69,5 +69,5 @@ def check_limit(topics: Iterable[Topic], added: Assignment, limit: PartitionLimi
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION,
                 f"Broker {broker} has {present[broker]} partition(s), and {more} more would exceed "
-                f"{limit}. Delete topics, or raise {SETTING}.",
+                f"{limit}. Delete topics, or raise {SETTING} in the properties file.",
             )

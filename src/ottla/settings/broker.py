@@ -171,7 +171,7 @@ AUTO_CREATE_TOPICS_ENABLE = Setting("auto.create.topics.enable", BOOLEAN, True,
         "topic.")
 DELETE_TOPIC_ENABLE = Setting("delete.topic.enable", BOOLEAN, True,
     doc="Allow topics to be deleted.")
-OTTLA_PARTITIONS_MAX = Setting("ottla.partitions.max", INT, None, at_least(1), dynamic=CLUSTER_WIDE,
+OTTLA_PARTITIONS_MAX = Setting("ottla.partitions.max", INT, None, at_least(1),
     doc="Maximum number of partitions of this broker. Creating a topic or adding partitions above it fails with "
         "POLICY_VIOLATION; existing partitions are always opened. null means what the broker computes at start: an "
         "eighth of the limit of open files, one partition per 256 KiB of memory, and at most 20,000. Specific to "

@@ -82,7 +82,7 @@ def test_invalid_topics_are_refused_and_others_grow(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_offsets_topic_cannot_grow(tmp_path: Path) -> None:
+def test_internal_topics_cannot_grow(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, "offsets.topic.num.partitions=3") as running:
             client = await running.client()
@@ -94,6 +94,9 @@ def test_offsets_topic_cannot_grow(tmp_path: Path) -> None:
                 result = await create_partitions(client, asked, validate_only=validate_only)
                 assert result == {"__consumer_offsets": ErrorCode.INVALID_PARTITIONS}
             assert await committed(client) == 5
+            await create(client, "__transaction_state", 2)
+            result = await create_partitions(client, ("__transaction_state", 3, None))
+            assert result == {"__transaction_state": ErrorCode.INVALID_PARTITIONS}
 
     run(scenario)
 

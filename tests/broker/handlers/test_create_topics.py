@@ -222,3 +222,21 @@ def test_internal_topics_get_their_own_configs(tmp_path: Path) -> None:
                 assert {key: kept[key] for key in required} == required
 
     run(scenario)
+
+
+def test_internal_topics_reject_harmful_configs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for name in ("__consumer_offsets", "__transaction_state"):
+                for asked, setting in (
+                    (topic(name, 2, max_message_bytes="100"), "max.message.bytes"),
+                    (topic(name, 2, min_insync_replicas="2"), "min.insync.replicas"),
+                ):
+                    refused = (await create_topics(client, asked))[name]
+                    assert refused.error_code == ErrorCode.POLICY_VIOLATION
+                    assert setting in (refused.error_message or "")
+                allowed = topic(name, 2, max_message_bytes="2000000", min_insync_replicas="1")
+                assert (await create_topics(client, allowed))[name].error_code == 0
+
+    run(scenario)
