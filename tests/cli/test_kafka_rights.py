@@ -28,7 +28,7 @@ OPEN: Mapping[str, str] = {
     "api-versions": "Metadata",
     "cluster describe": "127.0.0.1",
     "doctor": "responds, with 1 broker",
-    "group list": "No matching groups.",
+    "group list": "There are no groups.",
     "offsets": "No topics.",
     "topic describe": "No topics.",
     "topic list": "No topics.",

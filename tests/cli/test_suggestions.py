@@ -64,6 +64,24 @@ def test_misspelt_name_is_suggested(cluster: str, words: str) -> None:
     assert refused.line.rstrip().endswith(f". Did you mean {MISSPELT[words]}?"), refused.line
 
 
+ABSENT = (
+    "topic describe users",
+    "topic alter users -p 3",
+    "topic delete users --yes",
+    "config describe --topic users",
+    "config set --topic users retention.ms=1",
+    "offsets users:0",
+    "consume users",
+    "group seek billing --to start --topic users",
+)
+
+
+@each_case("words", ABSENT)
+def test_missing_topic_is_reported_alike(cluster: str, words: str) -> None:
+    refused = ottla(cluster, *words.split())
+    assert refused.line == "ottla: topic users does not exist. Did you mean Users?\n"
+
+
 def test_suggestion_is_in_the_object(cluster: str) -> None:
     for words in ("topic describe users", "consume users"):  # among results, and instead of one
         told = ottla(cluster, *words.split(), "-o", "json").object

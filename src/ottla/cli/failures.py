@@ -10,12 +10,16 @@ from typing import Final
 from ottla.cli.output import Output
 from ottla.cli.output_errors import OUTPUT_ERRORS
 from ottla.cli.result import Failure, show_failure
-from ottla.errors import OttlaError, RequestError
+from ottla.errors import ErrorCode, OttlaError, RequestError
 from ottla.settings.invalid_settings import InvalidSettings
 
 FAILED, WRONG_USE = 1, 2
 TRACEBACK: Final = "OTTLA_TRACEBACK"
 _OF_TYPER: Final = ("typer", "click")
+_MISSING_TEXTS: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
+    "This server does not host this topic-partition.",  # from a Kafka broker
+)
 
 
 class Failed(OttlaError):
@@ -78,6 +82,18 @@ def failure_of(error: OttlaError, about: str | None = None) -> Failure:
         message = error.message or error.code.text
         if about == "" and message.startswith(": "):
             message = f"''{message}"  # an empty name would be invisible
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            message = _missing(message)
         return Failure(message, error.code.name, about)
     code = error.code if isinstance(error, Failed) else "FAILED"
     return Failure(str(error), code, about)
+
+
+def _missing(message: str) -> str:
+    """Return the message for a missing topic or partition, without advice for client programs."""
+    name, separator, text = message.rpartition(": ")
+    if not separator or text not in _MISSING_TEXTS:
+        return message
+    may_be_partition = name.rpartition("-")[2].isdigit()
+    noun = "" if may_be_partition or name.startswith("topic ") else "topic "
+    return f"{noun}{name} does not exist"

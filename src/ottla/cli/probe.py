@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.cli.escapes import printable
-from ottla.client.network.config import parse_address
+from ottla.client.network.config import DEFAULT_PORT, parse_address
 from ottla.settings.connection import BOOTSTRAP_SERVERS
 from ottla.settings.security import SECURITY_PROTOCOL
 from ottla.transport.failures import is_loopback
@@ -43,6 +43,7 @@ async def probe(
     in_clear = "SSL" not in settings.get(SECURITY_PROTOCOL.name, "").upper().split("_")
     whys: list[str] = []
     is_local = True
+    free_port: int | None = None  # the first that refused the connection
     for text in settings.get(BOOTSTRAP_SERVERS.name, "").split(","):
         where = parse_address(text)
         is_local = is_local and is_loopback(where.host)
@@ -53,6 +54,7 @@ async def probe(
             whys.append(f"{where}: no response")
         except ConnectionRefusedError:
             whys.append(f"{where}: connection refused")
+            free_port = free_port or where.port
         except OSError as error:
             whys.append(f"{where}: {error.strerror or error}")
         else:
@@ -68,7 +70,8 @@ async def probe(
                 return None
             whys.append(f"{where}: {why}")
     why_not = f"no broker found: {'; '.join(whys)}"
-    return f"{why_not}. `ottla dev` starts one on this machine" if is_local else why_not
+    option = "" if free_port in (None, DEFAULT_PORT) else f" --port {free_port}"
+    return f"{why_not}. `ottla dev{option}` starts one on this machine" if is_local else why_not
 
 
 async def _met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:

@@ -19,7 +19,7 @@ def pyarrow_module() -> Any:
         import pyarrow
     except ImportError:
         raise ImportError(
-            "Arrow columns need pyarrow: pip install ottla[arrow]", name="pyarrow"
+            "Arrow columns need pyarrow: pip install 'ottla[arrow]'", name="pyarrow"
         ) from None
     return pyarrow
 

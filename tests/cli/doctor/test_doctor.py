@@ -145,7 +145,7 @@ def test_wrong_or_unsynchronized_clock_is_reported() -> None:
 
 def test_missing_cluster_is_a_problem_only_if_configured() -> None:
     grade(judgements.cluster(GOOD.cluster), OK, "1 broker")
-    grade(judgements.cluster(ClusterFacts("a:1", True, "nobody")), PROBLEM, "-b HOST:PORT")
+    grade(judgements.cluster(ClusterFacts("a:1", True, "nobody")), PROBLEM, "start the broker")
     grade(judgements.cluster(ClusterFacts("a:1", False, "nobody")), WARNING, "ottla dev")
 
 

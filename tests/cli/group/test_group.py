@@ -32,6 +32,7 @@ from cli.group.sample_groups import (
 from judges.ottla_broker import ottla_broker
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer.producer import Producer
+from ottla.testing import ClusterThread
 
 NUMBERS = count()
 
@@ -121,6 +122,11 @@ def test_groups_are_listed_by_state_and_type(cluster: str) -> None:
     assert names("--state", "Stable", "--state", "Empty") >= {"busy", "idle"}
     assert names("--type", "share") == set()
     assert ottla(cluster, "group", "list", "--type", "share").out == "No matching groups.\n"
+
+
+def test_new_cluster_has_no_groups() -> None:
+    with ClusterThread() as empty:
+        assert ottla(empty.bootstrap_servers, "group", "list").out == "There are no groups.\n"
 
 
 def test_lag_is_shown_per_partition_member_and_group(cluster: str) -> None:

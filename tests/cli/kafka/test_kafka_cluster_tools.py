@@ -202,13 +202,14 @@ def test_unsupported_flag_is_one_line_and_exit_code_2(tool: str, arguments: str)
 
 def test_tool_fails_at_once_without_a_broker() -> None:
     address = nobody()
+    port = address.rpartition(":")[2]
     for tool, arguments in (
         ("kafka-cluster", ["cluster-id", "-b", address]),
         ("kafka-broker-api-versions", ["--bootstrap-server", address]),
     ):
         told = ours(tool, *arguments)
-        assert told == Said(1, "", f"no broker found: {address}: connection refused. "
-                               "`ottla dev` starts one on this machine\n")  # fmt: skip
+        why = f"no broker found: {address}: connection refused. "
+        assert told == Said(1, "", f"{why}`ottla dev --port {port}` starts one on this machine\n")
 
 
 def test_lines_for_unusual_brokers_and_versions() -> None:

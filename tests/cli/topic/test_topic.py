@@ -458,12 +458,13 @@ COMMANDS = (
 def test_topic_fails_at_once_without_a_broker(words: tuple[str, ...]) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # not listening
-        where = f"127.0.0.1:{held.getsockname()[1]}"
+        port = held.getsockname()[1]
+        where = f"127.0.0.1:{port}"
         said = ottla("topic", *words, "-b", where)
         assert (said.returncode, said.stdout) == (1, "")
         assert said.stderr == (
             f"ottla: no broker found: {where}: connection refused. "
-            "`ottla dev` starts one on this machine\n"
+            f"`ottla dev --port {port}` starts one on this machine\n"
         )
         answer = ottla("topic", *words, "-b", where, "-o", "yaml")
         assert yaml.safe_load(answer.stdout)["error"]["code"] == "NETWORK_EXCEPTION"

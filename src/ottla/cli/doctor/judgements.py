@@ -215,7 +215,7 @@ def cluster(facts: ClusterFacts) -> Judgement:
         about,
         PROBLEM if facts.chosen else WARNING,
         facts.why_not,
-        "set the address: `-b HOST:PORT` or `ottla profile`"
+        "start the broker, or correct the address (`-b HOST:PORT` or `ottla profile`)"
         if facts.chosen
         else "start a broker on this machine with `ottla dev`",
     )

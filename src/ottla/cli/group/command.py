@@ -89,9 +89,10 @@ async def list_(
         listing = await admin.list_groups(states=state or (), types=kind or ())
     groups = sorted(listing.found, key=lambda one: one.id)
     failures = [failure_of(error, f"broker {id_}") for id_, error in listing.failed.items()]
+    none = "No matching groups." if state or kind else "There are no groups."
     return Result(
         {"groups": [listed_object(one) for one in groups]},
-        [listed_table(groups)] if groups else ["No matching groups."],
+        [listed_table(groups)] if groups else [none],
         failures,
     )
 
