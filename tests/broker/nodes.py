@@ -21,6 +21,7 @@ from ottla.log.files import OsDisk
 from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Message
 from ottla.settings.config_parser import broker_config
+from ottla.settings.derived import broker_id
 from ottla.transport.listener import Listener
 from ottla.transport.memory import MemoryPools
 from ottla.transport.network import TcpNetwork
@@ -144,7 +145,10 @@ async def broker(
         limits,
     )
     try:
-        async with OpenNode(broker_config(overrides=settings), BrokerId(1), around) as node:
+        config = broker_config(overrides=settings)
+        node_id = broker_id(config)
+        assert node_id is not None
+        async with OpenNode(config, BrokerId(node_id), around) as node:
             running = RunningBroker(node)
             try:
                 yield running

@@ -13,6 +13,7 @@ from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_naming import create_error
 from broker.test_node import batch, create, fetch, produce
 from broker.test_offset_commits import commit, committed
+from ottla.broker.topics import FOREIGN_PARTITIONS
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID
 from ottla.log import maintenance
@@ -94,6 +95,26 @@ def test_missing_partition_folder_is_recreated_and_logged(
         (line,) = [record for record in caplog.records if record.message == result]
         assert isinstance(line.args, dict)
         assert line.args["partition"] == "a-0"
+
+    run(scenario)
+
+
+def test_partitions_of_other_brokers_are_logged_at_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            await create(await running.client(), "a", 2)
+        async with broker(tmp_path):
+            assert FOREIGN_PARTITIONS not in caplog.messages
+        meta = tmp_path / "data" / "meta.properties"
+        meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+        async with broker(tmp_path, "node.id=2"):
+            pass
+        (line,) = [record for record in caplog.records if record.message == FOREIGN_PARTITIONS]
+        assert isinstance(line.args, dict)
+        assert line.levelname == "WARNING"
+        assert (line.args["partitions"], line.args["replicas_on"]) == (2, "1")
 
     run(scenario)
 

@@ -40,6 +40,7 @@ from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.log.names import META_PROPERTIES
 from ottla.log.shield import shielded
 from ottla.settings import broker
 from ottla.settings.broker import BROKER
@@ -53,6 +54,7 @@ T = TypeVar("T")
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Maps the present configs to the new ones; raises RequestError."""
 
+FOREIGN_PARTITIONS: Final = "partitions of other brokers left offline"
 REPORT_SECONDS: Final = 5.0  # between two progress lines of a long start
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
@@ -157,6 +159,7 @@ class Topics:
             with _tried_again_at_the_next_start(name):
                 await self._end_deletion(name)
         self._tell_unknown()
+        self._tell_foreign()
         count, limit = len(self._replica_manager.logs), self.partition_limit
         if count > limit.partitions:
             _LOG.warning("partition limit exceeded", {"partitions": count, "limit": str(limit)})
@@ -173,6 +176,26 @@ class Topics:
                     "unknown partition directory ignored",
                     {"directory": hosted.log.directory},
                 )
+
+    def _tell_foreign(self) -> None:
+        """Log how many partitions have all replicas on other brokers: they stay offline."""
+        foreign = [
+            one
+            for topic in self._metadata_cache.image.topics.values()
+            for one in topic.partitions
+            if self._node_id not in one.replicas
+        ]
+        if foreign:
+            owners = sorted({owner for one in foreign for owner in one.replicas})
+            _LOG.warning(
+                FOREIGN_PARTITIONS,
+                {
+                    "node": self._node_id,
+                    "partitions": len(foreign),
+                    "replicas_on": ",".join(map(str, owners)),
+                    "remedy": f"if the node.id in {META_PROPERTIES} was changed, restore it",
+                },
+            )
 
     async def keep_leading(self) -> None:
         """Become leader of partitions that lacked disk space, until cancelled."""
