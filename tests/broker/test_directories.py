@@ -14,9 +14,13 @@ from broker.test_naming import create_error
 from broker.test_node import batch, create, fetch, produce
 from broker.test_offset_commits import commit, committed
 from ottla.broker.topics import FOREIGN_PARTITIONS
+from ottla.clock import SystemClock
+from ottla.controller.adoption import adopt
+from ottla.coordination.errors import StoreRefused
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID
 from ottla.log import maintenance
+from ottla.log.files import OsDisk
 
 CORDONED = "cordoned.log.dirs"
 
@@ -95,6 +99,33 @@ def test_missing_partition_folder_is_recreated_and_logged(
         (line,) = [record for record in caplog.records if record.message == result]
         assert isinstance(line.args, dict)
         assert line.args["partition"] == "a-0"
+
+    run(scenario)
+
+
+def test_adoption_replaces_a_damaged_journal(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "t", 2)
+            assert await produce(client, "t", batch(b"x")) == (0, 0)
+            await find_coordinator(client)
+            assert await commit(client, 7) == 0
+        (tmp_path / "coordination").write_bytes(b"damaged")
+        with pytest.raises(StoreRefused, match="run `ottla log adopt`"):
+            async with broker(tmp_path):
+                pass
+        (tmp_path / "coordination").unlink()
+        disk = OsDisk()
+        adopted = await adopt(disk, SystemClock(), [str(tmp_path / "data")], "journal")
+        disk.close()
+        assert adopted.topics[-1].settings == {"retention.ms": "-1"}
+        (tmp_path / "data" / "journal").rename(tmp_path / "coordination")
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            assert await fetch(client, topic_id) == [b"x"]
+            await find_coordinator(client)
+            assert await committed(client) == 7
 
     run(scenario)
 

@@ -18,10 +18,7 @@ import pytest
 
 from broker.event_log import read_json, read_text
 from broker.test_listeners import needs_ipv6
-from ottla.broker.service import COORDINATION_FILE
 from ottla.cli.broker import storage_error
-from ottla.cli.log import adopt
-from ottla.cli.output import Output
 from ottla.errors import StorageFailure
 from ottla.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS
 
@@ -372,28 +369,6 @@ def test_data_of_kafka_is_refused_and_not_changed(
         assert "cluster theirs" in told
         assert f"`ottla log adopt {tmp_path}`" in told
         assert [one.name for one in tmp_path.iterdir()] == ["meta.properties"]
-
-
-def test_adoption_replaces_a_damaged_journal(tmp_path: Path) -> None:
-    with dev(tmp_path) as running:
-        client: Any = kafka
-        producer = client.KafkaProducer(bootstrap_servers=running.address)
-        producer.send("t", b"kept")
-        producer.flush(30)
-        producer.close()
-        assert running.stop() == 0
-    data = tmp_path / "data"
-    journal = data / COORDINATION_FILE
-    damaged = bytearray(journal.read_bytes())
-    damaged[0] ^= 1
-    journal.write_bytes(damaged)
-    code, told = refused("dev", "--port", "0", "--data", str(tmp_path))
-    assert code == 1
-    assert "move it away and run `ottla log adopt`" in told
-    journal.rename(tmp_path / "damaged.journal")
-    assert adopt.run([data], node_id=None, check_only=False, output=Output.TABLE) == 0
-    with dev(tmp_path) as running:
-        assert values(running.address) == [b"kept"]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xffgarbage"])
