@@ -96,9 +96,9 @@ def test_broker_settings_override_cluster_defaults(broker: OttlaBroker) -> None:
 @each_case(
     ("words", "why"),
     [
-        (("describe", "--topic", "absent"), "topic absent: "),
+        (("describe", "--topic", "absent"), "topic absent does not exist"),
         (("describe", "--topic", "orders", "no.such"), "topic orders has no setting no.such"),
-        (("set", "--topic", "absent", "retention.ms=5"), "topic absent: "),
+        (("set", "--topic", "absent", "retention.ms=5"), "topic absent does not exist"),
         (("set", "--topic", "orders", "retention.ms=soon"), "topic orders: "),
         (("set", "--topic", "orders", "no.such=5"), "topic orders: "),
         (("set", "--broker", "1", "node.id=5"), "broker 1: "),
