@@ -146,7 +146,8 @@ def test_make_broker_installs_no_spark() -> None:
 
 def test_make_run_without_java_installs_nothing(tmp_path: Path) -> None:
     command = ["make", f"VENV={tmp_path / 'venv'}", f"PYTHON={sys.executable}", "run"]
-    environment = {**os.environ, "JAVA_HOME": str(tmp_path / "none")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    environment["JAVA_HOME"] = str(tmp_path / "none")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 2
     assert done.stdout == ""

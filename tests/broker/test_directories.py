@@ -13,7 +13,6 @@ from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_naming import create_error
 from broker.test_node import batch, create, fetch, produce
 from broker.test_offset_commits import commit, committed
-from ottla.broker.topics import FOREIGN_PARTITIONS
 from ottla.clock import SystemClock
 from ottla.controller.adoption import adopt
 from ottla.coordination.errors import StoreRefused
@@ -23,6 +22,8 @@ from ottla.log import maintenance
 from ottla.log.files import OsDisk
 
 CORDONED = "cordoned.log.dirs"
+
+FOREIGN_PARTITIONS = "partitions of other brokers left offline"
 
 
 def folders(directory: Path) -> list[str]:

@@ -46,8 +46,9 @@ class FastClock(SystemClock):
 
 
 def has_partial_frame(connection: Connection) -> bool:
-    """Return whether the connection has received part of a frame."""
-    return connection._conversation.framer.partial  # pyright: ignore[reportPrivateUsage]
+    """Return whether the connection has received part of a frame, or frames behind another."""
+    framer = connection._conversation.framer  # pyright: ignore[reportPrivateUsage]
+    return framer.partial or framer.has_rest
 
 
 def heartbeat(number: int) -> HeartbeatRequest:
@@ -495,7 +496,7 @@ class DrainingTransport(asyncio.Transport):
     left = 1000
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        return ("127.0.0.1", 1)
+        return ("127.0.0.1", 1) if name == "peername" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass

@@ -54,7 +54,6 @@ T = TypeVar("T")
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Maps the present configs to the new ones; raises RequestError."""
 
-FOREIGN_PARTITIONS: Final = "partitions of other brokers left offline"
 REPORT_SECONDS: Final = 5.0  # between two progress lines of a long start
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
@@ -188,7 +187,7 @@ class Topics:
         if foreign:
             owners = sorted({owner for one in foreign for owner in one.replicas})
             _LOG.warning(
-                FOREIGN_PARTITIONS,
+                "partitions of other brokers left offline",
                 {
                     "node": self._node_id,
                     "partitions": len(foreign),

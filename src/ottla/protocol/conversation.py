@@ -184,6 +184,19 @@ class ServerConversation(_Conversation):
         """The number of requests whose response was not sent."""
         return self._received - self._answered
 
+    def next_request(self) -> Request | None:
+        """Decode the next request that was read; None if there is none."""
+        if self._violation is not None:
+            raise self._violation
+        frame = self.framer.next_frame()
+        if frame is None:
+            return None
+        try:
+            return self._request(frame)
+        except ProtocolViolation as violation:
+            self._violation = violation
+            raise
+
     def receive(self, data: Buffer) -> list[Request]:
         """Return the requests that these bytes complete, up to a violation."""
         return self.requests(self.framer.receive(data))

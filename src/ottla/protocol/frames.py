@@ -7,9 +7,10 @@ only in `buffer()`, so a connection without memory just stops reading. Frames be
 are returned, however the stream is split; the violation is raised by the next call.
 
 There are two ways to pass data. `receive(data)` takes bytes that the caller has read. `buffer()`
-and `filled(n)` let the transport read into memory of the framer: into the read buffer, which all
+and `accept(n)` let the transport read into memory of the framer: into the read buffer, which all
 connections of an event loop share, or into the memory of a frame. Nothing else may use the read
-buffer between the two calls.
+buffer between the two calls. `next_frame()` then returns the frames one by one. A caller that stops
+before the last one calls `keep_rest()`, and reads on only after it has taken all of them.
 
 Frames that begin with `in_place` are returned as views of the read buffer. The next read then uses
 another buffer if such a view still exists. All other frames are copied, because a request that
@@ -86,14 +87,16 @@ class Framer:
         self._huge_memory = huge_memory  # None: huge frames are treated as large ones
         self._read_buffer = read_buffer or ReadBuffer()
         self._in_place = in_place
-        self._read = (
-            bytearray()
-        )  # the memory that buffer() returned last, with the beginning in front
+        # What was read, with the beginning in front, and the part that was not returned yet.
+        self._read: bytearray = bytearray()
+        self._start = self._end = 0
+        self._owns_rest = False  # that part is not in the read buffer
         self._beginning = b""  # of an incomplete frame that has no memory of its own
         self._frame: bytearray | memoryview | None = None  # a frame with its own memory
         self._frame_room = 0  # size of its memory
         self._frame_used = 0
         self._frame_length = 0
+        self.is_in_place = False  # the last frame is a view of the read buffer
         self.copied = 0  # bytes of large frames that came in one piece; the caller sets it to 0
         self.violation: ProtocolViolation | None = None
 
@@ -134,6 +137,21 @@ class Framer:
         """Drop the incomplete frame and its memory."""
         self._frame = None
         self._beginning = b""
+        self._start = self._end = 0
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether bytes were read that `next_frame` has not looked at."""
+        return self._start < self._end
+
+    def keep_rest(self) -> int:
+        """Copy the rest out of the read buffer, for later; return its size if it was there."""
+        if self._start == self._end or self._owns_rest:
+            return 0
+        self._read = self._read[self._start : self._end]
+        self._start, self._end = 0, len(self._read)
+        self._owns_rest = True
+        return self._end
 
     def buffer(self, bytes_max: int | None = None) -> memoryview:
         """Return memory for the next bytes of the stream; it is never empty.
@@ -145,38 +163,94 @@ class Framer:
                 self._frame = _larger(self._frame, growth)
                 self._frame_room += growth
             return memoryview(self._frame)[self._frame_used : self._frame_room]
+        assert self._start == self._end, "frames that were read come before the next read"
         memory = self._read = self._read_buffer.free()
+        self._owns_rest = False
         if not self._beginning:
             return memoryview(memory)[:bytes_max]
         kept = len(self._beginning)
         memory[:kept] = self._beginning
         return memoryview(memory)[kept : None if bytes_max is None else kept + bytes_max]
 
+    def accept(self, count: int) -> None:
+        """Accept `count` bytes that were read into buffer()."""
+        if self._frame is not None:
+            self._frame_used += count
+        else:
+            self._start, self._end = 0, len(self._beginning) + count
+            self._beginning = b""
+
+    def next_frame(self) -> memoryview | None:
+        """Return the next complete frame; None if there is none. Raises ProtocolViolation."""
+        if self.violation is not None:
+            raise self.violation
+        if self._frame is not None:
+            return self._large_frame(self._frame)
+        memory, start, end = self._read, self._start, self._end
+        if end - start >= 4:
+            (length,) = _LENGTH.unpack_from(memory, start)
+            if not 0 <= length <= self.frame_bytes_max:
+                self._start = self._end = 0
+                self.violation = ProtocolViolation(
+                    f"frame of {length} bytes; at most {self.frame_bytes_max} are allowed"
+                )
+                raise self.violation
+            stop = start + 4 + length
+            if stop <= end:
+                self._start = stop
+                return self._small_frame(memory, start + 4, stop)
+            if length > KEPT_BYTES_MAX - 4:
+                self._begin(length, memoryview(memory)[start + 4 : end])
+                self._start = self._end = 0
+                return self._large_frame(self._frame) if self._frame is not None else None
+        self._beginning = bytes(memory[start:end]) if start < end else b""
+        self._start = self._end = 0
+        return None
+
+    def _small_frame(self, memory: bytearray, start: int, stop: int) -> memoryview:
+        frame = memoryview(memory)[start:stop]
+        self.is_in_place = False
+        if self._in_place is not None and memory.startswith(self._in_place, start):
+            self.is_in_place = not self._owns_rest
+            return frame.toreadonly()
+        if stop - start > COPIED_BYTES_MAX:
+            self.copied += stop - start
+        return memoryview(bytes(frame))
+
+    def _large_frame(self, frame: bytearray | memoryview) -> memoryview | None:
+        if self._frame_used < self._frame_length:
+            return None
+        self._frame = None
+        self.is_in_place = False
+        if self._buffer_pool is not None and isinstance(frame, bytearray):
+            self._buffer_pool.keep(frame)
+        return memoryview(frame)[: self._frame_length].toreadonly()
+
     def filled(self, count: int) -> list[memoryview]:
         """Accept `count` bytes that were read into buffer(); return the frames now complete.
 
         A violation after them is stored in `violation` and raised by the next call.
         """
-        frames = self._filled(count)
-        if self.violation is not None and not frames:
-            raise self.violation
-        return frames
-
-    def _filled(self, count: int) -> list[memoryview]:
         if self.violation is not None:
-            return []
-        if self._frame is None:
-            return self._cut(len(self._beginning) + count)
-        self._frame_used += count
-        if self._frame_used < self._frame_length:
-            return []
-        frame, self._frame = self._frame, None
-        if self._buffer_pool is not None and isinstance(frame, bytearray):
-            self._buffer_pool.keep(frame)
-        return [memoryview(frame)[: self._frame_length].toreadonly()]
+            raise self.violation
+        self.accept(count)
+        return self._frames()
+
+    def _frames(self) -> list[memoryview]:
+        """Return all complete frames; raise the violation if none precedes it."""
+        frames: list[memoryview] = []
+        try:
+            while (frame := self.next_frame()) is not None:
+                frames.append(frame)
+        except ProtocolViolation:
+            if not frames:
+                raise
+        return frames
 
     def receive(self, data: Buffer) -> list[memoryview]:
         """Accept the next bytes of the stream; return the frames now complete."""
+        if self.violation is not None:
+            raise self.violation
         frames: list[memoryview] = []
         rest = memoryview(data)
         while len(rest) and self.violation is None:
@@ -184,37 +258,13 @@ class Framer:
                 count = min(len(room), len(rest))
                 room[:count] = rest[:count]
             rest = rest[count:]
-            frames += self._filled(count)
-        if self.violation is not None and not frames:
-            raise self.violation
-        return frames
-
-    def _cut(self, used: int) -> list[memoryview]:
-        """Return the complete frames of the read buffer; keep what follows them."""
-        frames: list[memoryview] = []
-        memory, in_place, start = self._read, self._in_place, 0
-        while used - start >= 4:
-            (length,) = _LENGTH.unpack_from(memory, start)
-            if not 0 <= length <= self.frame_bytes_max:
-                self.violation = ProtocolViolation(
-                    f"frame of {length} bytes; at most {self.frame_bytes_max} are allowed"
-                )
-                return frames
-            stop = start + 4 + length
-            if stop > used:
-                if length > KEPT_BYTES_MAX - 4:
-                    self._begin(length, memoryview(memory)[start + 4 : used])
-                    return frames
-                break
-            frame = memoryview(memory)[start + 4 : stop]
-            if in_place is not None and memory.startswith(in_place, start + 4):
-                frames.append(frame.toreadonly())
-            else:
-                frames.append(memoryview(bytes(frame)))
-                if length > COPIED_BYTES_MAX:
-                    self.copied += length
-            start = stop
-        self._beginning = bytes(memory[start:used]) if start < used else b""
+            self.accept(count)
+            try:
+                while (frame := self.next_frame()) is not None:
+                    frames.append(frame)
+            except ProtocolViolation:
+                if not frames:
+                    raise
         return frames
 
     def _begin(self, length: int, arrived: memoryview) -> None:

@@ -2,11 +2,13 @@
 
 Requests of a connection are served one at a time and in order, as Kafka does, so a client's records
 are appended in the order in which it sent them. Reading is paused while a deferred response is
-pending, while the client does not read its responses, and while the next frame waits for memory.
-A connection therefore holds at most what one read returned (128 KiB) or one large frame, one
-response and the two socket buffers. Frames and responses over 32 KiB are charged to the broker's
-memory pools, and so is the read buffer while a waiting Produce request refers to it. When others
-wait for memory, a connection that makes no progress is closed.
+pending, while the client does not read its responses, while the next frame waits for memory, and
+while other connections get their turn. Requests behind the one that is served stay bytes: they are
+decoded when it is their turn. A connection therefore holds at most what one read returned (128 KiB)
+or one large frame, one response and the two socket buffers. Frames and responses over 32 KiB are
+charged to the broker's memory pools, and so is what waits behind a request, and the read buffer
+while a waiting Produce request refers to it. When others wait for memory, a connection that makes
+no progress is closed.
 
 While reading is paused, the network reports a client that has closed its end. A request that waits
 for other clients (Fetch, JoinGroup, SyncGroup) is then dropped, because it can wait without a
@@ -21,12 +23,11 @@ A request that is answered at once costs neither a task nor a future.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from inspect import CORO_CREATED, getcoroutinestate
-from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
+from socket import SO_KEEPALIVE, SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from typing import Any, Final, TypeAlias, cast
 
 from ottla.clock import Clock
@@ -48,6 +49,9 @@ from ottla.transport.log_rate_limit import CloseReason
 from ottla.transport.memory import READ_BUFFER_BYTES, ConnectionMemory, MemoryPools, mapped
 
 _LOG = logging.getLogger(__name__)
+
+REQUESTS_PER_TURN: Final = 16
+"""Requests of one connection that are served before other connections get their turn."""
 
 WRITE_BUFFER_BYTES: Final = 32 * 1024
 """Unsent response bytes above which the next request of a connection has to wait."""
@@ -167,11 +171,11 @@ class Connection(asyncio.BufferedProtocol):
         "_on_close_reason",
         "_opened",
         "_paused_since_s",
-        "_queue",
         "_served_request",
         "_state",
         "_task",
         "_transport",
+        "_turn_due",
         "_unsent",
         "_unsent_since_s",
         "_watch_departure",
@@ -222,11 +226,11 @@ class Connection(asyncio.BufferedProtocol):
             read_buffer=self.memory.read_buffer,
         )
         self._transport: asyncio.Transport | None = None
-        self._queue: deque[Request] = deque()  # requests that were read and not served yet
         self._task: asyncio.Task[None] | None = None
         self._deferred: Coroutine[Any, Any, Response | None] | None = None
         self._served_request: Request | None = None  # the one whose response is deferred
         self._state = State.OPENING
+        self._turn_due = False  # the event loop will call _next_turn
         self._paused_since_s: float | None = None  # None while the transport reads
         self._unsent = 0  # unsent response bytes at the last look
         # When the client last sent or read something, and when unsent bytes last changed.
@@ -261,6 +265,7 @@ class Connection(asyncio.BufferedProtocol):
         socket = transport.get_extra_info("socket")
         if socket is None:
             return  # a simulated network
+        socket.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)  # notices a client that vanished
         for option, size in (
             (SO_SNDBUF, self.config.send_buffer_bytes),
             (SO_RCVBUF, self.config.receive_buffer_bytes),
@@ -275,7 +280,6 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         if self._end_watch is not None:
             self._end_watch()
-        self._queue.clear()
         self.memory.close()
         # Free the frame now, not when the garbage collector finds this connection.
         self._conversation.framer.drop()
@@ -303,6 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         if request is not None and request.api in _WAIT_FOR_OTHERS:
             self._cancel_deferred()
             self._change(Event.RESPOND)
+            self._conversation.send(request, None)
             self._serve()
 
     def admit(self) -> None:
@@ -316,37 +321,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._conversation.framer.buffer(self.memory.read_bytes_max)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parse the bytes that were read, and serve the requests in them."""
+        """Serve the requests in the bytes that were read."""
         if self._state is State.REFUSED:
             return
-        conversation = self._conversation
-        framer, pace = conversation.framer, self.memory.frame_pace
-        large = framer.is_large
-        now = self.last_active_s = self.clock.elapsed_s()
-        try:
-            requests = conversation.requests(framer.filled(nbytes))
-        except ProtocolViolation as violation:
-            self._close_for_violation(violation)
-            return
-        if large or framer.is_large or framer.copied:
-            self.memory.account_frame(framer)
-        if not framer.partial:
-            pace.since_s = None
-        elif requests or pace.since_s is None:
-            pace.begin(now)
-        self._queue += requests
+        self.last_active_s = self.clock.elapsed_s()
+        self._conversation.framer.accept(nbytes)
         self._serve()
-        if not large and requests and self._keeps_read_buffer(requests):
-            self.memory.hold_request(READ_BUFFER_BYTES)
-
-    def _keeps_read_buffer(self, requests: list[Request]) -> bool:
-        """Whether one of these requests waits and has its records in the read buffer."""
-        if not self._queue and self._served_request is None:
-            return False
-        return any(
-            request.api is PRODUCE and (request is self._served_request or request in self._queue)
-            for request in requests
-        )
 
     def eof_received(self) -> bool:
         """Close the transport: a client that stopped sending gets no more responses."""
@@ -366,31 +346,81 @@ class Connection(asyncio.BufferedProtocol):
     # Serving.
 
     def _serve(self) -> None:
-        """Serve queued requests until one defers its response or the client stops reading."""
-        queue = self._queue
-        while queue and self._state is _READY and self._transport is not None:
-            request = queue.popleft()
+        """Serve requests until one defers its response, the client stops reading or it is enough.
+
+        Requests behind it are kept as they were read, and decoded when they are served.
+        """
+        conversation, memory = self._conversation, self.memory
+        framer, served = conversation.framer, 0
+        was_large = framer.is_large
+        while self._state is _READY and self._transport is not None:
+            if served == REQUESTS_PER_TURN:
+                self._yield_turn()
+                break
+            try:
+                request = conversation.next_request()
+            except ProtocolViolation as violation:
+                self._close_for_violation(violation)
+                return
+            if was_large or framer.is_large or framer.copied:
+                memory.account_frame(framer)
+                was_large = False
+            if request is None:
+                break
+            served += 1
+            if self._has_departed and request.api in _WAIT_FOR_OTHERS:
+                conversation.send(request, None)  # nobody would read the response
+                continue
             try:
                 response = self._dispatch(request, self)
             except Exception:
                 self._close_for_failure(request)
                 return
             if type(response) is DeferredResponse:
-                self._change(Event.DEFER)
-                if self.memory.request_bytes and not _needs_frame(request):
-                    self.memory.release_request()
-                self._deferred, self._served_request = response.response, request
-                self._task = asyncio.get_running_loop().create_task(
-                    self._serve_deferred(request, response.response, response.on_response)
-                )
-                if self._has_departed:
-                    asyncio.get_running_loop().call_soon(self._drop_waiting)
+                self._defer(request, response, in_place=framer.is_in_place)
             else:
                 assert not isinstance(response, DeferredResponse)
                 self._send(request, response)
-        if self.memory.request_bytes and not queue and not self._is_serving:
-            self.memory.release_request()
+        if kept := framer.keep_rest():
+            memory.hold_request(kept)
+        elif memory.request_bytes and not self._is_serving and not framer.has_rest:
+            memory.release_request()
         self._pause_or_resume_reading()
+        pace = memory.frame_pace
+        if not framer.partial:
+            pace.since_s = None
+        elif served or pace.since_s is None:
+            pace.begin(self.last_active_s)
+
+    def _defer(self, request: Request, response: DeferredResponse, *, in_place: bool) -> None:
+        self._change(Event.DEFER)
+        memory = self.memory
+        if in_place:  # its records are in the read buffer
+            memory.hold_request(READ_BUFFER_BYTES)
+        elif (
+            memory.request_bytes
+            and not _needs_frame(request)
+            and not self._conversation.framer.has_rest
+        ):
+            memory.release_request()
+        self._deferred, self._served_request = response.response, request
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(
+            self._serve_deferred(request, response.response, response.on_response)
+        )
+        if self._has_departed:
+            loop.call_soon(self._drop_waiting)
+
+    def _yield_turn(self) -> None:
+        """Let other connections be served, and continue then."""
+        if not self._turn_due:
+            self._turn_due = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_due = False
+        if self._transport is not None:
+            self._serve()
 
     async def _serve_deferred(
         self,
@@ -440,10 +470,9 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        pause = self._state is not _READY or self.memory.short or bool(self._queue)
-        if not pause and self._conversation.violation is not None:
-            self._close_for_violation(self._conversation.violation)
-        elif pause and self._paused_since_s is None:
+        has_rest = self._conversation.framer.has_rest
+        pause = self._state is not _READY or self.memory.short or has_rest
+        if pause and self._paused_since_s is None:
             self._paused_since_s = self.last_active_s
             transport.pause_reading()
         elif not pause and self._paused_since_s is not None:
@@ -495,7 +524,10 @@ class Connection(asyncio.BufferedProtocol):
         if is_reading and pace.is_late(arrived, now):
             return f"request incomplete after {pace.allowed_s(arrived):.0f} s"
         idle_s = self.config.idle_ms_max / 1000
-        is_waiting = self._is_serving or memory.short
+        # As in Kafka, a client that waits for others is idle: nobody knows whether it still exists.
+        request = self._served_request
+        waits_for_others = request is not None and request.api in _WAIT_FOR_OTHERS
+        is_waiting = memory.short or (self._is_serving and not waits_for_others)
         if not is_waiting and idle_s >= 0 and now - self.last_active_s > idle_s:
             return f"idle for {idle_s:.0f} s"
         return None
@@ -519,12 +551,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits for its response."""
-        return not (self._is_serving or self._queue)
+        """Whether no request is being served; requests behind it do not count."""
+        return not self._is_serving
 
     def close(self) -> None:
         """Send what was written, then close; no other request is served or gets a response."""
-        self._queue.clear()
+        self._conversation.framer.drop()
         if self._transport is not None:
             self._transport.close()
 

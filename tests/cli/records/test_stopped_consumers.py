@@ -130,4 +130,5 @@ def test_records_that_nobody_read_are_not_committed(broker: OttlaBroker) -> None
     finally:
         os.close(ours)
         os.close(theirs)
-    assert members_and_offset(broker, "unread") == (0, None)
+    members, offset = members_and_offset(broker, "unread")
+    assert (members, offset or 0) == (0, 0)  # at most the start is committed
