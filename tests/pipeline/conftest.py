@@ -54,6 +54,7 @@ def broker() -> Generator[OttlaBroker]:
         "num.partitions": 3,
         "auto.create.topics.enable": "true",
         "log.retention.ms": -1,  # tests write records with old timestamps
+        "ottla.partitions.max": 20_000,  # all tests of a process share the broker
     }
     with ottla_broker(settings) as running:
         yield running
