@@ -100,7 +100,7 @@ class Loading:
 
     @property
     def bytes_to_check(self) -> int:
-        """The size of what must be checked, counted only if somebody wants to know."""
+        """The number of bytes that must be checked, counted at the first call."""
         if self._to_check is None:
             self._to_check = self.count_bytes()
         return self._to_check

@@ -231,20 +231,8 @@ class Framer:
 
         A violation after them is stored in `violation` and raised by the next call.
         """
-        if self.violation is not None:
-            raise self.violation
-        self.accept(count)
-        return self._frames()
-
-    def _frames(self) -> list[memoryview]:
-        """Return all complete frames; raise the violation if none precedes it."""
         frames: list[memoryview] = []
-        try:
-            while (frame := self.next_frame()) is not None:
-                frames.append(frame)
-        except ProtocolViolation:
-            if not frames:
-                raise
+        self._accept_to(frames, count)
         return frames
 
     def receive(self, data: Buffer) -> list[memoryview]:
@@ -258,14 +246,20 @@ class Framer:
                 count = min(len(room), len(rest))
                 room[:count] = rest[:count]
             rest = rest[count:]
-            self.accept(count)
-            try:
-                while (frame := self.next_frame()) is not None:
-                    frames.append(frame)
-            except ProtocolViolation:
-                if not frames:
-                    raise
+            self._accept_to(frames, count)
         return frames
+
+    def _accept_to(self, frames: list[memoryview], count: int) -> None:
+        """Accept bytes and append their frames; raise a violation if no frame precedes it."""
+        if self.violation is not None:
+            raise self.violation
+        self.accept(count)
+        try:
+            while (frame := self.next_frame()) is not None:
+                frames.append(frame)
+        except ProtocolViolation:
+            if not frames:
+                raise
 
     def _begin(self, length: int, arrived: memoryview) -> None:
         """Allocate the memory of a large frame and copy the received bytes into it."""

@@ -177,8 +177,8 @@ class OpenBatches:
                     break
             except (OverflowError, TypeError, ValueError):
                 break
-            # The record stays in the queue until it has left it: whoever closes the queue finds it
-            # there.
+            # The record is marked before it is removed, so that a close of the queue in between
+            # still finds it.
             leave_queue(entry, found.batch, found.appender.count - 1)
             popleft()
             size += entry.size
