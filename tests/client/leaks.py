@@ -7,7 +7,8 @@ import asyncio
 import gc
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 _OURS = ("ottla/client/", "ottla/transport/channel.py", "ottla/transport/tls.py")
@@ -48,9 +49,26 @@ def sockets() -> int:
     return found
 
 
-def client_threads() -> set[threading.Thread]:
-    """Return the threads of sync clients."""
-    return {one for one in threading.enumerate() if one.name.startswith("ottla ")}
+@contextmanager
+def client_threads() -> Generator[Callable[[], set[threading.Thread]]]:
+    """Yield a function that returns the running threads of sync clients which the block started.
+
+    This thread started them, or a thread that it started in the block. Other threads may start
+    clients at any time: another test may have left a Spark session in this process.
+    """
+    ours = {threading.current_thread()}
+    usual = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        if threading.current_thread() in ours:
+            ours.add(self)
+        usual(self)
+
+    threading.Thread.start = start
+    try:
+        yield lambda: {one for one in [*ours] if one.is_alive() and one.name.startswith("ottla ")}
+    finally:
+        threading.Thread.start = usual
 
 
 class Leaks:

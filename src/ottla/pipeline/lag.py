@@ -1,13 +1,12 @@
 """Commits the offsets of streams to consumer groups, so that Kafka's tools show their lag.
 
 Invariant: the end of a micro-batch is committed after the micro-batch, never before. A failed
-commit is logged and the query continues, because it resumes from its checkpoint. The connections
-stay open until the query ends or a commit fails.
+commit is logged and the query continues, because it resumes from its checkpoint. No broker delays
+Spark's listener bus: the callbacks only pass the newest offsets to the query's committer.
 """
 
-import json
 import logging
-from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -18,8 +17,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from ottla.pipeline.offset_lookup import OffsetLookup
-from ottla.pipeline.offsets import Offsets, from_json
+from ottla.pipeline.offset_committer import CommitTarget, OffsetCommitter
 from ottla.pipeline.options import Use
 from ottla.pipeline.source_options import SourceOptions, source_options
 
@@ -38,13 +36,14 @@ def group_of(options: SourceOptions, query: str | None, query_id: str) -> str:
 
 
 class LagListener(StreamingQueryListener):
-    """Commits the end offsets of each micro-batch."""
+    """Passes the end offsets of each micro-batch to the committer of its query."""
 
     def __init__(self, session: SparkSession) -> None:
         super().__init__()
         self._session = session
         self._queries: dict[str, Any] = {}  # by run id
-        self._sources: dict[str, list[_Source | None]] = {}  # by run id
+        self._committers: dict[str, OffsetCommitter | None] = {}  # by run id
+        self._finishing: dict[str, OffsetCommitter] = {}  # by query id
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Remember the query: it may have ended when its progress arrives."""
@@ -54,45 +53,43 @@ class LagListener(StreamingQueryListener):
         """Commit the end of a micro-batch."""
         progress = event.progress
         try:
-            found = self._known(progress)
-            for known, source in zip(found, progress.sources if found else (), strict=True):
-                end: Any = source.endOffset
-                if known is None or not end:
-                    continue
-                group = group_of(known.options, progress.name, str(progress.id))
-                known.commit(group, from_json(json.loads(end) if isinstance(end, str) else end))
+            committer = self._committer(progress)
+            if committer is not None:
+                committer.commit([source.endOffset for source in progress.sources])
         except Exception as error:  # must not fail the query
             _log.warning("offset commit failed: query %s: %s", progress.name, error)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Close the connections of the query."""
+        """Let the committer of the query finish."""
         self._queries.pop(str(event.runId), None)
-        for known in self._sources.pop(str(event.runId), ()):
-            if known is not None:
-                known.lookup.close()
+        committer = self._committers.pop(str(event.runId), None)
+        if committer is not None:
+            committer.finish()
+            self._finishing[str(event.id)] = committer
+        done = [query for query, one in self._finishing.items() if one.finished.done()]
+        for query in done:
+            del self._finishing[query]
 
-    def _known(self, progress: Any) -> list["_Source | None"]:
-        """Return the sources of a query in order; None for a source of another format."""
-        run = str(progress.runId)
-        if run not in self._sources:
+    def wait(self, timeout_s: float) -> None:
+        """Wait until all end offsets are committed or their commit has failed."""
+        until_s = monotonic() + timeout_s
+        for committer in (*self._finishing.values(), *self._committers.values()):
+            if committer is not None:
+                committer.wait(max(0.0, until_s - monotonic()))
+
+    def _committer(self, progress: Any) -> OffsetCommitter | None:
+        """Return the committer of a query; None if the query does not read topics."""
+        run, query = str(progress.runId), str(progress.id)
+        if run not in self._committers:
             found = _options_of(self._queries.get(run))
-            self._sources[run] = [one and _Source(one, OffsetLookup(one)) for one in found]
-        return self._sources[run]
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A source of a query, and the client that commits its offsets."""
-
-    options: SourceOptions
-    lookup: OffsetLookup
-
-    def commit(self, group: str, offsets: Offsets) -> None:
-        try:
-            self.lookup.commit(group, offsets)
-        except Exception:
-            self.lookup.close()  # it connects again for the next micro-batch
-            raise
+            targets = [
+                one and CommitTarget(one, group_of(one, progress.name, query)) for one in found
+            ]
+            name, earlier = progress.name or query, self._finishing.get(query)
+            self._committers[run] = (
+                OffsetCommitter(name, targets, after=earlier) if any(targets) else None
+            )
+        return self._committers[run]
 
 
 def _options_of(query: Any) -> list[SourceOptions | None]:

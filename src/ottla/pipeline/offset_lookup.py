@@ -41,6 +41,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+def admin_settings(options: SourceOptions) -> dict[str, object]:
+    """Return the settings of an admin client; some options are only for the tasks' consumers."""
+    settings = options.settings.items()
+    return {name: value for name, value in settings if ADMIN.find(name) is not None}
+
+
 class OffsetLookup:
     """Looks up offsets for a source; `close` closes its connections."""
 
@@ -60,10 +66,7 @@ class OffsetLookup:
     @property
     def _client(self) -> Admin:
         if self._admin is None:
-            settings = self._options.settings.items()
-            # Some settings are only for the consumers of the tasks.
-            wanted = {name: value for name, value in settings if ADMIN.find(name) is not None}
-            self._admin = Admin(wanted).__enter__()
+            self._admin = Admin(admin_settings(self._options)).__enter__()
         return self._admin
 
     def commit(self, group: str, offsets: Offsets) -> None:

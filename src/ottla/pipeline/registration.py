@@ -2,9 +2,9 @@
 
 Invariant: a second registration changes nothing. Spark also finds the source by its name, without a
 registration (`pyspark_ottla`): reads and writes are the same, but group offsets are committed one
-micro-batch late. A program that ends without `spark.stop()` has committed all offsets. Filters are
-pushed down only on request: Spark 4.2 keeps the plan of the last filter of a DataFrame, and uses it
-for every later action on that DataFrame.
+micro-batch late. A program that ends, with or without `spark.stop()`, has committed all offsets.
+Filters are pushed down only on request: Spark 4.2 keeps the plan of the last filter of a DataFrame,
+and uses it for every later action on that DataFrame.
 """
 
 # It cannot be imported during interpreter shutdown, when the last commit needs it.
@@ -22,7 +22,7 @@ from ottla.pipeline.source import RegisteredSource
 LISTENER: Final = "_ottla_lag"  # attribute of a registered session
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 DRAIN_MS_MAX: Final = 10_000
-"""How long a program that ends waits for the last events of Spark."""
+"""How long a program that ends waits for the last events of Spark, and again for their commits."""
 
 
 def register(spark: SparkSession, *, push_filters: bool = False) -> None:
@@ -39,14 +39,15 @@ def register(spark: SparkSession, *, push_filters: bool = False) -> None:
         spark.__dict__[LISTENER] = listener = LagListener(spark)
         spark.streams.addListener(listener)
         # Not a daemon: the end of the program waits for it while the listener still works.
-        threading.Thread(target=_drain_events, args=(spark,), name="ottla spark events").start()
+        arguments = (spark, listener)
+        threading.Thread(target=_drain_events, args=arguments, name="ottla spark events").start()
 
 
-def _drain_events(spark: SparkSession) -> None:
-    """Wait for the last events of Spark when a program ends without stopping it."""
+def _drain_events(spark: SparkSession, listener: LagListener) -> None:
+    """Wait for Spark's last events and for the commits of their offsets when a program ends."""
     threading.main_thread().join()
     context: Any = spark.sparkContext
-    if context._jsc is None:  # Spark was stopped and has sent all events  # noqa: SLF001
-        return
-    with suppress(Exception):  # Java has ended or is too slow: nobody reads an error now
-        context._jsc.sc().listenerBus().waitUntilEmpty(DRAIN_MS_MAX)  # noqa: SLF001
+    if context._jsc is not None:  # otherwise Spark was stopped and has sent all events  # noqa: SLF001
+        with suppress(Exception):  # Java has ended or is too slow: nobody reads an error now
+            context._jsc.sc().listenerBus().waitUntilEmpty(DRAIN_MS_MAX)  # noqa: SLF001
+    listener.wait(DRAIN_MS_MAX / 1000)

@@ -69,16 +69,13 @@ def _is_fragile(frame: FrameType) -> bool:
 
 @contextmanager
 def check_threads_end() -> Generator[None]:
-    """Check that the threads of all clients that are created in the block end soon after it.
-
-    Other tests may have left a Spark session in this process, whose threads stay.
-    """
-    before = client_threads()
-    yield
-    until_s = time.monotonic() + 20
-    while left := client_threads() - before:
-        assert time.monotonic() < until_s, _stacks(left)
-        time.sleep(0.01)
+    """Check that the threads of all clients that are created in the block end soon after it."""
+    with client_threads() as started:
+        yield
+        until_s = time.monotonic() + 20
+        while left := started():
+            assert time.monotonic() < until_s, _stacks(left)
+            time.sleep(0.01)
 
 
 def _stacks(threads: set[threading.Thread]) -> str:
