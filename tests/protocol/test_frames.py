@@ -431,3 +431,30 @@ def test_read_can_be_limited() -> None:
     framer.receive(b"\0\0")
     assert len(framer.buffer(100)) == 100
     assert len(framer.buffer()) == 16 * KEPT_BYTES_MAX - 2
+
+
+def test_next_frame_is_recognised_before_it_is_taken() -> None:
+    framer = Framer(read_buffer=ReadBuffer(1 << 16))
+
+    def read(data: bytes) -> None:
+        framer.buffer()[: len(data)] = data
+        framer.accept(len(data))
+
+    assert framer.next_begins_with(b"ab")  # nothing is known of it
+    read(frame_length(3) + b"abc" + frame_length(3) + b"acb" + frame_length(9) + b"a")
+    assert framer.next_begins_with(b"ab")
+    assert framer.next_frame() == b"abc"
+    assert not framer.next_begins_with(b"ab")
+    assert framer.keep_rest() == framer.kept == 7 + 5
+    assert not framer.next_begins_with(b"ab")
+    assert framer.next_frame() == b"acb"
+    assert framer.kept == 7 + 5
+    assert framer.next_begins_with(b"ab")  # its first byte fits
+    assert framer.next_frame() is None
+    assert framer.kept == 0
+    read(b"bcdefghi" + frame_length(50_000) + b"xb" + bytes(100))
+    assert framer.next_begins_with(b"ab")
+    assert framer.next_frame() == b"abcdefghi"
+    assert framer.next_frame() is None  # a large frame has begun
+    assert not framer.next_begins_with(b"ab")
+    assert framer.next_begins_with(b"xb")

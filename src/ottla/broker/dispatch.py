@@ -60,7 +60,8 @@ from ottla.protocol import apis
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Api, Message
 from ottla.protocol.schema import Versions
-from ottla.transport.connection import Connection, DeferredResponse, Dispatch
+from ottla.transport.connection import Connection, DeferredResponse, Dispatch, Served
+from ottla.transport.pending_acks import PendingAck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,21 +254,19 @@ def dispatcher(parts: BrokerParts) -> Dispatch:
             for code in errors.of(answer):
                 counts.note_error(code)
 
-    def made(
-        handler: Handler, request: Request, connection: Connection
-    ) -> Response | DeferredResponse | None:
+    def made(handler: Handler, request: Request, connection: Connection) -> Served:
         if isinstance(request, LargeRequest):
             return DeferredResponse(wide.answer(request, connection, handler))
         return handler(request, connection)
 
-    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
+    def dispatch(request: Request, connection: Connection) -> Served:
         key = request.api.key
         handler, counts = handlers[key]
         began_s = elapsed_s()
         if key in _COUNT_THEIR_ERRORS and type(request) is Request:
             # The fast path of Produce and Fetch.
             answer = handler(request, connection)
-            if type(answer) is not DeferredResponse:
+            if type(answer) is not DeferredResponse and type(answer) is not PendingAck:
                 counts.note(elapsed_s() - began_s)
                 return answer
         elif may_need_backpressure(request, connection):
@@ -279,7 +278,7 @@ def dispatcher(parts: BrokerParts) -> Dispatch:
             )
         else:
             answer = made(handler, request, connection)
-        if isinstance(answer, DeferredResponse):
+        if isinstance(answer, DeferredResponse | PendingAck):
             answer.on_response = partial(note, key, counts, began_s)
         else:
             note(key, counts, began_s, answer)

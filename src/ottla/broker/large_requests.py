@@ -20,9 +20,10 @@ from ottla.protocol import apis
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
-from ottla.transport.connection import Connection, DeferredResponse
+from ottla.transport.connection import Connection, DeferredResponse, Served
+from ottla.transport.pending_acks import PendingAck
 
-Handler = Callable[[Request, Connection], Response | DeferredResponse | None]
+Handler = Callable[[Request, Connection], Served]
 """Handles the requests of one API."""
 
 _PROMPT: Final = frozenset(
@@ -79,6 +80,7 @@ class LargeRequests:
             answer = handle(request, connection)
             if isinstance(answer, DeferredResponse):
                 answer = await answer.response
+            assert not isinstance(answer, PendingAck), "large requests wait for acknowledgements"
             if not isinstance(answer, Message):
                 return answer
             written = answer

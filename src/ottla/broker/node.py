@@ -43,7 +43,7 @@ from ottla.log.disk import Disk
 from ottla.log.log_cleaner import LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
-from ottla.protocol.conversation import Request, Response
+from ottla.protocol.conversation import Request
 from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.derived import log_dirs
@@ -55,7 +55,7 @@ from ottla.settings.endpoints import (
 )
 from ottla.settings.invalid_settings import InvalidSettings
 from ottla.transport.admission import Admission, AdmissionConfig
-from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse, Dispatch
+from ottla.transport.connection import Connection, ConnectionConfig, Dispatch, Served
 from ottla.transport.connection_eviction import ConnectionEviction
 from ottla.transport.descriptors import Descriptors
 from ottla.transport.http_pages import PageServer
@@ -344,9 +344,7 @@ class Node:
             self._config[broker.SOCKET_RECEIVE_BUFFER_BYTES],
         )
 
-    def _dispatch_request(
-        self, request: Request, connection: Connection
-    ) -> Response | DeferredResponse | None:
+    def _dispatch_request(self, request: Request, connection: Connection) -> Served:
         assert self._dispatch is not None, "listeners start after the dispatcher exists"
         return self._dispatch(request, connection)
 

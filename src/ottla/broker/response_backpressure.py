@@ -14,8 +14,9 @@ from ottla.clock import Clock
 from ottla.protocol import apis
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Message
-from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse
+from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse, Served
 from ottla.transport.memory import MemoryWaiter
+from ottla.transport.pending_acks import PendingAck
 
 REPEATABLE: Final = frozenset(
     (
@@ -48,7 +49,7 @@ def may_need_backpressure(request: Request, connection: Connection) -> bool:
 async def response_with_backpressure(
     request: Request,
     connection: Connection,
-    make: Callable[[], Response | DeferredResponse | None],
+    make: Callable[[], Served],
     *,
     clock: Clock,
     shutdown: Shutdown,
@@ -75,8 +76,9 @@ async def response_with_backpressure(
         waiter.pool.release(waiter, size)
 
 
-async def _made(make: Callable[[], Response | DeferredResponse | None]) -> Response | None:
+async def _made(make: Callable[[], Served]) -> Response | None:
     answer = make()
+    assert not isinstance(answer, PendingAck), "only Produce requests wait for acknowledgements"
     return await answer.response if isinstance(answer, DeferredResponse) else answer
 
 

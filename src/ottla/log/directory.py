@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from ottla.errors import OttlaError, StorageExhausted, StorageFailure
 from ottla.ids import BrokerEpoch, BrokerId, Offset, TopicPartition, Uuid
@@ -37,6 +37,9 @@ from ottla.log.names import (
     parse_partition_directory,
 )
 from ottla.log.set_aside import copy_aside
+
+PARALLEL_FLUSHES: Final = 6
+"""Logs that are flushed for acknowledgements at a time; reads need threads, too."""
 
 
 class DirectoryRefused(OttlaError):
@@ -69,6 +72,7 @@ class DataDirectory:
         "is_new",
         "meta_repair",
         "notes",
+        "parallel_flushes",
         "path",
         "shortage",
         "stopped_cleanly",
@@ -85,6 +89,7 @@ class DataDirectory:
         self.meta_repair: MetaRepair | None = None
         self.stopped_cleanly = False
         self.clean_epoch: BrokerEpoch | None = None  # the broker epoch at the last clean shutdown
+        self.parallel_flushes = asyncio.Semaphore(PARALLEL_FLUSHES)
         self._lock = lock
         # The partitions of each checkpoint; during a write also those of the next one.
         self._stored_partitions: dict[str, Set[TopicPartition]] = {}

@@ -18,6 +18,7 @@ from ottla.log.damage import format_damage
 from ottla.log.disk import Disk, File, write_atomically
 from ottla.log.log_config import LogConfig
 from ottla.log.log_state import LogState, log_closed
+from ottla.log.offset_waiters import OffsetWaiter, OffsetWaiters
 from ottla.log.segment.segment import Indexes, Segment
 from ottla.log.shield import uninterrupted
 from ottla.log.snapshots import Snapshots
@@ -172,14 +173,19 @@ class Flushable(Protocol):
 class GroupCommit:
     """Delays acknowledgements until a flush; requests that arrive during a flush share the next.
 
-    The broker acknowledges an append for which a flush is `wanted` after `durable` returns.
+    The broker acknowledges an append for which a flush is `wanted` after `durable` returns, or when
+    its waiter is finished. One task flushes for all waiters, and exists only while there are some.
     """
 
-    __slots__ = ("_lock", "_log")
+    __slots__ = ("_lock", "_log", "_parallel", "_task", "_waiters")
 
-    def __init__(self, log: Flushable) -> None:
+    def __init__(self, log: Flushable, parallel: asyncio.Semaphore | None = None) -> None:
+        """A group commit; `parallel` limits the flushes of several logs at the same time."""
         self._log = log
         self._lock = asyncio.Lock()
+        self._parallel = parallel or asyncio.Semaphore()
+        self._waiters = OffsetWaiters()
+        self._task: asyncio.Task[None] | None = None
 
     def wanted(self, offset: int) -> bool:
         """Whether flush.messages requires a flush when the log end offset is `offset`."""
@@ -189,6 +195,32 @@ class GroupCommit:
     async def durable(self, offset: int) -> None:
         """Return when everything below `offset` is on the device."""
         while self._log.recovery_point < offset:
-            async with self._lock:
+            async with self._lock, self._parallel:
                 if self._log.recovery_point < offset:
                     await self._log.flush()
+
+    def add(self, waiter: OffsetWaiter) -> None:
+        """Finish a waiter when everything below its offset is on the device; flushes for it."""
+        self._waiters.add(waiter)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._flush_for_waiters())
+
+    def remove(self, waiter: OffsetWaiter) -> None:
+        """Forget a waiter; the flush goes on."""
+        self._waiters.remove(waiter)
+
+    async def _flush_for_waiters(self) -> None:
+        waiters = self._waiters
+        try:
+            while waiters:
+                upto = waiters.offset_max  # those that are added meanwhile share the next flush
+                failure: Exception | None = None
+                try:
+                    await self.durable(upto)
+                except Exception as error:
+                    failure = error
+                waiters.finish_up_to(self._log.recovery_point)
+                if failure is not None:
+                    waiters.finish_up_to(upto, failure)
+        finally:
+            self._task = None

@@ -62,7 +62,7 @@ class HostedLog:
     commit: GroupCommit = field(init=False)
 
     def __post_init__(self) -> None:
-        self.commit = GroupCommit(self.log)
+        self.commit = GroupCommit(self.log, self.directory.parallel_flushes)
 
 
 CHECKPOINTS: Mapping[str, Callable[[HostedLog], Offset | None]] = {

@@ -119,6 +119,10 @@ class Request:
         self.sequence = sequence
         self.refused = refused
 
+    def drop_message(self) -> None:
+        """Drop the message, and with it the frame: `send` needs only the rest."""
+        self.message = _UNREAD
+
 
 class LargeRequest(Request):
     """A request with many elements, which is decoded later by `read`."""
@@ -141,6 +145,11 @@ class LargeRequest(Request):
         self.frame = frame
         self.position = position
         self.objects_max = objects_max
+
+    def drop_message(self) -> None:
+        """Drop the message and the frame."""
+        super().drop_message()
+        self.frame = memoryview(b"")
 
     def read(self) -> None:
         """Decode `message`. Raises ProtocolViolation."""
@@ -183,6 +192,11 @@ class ServerConversation(_Conversation):
     def unanswered(self) -> int:
         """The number of requests whose response was not sent."""
         return self._received - self._answered
+
+    @property
+    def next_is_produce(self) -> bool:
+        """Whether the next request is a Produce request, or nothing is known of it yet."""
+        return self.framer.next_begins_with(_IN_PLACE)
 
     def next_request(self) -> Request | None:
         """Decode the next request that was read; None if there is none."""
@@ -284,7 +298,7 @@ _Read: TypeAlias = Callable[[memoryview, int, int, int], Message]
 
 
 class _Unread(Message):
-    """The placeholder for the message of a LargeRequest before it is decoded."""
+    """The placeholder for a message that is not decoded yet, or not needed any more."""
 
 
 _UNREAD: Final = _Unread()

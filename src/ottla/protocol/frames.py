@@ -144,6 +144,20 @@ class Framer:
         """Whether bytes were read that `next_frame` has not looked at."""
         return self._start < self._end
 
+    @property
+    def kept(self) -> int:
+        """The size of the rest that `keep_rest` has copied; 0 after all of it is taken."""
+        return len(self._read) if self._owns_rest and self._start < self._end else 0
+
+    def next_begins_with(self, prefix: bytes) -> bool:
+        """Whether the next frame begins with `prefix`, as far as it was read."""
+        if self._frame is not None:
+            memory, start, end = self._frame, 0, self._frame_used
+        else:
+            memory, start, end = self._read, self._start + 4, self._end
+        known = min(len(prefix), max(end - start, 0))
+        return bytes(memory[start : start + known]) == prefix[:known]
+
     def keep_rest(self) -> int:
         """Copy the rest out of the read buffer, for later; return its size if it was there."""
         if self._start == self._end or self._owns_rest:

@@ -15,6 +15,7 @@ from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.appender import Appended
 from ottla.log.cached_reads import RecordSlice
+from ottla.log.flusher import GroupCommit
 from ottla.log.loading import HostedLog
 from ottla.log.log_manager import LogManager
 from ottla.log.names import LOG_START_OFFSETS
@@ -161,6 +162,11 @@ class Partition:
     def must_flush(self) -> bool:
         """Whether flush.messages delays the acknowledgement until a flush (rule C5)."""
         return self._hosted.commit.wanted(self.log.log_end_offset)
+
+    @property
+    def commit(self) -> GroupCommit:
+        """Flushes the log for waiters, and finishes them when their offset is on the device."""
+        return self._hosted.commit
 
     async def durable(self, offset: int) -> None:
         """Return when everything below an offset is on the device."""

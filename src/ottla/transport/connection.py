@@ -5,10 +5,15 @@ are appended in the order in which it sent them. Reading is paused while a defer
 pending, while the client does not read its responses, while the next frame waits for memory, and
 while other connections get their turn. Requests behind the one that is served stay bytes: they are
 decoded when it is their turn. A connection therefore holds at most what one read returned (128 KiB)
-or one large frame, one response and the two socket buffers. Frames and responses over 32 KiB are
-charged to the broker's memory pools, and so is what waits behind a request, and the read buffer
-while a waiting Produce request refers to it. When others wait for memory, a connection that makes
-no progress is closed.
+or one large frame, one response, its pending acknowledgements and the two socket buffers. Frames
+and responses over 32 KiB are charged to the broker's memory pools, and so is what waits behind a
+request, and the read buffer while a waiting Produce request refers to it. When others wait for
+memory, a connection that makes no progress is closed.
+
+A Produce request whose records are appended may wait for its acknowledgement (PendingAck). Only
+Produce requests are served behind it: another request waits until all acknowledgements are sent. So
+does the next Produce request when the pending acknowledgements are at their limit. Responses are
+sent in request order. A connection that is closed sends its pending acknowledgements first.
 
 While reading is paused, the network reports a client that has closed its end. A request that waits
 for other clients (Fetch, JoinGroup, SyncGroup) is then dropped, because it can wait without a
@@ -42,11 +47,13 @@ from ottla.protocol.conversation import (
     objects_at_once,
 )
 from ottla.protocol.frames import FRAME_BYTES_MAX
+from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 from ottla.protocol.writer import EncodingError
 from ottla.transport.log_rate_limit import CloseReason
 from ottla.transport.memory import READ_BUFFER_BYTES, ConnectionMemory, MemoryPools, mapped
+from ottla.transport.pending_acks import AckQueue, PendingAck
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,14 +71,22 @@ def _needs_frame(request: Request) -> bool:
 
 @dataclass(slots=True)
 class DeferredResponse:
-    """A response that is not ready yet, and a callback that receives it before it is sent."""
+    """A response that is not ready yet, and a callback that receives it before it is sent.
+
+    With `ack`, the coroutine returns when the request is carried out. The response is then that of
+    the acknowledgement, and is sent when it is complete.
+    """
 
     response: Coroutine[Any, Any, Response | None]
     on_response: Callable[[Response | None], None] | None = None
+    ack: PendingAck | None = None
 
 
-Dispatch: TypeAlias = "Callable[[Request, Connection], Response | DeferredResponse | None]"
-"""Serves a request: a response, a deferred response, or None for a request without a response."""
+Served: TypeAlias = Response | DeferredResponse | PendingAck | None
+"""A response, one that comes later, or None for a request without a response."""
+
+Dispatch: TypeAlias = "Callable[[Request, Connection], Served]"
+"""Serves a request."""
 
 
 class Admittance(Enum):
@@ -83,7 +98,10 @@ class Admittance(Enum):
 
 
 class State(IntEnum):  # an IntEnum, because its hash is computed by compiled code
-    """What a connection does, apart from reading: `_serve` runs only in READY."""
+    """What a connection does, apart from reading: `_serve` runs only in READY.
+
+    Acknowledgements can be pending in every state but the first two and REFUSED.
+    """
 
     OPENING = auto()  # not accepted yet
     QUEUED = auto()  # accepted; its requests wait until the listener admits it
@@ -91,6 +109,9 @@ class State(IntEnum):  # an IntEnum, because its hash is computed by compiled co
     SERVING = auto()  # a deferred response is pending
     BLOCKED = auto()  # the client does not read its responses
     SERVING_BLOCKED = auto()  # a deferred response is pending and the client does not read
+    HELD = auto()  # the next request waits for pending acknowledgements
+    HELD_BLOCKED = auto()  # it waits for acknowledgements and the client does not read
+    CLOSING = auto()  # nothing more is read or served; closes after the last acknowledgement
     REFUSED = auto()  # over a connection limit; nothing is read
     CLOSED = auto()  # the transport is gone
 
@@ -105,6 +126,9 @@ class Event(IntEnum):
     RESPOND = auto()  # the deferred response is ready
     BLOCK = auto()  # the transport's write buffer is over its limit
     UNBLOCK = auto()  # the transport's write buffer has drained
+    HOLD = auto()  # the next request has to wait for pending acknowledgements
+    ACKNOWLEDGE = auto()  # one or more of them were sent
+    CLOSE = auto()  # the connection is to be closed after pending acknowledgements
     LOSE = auto()  # the transport is closed
 
 
@@ -121,6 +145,26 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     (State.SERVING, Event.BLOCK): State.SERVING_BLOCKED,
     (State.SERVING_BLOCKED, Event.UNBLOCK): State.SERVING,
     (State.SERVING_BLOCKED, Event.RESPOND): State.BLOCKED,
+    (State.READY, Event.HOLD): State.HELD,
+    (State.HELD, Event.ACKNOWLEDGE): State.READY,
+    (State.HELD, Event.BLOCK): State.HELD_BLOCKED,
+    (State.HELD_BLOCKED, Event.UNBLOCK): State.HELD,
+    (State.HELD_BLOCKED, Event.ACKNOWLEDGE): State.BLOCKED,
+    **{
+        (state, Event.CLOSE): State.CLOSING
+        for state in (
+            State.READY,
+            State.SERVING,
+            State.BLOCKED,
+            State.SERVING_BLOCKED,
+            State.HELD,
+            State.HELD_BLOCKED,
+        )
+    },
+    **{
+        (State.CLOSING, event): State.CLOSING
+        for event in (Event.RESPOND, Event.BLOCK, Event.UNBLOCK, Event.CLOSE)
+    },
     **{(state, Event.LOSE): State.CLOSED for state in State},
     # The transport and the handler may finish after the connection is gone.
     **{
@@ -131,7 +175,8 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
 # Named once: looking a member up in its class costs more than the comparison on every request.
 _READY: Final = State.READY
 _SERVING: Final = frozenset((State.QUEUED, State.SERVING, State.SERVING_BLOCKED))
-_BLOCKED: Final = frozenset((State.BLOCKED, State.SERVING_BLOCKED))
+_BLOCKED: Final = frozenset((State.BLOCKED, State.SERVING_BLOCKED, State.HELD_BLOCKED))
+_HELD: Final = frozenset((State.HELD, State.HELD_BLOCKED))
 
 _WAIT_FOR_OTHERS: Final = frozenset((FETCH, JOIN_GROUP, SYNC_GROUP))
 """APIs whose requests wait for other clients, without a limit of the broker."""
@@ -162,6 +207,7 @@ class Connection(asyncio.BufferedProtocol):
     """One client, from its first byte to its last."""
 
     __slots__ = (
+        "_acks",
         "_closed",
         "_conversation",
         "_deferred",
@@ -229,6 +275,7 @@ class Connection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._deferred: Coroutine[Any, Any, Response | None] | None = None
         self._served_request: Request | None = None  # the one whose response is deferred
+        self._acks: AckQueue | None = None  # None: no acknowledgement is pending
         self._state = State.OPENING
         self._turn_due = False  # the event loop will call _next_turn
         self._paused_since_s: float | None = None  # None while the transport reads
@@ -284,6 +331,9 @@ class Connection(asyncio.BufferedProtocol):
         # Free the frame now, not when the garbage collector finds this connection.
         self._conversation.framer.drop()
         self._cancel_deferred()
+        if self._acks is not None:
+            self._acks.cancel()
+            self._acks = None
         if not is_refused:
             self._closed(self)
 
@@ -329,8 +379,11 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     def eof_received(self) -> bool:
-        """Close the transport: a client that stopped sending gets no more responses."""
-        return False
+        """Close the transport: a client that stopped sending gets only pending acknowledgements."""
+        if self._acks is None:
+            return False
+        self.close()
+        return True
 
     def pause_writing(self) -> None:
         """Stop serving: the client does not read its responses."""
@@ -357,6 +410,12 @@ class Connection(asyncio.BufferedProtocol):
             if served == REQUESTS_PER_TURN:
                 self._yield_turn()
                 break
+            acks = self._acks
+            if acks is not None and (
+                acks.is_full(conversation.unanswered) or not conversation.next_is_produce
+            ):
+                self._change(Event.HOLD)
+                break
             try:
                 request = conversation.next_request()
             except ProtocolViolation as violation:
@@ -378,8 +437,10 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if type(response) is DeferredResponse:
                 self._defer(request, response, in_place=framer.is_in_place)
+            elif type(response) is PendingAck:
+                self._await_ack(request, response)
             else:
-                assert not isinstance(response, DeferredResponse)
+                assert not isinstance(response, DeferredResponse | PendingAck)
                 self._send(request, response)
         if kept := framer.keep_rest():
             memory.hold_request(kept)
@@ -405,9 +466,7 @@ class Connection(asyncio.BufferedProtocol):
             memory.release_request()
         self._deferred, self._served_request = response.response, request
         loop = asyncio.get_running_loop()
-        self._task = loop.create_task(
-            self._serve_deferred(request, response.response, response.on_response)
-        )
+        self._task = loop.create_task(self._serve_deferred(request, response))
         if self._has_departed:
             loop.call_soon(self._drop_waiting)
 
@@ -419,38 +478,84 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next_turn(self) -> None:
         self._turn_due = False
+        if self._acks is not None:
+            self._send_acknowledged(self._acks)
         if self._transport is not None:
             self._serve()
 
-    async def _serve_deferred(
-        self,
-        request: Request,
-        deferred: Coroutine[Any, Any, Response | None],
-        on_response: Callable[[Response | None], None] | None,
-    ) -> None:
+    @property
+    def has_pending_acks(self) -> bool:
+        """Whether responses have to wait for earlier acknowledgements."""
+        return self._acks is not None
+
+    def _await_ack(self, request: Request, ack: PendingAck) -> None:
+        """Send the response later; the frame is not needed any more."""
+        if self._acks is None:
+            self._acks = AckQueue(self._yield_turn)
+        self._acks.add(request, ack)
+        if self.memory.request_bytes:
+            self.memory.release_request()
+            self.memory.hold_request(self._conversation.framer.kept)
+
+    def _send_acknowledged(self, acks: AckQueue) -> None:
+        """Send the responses that are complete, in order and in one write."""
+        buffers: list[Buffer] = []
+        taken = acks.take_complete()
+        if not len(acks):
+            self._acks = None
+        for request, ack in taken:
+            try:
+                buffers += self._conversation.send(request, ack.take())
+            except Exception:
+                self._write(buffers)
+                buffers = []
+                self._close_for_failure(request)
+                break
+        if taken:
+            self.last_active_s = self.clock.elapsed_s()
+            if self._state in _HELD:
+                self._change(Event.ACKNOWLEDGE)
+        self._write(buffers)
+        if self._state is State.CLOSING and self._acks is None:
+            self.close()
+
+    async def _serve_deferred(self, request: Request, deferred: DeferredResponse) -> None:
         try:
-            response = await deferred
+            response = await deferred.response
         except ProtocolViolation as violation:
             self._close_for_violation(violation)
             return
         except Exception:
             self._close_for_failure(request)
             return
-        if on_response is not None:
-            on_response(response)
         self._task = self._deferred = self._served_request = None
         self._change(Event.RESPOND)
         self.last_active_s = self.clock.elapsed_s()
-        if self._transport is not None:
+        ack = deferred.ack
+        if ack is None and self._acks is not None and response is not None:
+            size = 0 if isinstance(response, Message) else sum(map(len, response))
+            ack = PendingAck(response, size, is_complete=True)
+        if ack is not None:
+            ack.on_response = deferred.on_response
+        elif deferred.on_response is not None:
+            deferred.on_response(response)
+        if self._transport is None:
+            return
+        if ack is not None:
+            self._await_ack(request, ack)
+        else:
             self._send(request, response)
-            self._serve()
+        self._serve()
 
     def _send(self, request: Request, response: Response | None) -> None:
         try:
             buffers: Sequence[Buffer] = self._conversation.send(request, response)
         except EncodingError:
             self._close_for_failure(request)
-            return
+        else:
+            self._write(buffers)
+
+    def _write(self, buffers: Sequence[Buffer]) -> None:
         if buffers and self._transport is not None:
             self._transport.writelines(buffers)
             blocked_s = self.clock.elapsed_s() if self._is_blocked else None
@@ -527,7 +632,8 @@ class Connection(asyncio.BufferedProtocol):
         # As in Kafka, a client that waits for others is idle: nobody knows whether it still exists.
         request = self._served_request
         waits_for_others = request is not None and request.api in _WAIT_FOR_OTHERS
-        is_waiting = memory.short or (self._is_serving and not waits_for_others)
+        is_serving = self._acks is not None or (self._is_serving and not waits_for_others)
+        is_waiting = memory.short or is_serving
         if not is_waiting and idle_s >= 0 and now - self.last_active_s > idle_s:
             return f"idle for {idle_s:.0f} s"
         return None
@@ -547,18 +653,27 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_closing(self) -> bool:
         """Whether the transport is closed or about to be."""
-        return self._transport is None or self._transport.is_closing()
+        transport = self._transport
+        return transport is None or transport.is_closing() or self._state is State.CLOSING
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being served; requests behind it do not count."""
+        """Whether no request is being served.
+
+        Requests behind it do not count, nor do pending acknowledgements: `close` waits for them.
+        """
         return not self._is_serving
 
     def close(self) -> None:
-        """Send what was written, then close; no other request is served or gets a response."""
+        """Send what was written and what is appended, then close; serve no other request."""
         self._conversation.framer.drop()
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if self._acks is None or self._transport.is_closing():
             self._transport.close()
+        else:
+            self._change(Event.CLOSE)
+            self._pause_or_resume_reading()
 
     def abort(self) -> None:
         """Close at once; written responses may be lost."""

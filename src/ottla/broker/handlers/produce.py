@@ -1,7 +1,9 @@
 """Produce: validate and append record batches, each partition independently (rule A8).
 
 A batch that takes long to validate is validated in a thread and appended afterwards. Its connection
-serves nothing else meanwhile, so a client's batches stay in order.
+serves nothing else meanwhile, so a client's batches stay in order. After the append, an
+acknowledgement that has to wait does not hold up the requests behind it, unless the request is so
+large that it is handled in pieces.
 """
 
 import asyncio
@@ -30,13 +32,19 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.records.errors import InvalidRecords, WouldBlock
 from ottla.replication.partition import Partition
-from ottla.transport.connection import Connection, DeferredResponse
+from ottla.replication.produce_purgatory import DelayedProduce
+from ottla.transport.connection import Connection, DeferredResponse, Served
+from ottla.transport.pending_acks import PendingAck
 
 _WITH_HINTS: Final = 10  # the first version with leader hints (KIP-951)
 _BY_ID: Final = 13  # the first version with topic ids
 
-Unsafe = list[tuple[Partition, PartitionProduceResponse]]
-"""Partitions to flush before their responses are sent."""
+Unsafe = list[tuple[Partition, int, PartitionProduceResponse]]
+"""Partitions and the offsets up to which they are flushed before their responses are sent."""
+
+# The memory of a pending acknowledgement: measured 1,420 and 330 bytes.
+_ACK_BYTES: Final = 1536
+_PARTITION_ACK_BYTES: Final = 384
 
 
 # Kafka detects these errors before it opens the log, so the response has no log start offset.
@@ -93,9 +101,7 @@ class ProduceHandler:
         self._counts = counts  # of Produce
         self._decompression_lock = asyncio.Lock()
 
-    def handle(
-        self, request: Request, connection: Connection
-    ) -> Response | DeferredResponse | None:
+    def handle(self, request: Request, connection: Connection) -> Served:
         """Append; the response waits for a flush if flush.messages requires one."""
         message = request.message
         assert isinstance(message, ProduceRequest)
@@ -103,9 +109,10 @@ class ProduceHandler:
             refused = RequestError(
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks={message.acks} is not valid: use -1, 0 or 1"
             )
-            return ProduceResponse(
+            answer = ProduceResponse(
                 responses=[self._refused(topic, refused) for topic in message.topic_data]
             )
+            return _pending(answer, is_complete=True) if connection.has_pending_acks else answer
         if isinstance(request, LargeRequest):
             return DeferredResponse(self._handle_wide(request, message, connection))
         unsafe: Unsafe = []
@@ -119,8 +126,13 @@ class ProduceHandler:
             if slow:
                 return DeferredResponse(self._finish_unheard(request, answer, slow, connection))
             return _unheard(answer, connection)
-        if slow or unsafe:
-            return DeferredResponse(self._finish(request, answer, slow, unsafe))
+        if slow:
+            ack = _pending(answer)
+            return DeferredResponse(self._finish_slow(request, ack, slow, unsafe), ack=ack)
+        if unsafe or connection.has_pending_acks:
+            ack = _pending(answer)
+            self._acknowledge(ack, unsafe)
+            return ack
         return answer
 
     async def _handle_wide(
@@ -139,7 +151,8 @@ class ProduceHandler:
         answer = ProduceResponse(responses=responses)
         if message.acks == 0:
             return await self._finish_unheard(request, answer, slow, connection)
-        await self._finish(request, answer, slow, unsafe)
+        await self._append_all_slow(request, slow, unsafe)
+        await self._durable(unsafe)
         found = iter(responses)
         answer.responses = [
             _joined([next(found) for _ in _pieces(topic)]) for topic in message.topic_data
@@ -191,15 +204,11 @@ class ProduceHandler:
             name=topic.name, topic_id=topic.topic_id, partition_responses=responses
         )
 
-    async def _finish(
-        self,
-        request: Request,
-        answer: ProduceResponse,
-        slow: Slow,
-        unsafe: Unsafe,
-    ) -> Response:
+    async def _finish_slow(
+        self, request: Request, ack: PendingAck, slow: Slow, unsafe: Unsafe
+    ) -> None:
         await self._append_all_slow(request, slow, unsafe)
-        return await self._when_durable(answer, unsafe)
+        self._acknowledge(ack, unsafe)
 
     async def _finish_unheard(
         self,
@@ -242,16 +251,33 @@ class ProduceHandler:
             return self._failed(one.topic, one.data, error, request.version)
         return _appended(one.data, partition, appended, unsafe)
 
-    async def _when_durable(self, answer: ProduceResponse, unsafe: Unsafe) -> Response:
-        async for partition, response in self._scheduler.new_loop().over(unsafe):
+    def _acknowledge(self, ack: PendingAck, unsafe: Unsafe) -> None:
+        """Complete an acknowledgement when its partitions are flushed.
+
+        As in Kafka, timeout.ms does not limit a flush.
+        """
+        if not unsafe:
+            ack.complete()
+            return
+        delayed = DelayedProduce(self._set_error)
+        for partition, offset, response in unsafe:
+            delayed.wait_for(partition, partition.commit, offset, response)
+        ack.on_cancel = delayed.cancel
+        delayed.begin(ack.complete)
+
+    async def _durable(self, unsafe: Unsafe) -> None:
+        """Flush the partitions of a wide request one by one, so that others get their turn."""
+        async for partition, offset, response in self._scheduler.new_loop().over(unsafe):
             try:
-                await partition.durable(partition.log.log_end_offset)
+                await partition.durable(offset)
             except RequestError as error:
-                self._counts.note_error(error.code)
-                response.error_code = int(error.code)
-                response.error_message = error.message
-                response.base_offset = -1
-        return answer
+                self._set_error(response, error)
+
+    def _set_error(self, response: PartitionProduceResponse, error: RequestError) -> None:
+        self._counts.note_error(error.code)
+        response.error_code = int(error.code)
+        response.error_message = error.message
+        response.base_offset = -1
 
     def _refused(self, topic: TopicProduceData, error: RequestError) -> TopicProduceResponse:
         return TopicProduceResponse(
@@ -295,6 +321,12 @@ class ProduceHandler:
         )
 
 
+def _pending(answer: ProduceResponse, *, is_complete: bool = False) -> PendingAck:
+    partitions = sum(len(topic.partition_responses) for topic in answer.responses)
+    size = _ACK_BYTES + _PARTITION_ACK_BYTES * partitions
+    return PendingAck(answer, size, is_complete=is_complete)
+
+
 def _unheard(answer: ProduceResponse, connection: Connection) -> None:
     if any(one.error_code for topic in answer.responses for one in topic.partition_responses):
         connection.close()  # with acks=0, closing is the only way to report an error
@@ -330,5 +362,5 @@ def _appended(
         log_start_offset=partition.log.log_start_offset,
     )
     if partition.must_flush:
-        unsafe.append((partition, response))
+        unsafe.append((partition, partition.log.log_end_offset, response))
     return response
