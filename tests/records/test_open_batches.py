@@ -1,4 +1,4 @@
-"""The open batches of a producer append records without a key, one by one or from a queue."""
+"""The open batches of a producer append records, one by one or from a queue."""
 
 from collections import deque
 from typing import Any
@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from cases import each_case
+from ottla.client.partitioners import partition_of_key
 from ottla.records import BatchBuilder, OpenBatches, QueuedRecord, RecordRef
+
+PARTITIONS = 7
 
 
 class Reference(RecordRef):
@@ -32,14 +35,27 @@ def queued(
 
 
 def opened(limit: int = 1000) -> "tuple[OpenBatches[Reference], BatchBuilder]":
-    batches, builder = OpenBatches(Reference), BatchBuilder(limit)
-    batches.add("t", builder, "batch")
+    """Open a sticky batch in partition 2."""
+    batches, builder = OpenBatches(Reference, by_key=True), BatchBuilder(limit)
+    batches.add("t", 2, PARTITIONS, builder, "batch", sticky=True)
     return batches, builder
+
+
+def all_opened(*, by_key: bool = True) -> "OpenBatches[Reference]":
+    """Open a batch in every partition; that of partition 3 is sticky."""
+    batches = OpenBatches(Reference, by_key)
+    for index in range(PARTITIONS):
+        batches.add("t", index, PARTITIONS, BatchBuilder(), index, sticky=index == 3)
+    return batches
+
+
+def partition_of(reference: Reference | None) -> object:
+    return None if reference is None else reference.place[0]
 
 
 def test_references_count_the_records_of_the_batch() -> None:
     batches, builder = opened()
-    places = [batches.append("t", 5, value) for value in (b"a", None, b"c")]
+    places = [batches.append("t", 5, None, value) for value in (b"a", None, b"c")]
     assert [each.place for each in places if each is not None] == [("batch", n) for n in range(3)]
     assert builder.count == 3
     assert builder.base_timestamp == 5
@@ -47,14 +63,14 @@ def test_references_count_the_records_of_the_batch() -> None:
 
 def test_no_record_enters_a_full_sealed_or_unknown_batch() -> None:
     batches, builder = opened(limit=80)
-    assert batches.append("t", 5, b"v") is not None
-    assert batches.append("t", 5, b"x" * 100) is None
-    assert batches.append("other", 5, b"v") is None
+    assert batches.append("t", 5, None, b"v") is not None
+    assert batches.append("t", 5, None, b"x" * 100) is None
+    assert batches.append("other", 5, None, b"v") is None
     builder.seal()
-    assert batches.append("t", 5, b"v") is None
+    assert batches.append("t", 5, None, b"v") is None
     assert not builder.append(0, None, b"v")
-    batches.discard("t")
-    assert batches.append("t", 5, b"v") is None
+    batches.discard("t", 2)
+    assert batches.append("t", 5, None, b"v") is None
     assert builder.count == 1
 
 
@@ -83,7 +99,11 @@ def test_queued_records_leave_in_order_until_the_batch_is_full() -> None:
     [
         queued(key=b"k"),
         queued(partition=0),
-        queued(headers=(("h", b"v"),)),
+        queued(partition=PARTITIONS),
+        queued(partition=-1),
+        queued(partition=1 << 70),
+        queued(headers=(("h", 5),)),
+        queued(headers=("no pair",)),
         queued(topic="other"),
         queued(timestamp=1 << 64),
         "not a record",
@@ -101,4 +121,84 @@ def test_other_entries_stay_in_the_queue(stops: object) -> None:
 def test_references_must_be_record_references() -> None:
     wrong: Any = int
     with pytest.raises(TypeError, match="int is not a subclass of RecordRef"):
-        OpenBatches(wrong)
+        OpenBatches(wrong, by_key=True)
+
+
+def test_a_key_goes_to_the_partition_that_java_chooses() -> None:
+    batches = all_opened()
+    keys = [b"", b"k", b"key", *(b"key-%d" % n for n in range(100))]
+    chosen = [partition_of(batches.append("t", 5, key, b"v")) for key in keys]
+    assert chosen == [partition_of_key(key, PARTITIONS) for key in keys]
+    assert partition_of(batches.append("t", 5, bytearray(b"key"), b"v")) == chosen[2]
+    assert partition_of(batches.append("t", 5, None, b"v")) == 3
+
+
+def test_a_named_partition_precedes_the_key() -> None:
+    batches = all_opened()
+    assert [partition_of(batches.append("t", 5, b"k", b"v", n)) for n in range(PARTITIONS)] == [
+        *range(PARTITIONS)
+    ]
+    for missing in (-1, PARTITIONS, 1 << 70):
+        assert batches.append("t", 5, b"k", b"v", missing) is None
+
+
+def test_ignored_keys_go_to_the_sticky_batch() -> None:
+    batches = all_opened(by_key=False)
+    assert {partition_of(batches.append("t", 5, b"%d" % n, b"v")) for n in range(20)} == {3}
+
+
+def test_a_closed_batch_is_forgotten_and_others_stay() -> None:
+    batches = all_opened()
+    batches.discard("t", 5)
+    assert batches.append("t", 5, None, b"v", 5) is None
+    assert partition_of(batches.append("t", 5, None, b"v")) == 3
+    batches.discard("t", 3)
+    assert batches.append("t", 5, None, b"v") is None
+    batches.discard("other", 3)
+    batches.discard("t", 1 << 40)
+    assert partition_of(batches.append("t", 5, None, b"v", 4)) == 4
+    batches.clear()
+    assert batches.append("t", 5, None, b"v", 4) is None
+
+
+def test_a_topic_with_more_partitions_starts_without_open_batches() -> None:
+    batches = all_opened()
+    builder = BatchBuilder()
+    batches.add("t", 8, PARTITIONS + 2, builder, "new", sticky=False)
+    assert batches.append("t", 5, None, b"v") is None
+    keys = [b"key-%d" % n for n in range(50)]
+    found = {key: partition_of(batches.append("t", 5, key, b"v")) for key in keys}
+    assert {key for key, where in found.items() if where == "new"} == {
+        key for key in keys if partition_of_key(key, PARTITIONS + 2) == 8
+    }
+
+
+def test_queued_records_join_the_batch_of_their_key_or_partition() -> None:
+    batches = all_opened()
+    records = [
+        queued(key=b"k"),
+        queued(partition=6),
+        queued(),
+        queued(key=b"k", headers=(("h", b"v"), ("n", None))),
+    ]
+    entries: deque[Any] = deque(records)
+    assert batches.take(entries) == sum(one.size for one in records)
+    assert not entries
+    key = partition_of_key(b"k", PARTITIONS)
+    assert [batches.append("t", 5, None, b"v", n) is not None for n in (key, 6, 3)] == [True] * 3
+    assert [(one.place) for one in map(placed, records)] == [(key, 0), (6, 0), (3, 0), (key, 1)]
+
+
+def placed(record: QueuedRecord) -> Reference:
+    return Reference(record._batch, record._index)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_record_has_its_key_and_headers() -> None:
+    batches, builder = opened()
+    headers = (("h", b"v"), ("n", None))
+    assert batches.append("t", 5, b"k", b"v", 2, headers) is not None
+    assert batches.take(deque([queued(b"v", key=b"k", partition=2, headers=headers)])) > 0
+    expected = BatchBuilder(1000)
+    for _ in range(2):
+        expected.append(5, b"k", b"v", headers)
+    assert builder.encoded() == expected.encoded()

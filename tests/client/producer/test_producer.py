@@ -11,6 +11,7 @@ import pytest
 
 from client.scenario_runner import FAST, run
 from ottla.client.admin.administrator import Admin
+from ottla.client.partitioners import partition_of_key
 from ottla.client.producer.producer import RECORD_OVERHEAD_BYTES, Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.records.errors import InvalidRecords
@@ -231,6 +232,27 @@ def test_added_partition_is_found() -> None:
             table = pa.table({"value": ["a"], "at": [3]})
             rows = await ours.send_arrow("t", table, key=None, partition="at")
             assert [one.partition for one in await rows] == [3]
+
+    run(scenario())
+
+
+def test_keys_follow_an_added_partition_while_batches_are_open() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster() as cluster,
+            Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
+            producer(cluster, linger_ms=60_000) as ours,
+        ):
+            keys = [b"key %d" % number for number in range(30)]
+            await admin.create_topic("t", 2)
+            first = [await ours.send("t", b"v", key=key) for key in keys * 2]
+            await admin.create_partitions({"t": 5})
+            assert len((await ours.refresh_metadata()).topics["t"].partitions) == 5
+            second = [await ours.send("t", b"v", key=key) for key in keys * 2]
+            await ours.flush()
+            for count, acks in ((2, first), (5, second)):
+                places = [(await ack).partition for ack in acks]
+                assert places == [partition_of_key(key, count) for key in keys * 2]
 
     run(scenario())
 

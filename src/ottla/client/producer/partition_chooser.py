@@ -35,6 +35,21 @@ class PartitionChooser:
         self._topics: dict[str, _Topic] = {}
         # By key, the choice is the same until a batch is full or the metadata change.
         self._is_steady = isinstance(partitioner, KeyPartitioner)
+        self._heeds_keys = isinstance(partitioner, KeyPartitioner) and partitioner.heeds_keys
+
+    @property
+    def hashes_keys(self) -> bool:
+        """Whether only the hash of a key determines its partition."""
+        # A subclass may choose otherwise.
+        return self._heeds_keys and type(self._partitioner) is KeyPartitioner
+
+    def is_sticky(self, key: bytes | None) -> bool:
+        """Whether a record with this key goes where records without a key go."""
+        return self._is_steady and (key is None or not self._heeds_keys)
+
+    def count(self, topic: str) -> int:
+        """Return the number of partitions of a topic that `find` has found."""
+        return self._topics[topic].choices.count
 
     def is_steady(self, partition: int | None) -> bool:
         """Whether records of one key keep going to this partition until its batch is full."""

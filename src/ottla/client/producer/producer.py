@@ -181,19 +181,18 @@ class Producer(AsyncWith, Generic[K, V]):
             raise ValueError(f"a timestamp must not be negative: {timestamp_ms}")
         elif timestamp_ms > TIME_MAX:
             raise ValueError(f"a timestamp must be at most {TIME_MAX}, not {timestamp_ms}")
-        keyless = key_data is None and partition is None
-        if keyless:
-            ack = running.open_batches.append(topic, timestamp_ms, value_data, headers)
-            if ack is not None:
-                return ack
+        ack = running.open_batches.append(
+            topic, timestamp_ms, key_data, value_data, partition, headers
+        )
+        if ack is not None:
+            return ack
         if headers is None:
             headers = ()
         where = running.routes.find(topic, key_data, value_data, partition)
         if where is not None:
             ack = running.accumulator.add(where, timestamp_ms, key_data, value_data, headers)
             if ack is not None:
-                if keyless:
-                    running.keep_open(where)
+                running.keep_open(where, key_data, partition)
                 return ack
         kept = running.routes.kept(where, partition)
         return await self._begin_with(

@@ -56,15 +56,14 @@ class ProducerRuntime:
         clock, random = world.clock, world.random
         self.connections = Connections(connecting, world.network, clock, random)
         self.metadata = Metadata(
-            self.connections, metadata_config(config, random), clock, self._poke
+            self.connections, metadata_config(config, random), clock, self._metadata_changed
         )
         self.routes = PartitionChooser(self.metadata, partitioner)
-        # The open batch for records without a key, per topic. `send` appends to it with one call
-        # instead of calling the partitioner.
-        self.open_batches: OpenBatches[Ack] = OpenBatches(Ack)
+        # `send` appends to them with one call instead of calling the partitioner.
+        self.open_batches: OpenBatches[Ack] = OpenBatches(Ack, self.routes.hashes_keys)
 
         def closed(batch: PendingBatch) -> None:
-            self.open_batches.discard(batch.partition.topic)
+            self.open_batches.discard(*batch.partition)
             partitioner.batch_closed(*batch.partition, batch.builder.size)
 
         rules = sender_config(config, random)
@@ -89,11 +88,17 @@ class ProducerRuntime:
         )
         self._asking = asyncio.get_running_loop().create_task(self.metadata.run())
 
-    def keep_open(self, where: TopicPartition) -> None:
-        """Append the next records without a key to the open batch of a partition."""
+    def keep_open(self, where: TopicPartition, key: bytes | None, partition: int | None) -> None:
+        """Append the next records like this one to the open batch that it joined."""
         batch = self.accumulator.queues[where].open
-        if batch is not None and self.routes.is_steady(None):
-            self.open_batches.add(where.topic, batch.builder, batch)
+        if batch is not None:
+            sticky = partition is None and self.routes.is_sticky(key)
+            count = self.routes.count(where.topic)
+            self.open_batches.add(*where, count, batch.builder, batch, sticky)
+
+    def _metadata_changed(self) -> None:
+        self.open_batches.clear()  # keys may go to other partitions now
+        self.sender.poke()
 
     def _poke(self) -> None:
         self.sender.poke()

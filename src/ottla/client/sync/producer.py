@@ -104,8 +104,8 @@ class _Behind(AsyncProducer[bytes, bytes]):
         ack = running.accumulator.add(where, record.timestamp, key, value, record.headers)
         if ack is None:
             self._kept = (record, running.routes.kept(where, partition))
-        elif key is None and partition is None:
-            running.keep_open(where)
+        else:
+            running.keep_open(where, key, partition)
         return ack
 
     async def take(self, record: QueuedRecord) -> AsyncAck:

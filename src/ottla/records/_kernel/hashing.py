@@ -50,6 +50,13 @@ def _murmur2(
     return h ^ (h >> 15)
 
 
+@cython.cfunc
+def partition_of(key: bytes, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the partition of a key in a topic with `count` partitions."""
+    hashed: cython.Py_ssize_t = _murmur2(key, 0, len(key)) & 0x7FFFFFFF
+    return hashed % count
+
+
 def murmur2(data):
     """Return the murmur2 hash of a key as a signed number, as in Java."""
     view: BufferView = BufferView(as_bytes(data))

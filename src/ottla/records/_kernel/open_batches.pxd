@@ -9,6 +9,7 @@ from ottla.records._kernel.encode cimport (
     append_record,
     header_pairs,
 )
+from ottla.records._kernel.hashing cimport partition_of
 
 cdef enum:
     QUEUED_BYTES = 200  # about what a record takes in a queue besides its key and value
@@ -16,6 +17,11 @@ cdef enum:
 cdef class OpenBatch:
     cdef RecordAppender appender
     cdef object batch
+    cdef Py_ssize_t partition
+
+cdef class OpenTopic:
+    cdef OpenBatch sticky
+    cdef list by_partition
 
 cdef class QueuedRecord:
     cdef readonly object _queue, topic, partition, timestamp, failure
@@ -28,6 +34,7 @@ cdef class QueuedRecord:
 
 cdef class OpenBatches:
     cdef type reference
+    cdef bint by_key
     cdef dict by_topic
 
 # Without the constructor, which takes half of the time: the class of RecordRef has no __cinit__, so

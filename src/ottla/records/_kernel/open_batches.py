@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - the classes of the kernel share their fields.
-"""The open batches of a producer: a record without a key is appended with one call.
+"""The open batches of a producer: one call chooses the partition of a record and appends it.
 
 Invariant: a record is appended to an open batch only, and its reference has its index in the batch.
 A call that returns None, or that stops early, has changed nothing for the record it stopped at.
@@ -21,6 +21,7 @@ if not cython.compiled:
         check_timestamp,
         header_pairs,
     )
+    from ottla.records._kernel.hashing import partition_of
 
     QUEUED_BYTES = 200
 
@@ -34,11 +35,28 @@ if not cython.compiled:
 class OpenBatch:
     """A batch that accepts records, and its appender."""
 
-    __slots__ = ("appender", "batch")
+    __slots__ = ("appender", "batch", "partition")
 
-    def __init__(self, appender: RecordAppender, batch):
+    def __init__(self, appender: RecordAppender, batch, partition: cython.Py_ssize_t):
         self.appender = appender
         self.batch = batch
+        self.partition = partition
+
+
+@cython.final
+@cython.cclass
+class OpenTopic:
+    """The open batches of a topic.
+
+    `sticky` is the batch for records without a key and a partition. `by_partition` has a batch or
+    None for each partition.
+    """
+
+    __slots__ = ("by_partition", "sticky")
+
+    def __init__(self, count: cython.Py_ssize_t):
+        self.sticky = None
+        self.by_partition = [None] * count
 
 
 @cython.cclass
@@ -116,66 +134,99 @@ def leave_queue(record: QueuedRecord, batch, index: cython.Py_ssize_t):
 @cython.final
 @cython.cclass
 class OpenBatches:
-    """The open batch for records without a key and a partition, per topic.
+    """The open batches of a producer, per topic and partition.
 
-    `reference` is the subclass of RecordRef that `append` creates.
+    `reference` is the subclass of RecordRef that `append` creates. With `by_key` a key determines
+    the partition, by its murmur2 hash; otherwise records with a key are like those without one.
     """
 
-    __slots__ = ("by_topic", "reference")
+    __slots__ = ("by_key", "by_topic", "reference")
 
-    def __init__(self, reference: type):
+    def __init__(self, reference: type, by_key: cython.bint):
         if not issubclass(reference, RecordRef):
             raise TypeError(f"{reference.__name__} is not a subclass of RecordRef")
         self.reference = reference
+        self.by_key = by_key
         self.by_topic = {}
 
-    def add(self, topic, appender: RecordAppender, batch):
-        """Append the records of a topic to this batch from now on."""
-        self.by_topic[topic] = OpenBatch(appender, batch)
+    def add(
+        self,
+        topic,
+        partition: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+        appender: RecordAppender,
+        batch,
+        sticky: cython.bint,
+    ):
+        """Append the records of a partition to this batch from now on.
 
-    def discard(self, topic):
-        """Forget the open batch of a topic."""
-        self.by_topic.pop(topic, None)
+        The topic has `count` partitions. A sticky batch also gets the records for any partition.
+        """
+        known: OpenTopic | None = self.by_topic.get(topic)
+        added: OpenBatch = OpenBatch(appender, batch, partition)
+        if known is None or len(known.by_partition) != count:
+            known = OpenTopic(count)
+            self.by_topic[topic] = known
+        if 0 <= partition < count:
+            known.by_partition[partition] = added
+        if sticky:
+            known.sticky = added
 
-    def append(self, topic, timestamp: cython.longlong, value, headers=()):
+    def discard(self, topic, partition: cython.Py_ssize_t):
+        """Forget the open batch of a partition."""
+        known: OpenTopic | None = self.by_topic.get(topic)
+        if known is None:
+            return
+        if 0 <= partition < len(known.by_partition):
+            known.by_partition[partition] = None
+        if known.sticky is not None and known.sticky.partition == partition:
+            known.sticky = None
+
+    def clear(self):
+        """Forget all open batches: the number of partitions of a topic may have changed."""
+        self.by_topic = {}
+
+    def append(self, topic, timestamp: cython.longlong, key, value, partition=None, headers=()):
         """Append a record and return its reference; None if no open batch has room."""
-        found: OpenBatch | None = self.by_topic.get(topic)
         if not cython.compiled:
             check_timestamp(timestamp)
+        key_bytes: bytes | None = as_bytes(key)
+        found: OpenBatch | None = find_open(self, topic, key_bytes, partition)
         if found is None:
             return None
         pairs: list | None = header_pairs(headers) if headers else None
-        if not append_record(found.appender, timestamp, None, as_bytes(value), pairs):
+        if not append_record(found.appender, timestamp, key_bytes, as_bytes(value), pairs):
             return None
         return new_reference(self.reference, found.batch, found.appender.count - 1)
 
     def take(self, entries):
         """Append queued records from the left of a deque, and return the sum of their sizes.
 
-        It stops before an entry that is not a QueuedRecord, before a record with a key, a partition
-        or headers, before one that no open batch has room for, and before one that is not valid.
+        It stops before an entry that is not a QueuedRecord, before a record that no open batch has
+        room for, and before one that is not valid.
         """
         size: cython.Py_ssize_t = 0
         time: cython.longlong
         entry: QueuedRecord
         found: OpenBatch | None
+        pairs: list | None
         popleft = entries.popleft
         while entries:
             if not isinstance(entries[0], QueuedRecord):
                 break
             entry = entries[0]
-            if entry.key is not None or entry.partition is not None or entry.headers:
-                break
-            found = self.by_topic.get(entry.topic)
+            found = find_open(self, entry.topic, entry.key, entry.partition)
             if found is None:
                 break
+            # Headers can be objects that raise anything. `append` raises it to the sender.
             try:
+                pairs = header_pairs(entry.headers) if entry.headers else None
                 time = entry.timestamp
                 if not cython.compiled:
                     check_timestamp(time)
-                if not append_record(found.appender, time, None, entry.value, None):
+                if not append_record(found.appender, time, entry.key, entry.value, pairs):
                     break
-            except (OverflowError, TypeError, ValueError):
+            except Exception:
                 break
             # The record is marked before it is removed, so that a close of the queue in between
             # still finds it.
@@ -183,3 +234,21 @@ class OpenBatches:
             popleft()
             size += entry.size
         return size
+
+
+@cython.cfunc
+def find_open(batches: OpenBatches, topic, key: bytes | None, partition) -> OpenBatch | None:
+    """Return the open batch for a record; None if there is none."""
+    known: OpenTopic | None = batches.by_topic.get(topic)
+    at: cython.Py_ssize_t
+    if known is None:
+        return None
+    if partition is not None:
+        if type(partition) is not int or not 0 <= partition < len(known.by_partition):
+            return None
+        at = partition
+    elif key is None or not batches.by_key:
+        return known.sticky
+    else:
+        at = partition_of(key, len(known.by_partition))
+    return known.by_partition[at]
