@@ -89,9 +89,12 @@ class Truncation:
         point, producers = await self._plan(segment, offset)
         epochs = state.epochs.until(point.end_offset)
         damage = format_damage(state.segments, point.end_offset)
-        store_metadata = await state.run_retryable(lambda: self._stage(epochs, damage))
+        store_metadata, file = await state.run_retryable(
+            lambda: (self._stage(epochs, damage), segment.file.held())
+        )
         state.truncations += 1
         dropped = state.segments.remove_after(segment)
+        segment.file = file  # the segment is active now
         segment.use_indexes(point.indexes)
         segment.truncate_indexes(point.position, point.end_offset)
         segment.first_timestamp = point.first_timestamp
@@ -108,8 +111,8 @@ class Truncation:
             kinds = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
             remove_all(state.disk, [*snapshots, *map(segment.path, kinds)])
             state.disk.sync_directory(state.directory)
-            segment.file.truncate(point.position)
-            segment.file.sync()
+            file.truncate(point.position)
+            file.sync()
             store_metadata()
 
         await state.run_blocking(carry_out)
