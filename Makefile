@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 KERNEL := src/ottla/records/_kernel
+FAST_PATH := src/ottla/broker/produce_fast_path
 
 # Builds run with the pinned setuptools. pip compiles nothing: Python compiles what it imports.
 PIP_INSTALL := DIST_EXTRA_CONFIG="$(CURDIR)/requirements/build.cfg" $(BIN)/python -m pip install \
@@ -25,6 +26,9 @@ STEP := $(BIN)/python tests/run_summary.py
 
 # Not those that compare both kernels anyway or use none.
 PLAIN_TESTS := tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_version.py \
+	tests/broker/handlers/test_produce.py \
+	tests/broker/test_produce_fast_path.py::test_fast_path_does_what_the_handler_does \
+	tests/broker/test_produce_fast_path.py::test_variants_of_ordinary_requests \
 	--ignore=tests/records/test_kernel_twins.py --ignore=tests/records/test_compression.py
 
 test: setup ## Run every check and every test, with the compiled extension and as plain Python
@@ -117,7 +121,7 @@ $(VENV)/.dev-installed: requirements/dev.lock $(VENV)/.run-installed
 	@touch $@
 
 # Without a C compiler this step still succeeds: the kernel then runs as plain Python.
-$(VENV)/.built: $(VENV)/.build-installed pyproject.toml setup.py $(wildcard $(KERNEL)/*.py $(KERNEL)/*.pxd)
+$(VENV)/.built: $(VENV)/.build-installed pyproject.toml setup.py $(wildcard $(KERNEL)/*.py $(KERNEL)/*.pxd $(FAST_PATH).py $(FAST_PATH).pxd)
 	$(PIP_INSTALL) --no-deps --editable .
 	@$(BIN)/python -m compileall -q src examples  # Spark starts many Python processes at once
 	@touch $@
@@ -134,4 +138,4 @@ lock: ## Resolve the pinned versions again (needs uv)
 
 clean: ## Remove .venv and everything that builds and tests leave behind
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .test-times.jsonl src/ottla.egg-info
-	rm -f $(KERNEL)/*.so
+	rm -f $(KERNEL)/*.so $(FAST_PATH).*.so

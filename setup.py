@@ -11,8 +11,10 @@ from typing import cast
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-KERNEL = Path("src/ottla/records/_kernel")
+SOURCE = Path("src")
+KERNEL = SOURCE / "ottla/records/_kernel"
 NOT_COMPILED = {"__init__", "constants", "cython_stub", "integers"}
+FAST_PATH = SOURCE / "ottla/broker/produce_fast_path.py"  # uses C functions of the kernel
 
 
 def extensions() -> list[Extension]:
@@ -22,8 +24,12 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     modules = [
-        Extension(f"ottla.records._kernel.{source.stem}", [str(source)], extra_compile_args=["-O3"])
-        for source in sorted(KERNEL.glob("*.py"))
+        Extension(
+            ".".join(source.relative_to(SOURCE).with_suffix("").parts),
+            [str(source)],
+            extra_compile_args=["-O3"],
+        )
+        for source in (*sorted(KERNEL.glob("*.py")), FAST_PATH)
         if source.stem not in NOT_COMPILED
     ]
     translated = cast(

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 KERNEL = "ottla.records._kernel"
-FOLDER = Path(__file__).parents[1] / "src/ottla/records/_kernel"
+SOURCE = Path(__file__).parents[1] / "src"
+FOLDER = SOURCE / "ottla/records/_kernel"
+FAST_PATH = "ottla.broker.produce_fast_path"  # compiled with the kernel, and uses its C functions
 
 
 class SourceFinder:
@@ -19,9 +21,9 @@ class SourceFinder:
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: object = None
     ) -> ModuleSpec | None:
-        if not name.startswith(f"{KERNEL}."):
+        if not name.startswith(f"{KERNEL}.") and name != FAST_PATH:
             return None
-        source = FOLDER / f"{name.removeprefix(f'{KERNEL}.')}.py"
+        source = SOURCE / f"{name.replace('.', '/')}.py"
         return spec_from_loader(name, SourceFileLoader(name, str(source)))
 
 

@@ -46,6 +46,7 @@ from ottla.broker.handlers.offset_fetch import OffsetFetchHandler
 from ottla.broker.handlers.produce import ProduceHandler
 from ottla.broker.large_requests import Handler, LargeRequests
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.request_metrics import RequestMetrics
 from ottla.broker.response_backpressure import may_need_backpressure, response_with_backpressure
@@ -82,6 +83,7 @@ class BrokerParts:
     config_admin: ConfigAdminManager
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    produce_fast_path: ProduceFastPath
     request_metrics: RequestMetrics
     scheduler: CooperativeScheduler
     shutdown: Shutdown
@@ -212,6 +214,7 @@ HANDLERS: Final[Mapping[Api, Callable[[BrokerParts], Handler]]] = {
             replica_manager=parts.replica_manager,
             scheduler=parts.scheduler,
             counts=parts.request_metrics.of(apis.PRODUCE),
+            fast_path=parts.produce_fast_path,
         ).handle
     ),
     apis.SYNC_GROUP: lambda parts: partial(sync_group.handle, groups=parts.groups),

@@ -22,6 +22,7 @@ from ottla.broker.leadership import Leadership
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics_page import MetricsPage
 from ottla.broker.process_limits import UNLIMITED, ProcessLimits
+from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.request_metrics import RequestMetrics
 from ottla.broker.shutdown import Shutdown
@@ -43,6 +44,7 @@ from ottla.log.disk import Disk
 from ottla.log.log_cleaner import LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
+from ottla.protocol.apis import PRODUCE
 from ottla.protocol.conversation import Request
 from ottla.settings import broker
 from ottla.settings.config import Config
@@ -209,6 +211,7 @@ class Node:
             random=environment.random,
             shutdown=shutdown,
         )
+        request_metrics = RequestMetrics(self._served)
         parts = BrokerParts(
             node_id=self.id,
             clock=environment.clock,
@@ -223,7 +226,13 @@ class Node:
             ),
             fetch_sessions=self._fetch_sessions(settings),
             producer_ids=ProducerIds(session, self.id),
-            request_metrics=RequestMetrics(self._served),
+            produce_fast_path=ProduceFastPath(
+                partitions=replica_manager.partitions,
+                metadata_cache=metadata_cache,
+                clock=environment.clock,
+                counts=request_metrics.of(PRODUCE),
+            ),
+            request_metrics=request_metrics,
             scheduler=scheduler,
             shutdown=shutdown,
         )
@@ -367,7 +376,7 @@ class Node:
         self._dispatch = dispatcher(parts)
         for listener in self._listeners:
             self._run(listener.run())
-            await listener.start()
+            await listener.start(parts.produce_fast_path.serve)
             address = self.addresses[listener.name]
             where = {one.name: one.host for one in listeners(self._config)}[listener.name]
             _LOG.info(

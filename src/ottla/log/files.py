@@ -1,8 +1,7 @@
 """The real file system: every call of the log to the operating system.
 
 Invariant: no other module of the log opens, writes, syncs, renames or deletes files, except
-`fd_reserve.py`, which syncs directories for this one, and `lazy_files.py`, which opens files
-through it. A write is complete or did not happen: a
+`fd_reserve.py`, which syncs directories for this one. A write is complete or did not happen: a
 failed or short write is truncated again, and if that fails the file is broken. Every failure is a
 StorageFailure, and StorageExhausted if disk space or file descriptors ran out and nothing was
 changed. A failed sync is never repeated, because the system may have dropped the pages that it
@@ -25,9 +24,8 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from ottla.errors import DescriptorsExhausted, DiskFull, StorageFailure
-from ottla.log.disk import File, Room
+from ottla.log.disk import Room
 from ottla.log.fd_reserve import RESERVED, TOO_MANY_OPEN, FdReserve, too_many_open_remedy
-from ottla.log.lazy_files import LazyFile, OpenFileCache, cache_capacity
 from ottla.protocol.buffer_pool import PIECE_BYTES_MIN, BufferPool
 from ottla.protocol.primitives import Buffer
 
@@ -55,7 +53,7 @@ READ_BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
 class OsFile:
     """An open file; it is closed when nothing refers to it, so that readers can finish."""
 
-    __slots__ = ("_broken", "_buffer_pool", "_cache", "_descriptor", "_nowait", "_open", "_path")
+    __slots__ = ("_broken", "_buffer_pool", "_descriptor", "_nowait", "_open", "_path")
 
     def __init__(
         self,
@@ -63,12 +61,10 @@ class OsFile:
         descriptor: int,
         open_descriptors: set[int],
         buffer_pool: BufferPool | None = None,
-        cache: OpenFileCache | None = None,
     ) -> None:
         self._path = path
         self._descriptor = descriptor
         self._buffer_pool = buffer_pool  # for cached reads
-        self._cache = cache  # for released files
         self._open = open_descriptors
         self._open.add(descriptor)
         self._nowait = hasattr(os, "RWF_NOWAIT")
@@ -197,16 +193,6 @@ class OsFile:
             self._broken = True
             raise StorageFailure(f"{self._path}: sync: the file was removed")
 
-    def released(self) -> File:
-        """Give the file to the cache of open files."""
-        if self._cache is None or self._broken or self._descriptor < 0:
-            return self
-        return LazyFile(self, self._cache)
-
-    def held(self) -> File:
-        """Return this file."""
-        return self
-
     def close(self) -> None:
         """Close the file; closing twice is allowed."""
         descriptor, self._descriptor = self._descriptor, -1
@@ -266,18 +252,11 @@ def _hold(descriptor: int) -> None:
 class OsDisk:
     """The file system of the machine."""
 
-    def __init__(
-        self,
-        *,
-        read_only: bool = False,
-        open_files_max: Callable[[], int | None] = lambda: None,  # None: unlimited
-    ) -> None:
+    def __init__(self, *, read_only: bool = False) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
-        self._open_files_max = open_files_max
         self._open: set[int] = set()  # threads add and remove; both are atomic
         self._buffer_pool = BufferPool(READ_BUFFER_BYTES_MAX)
         self._reserve = FdReserve(0 if read_only else RESERVED)
-        self._cache = OpenFileCache(self.open, lambda: cache_capacity(open_files_max()))
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
         self._workers = ThreadPoolExecutor(
             WORK_THREADS, thread_name_prefix="ottla-work", initializer=_lower_priority
@@ -290,13 +269,8 @@ class OsDisk:
         flags |= os.O_CREAT | os.O_EXCL if create else 0
         ask = _change if create else _look
         rights = _PRIVATE if private else _FILE_MODE
-        try:
-            descriptor = ask("open", path, lambda: os.open(path, flags, rights))
-        except DescriptorsExhausted:
-            if not self._cache.clear():
-                raise
-            descriptor = ask("open", path, lambda: os.open(path, flags, rights))
-        file = OsFile(path, descriptor, self._open, self._buffer_pool, self._cache)
+        descriptor = ask("open", path, lambda: os.open(path, flags, rights))
+        file = OsFile(path, descriptor, self._open, self._buffer_pool)
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise StorageFailure(f"{path}: open: not a regular file")
@@ -308,12 +282,6 @@ class OsDisk:
     def open_files(self) -> int:
         """The number of open files."""
         return len(self._open)
-
-    @property
-    def is_short_of_descriptors(self) -> bool:
-        """Whether the log has half of the file descriptors of the process open."""
-        limit = self._open_files_max()
-        return limit is not None and len(self._open) >= limit // 2
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory exists."""

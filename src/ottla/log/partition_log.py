@@ -78,6 +78,11 @@ class PartitionLog:
     # State.
 
     @property
+    def state(self) -> LogState:
+        """The state that the parts of the log share; the fast path of Produce changes it, too."""
+        return self._state
+
+    @property
     def disk(self) -> Disk:
         """The file system that holds the log."""
         return self._state.disk

@@ -89,12 +89,9 @@ class Truncation:
         point, producers = await self._plan(segment, offset)
         epochs = state.epochs.until(point.end_offset)
         damage = format_damage(state.segments, point.end_offset)
-        store_metadata, file = await state.run_retryable(
-            lambda: (self._stage(epochs, damage), segment.file.held())
-        )
+        store_metadata = await state.run_retryable(lambda: self._stage(epochs, damage))
         state.truncations += 1
         dropped = state.segments.remove_after(segment)
-        segment.file = file  # the segment is active now
         segment.use_indexes(point.indexes)
         segment.truncate_indexes(point.position, point.end_offset)
         segment.first_timestamp = point.first_timestamp
@@ -111,8 +108,8 @@ class Truncation:
             kinds = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
             remove_all(state.disk, [*snapshots, *map(segment.path, kinds)])
             state.disk.sync_directory(state.directory)
-            file.truncate(point.position)
-            file.sync()
+            segment.file.truncate(point.position)
+            segment.file.sync()
             store_metadata()
 
         await state.run_blocking(carry_out)

@@ -198,13 +198,17 @@ class ServerConversation(_Conversation):
         """Whether the next request is a Produce request, or nothing is known of it yet."""
         return self.framer.next_begins_with(_IN_PLACE)
 
-    def next_request(self) -> Request | None:
-        """Decode the next request that was read; None if there is none."""
+    def next_frame(self) -> memoryview | None:
+        """Return the frame of the next request that was read; None if there is none.
+
+        The caller passes it to `request`, or its response to `send_encoded`.
+        """
         if self._violation is not None:
             raise self._violation
-        frame = self.framer.next_frame()
-        if frame is None:
-            return None
+        return self.framer.next_frame()
+
+    def request(self, frame: memoryview) -> Request:
+        """Decode the request in a frame; it now requires a response."""
         try:
             return self._request(frame)
         except ProtocolViolation as violation:
@@ -234,6 +238,16 @@ class ServerConversation(_Conversation):
             buffers += self._held.pop(self._answered)
             self._answered += 1
         return buffers
+
+    def send_encoded(self, response: bytes) -> list[Buffer]:
+        """Return what to send after the request in the last frame got an encoded response."""
+        sequence = self._received
+        self._received += 1
+        if sequence != self._answered:
+            self._held[sequence] = [response]
+            return []
+        self._answered += 1
+        return [response]
 
     def _request(self, frame: memoryview) -> Request:
         header, position = read_request_header(frame)

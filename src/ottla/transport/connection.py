@@ -89,6 +89,10 @@ Dispatch: TypeAlias = "Callable[[Request, Connection], Served]"
 """Serves a request."""
 
 
+ServeFrame: TypeAlias = Callable[[memoryview], bytes | None]
+"""Serves the frame of an ordinary request: the response frame, or None to dispatch the request."""
+
+
 class Admittance(Enum):
     """What the listener decides about a connection that was just accepted."""
 
@@ -217,6 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         "_on_close_reason",
         "_opened",
         "_paused_since_s",
+        "_serve_frame",
         "_served_request",
         "_state",
         "_task",
@@ -245,12 +250,14 @@ class Connection(asyncio.BufferedProtocol):
         on_close_reason: "Callable[[Connection, CloseReason, str], None] | None" = None,
         memory: MemoryPools | None = None,
         watch_departure: WatchDeparture = _never_departs,
+        serve_frame: ServeFrame | None = None,
     ) -> None:
         """A connection that asks `opened` whether it is admitted and calls `closed` at its end.
 
         `on_close_reason` is called with the reason before the broker closes the connection.
         """
         self._dispatch = dispatch
+        self._serve_frame = serve_frame
         self._opened = opened
         self._closed = closed
         self._on_close_reason = on_close_reason
@@ -404,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
         Requests behind it are kept as they were read, and decoded when they are served.
         """
         conversation, memory = self._conversation, self.memory
-        framer, served = conversation.framer, 0
+        framer, serve_frame, served = conversation.framer, self._serve_frame, 0
         was_large = framer.is_large
         while self._state is _READY and self._transport is not None:
             if served == REQUESTS_PER_TURN:
@@ -417,16 +424,27 @@ class Connection(asyncio.BufferedProtocol):
                 self._change(Event.HOLD)
                 break
             try:
-                request = conversation.next_request()
+                frame = conversation.next_frame()
             except ProtocolViolation as violation:
                 self._close_for_violation(violation)
                 return
             if was_large or framer.is_large or framer.copied:
                 memory.account_frame(framer)
                 was_large = False
-            if request is None:
+            if frame is None:
                 break
             served += 1
+            try:
+                if serve_frame is not None and (encoded := serve_frame(frame)) is not None:
+                    self._write(conversation.send_encoded(encoded))
+                    continue
+                request = conversation.request(frame)
+            except ProtocolViolation as violation:
+                self._close_for_violation(violation)
+                return
+            except Exception:  # of the fast path
+                self._close_for_failure(conversation.request(frame))
+                return
             if self._has_departed and request.api in _WAIT_FOR_OTHERS:
                 conversation.send(request, None)  # nobody would read the response
                 continue
@@ -624,8 +642,7 @@ class Connection(asyncio.BufferedProtocol):
         memory, pace = self.memory, self.memory.frame_pace
         arrived = self._conversation.framer.arrived
         is_reading = self._paused_since_s is None
-        silent_s = now - self.last_active_s
-        if reason := memory.stall_reason(arrived if is_reading else None, unsent, now, silent_s):
+        if reason := memory.stall_reason(arrived if is_reading else None, unsent, now):
             return reason
         if is_reading and pace.is_late(arrived, now):
             return f"request incomplete after {pace.allowed_s(arrived):.0f} s"

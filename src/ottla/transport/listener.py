@@ -17,7 +17,13 @@ from typing import Final
 from ottla.clock import Clock
 from ottla.errors import OttlaError
 from ottla.transport.admission import Admission, Refusal
-from ottla.transport.connection import Admittance, Connection, ConnectionConfig, Dispatch
+from ottla.transport.connection import (
+    Admittance,
+    Connection,
+    ConnectionConfig,
+    Dispatch,
+    ServeFrame,
+)
 from ottla.transport.descriptors import UNLIMITED, Descriptors
 from ottla.transport.log_rate_limit import CloseReason, LogRateLimit
 from ottla.transport.memory import MemoryPools
@@ -68,6 +74,7 @@ class Listener:
         self.refused = 0
         self.closed: Counter[CloseReason] = Counter()
         self._dispatch = dispatch
+        self._serve_frame: ServeFrame | None = None
         self._network = network
         self._clock = clock
         self._admission = admission
@@ -89,9 +96,10 @@ class Listener:
         self._host = host
         return self._server.port
 
-    async def start(self) -> None:
-        """Accept connections."""
+    async def start(self, serve_frame: ServeFrame | None = None) -> None:
+        """Accept connections; their frames go to `serve_frame` before they are decoded."""
         assert self._server is not None
+        self._serve_frame = serve_frame
         try:
             await self._server.start()
         except OSError as error:  # another process has listened since it was bound
@@ -109,6 +117,7 @@ class Listener:
             self._note_close,
             self._memory,
             self._network.watch_departure,
+            self._serve_frame,
         )
 
     def _admit_or_queue(self, connection: Connection) -> Admittance:

@@ -8,6 +8,7 @@ that they write are recorded; `make judge` runs both kinds of tools on both kind
 import asyncio
 import re
 import struct
+import subprocess
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,8 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from cli.forked import as_text
-from cli.records.harness import run
+from cli.records.harness import BIN, PATIENCE_S, environment
 from judges.ottla_broker import ottla_broker
 from judges.recording import Json, Recording
 from kafka_java import kafka_broker
@@ -460,8 +460,16 @@ def _all_ours(server: str) -> dict[str, Json]:
 
 
 def _run_ours(case: Case, name: str, server: str) -> Said:
-    done = run(case.tool, *words(case, "ours", name, server), stdin=case.stdin.encode())
-    return Said.by(as_text(done))
+    done = subprocess.run(
+        [str(BIN / case.tool), *words(case, "ours", name, server)],
+        input=case.stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env=environment(),
+    )
+    return Said.by(done)
 
 
 async def _written(server: str, topic: str) -> list[Content]:

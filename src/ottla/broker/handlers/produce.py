@@ -4,6 +4,8 @@ A batch that takes long to validate is validated in a thread and appended afterw
 serves nothing else meanwhile, so a client's batches stay in order. After the append, an
 acknowledgement that has to wait does not hold up the requests behind it, unless the request is so
 large that it is handled in pieces.
+
+Most requests do not get here: ProduceFastPath serves them with one compiled call.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
@@ -93,6 +96,7 @@ class ProduceHandler:
         replica_manager: ReplicaManager,
         scheduler: CooperativeScheduler,
         counts: ApiCounts,
+        fast_path: ProduceFastPath,
     ) -> None:
         self._clock = clock
         self._metadata_cache = metadata_cache
@@ -100,6 +104,8 @@ class ProduceHandler:
         self._scheduler = scheduler
         self._counts = counts  # of Produce
         self._decompression_lock = asyncio.Lock()
+        # What the fast path has appended of the request, before a write failed.
+        self._appended = fast_path.appended
 
     def handle(self, request: Request, connection: Connection) -> Served:
         """Append; the response waits for a flush if flush.messages requires one."""
@@ -177,6 +183,9 @@ class ProduceHandler:
         leader_partition = self._replica_manager.leader_partition
         responses: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
+            if self._appended:
+                responses.append(_appended(data, *self._appended.pop(0), unsafe))
+                continue
             try:
                 partition = leader_partition(name, data.index)
             except RequestError as error:

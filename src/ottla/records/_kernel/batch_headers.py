@@ -1,4 +1,4 @@
-"""Reads the headers of consecutive record batches."""
+"""Reads the headers of consecutive record batches; loads and stores big-endian integers."""
 
 from __future__ import annotations
 
@@ -11,28 +11,17 @@ if not cython.compiled:
     from ottla.records._kernel.buffers import BufferView
     from ottla.records._kernel.constants import HEADER_SIZE, LENGTH_END
 
+    def big_endian(p, at, size):
+        """Load a signed big-endian integer of `size` bytes."""
+        return int.from_bytes(p[at : at + size], "big", signed=True)
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _big_endian(
-    p: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.int
-) -> cython.longlong:
-    """Load a signed big-endian integer of `size` bytes."""
-    value: cython.longlong = p[at] - 256 if p[at] & 0x80 else p[at]
-    index: cython.int
-    for index in range(1, size):
-        value = value * 256 + p[at + index]
-    return value
+    def unsigned32(p, at):
+        """Load an unsigned big-endian integer of 32 bits."""
+        return int.from_bytes(p[at : at + 4], "big")
 
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _unsigned32(p: cython.p_const_uchar, at: cython.Py_ssize_t) -> cython.longlong:
-    """Load an unsigned big-endian integer of 32 bits."""
-    value: cython.longlong = p[at]
-    return value << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]
+    def put_big_endian(out, at, value, size):
+        """Store a signed big-endian integer of `size` bytes."""
+        out[at : at + size] = value.to_bytes(size, "big", signed=True)
 
 
 def count_records(data):
@@ -42,10 +31,10 @@ def count_records(data):
     length: cython.longlong
     count: cython.longlong = 0
     while pos + HEADER_SIZE <= view.size:
-        length = _unsigned32(view.at, pos + 8)
+        length = unsigned32(view.at, pos + 8)
         if length < HEADER_SIZE - LENGTH_END:
             break
-        count += _unsigned32(view.at, pos + 57)
+        count += unsigned32(view.at, pos + 57)
         pos += LENGTH_END + length
     return count
 
@@ -76,34 +65,34 @@ def scan_batch_headers(
     if expected < 0 or limit < expected:
         return found, at
     while 0 <= at <= view.size - HEADER_SIZE:
-        length = _big_endian(p, at + 8, 4)
-        delta = _big_endian(p, at + 23, 4)
+        length = big_endian(p, at + 8, 4)
+        delta = big_endian(p, at + 23, 4)
         if (
             p[at + 16] != 2
             or length < HEADER_SIZE - LENGTH_END
             or length > view.size - at - LENGTH_END
-            or _big_endian(p, at, 8) != expected
+            or big_endian(p, at, 8) != expected
             or delta < 0
             or delta >= limit - expected
         ):
             break
-        crc = _unsigned32(p, at + 17)
+        crc = unsigned32(p, at + 17)
         if crc32c(window[at + 21 : at + LENGTH_END + length]) != crc:
             break
         fields: tuple = (
             expected,
             length,
-            _big_endian(p, at + 12, 4),
+            big_endian(p, at + 12, 4),
             2,
             crc,
-            _big_endian(p, at + 21, 2),
+            big_endian(p, at + 21, 2),
             delta,
-            _big_endian(p, at + 27, 8),
-            _big_endian(p, at + 35, 8),
-            _big_endian(p, at + 43, 8),
-            _big_endian(p, at + 51, 2),
-            _big_endian(p, at + 53, 4),
-            _big_endian(p, at + 57, 4),
+            big_endian(p, at + 27, 8),
+            big_endian(p, at + 35, 8),
+            big_endian(p, at + 43, 8),
+            big_endian(p, at + 51, 2),
+            big_endian(p, at + 53, 4),
+            big_endian(p, at + 57, 4),
         )
         found.append(tuple.__new__(header, fields))
         at += LENGTH_END + length

@@ -1,0 +1,529 @@
+# pyright: reportPrivateUsage=false
+"""Partitions of many kinds, a handler of Produce over them, and generated requests.
+
+Two worlds get the same requests: one with the fast path, one without. `difference` says what is not
+equal between them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from struct import pack_into, unpack_from
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Final
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from log.log_managers import opened
+from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.handlers.produce import ProduceHandler
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.produce_fast_path import ProduceFastPath
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.shutdown import Shutdown
+from ottla.cluster.image import ClusterImage, PartitionState, Topic
+from ottla.errors import OttlaError, ProtocolViolation
+from ottla.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicPartition, Uuid
+from ottla.log.log_config import LogConfig
+from ottla.log.log_state import log_closed
+from ottla.metrics import ApiCounts
+from ottla.protocol.conversation import ServerConversation
+from ottla.protocol.headers import RequestHeader, write_request_header
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.records.batch import CRC_END, HEADER_SIZE, LENGTH_END, TimestampType
+from ottla.records.builder import BatchBuilder
+from ottla.records.compression import Compression
+from ottla.records.validation import ValidationConfig
+from ottla.replication.partition import Partition
+from ottla.testing.disk import SimulatedDisk
+from ottla.transport.connection import DeferredResponse
+from ottla.transport.pending_acks import PendingAck
+
+EPOCH: Final = LeaderEpoch(3)
+START_MS: Final = 1_700_000_000_000
+PRODUCERS: Final = (7, 8)
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """A clock that the test moves."""
+
+    ms: int = START_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def elapsed_s(self) -> float:
+        return self.ms / 1000
+
+    async def sleep(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How the partitions of a topic differ from the usual."""
+
+    log: LogConfig = field(default_factory=LogConfig)
+    rules: ValidationConfig = field(default_factory=ValidationConfig)
+    in_sync_min: int = 1
+    prepare: Callable[[Partition], None] = lambda partition: None
+    partitions: int = 2
+
+
+def _fail(partition: Partition) -> None:
+    partition.log.fail(log_closed("closed before"))
+
+
+def _truncate(partition: Partition) -> None:
+    partition.log.state.truncating = True
+
+
+def _lead_again(partition: Partition) -> None:
+    partition.leader_epoch = LeaderEpoch(EPOCH + 1)
+
+
+def _open_transaction(partition: Partition) -> None:
+    for producer_id in PRODUCERS:
+        partition.log.producers.append(
+            _header(producer_id=producer_id, transactional=True), partition.log.log_end_offset, 0
+        )
+
+
+def _header(**fields: Any) -> Any:
+    from ottla.records.batch import Batch, unpack_header
+
+    builder = BatchBuilder()
+    builder.append(0, None, b"")
+    data = builder.build(
+        producer_id=fields["producer_id"], producer_epoch=0, base_sequence=0, transactional=True
+    )
+    return Batch(memoryview(data), unpack_header(data)).header
+
+
+def _behind_coordinator(partition: Partition) -> None:
+    """A coordinator's batch has no sequence; the next sequence of its producer is then 0."""
+    for producer_id in PRODUCERS:
+        header = _header(producer_id=producer_id)._replace(attributes=0)
+        partition.log.producers.append(header, partition.log.log_end_offset, 0)
+        partition.log.producers.append(
+            header._replace(base_sequence=-1), partition.log.log_end_offset, 0
+        )
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "plain": Kind(partitions=4),
+    "small-segments": Kind(LogConfig(segment_bytes=700, index_interval_bytes=0)),
+    "small-indexes": Kind(LogConfig(index_bytes_max=40, index_interval_bytes=50)),
+    "short-segments": Kind(LogConfig(segment_ms=300, segment_jitter_ms=100)),
+    "one-batch-segments": Kind(LogConfig(segment_bytes=100)),
+    "small-messages": Kind(rules=ValidationConfig(max_message_bytes=130)),
+    "compacted": Kind(rules=ValidationConfig(compacted=True)),
+    "append-time": Kind(rules=ValidationConfig(timestamp_type=TimestampType.LOG_APPEND_TIME)),
+    "recompressed": Kind(rules=ValidationConfig(compression=Compression.GZIP)),
+    "strict": Kind(rules=ValidationConfig(timestamp_before_max_ms=40, timestamp_after_max_ms=40)),
+    "flushed": Kind(LogConfig(flush_messages=4)),
+    "flushed-at-once": Kind(LogConfig(flush_ms=0)),
+    "in-sync": Kind(in_sync_min=2),
+    "__consumer_offsets": Kind(),
+    "failed": Kind(prepare=_fail),
+    "truncating": Kind(prepare=_truncate),
+    "other-epoch": Kind(prepare=_lead_again),
+    "transaction": Kind(prepare=_open_transaction),
+    "coordinator": Kind(prepare=_behind_coordinator),
+}
+
+ORDINARY: Final = ("plain", "plain", "plain", "small-segments", "small-indexes", "short-segments")
+
+IDS: Final = {name: Uuid(name.encode().ljust(16)[:16]) for name in KINDS}
+
+
+class World:
+    """The partitions of a broker, and its handler of Produce."""
+
+    def __init__(self, clock: ManualClock, fast_path: Any = None) -> None:
+        self.clock = clock
+        self.disk = SimulatedDisk()
+        self.counts = ApiCounts()
+        self.served = 0  # by the fast path
+        self.has_pending_acks = False  # of the connection, whose part this plays
+        self.closes = 0
+        self.woken: list[int] = []
+        self._fast_path_class = fast_path
+        self._conversation = ServerConversation()
+
+    async def open(self) -> "World":
+        clock = self.clock
+        self.logs = await opened(self.disk, clock, offline=self._offline)
+        topics = {
+            name: Topic(
+                name,
+                IDS[name],
+                (PartitionState((BrokerId(1),), BrokerId(1), EPOCH, (BrokerId(1),)),)
+                * (kind.partitions + 1),  # the last one is led by another broker
+            )
+            for name, kind in KINDS.items()
+        }
+        image = ClusterImage(
+            "c",
+            topics=MappingProxyType(topics),
+            names=MappingProxyType({IDS[name]: name for name in KINDS}),
+        )
+        metadata_cache = MetadataCache(image)
+        self.manager = ReplicaManager(self.logs, metadata_cache)
+        for name, kind in KINDS.items():
+            for index in range(kind.partitions):
+                place = TopicPartition(name, PartitionIndex(index))
+                hosted = await self.logs.create(place, IDS[name], kind.log)
+                hosted.log.begin_epoch(EPOCH)
+                led = Partition(self.logs, hosted, IDS[name], EPOCH, kind.rules, kind.in_sync_min)
+                kind.prepare(led)
+                self.manager.partitions[place] = led
+        waiter: Any = SimpleNamespace(note=self.woken.append)
+        self.manager.partitions[TopicPartition("plain", PartitionIndex(1))].waiting[
+            _Waiter(waiter)  # type: ignore[index]
+        ] = None
+        made = self._fast_path_class or ProduceFastPath
+        self.fast_path = made(
+            partitions=self.manager.partitions,
+            metadata_cache=metadata_cache,
+            clock=clock,
+            counts=self.counts,
+        )
+        self.handler = ProduceHandler(
+            clock=clock,
+            metadata_cache=metadata_cache,
+            replica_manager=self.manager,
+            scheduler=CooperativeScheduler(clock, Shutdown()),
+            counts=self.counts,
+            fast_path=self.fast_path,
+        )
+        return self
+
+    def _offline(self, directory: Any, partitions: Any) -> None:
+        for partition in partitions:
+            self.manager.partitions.pop(partition, None)
+
+    def close(self) -> None:
+        self.closes += 1
+
+    async def serve(self, frame: bytes) -> object:
+        """Serve a request; return the response, or the error that closes the connection."""
+        view = memoryview(frame)
+        try:
+            if self._fast_path_class is not None:
+                response = self.fast_path.serve(view)
+                if response is not None:
+                    self.served += 1
+                    return response
+            return await self._dispatch(view)
+        except OttlaError as error:
+            return repr(error)
+        except AssertionError:
+            return "an assertion of the log"
+
+    async def _dispatch(self, frame: memoryview) -> object:
+        conversation = self._conversation
+        try:
+            request = conversation.request(frame)
+        except ProtocolViolation as violation:
+            self._conversation = ServerConversation()
+            return repr(violation)
+        connection: Any = self
+        try:
+            response = self.handler.handle(request, connection)
+            if isinstance(response, DeferredResponse):
+                ack, response = response.ack, await response.response
+                response = ack or response
+            if isinstance(response, PendingAck):
+                while not response.is_complete:
+                    await asyncio.sleep(0)
+                response = response.take()
+        except BaseException:
+            self._conversation = ServerConversation()
+            raise
+        return b"".join(conversation.send(request, response))
+
+    def state(self) -> dict[object, object]:
+        """Everything that an append may change, except the files."""
+        found: dict[object, object] = {
+            place: _state_of(partition) for place, partition in self.manager.partitions.items()
+        }
+        found["errors"] = dict(self.counts.errors)
+        found["closes"] = self.closes
+        found["woken"] = tuple(self.woken)
+        return found
+
+    def files(self) -> dict[str, bytes]:
+        """The content of every file, and what of it is on the device."""
+        return {
+            path: bytes(content.data) + b" device " + content.synced
+            for path, content in self.disk._files.items()
+        }
+
+
+class _Waiter:
+    def __init__(self, waiter: Any) -> None:
+        self.note = waiter.note
+
+    def wake(self) -> None:
+        """Do nothing."""
+
+
+def _state_of(partition: Partition) -> tuple[object, ...]:
+    state = partition.log.state
+    segment = state.segments.active
+    return (
+        state.log_start_offset,
+        state.log_end_offset,
+        state.recovery_point,
+        repr(state.failure),
+        partition.high_watermark,
+        partition.traffic.bytes_in,
+        partition.traffic.records_in,
+        len(list(state.segments)),
+        segment.base_offset,
+        segment.size,
+        segment.first_timestamp,
+        segment.latest,
+        segment._bytes_since_entry,
+        tuple(segment._recent),
+        segment._recent_after,
+        segment.offset_index.to_bytes(),
+        segment.offset_index.last,
+        segment.time_index.to_bytes(),
+        segment.time_index.last,
+        tuple(
+            (
+                producer.producer_id,
+                producer.epoch,
+                tuple(producer.batches),
+                producer.next_sequence,
+                producer.last_timestamp,
+                producer.transaction_first_offset,
+            )
+            for producer in state.producers
+        ),
+    )
+
+
+def difference(one: World, other: World) -> str | None:
+    """What differs between the state of two worlds; None if nothing does."""
+    left, right = one.state(), other.state()
+    if left == right:
+        return None
+    return "; ".join(
+        f"{key}: {left.get(key)} != {right.get(key)}"
+        for key in left | right
+        if left.get(key) != right.get(key)
+    )
+
+
+# Requests.
+
+
+@dataclass(slots=True)
+class Requests:
+    """Generates Produce requests from a seed; some are as clients send them, others are not."""
+
+    random: Random
+    clock: ManualClock
+    _bodies: list[bytes] = field(default_factory=list[bytes])
+
+    def __post_init__(self) -> None:
+        self._bodies = [self._body() for _ in range(60)]
+
+    def _body(self) -> bytes:
+        random = self.random
+        codec = random.choice((Compression.NONE,) * 12 + tuple(Compression))
+        builder = BatchBuilder(compression=codec)
+        keyed = random.random() < 0.5
+        base = self.clock.ms + random.choice((0, 0, 0, 5, -30, 60, -200))
+        for number in range(random.choice((1, 1, 2, 3, 8))):
+            timestamp = random.choice((base + number, base + number, base - number))
+            key = b"k%d" % number if keyed else None
+            builder.append(timestamp, key, random.randbytes(random.randrange(60)))
+        if random.random() < 0.02:
+            builder.append(-1, None, None)
+        return builder.build()
+
+    def request(self, world: World) -> bytes:
+        """The next request, for the current state of a world."""
+        random = self.random
+        version = random.choice((12, 12, 13, 13, 13, 12, 12, 11, 10, 9, 9, 8, 7, 3))
+        client_id = random.choice(("client", "producer-1", None, ""))
+        acks = random.choice((1, -1) * 12 + (0, 2))
+        names = random.sample(list(KINDS), random.choice((1, 1, 1, 2, 3)))
+        if random.random() < 0.7:
+            names = [random.choice(ORDINARY)]
+        topics = [self._topic(world, name, version) for name in names]
+        message = ProduceRequest(
+            transactional_id=random.choice((None,) * 40 + ("t",)),
+            acks=acks,
+            timeout_ms=1000,
+            topic_data=topics,
+        )
+        header = RequestHeader(0, version, random.randrange(1 << 31), client_id)
+        body = b"".join(message.buffers(version))
+        frame = write_request_header(header, 2 if version >= 9 else 1) + body
+        if random.random() < 0.12:
+            frame = self._mutant(frame)
+        return frame
+
+    def ordinary(self) -> Iterator[bytes]:
+        """A request of each version without anything unusual."""
+        for version, client_id in ((9, None), (12, "c"), (13, "client")):
+            builder = BatchBuilder()
+            builder.append(START_MS, None, b"v")
+            data = PartitionProduceData(index=0, records=builder.build())
+            topic = TopicProduceData(
+                name="" if version >= 13 else "plain",
+                topic_id=IDS["plain"] if version >= 13 else Uuid(bytes(16)),
+                partition_data=[data],
+            )
+            message = ProduceRequest(
+                transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[topic]
+            )
+            header = RequestHeader(0, version, 5, client_id)
+            yield write_request_header(header, 2) + b"".join(message.buffers(version))
+
+    def _mutant(self, frame: bytes) -> bytes:
+        random = self.random
+        data = bytearray(frame)
+        choice = random.random()
+        # Half of the changes hit the headers of the request and of the first batch.
+        at = random.randrange(min(len(data), 130)) if choice < 0.5 else random.randrange(len(data))
+        if choice < 0.9:
+            data[at] = random.choice(
+                (0, 1, 2, 5, 127, 128, 255, data[at] ^ 1 << random.randrange(8))
+            )
+        elif choice < 0.95:
+            del data[at:]
+        else:
+            data[at:at] = random.randbytes(random.randrange(1, 9))
+        return bytes(data)
+
+    def _topic(self, world: World, name: str, version: int) -> TopicProduceData:
+        random = self.random
+        count = KINDS[name].partitions
+        indexes: Sequence[int] = random.sample(range(count), random.choice((1, 1, count)))
+        if random.random() < 0.04:
+            indexes = [*indexes, random.choice((0, count, count + 1, -1))]
+        given = name if random.random() > 0.02 else "unknown"
+        topic_id = IDS[name] if random.random() > 0.02 else Uuid(b"x" * 16)
+        return TopicProduceData(
+            name="" if version >= 13 else given,
+            topic_id=topic_id if version >= 13 else Uuid(bytes(16)),
+            partition_data=[
+                PartitionProduceData(index=index, records=self._records(world, name, index))
+                for index in indexes
+            ],
+        )
+
+    def _records(self, world: World, name: str, index: int) -> bytes | None:
+        random = self.random
+        if random.random() < 0.01:
+            return random.choice((None, b"", b"x" * 70))
+        batch = bytearray(random.choice(self._bodies))
+        if random.random() < 0.01:
+            return _empty_batch()
+        self._set_producer(world, name, index, batch)
+        self._set_time(batch)
+        choice = random.random()
+        if choice < 0.08:
+            self._set_field(batch)
+        elif choice < 0.1:
+            batch[random.randrange(HEADER_SIZE, len(batch))] ^= 1 << random.randrange(8)
+        _seal(batch)
+        if random.random() < 0.02:
+            batch[17] ^= 1  # a wrong CRC
+        if random.random() < 0.02:
+            return bytes(batch) + bytes(random.choice(self._bodies))
+        return bytes(batch)
+
+    def _set_producer(self, world: World, name: str, index: int, batch: bytearray) -> None:
+        random = self.random
+        if random.random() < 0.4:
+            return  # a producer without an id
+        producer_id = random.choice(PRODUCERS)
+        place = TopicPartition(name, PartitionIndex(index))
+        led = world.manager.partitions.get(place)
+        known = None if led is None else led.log.producers.get(producer_id)  # type: ignore[arg-type]
+        epoch, sequence = 0, 0
+        if known is not None:
+            epoch, sequence = known.epoch, known.next_sequence
+            choice = random.random()
+            if choice < 0.05 and known.batches:
+                sequence = random.choice(known.batches)[0]
+            elif choice < 0.08:
+                sequence += random.choice((-1, 1))
+            elif choice < 0.1:
+                epoch, sequence = epoch + random.choice((-1, 1)), 0
+            elif choice < 0.11:
+                sequence = (1 << 31) - 1 - random.randrange(4)
+        pack_into(">qhi", batch, 43, producer_id, epoch, _int32(sequence))
+
+    def _set_time(self, batch: bytearray) -> None:
+        """Move the timestamps, which are relative to the first one, to the current time."""
+        if self.random.random() < 0.3:
+            return
+        base, largest = unpack_from(">qq", batch, 27)
+        passed = self.clock.ms - START_MS
+        pack_into(">qq", batch, 27, base + passed, max(largest + passed, -1))
+
+    def _set_field(self, batch: bytearray) -> None:
+        """Change a field of the header, with a correct CRC."""
+        random = self.random
+        place, form = random.choice(
+            (
+                (0, ">q"),  # base offset
+                (8, ">i"),  # length
+                (16, ">b"),  # magic
+                (21, ">h"),  # attributes
+                (21, ">h"),
+                (21, ">h"),
+                (23, ">i"),  # last offset delta
+                (27, ">q"),  # base timestamp
+                (35, ">q"),  # max timestamp
+                (43, ">q"),  # producer id
+                (51, ">h"),  # producer epoch
+                (53, ">i"),  # base sequence
+                (57, ">i"),  # record count
+            )
+        )
+        values = [-1, 0, 1, 2, 3, 4, 5, 8, 16, 32, 64, 127, -128]
+        if form == ">q":
+            values += [-(2**63)] * 5
+        pack_into(form, batch, place, random.choice(values))
+
+
+def _empty_batch() -> bytes:
+    """A batch without records, which no client may send."""
+    batch = bytearray(HEADER_SIZE)
+    pack_into(">qiib", batch, 0, 0, HEADER_SIZE - LENGTH_END, -1, 2)
+    pack_into(">hiqqqhii", batch, 21, 0, -1, 0, -1, -1, -1, -1, 0)
+    _seal(batch)
+    return bytes(batch)
+
+
+def variants(frame: bytes) -> Iterator[bytes]:
+    """A request with each byte changed, cut off after each byte, and with bytes after it."""
+    for at, byte in enumerate(frame):
+        for value in {0, 1, 2, 14, 127, 128, 255, byte ^ 1, byte ^ 128} - {byte}:
+            yield frame[:at] + bytes([value]) + frame[at + 1 :]
+        yield frame[:at]
+    yield frame + b"\0"
+    yield frame + b"\1"
+
+
+def _int32(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def _seal(batch: bytearray) -> None:
+    pack_into(">I", batch, 17, crc32c(bytes(batch[CRC_END:])))
