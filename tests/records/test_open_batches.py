@@ -1,5 +1,7 @@
 """The open batches of a producer append records, one by one or from a queue."""
 
+import sys
+import threading
 from collections import deque
 from typing import Any
 
@@ -7,7 +9,14 @@ import pytest
 
 from cases import each_case
 from ottla.client.partitioners import partition_of_key
-from ottla.records import BatchBuilder, OpenBatches, QueuedRecord, RecordRef
+from ottla.records import (
+    COMPILED,
+    BatchBuilder,
+    OpenBatches,
+    QueuedRecord,
+    RecordQueue,
+    RecordRef,
+)
 
 PARTITIONS = 7
 
@@ -202,3 +211,81 @@ def test_a_record_has_its_key_and_headers() -> None:
     for _ in range(2):
         expected.append(5, b"k", b"v", headers)
     assert builder.encoded() == expected.encoded()
+
+
+class Queued(QueuedRecord):
+    """A queued record as a producer returns it."""
+
+    __slots__ = ()
+
+
+def awake(bytes_max: int = 10_000) -> RecordQueue[Queued]:
+    queue = RecordQueue[Queued](Queued, bytes_max)
+    queue.is_awake = True
+    return queue
+
+
+compiled_only = pytest.mark.skipif(not COMPILED, reason="uncompiled code needs a lock")
+
+
+@compiled_only
+def test_queue_takes_records_at_once_and_counts_them() -> None:
+    queue = awake()
+    headers = [("h", b"v")]
+    record = queue.give_at_once("t", b"k", b"value", 3, headers, 5)
+    assert type(record) is Queued
+    assert [*queue.entries] == [record]
+    assert (record.topic, record.key, record.value, record.partition) == ("t", b"k", b"value", 3)
+    assert (record.headers, record.timestamp) == ((("h", b"v"),), 5)
+    assert record.is_queued
+    same = QueuedRecord(queue, "t", b"k", b"value", 3, (("h", b"v"),), 5)
+    assert queue.given_bytes == record.size == same.size
+    queue.add(same)
+    assert queue.given_bytes == 2 * same.size
+
+
+@each_case("hindrance", ["asleep", "closed", "full", "key", "value"])
+def test_queue_takes_nothing_at_once_that_has_to_wait(hindrance: str) -> None:
+    queue = awake()
+    key: Any = bytearray(b"k") if hindrance == "key" else b"k"
+    value: Any = "text" if hindrance == "value" else b"v"
+    match hindrance:
+        case "asleep":
+            queue.is_awake = False
+        case "closed":
+            queue.is_open = False
+        case "full":
+            queue.add(queued(bytes(10_000)))
+        case _:
+            pass
+    given = queue.given_bytes
+    assert queue.give_at_once("t", key, value, None, (), 5) is None
+    assert queue.given_bytes == given
+    if hindrance == "full":
+        queue.taken_bytes = given
+        assert (queue.give_at_once("t", key, value, None, (), 5) is not None) is COMPILED
+
+
+@compiled_only
+def test_threads_that_share_a_queue_lose_no_record() -> None:
+    queue, count = awake(1 << 40), 20_000
+    size = queued(b"v").size
+
+    def give(name: str) -> None:
+        for number in range(count):
+            assert queue.give_at_once(name, None, b"v", None, (), number) is not None
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=give, args=(str(n),)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert queue.given_bytes == 3 * count * size
+    for name in ("0", "1", "2"):
+        times = [one.timestamp for one in queue.entries if one.topic == name]
+        assert times == [*range(count)]

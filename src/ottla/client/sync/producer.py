@@ -239,14 +239,17 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
             key_data = serialize(self._key, topic, "key", key)
         if self._value is not None:
             value_data = serialize(self._value, topic, "value", value)
-        if type(key_data) is not bytes and key_data is not None:
-            key_data = _copied(key_data, "key")
-        if type(value_data) is not bytes and value_data is not None:
-            value_data = _copied(value_data, "value")
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
         elif timestamp_ms < 0:
             raise ValueError(f"a timestamp must not be negative: {timestamp_ms}")
+        ack = handover.give_at_once(topic, key_data, value_data, partition, headers, timestamp_ms)
+        if ack is not None:
+            return ack
+        if type(key_data) is not bytes and key_data is not None:
+            key_data = _copied(key_data, "key")
+        if type(value_data) is not bytes and value_data is not None:
+            value_data = _copied(value_data, "value")
         parts = (*headers,) if headers else ()
         return handover.give(
             Ack(handover, topic, key_data, value_data, partition, parts, timestamp_ms)

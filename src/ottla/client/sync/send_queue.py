@@ -5,8 +5,10 @@ records are queued before it looks. Queued bytes are bounded; a thread that send
 but not forever. A record stays here for at most twice max.block.ms, half of it behind others. An
 error that nobody has seen is raised by the next flush.
 
-`given_bytes` is written by sending threads under a lock, `taken_bytes` only by the loop. The
-difference is queued, and neither side needs the other's lock to know it.
+`given_bytes` is written by sending threads, `taken_bytes` only by the loop. The difference is
+queued, and neither side needs the other's lock to know it. While the loop is awake and there is
+room, a record is queued without a lock by compiled code, which no other thread interrupts
+(`RecordQueue.give_at_once`).
 """
 
 import asyncio
@@ -21,7 +23,7 @@ from ottla.client.producer.pending_batch import Ack as AsyncAck
 from ottla.client.producer.pending_batch import PendingBatch, Written
 from ottla.client.sync.portal import CLOSED, FORKED, LOOK_S, Portal
 from ottla.clock import Clock
-from ottla.records import QueuedRecord
+from ottla.records import QueuedRecord, RecordQueue
 from ottla.transport.failures import Disconnected, NotRunning, TimedOut
 
 UNHEARD_MAX: Final = 1000
@@ -86,26 +88,21 @@ def reached(queue: "SendQueue", topic: str, ack: AsyncAck) -> Ack:
     return known
 
 
-class SendQueue:
+class SendQueue(RecordQueue[Ack]):
     """Takes records in any thread and sends them in the loop."""
 
     def __init__(
         self, portal: Portal, receiver: Receiver, clock: Clock, bytes_max: int, timeout_s: float
     ) -> None:
+        super().__init__(Ack, bytes_max)
         self.portal: Final = portal
         self._receiver = receiver
         self._clock = clock
-        self._bytes_max = bytes_max
         self._timeout_s = timeout_s
-        self._entries: deque[Ack | asyncio.Future[None]] = deque()
         self._lock = threading.Lock()  # of sending threads
         self._room = threading.Condition(self._lock)
         self._waiting = 0
-        self._is_open = True
         self._why = CLOSED
-        self._is_awake = False  # the loop will look and need not be woken
-        self._given_bytes = 0
-        self._taken_bytes = 0
         self._draining: asyncio.Task[None] | None = None
         self._hindrance: Exception | None = None  # why the last record that had to wait failed
         self._hindered_bytes = 0  # total bytes given before that record started to wait
@@ -120,20 +117,19 @@ class SendQueue:
             threading.Lock()
         )  # the old one may be held by a thread that does not exist here
         self._room = threading.Condition(self._lock)
-        self._is_open, self._why = False, FORKED
+        self.is_open, self._why = False, FORKED
 
     # In the sending threads.
 
     def give(self, ack: Ack) -> Ack:
         """Queue a record, waiting for room; raises TimedOut."""
         with self._lock:
-            if self._given_bytes - self._taken_bytes >= self._bytes_max:
+            if self.given_bytes - self.taken_bytes >= self.bytes_max:
                 self._wait_for_room()
-            if not self._is_open:
+            if not self.is_open:
                 raise NotRunning(self._why)
-            self._entries.append(ack)
-            self._given_bytes += ack.size
-            if not self._is_awake:
+            self.add(ack)
+            if not self.is_awake:
                 self._wake()
         return ack
 
@@ -143,12 +139,12 @@ class SendQueue:
         # First this, then check what was taken: the loop does it in the opposite order.
         self._waiting += 1
         try:
-            while self._is_open and self._given_bytes - self._taken_bytes >= self._bytes_max:
+            while self.is_open and self.given_bytes - self.taken_bytes >= self.bytes_max:
                 left_s = until_s - self._clock.elapsed_s()
                 if self._room.wait(min(LOOK_S, left_s)) or left_s > LOOK_S:
                     continue
                 # The loop notifies when half of the room is free, so there may be some now.
-                if self._given_bytes - self._taken_bytes >= self._bytes_max:
+                if self.given_bytes - self.taken_bytes >= self.bytes_max:
                     raise TimedOut(
                         f"no buffer memory for a record after {self._timeout_s:g} s: records are "
                         "sent faster than the brokers accept them; raise buffer.memory or "
@@ -158,17 +154,17 @@ class SendQueue:
             self._waiting -= 1
 
     def _wake(self) -> None:
-        self._is_awake = True
+        self.is_awake = True
         try:
             self.portal.loop.call_soon_threadsafe(self._begin)
         except BaseException:  # also an interrupt: the next thread has to try again
-            self._is_awake = False
+            self.is_awake = False
             raise
 
     def shut(self) -> None:
         """Take no more records."""
         with self._lock:
-            self._is_open = False
+            self.is_open = False
             self._room.notify_all()
 
     # In the loop.
@@ -176,7 +172,7 @@ class SendQueue:
     async def passed(self) -> None:
         """Wait until everything queued so far has reached the producer or failed."""
         here: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._entries.append(here)
+        self.entries.append(here)
         self._begin()
         await here
 
@@ -185,6 +181,7 @@ class SendQueue:
         coming = self._awaited.get(ack)
         if coming is None:
             coming = self._awaited[ack] = asyncio.get_running_loop().create_future()
+        self._begin()  # the thread that had to wake the loop may have been interrupted
         await asyncio.shield(coming)
 
     def raise_unheard(self) -> None:
@@ -203,21 +200,21 @@ class SendQueue:
             self._draining.cancel()
             await asyncio.gather(self._draining, return_exceptions=True)
         failure = Disconnected("the producer was closed before this record was written")
-        for entry in self._entries:
+        for entry in self.entries:
             if isinstance(entry, Ack):
                 entry.fail(failure)
                 self._tell(entry)
             elif not entry.done():
                 entry.set_result(None)
-        self._entries.clear()
+        self.entries.clear()
 
     def _begin(self) -> None:
         if self._draining is None or self._draining.done():
             self._draining = asyncio.get_running_loop().create_task(self._drain())
 
     async def _drain(self) -> None:
-        entries, take_at_once = self._entries, self._receiver.take_at_once
-        take_many = self._receiver.take_many
+        entries: deque[Ack | asyncio.Future[None]] = self.entries
+        take_at_once, take_many = self._receiver.take_at_once, self._receiver.take_many
         while True:
             while entries:
                 # One by one while a caller waits for a record to reach the producer.
@@ -243,27 +240,27 @@ class SendQueue:
                 entries.popleft()
                 self._take_bytes(entry.size)
             # First this, then look again: sending threads do it in the opposite order.
-            self._is_awake = False
+            self.is_awake = False
             if not entries:
                 return
-            self._is_awake = True
+            self.is_awake = True
 
     def _take_bytes(self, size: int) -> None:
         """Note that bytes left the queue; waiting threads continue when half of it is free.
 
         A thread that continued after each record would queue one record and wait again.
         """
-        self._taken_bytes += size
-        if self._waiting and self._given_bytes - self._taken_bytes <= self._bytes_max // 2:
+        self.taken_bytes += size
+        if self._waiting and self.given_bytes - self.taken_bytes <= self.bytes_max // 2:
             with self._room:
                 self._room.notify_all()
 
     async def _take(self, record: QueuedRecord) -> AsyncAck:
         failure = self._hindrance
         # A record that waited behind a failed one for its full time does not wait that long again.
-        if failure is not None and self._taken_bytes < self._hindered_bytes:
+        if failure is not None and self.taken_bytes < self._hindered_bytes:
             raise failure
-        given_bytes = self._given_bytes
+        given_bytes = self.given_bytes
         try:
             taken = await self._receiver.take(record)
         except (Disconnected, TimedOut) as error:

@@ -18,7 +18,7 @@ that is not, and setup.py removes a partial build.
 | `column_builder` | records to Arrow columns |
 | `columns` | Arrow columns that callers pass in |
 | `encode` | Python objects or Arrow columns to records |
-| `open_batches` | the open batches of a producer, by topic |
+| `open_batches` | the open batches of a producer, and the queue to them from other threads |
 | `hashing` | murmur2 |
 | `compaction` | the offset map, the records that survive compaction |
 | `batch_headers` | scans the headers of consecutive batches |
@@ -40,7 +40,7 @@ from ottla.records._kernel.encode import (
     write_varlong,
 )
 from ottla.records._kernel.hashing import murmur2, partitions
-from ottla.records._kernel.open_batches import OpenBatches, QueuedRecord
+from ottla.records._kernel.open_batches import OpenBatches, QueuedRecord, RecordQueue
 from ottla.records._kernel.parser import (
     check_records,
     find_invalid_records,
@@ -63,6 +63,7 @@ __all__ = [
     "QueuedRecord",
     "Record",
     "RecordAppender",
+    "RecordQueue",
     "RecordReader",
     "RecordRef",
     "TimestampColumn",

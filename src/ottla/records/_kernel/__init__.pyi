@@ -267,6 +267,30 @@ class QueuedRecord:
     @property
     def is_queued(self) -> bool: ...
 
+_QueuedT = TypeVar("_QueuedT", bound=QueuedRecord)
+
+class RecordQueue(Generic[_QueuedT]):
+    is_awake: bool
+    is_open: bool
+    taken_bytes: int
+    def __init__(self, kind: type[_QueuedT], bytes_max: int) -> None: ...
+    def add(self, record: QueuedRecord) -> None: ...
+    def give_at_once(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        headers: Iterable[tuple[str, Buffer | None]] | None,
+        timestamp: int,
+    ) -> _QueuedT | None: ...
+    @property
+    def bytes_max(self) -> int: ...
+    @property
+    def given_bytes(self) -> int: ...
+    @property
+    def entries(self) -> deque[Any]: ...
+
 _RefT = TypeVar("_RefT", bound=RecordRef)
 
 @final

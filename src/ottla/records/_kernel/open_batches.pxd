@@ -32,6 +32,14 @@ cdef class QueuedRecord:
     cdef readonly object _batch
     cdef readonly Py_ssize_t _index
 
+cdef class RecordQueue:
+    cdef type kind
+    cdef readonly object entries
+    cdef object add_entry
+    cdef readonly Py_ssize_t bytes_max, given_bytes
+    cdef public Py_ssize_t taken_bytes
+    cdef public bint is_awake, is_open
+
 cdef class OpenBatches:
     cdef type reference
     cdef bint by_key
@@ -44,3 +52,6 @@ cdef inline object new_reference(type kind, batch, Py_ssize_t index):
     reference._batch = batch
     reference._index = index
     return reference
+
+cdef inline QueuedRecord new_queued(type kind):
+    return <QueuedRecord> (<PyTypeObject*> kind).tp_new(kind, NULL, NULL)

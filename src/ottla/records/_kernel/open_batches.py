@@ -7,6 +7,8 @@ A call that returns None, or that stops early, has changed nothing for the recor
 
 from __future__ import annotations
 
+from collections import deque
+
 try:
     import cython
 except ImportError:
@@ -28,6 +30,10 @@ if not cython.compiled:
     def new_reference(kind, batch, index):
         """Create an instance of a subclass of RecordRef."""
         return kind(batch, index)
+
+    def new_queued(kind):
+        """Create an instance of a subclass of QueuedRecord without its constructor."""
+        return kind.__new__(kind)
 
 
 @cython.final
@@ -92,22 +98,7 @@ class QueuedRecord:
         headers: tuple,
         timestamp,
     ):
-        self._queue = queue
-        self.topic = topic
-        self.key = key
-        self.value = value
-        self.partition = partition
-        self.headers = headers
-        self.timestamp = timestamp
-        self.size = QUEUED_BYTES
-        if key is not None:
-            self.size += len(key)
-        if value is not None:
-            self.size += len(value)
-        self.is_queued = True
-        self.failure = None
-        self._batch = None
-        self._index = -1
+        fill_record(self, queue, topic, key, value, partition, headers, timestamp)
 
     def leave_queue(self, reference: RecordRef):
         """Note which batch has the record; its content is released."""
@@ -120,6 +111,36 @@ class QueuedRecord:
 
 
 @cython.cfunc
+def fill_record(
+    record: QueuedRecord,
+    queue,
+    topic,
+    key: bytes | None,
+    value: bytes | None,
+    partition,
+    headers: tuple,
+    timestamp,
+):
+    """Set the fields of a record that is about to be queued."""
+    record._queue = queue
+    record.topic = topic
+    record.key = key
+    record.value = value
+    record.partition = partition
+    record.headers = headers
+    record.timestamp = timestamp
+    record.size = QUEUED_BYTES
+    if key is not None:
+        record.size += len(key)
+    if value is not None:
+        record.size += len(value)
+    record.is_queued = True
+    record.failure = None
+    record._batch = None
+    record._index = -1
+
+
+@cython.cfunc
 @cython.inline
 def leave_queue(record: QueuedRecord, batch, index: cython.Py_ssize_t):
     """Note which batch has the record; its content is released."""
@@ -129,6 +150,85 @@ def leave_queue(record: QueuedRecord, batch, index: cython.Py_ssize_t):
     record.key = None
     record.value = None
     record.headers = ()
+
+
+@cython.cclass
+class RecordQueue:
+    """The records on their way from sending threads to an event loop.
+
+    `given_bytes` counts what was queued, `taken_bytes` what has left; the difference is queued.
+    `kind` is the subclass of QueuedRecord that `give_at_once` creates.
+
+    Invariant: an entry is added and counted in one step. Compiled code runs no Python code in
+    between, so that no other thread runs. Uncompiled code needs a lock of the caller.
+    """
+
+    __slots__ = (
+        "add_entry",
+        "bytes_max",
+        "entries",
+        "given_bytes",
+        "is_awake",
+        "is_open",
+        "kind",
+        "taken_bytes",
+    )
+
+    def __init__(self, kind: type, bytes_max: cython.Py_ssize_t):
+        if not issubclass(kind, QueuedRecord):
+            raise TypeError(f"{kind.__name__} is not a subclass of QueuedRecord")
+        self.kind = kind
+        self.entries = deque()
+        self.add_entry = self.entries.append
+        self.bytes_max = bytes_max
+        self.given_bytes = 0
+        self.taken_bytes = 0
+        self.is_awake = False
+        self.is_open = True
+
+    @classmethod
+    def __class_getitem__(cls, _):
+        return cls
+
+    def add(self, record: QueuedRecord):
+        """Add a record; the caller holds its lock and has checked that there is room."""
+        self.add_entry(record)
+        self.given_bytes += record.size
+
+    def give_at_once(self, topic, key, value, partition, headers, timestamp):
+        """Queue a record without a lock and return it.
+
+        Return None, and queue nothing, if the queue is closed or full, if the loop has to be woken,
+        if the key or the value is not bytes, and in uncompiled code.
+        """
+        record: QueuedRecord
+        if not cython.compiled:
+            return None
+        if (key is not None and type(key) is not bytes) or (
+            value is not None and type(value) is not bytes
+        ):
+            return None
+        record = new_queued(self.kind)
+        fill_record(
+            record,
+            self,
+            topic,
+            key,
+            value,
+            partition,
+            tuple(headers) if headers else (),
+            timestamp,
+        )
+        # No Python code may run from here on.
+        if (
+            not self.is_open
+            or not self.is_awake
+            or self.given_bytes - self.taken_bytes >= self.bytes_max
+        ):
+            return None
+        self.add_entry(record)
+        self.given_bytes += record.size
+        return record
 
 
 @cython.final
