@@ -52,6 +52,16 @@ class Client:
                 assert getattr(response.message, "throttle_time_ms", 0) == 0
                 return response.message
 
+    async def responses(self) -> list[Message]:
+        """Return the responses that arrive next, one or more."""
+        found: list[Message] = []
+        while not found:
+            data = await self._reader.read(1 << 20)
+            if not data:
+                raise EOFError("the broker closed the connection")
+            found = [response.message for response in self._conversation.receive(data)]
+        return found
+
     async def ask_all(self, messages: Sequence[Message], answer: type[M], version: int) -> list[M]:
         """Send the requests without waiting for responses, then return all responses."""
         for message in messages:

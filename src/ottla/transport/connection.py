@@ -513,7 +513,8 @@ class Connection(asyncio.BufferedProtocol):
         self._acks.add(request, ack)
         if self.memory.request_bytes:
             self.memory.release_request()
-            self.memory.hold_request(self._conversation.framer.kept)
+            if kept := self._conversation.framer.kept:
+                self.memory.hold_request(kept)
 
     def _send_acknowledged(self, acks: AckQueue) -> None:
         """Send the responses that are complete, in order and in one write."""
@@ -671,8 +672,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_closing(self) -> bool:
         """Whether the transport is closed or about to be."""
-        transport = self._transport
-        return transport is None or transport.is_closing() or self._state is State.CLOSING
+        return self._transport is None or self._transport.is_closing()
 
     @property
     def is_idle(self) -> bool:
