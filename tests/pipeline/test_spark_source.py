@@ -11,6 +11,7 @@ from judges.ottla_broker import OttlaBroker
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline import register
 from ottla.sync import Admin, Producer
+from pipeline.queries import source
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 THE_TIME_MS = 1_700_000_000_000
@@ -236,16 +237,15 @@ def test_new_partitions_and_topics_are_discovered(
 
 
 def test_group_offsets_are_committed_by_the_next_batch(
-    reading: Reading, broker: OttlaBroker, topic: str, tmp_path: Path
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
-    """The session is not registered, so the last micro-batch is not committed."""
+    """The session is not registered, so the last micro-batch is not committed.
+
+    It is a session of its own, because other tests register the shared one.
+    """
     write(broker, topic, range(60))
-    frame = reading(
-        stream=True,
-        startingOffsets="earliest",
-        maxOffsetsPerTrigger=30,
-        **{"kafka.group.id": topic},
-    )
+    options: dict[str, Any] = {"subscribe": topic, "kafka.group.id": topic}
+    frame = source(spark.newSession(), broker.bootstrap, maxOffsetsPerTrigger=30, **options)
     assert len(taken(frame, tmp_path)) == 2
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
         told = admin.list_group_offsets(topic)[topic]

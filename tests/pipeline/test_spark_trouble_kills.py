@@ -108,7 +108,7 @@ def options(broker: OttlaBroker, topic: str) -> dict[str, Any]:
 def test_files_have_each_record_once_after_kills(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
-    lives = sample(READING, 2)
+    lives = sample(READING, 1)
     expected = produce(broker, topic, lives)
     for life in lives:
         run_life(life, tmp_path, options(broker, topic), None)

@@ -1,11 +1,11 @@
 """Topics that are trimmed, deleted or created again under streams of a real Spark.
 
-`make judge` runs the same with Spark's official connector. test_lost_topics.py has more kinds of
-loss, without Spark.
+`make test` takes a sample of the kinds of loss, and `make soak` takes all of them. `make judge`
+also runs all of them, with Spark's official connector. test_lost_topics.py has more, without Spark.
 """
 
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from judges.ottla_broker import OttlaBroker, ottla_broker
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.sync import Admin, Producer
 from pipeline.queries import numbers_anywhere, source, taken
+from sampling import sample
 
-FORMATS = ("ottla", pytest.param("kafka", marks=pytest.mark.judge))
 FIRST = range(30)
 
 
@@ -73,27 +73,33 @@ def come_and_go(source_topic: SourceTopic, topic: str) -> None:
     source_topic.delete(topic)
 
 
-@pytest.mark.parametrize(
-    ("happens", "is_lost", "left"),
-    [
-        (trim, "starts at 15", [n for n in range(30, 60) if n % 3 or n >= 45]),
-        (remake_smaller, "ends at offset 5, before its starting offset 10", []),
-        (remake_larger, None, [*range(130, 160)]),
-        (come_and_go, "do not exist any more", [*range(30, 60)]),
-    ],
-    ids=["trimmed", "created again with less", "created again with more", "created and deleted"],
-)
-@pytest.mark.parametrize("name", FORMATS)
+LOSSES: Mapping[str, tuple[Callable[[SourceTopic, str], None], str | None, list[int]]] = {
+    "trimmed": (trim, "starts at 15", [n for n in range(30, 60) if n % 3 or n >= 45]),
+    "created again with less": (
+        remake_smaller, "ends at offset 5, before its starting offset 10", [],
+    ),
+    "created again with more": (remake_larger, None, [*range(130, 160)]),
+    "created and deleted": (come_and_go, "do not exist any more", [*range(30, 60)]),
+}  # fmt: skip
+"""What happens to the topic, the error if it is a loss, and the values that are left to read."""
+
+
+CASES = [
+    *(("ottla", loss) for loss in sample(LOSSES, 2)),
+    *(pytest.param("kafka", loss, marks=pytest.mark.judge) for loss in LOSSES),
+]
+
+
+@pytest.mark.parametrize(("name", "loss"), CASES)
 def test_data_loss_fails_or_is_skipped_as_in_the_connector(
     spark: Any,
     source_topic: SourceTopic,
     topic: str,
     tmp_path: Path,
     name: str,
-    happens: Callable[[SourceTopic, str], None],
-    is_lost: str | None,
-    left: list[int],
+    loss: str,
 ) -> None:
+    happens, is_lost, left = LOSSES[loss]
     source_topic.make(topic, FIRST)
 
     def frame(fails: str) -> Any:

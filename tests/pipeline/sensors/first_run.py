@@ -33,7 +33,7 @@ def first_run() -> FirstRun:
     directory = tempfile.mkdtemp(prefix="sensors-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     data = Path(directory) / "data für später"  # with a space and a letter that is not ASCII
-    return FirstRun(data, run(data, "--seconds", "25"))
+    return FirstRun(data, run(data, "--seconds", "20"))
 
 
 def run(data: Path, *more: str, **changed: str) -> subprocess.CompletedProcess[str]:
