@@ -30,6 +30,22 @@ def test_each_version_of_java_has_its_own_archive(tmp_path: Path) -> None:
     assert ClassArchive(Java(21, "21 (a/b)"), tmp_path).path.parent == tmp_path
 
 
+def test_moved_directory_has_another_archive(tmp_path: Path) -> None:
+    """Java ignores an archive with another class path, and the class path names the directory."""
+    archive = ClassArchive(JAVA, tmp_path / "before")
+    archive.directory.mkdir()
+    archive.path.write_bytes(b"classes")
+    archive.directory.rename(tmp_path / "after")
+    assert not ClassArchive(JAVA, tmp_path / "after").exists
+
+
+def test_link_to_the_directory_leads_to_the_same_archive(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "directory")
+    linked = ClassArchive(JAVA, tmp_path / "link")
+    archive = ClassArchive(JAVA, tmp_path / "directory")
+    assert (linked.path, linked.spark_home) == (archive.path, archive.spark_home)
+
+
 def test_environment_variable_chooses_the_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,11 @@ thousands of classes from jars and verifying them. A Java process writes an arch
 and later ones with the same class path use it.
 
 Invariant: a file with the name of an archive is complete. Java ignores an archive that does not
-match its version or class path.
+match its version or class path. The name contains both, so that an environment that was moved
+writes another archive.
 """
 
+import hashlib
 import os
 import re
 import sys
@@ -25,15 +27,16 @@ DIRECTORY_VARIABLE: Final = "OTTLA_SPARK_DIRECTORY"
 
 
 class ClassArchive:
-    """The archive for one version of Java and Spark, and its Spark home."""
+    """The archive for one version of Java and Spark in one directory, and its Spark home."""
 
     def __init__(self, java: Java, directory: Path | None = None) -> None:
-        self.directory = directory or _default_directory()
-        name = re.sub(r"[^\w.+-]+", "_", f"java-{java.build}-spark-{version('pyspark')}")
-        self.path = self.directory / f"{name}.jsa"
+        # One class path, whichever link leads to the directory.
+        self.directory = (directory or _default_directory()).resolve()
         self.spark_home = self.directory / "home"
-        """For `fast_spark_home`. The class path begins with this directory, so it must not change.
-        """
+        """For `fast_spark_home`. The class path begins with this directory."""
+        place = hashlib.sha256(os.fsencode(self.spark_home)).hexdigest()[:8]
+        name = f"java-{java.build}-spark-{version('pyspark')}-{place}.jsa"
+        self.path = self.directory / re.sub(r"[^\w.+-]+", "_", name)
 
     @property
     def exists(self) -> bool:

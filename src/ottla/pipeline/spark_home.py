@@ -20,7 +20,7 @@ def fast_spark_home(folder: Path) -> Path:
     found = find_spec("pyspark")
     assert found is not None, "install ottla[spark]"
     assert found.origin is not None, "pyspark is a package"
-    installed = Path(found.origin).parent
+    installed = Path(found.origin).resolve().parent
     folder.mkdir(parents=True, exist_ok=True)
     for name in PARTS:
         link, target = folder / name, installed / name
