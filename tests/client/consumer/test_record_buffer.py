@@ -71,6 +71,22 @@ def test_enough_records_end_what_is_decoded_together(monkeypatch: pytest.MonkeyP
     asyncio.run(read())
 
 
+def test_enough_bytes_end_what_is_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_buffer, "DECODED_BYTES", len(batch(0, 2)) + 1)
+
+    async def read() -> None:
+        buffer, cursor = filled(SMALL, 0, plain())
+        records = buffer.records()
+        assert (await anext(records)).offset == 0
+        assert cursor.left_until == 5
+        assert [(await anext(records)).offset for _ in range(5)] == [1, 2, 3, 4, 7]
+        # Another thread gets all of them at once.
+        buffer, cursor = filled(SMALL, 0, plain())
+        assert len([*(await buffer.hand(None)).left]) == 6
+
+    asyncio.run(read())
+
+
 def test_records_before_a_corrupt_batch_are_handed_out_first() -> None:
     async def read() -> None:
         data = batch(0, 2) + batch(2, 3) + damaged(batch(5, 1)) + batch(6, 1)

@@ -10,6 +10,7 @@ next call; they count as never handed out.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from itertools import islice
+from math import inf
 from typing import Final, Generic, TypeVar
 
 from ottla.client.consumer.cursor import Cursor, HandedOut
@@ -22,6 +23,9 @@ from ottla.records import Batch, Columns, CorruptRecords, decode
 
 DECODED_MIN: Final = 1000
 """The number of records that are decoded together, if a fetch response has so many."""
+
+DECODED_BYTES: Final = 256 << 10
+"""The bytes after which no further batch is decoded: more records would leave the CPU's cache."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,6 +43,7 @@ class RecordBuffer(Generic[K, V]):
         self._is_lasting = False  # whether the failure is raised again on every call
         self._over: RequestError | None = None  # why nothing is handed out any more
         self._decoder = decoder
+        self._decoded_bytes: float = DECODED_BYTES
         self._drained = drained
         self._ready: dict[TopicPartition, Cursor] = {}  # in turn
         self._handed: list[Cursor] = []
@@ -145,6 +150,8 @@ class RecordBuffer(Generic[K, V]):
         if before is not None and not before.is_over:
             before.cursor.came_back()
             self._close(before.cursor)
+        # Waking another thread takes longer than reading records that have left the cache.
+        self._decoded_bytes = inf
         return self._hand(await self._next(None))
 
     async def take(
@@ -333,13 +340,16 @@ class RecordBuffer(Generic[K, V]):
 
         Batches of large records have few, and handing out a batch costs as much as many records.
         """
-        for batch in islice(cursor.chunks[0].batches, 1, None):
-            if len(records) >= DECODED_MIN:
+        batches = cursor.chunks[0].batches
+        size = batches[0].header.size
+        for batch in islice(batches, 1, None):
+            if len(records) >= DECODED_MIN or size >= self._decoded_bytes:
                 break
             more, error = self._decoder.records(cursor.partition, batch, until)
             if error is not None:
                 break  # raised when it is the next batch
             records += more
+            size += batch.header.size
             until = int(batch.header.next_offset)
         return until
 
