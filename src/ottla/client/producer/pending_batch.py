@@ -133,9 +133,14 @@ class PendingBatch:
     async def settled_or_split(self) -> None:
         """Wait until it is settled or split."""
         if not self.is_settled:
-            coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(coming)
-            await coming
+            await self.next_change()
+
+    def next_change(self) -> "asyncio.Future[None]":
+        """Return a future that is done when the batch is settled or split."""
+        assert not self.is_settled
+        coming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(coming)
+        return coming
 
     def holder(self, index: int) -> "tuple[PendingBatch, int]":
         """Return the batch that has a record of this one now, and the index in it."""
@@ -187,12 +192,14 @@ class Ack(RecordRef):
 
     def __await__(self) -> Generator[Any, None, Written]:
         while True:
-            batch, index = self._batch.holder(self._index)
+            batch, index = self._batch, self._index
+            if batch.parts:
+                batch, index = batch.holder(index)
             batch.awaited = True
             if batch.is_settled:
                 return batch.written(index)
             # It may be split before it is settled; then a part has the record.
-            yield from batch.settled_or_split().__await__()
+            yield from batch.next_change()
 
     def known(self) -> Written | None:
         """Return where the record is; None while unknown. Thread-safe."""

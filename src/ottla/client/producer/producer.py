@@ -194,9 +194,14 @@ class Producer(AsyncWith, Generic[K, V]):
             if ack is not None:
                 running.keep_open(where, key_data, partition)
                 return ack
-        kept = running.routes.kept(where, partition)
+            partition = running.routes.kept(where, partition)
+            ack = self._begin_at_once(
+                running, topic, key_data, value_data, partition, headers, timestamp_ms
+            )
+            if ack is not None:
+                return ack
         return await self._begin_with(
-            running, topic, key_data, value_data, kept, headers, timestamp_ms
+            running, topic, key_data, value_data, partition, headers, timestamp_ms
         )
 
     async def send_many(
@@ -333,6 +338,32 @@ class Producer(AsyncWith, Generic[K, V]):
             raise not_running("producer")
         self._running.home.check()
         return self._running
+
+    def _begin_at_once(
+        self,
+        running: ProducerRuntime,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        headers: Headers,
+        timestamp_ms: int,
+    ) -> Ack | None:
+        """Open a batch for a record of a known topic; None if that has to wait."""
+        accumulator = running.accumulator
+        if running.transactions is not None or accumulator.filled:
+            return None
+        running.home.check()
+        # It may be in another partition than chosen before.
+        where = running.routes.find(topic, key, value, partition)
+        if where is None or accumulator.has_open(where):
+            return None
+        memory = accumulator.reserve_at_once(self._size(key, value, headers))
+        if memory is None:
+            return None
+        running.metadata.want(topic)
+        accumulator.begin(where, memory)
+        return accumulator.add(where, timestamp_ms, key, value, headers)
 
     async def _begin_with(
         self,

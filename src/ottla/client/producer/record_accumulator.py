@@ -75,6 +75,11 @@ class RecordAccumulator:
             batch for queue in self.queues.values() for batch in (*queue.in_flight, *queue.waiting)
         ]
 
+    def has_open(self, partition: TopicPartition) -> bool:
+        """Whether a partition has a batch that takes records."""
+        queue = self.queues.get(partition)
+        return queue is not None and queue.open is not None
+
     def add(
         self,
         partition: TopicPartition,
@@ -129,22 +134,36 @@ class RecordAccumulator:
             self._fill(queue)
         return Run(batch, first, after - start) if after > start else None
 
-    async def reserve(self, size: int, timeout_s: float) -> int:
-        """Reserve and return memory for a batch whose first record has up to `size` bytes."""
+    def reserve_at_once(self, size: int) -> int | None:
+        """Reserve and return memory for a batch whose first record has up to `size` bytes.
+
+        None if the caller has to wait for it.
+        """
         if self._over is not None:
             raise self._over
+        memory = self._batch_memory(size)
+        if self._waiting or memory > self.memory_left:
+            return None
+        self.memory_left -= memory
+        return memory
+
+    async def reserve(self, size: int, timeout_s: float) -> int:
+        """Like `reserve_at_once`, but wait for memory; raises TimedOut."""
+        memory = self.reserve_at_once(size)
+        if memory is None:
+            memory = self._batch_memory(size)
+            await self._room(memory, timeout_s)
+            if self._over is not None:  # closed after the memory arrived
+                raise self._over
+        return memory
+
+    def _batch_memory(self, size: int) -> int:
         memory = max(self.rules.batch_bytes, size)
         if memory > self.rules.memory_bytes:
             raise RequestError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a record of {size} bytes exceeds buffer.memory={self.rules.memory_bytes}",
             )
-        if self._waiting or memory > self.memory_left:
-            await self._room(memory, timeout_s)
-            if self._over is not None:  # closed after the memory arrived
-                raise self._over
-        else:
-            self.memory_left -= memory
         return memory
 
     def close(self, reason: RequestError) -> None:

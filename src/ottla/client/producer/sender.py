@@ -27,7 +27,7 @@ from ottla.client.producer.pending_batch import NO_OFFSET, PendingBatch
 from ottla.client.producer.record_accumulator import RecordAccumulator
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import ZERO_UUID, BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.ids import ZERO_UUID, BrokerId, Uuid
 from ottla.protocol.apis import PRODUCE
 from ottla.protocol.message import Message
 from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -98,6 +98,8 @@ class Sender:
         next_s, lacking = inf, False
         ready: dict[BrokerId, list[PartitionQueue]] = {}
         for queue in self._accumulator.queues.values():
+            if not queue.waiting:
+                continue
             self._expire(queue, now_s)
             if not queue.waiting or self._producer_identity.failure is not None:
                 continue
@@ -165,7 +167,9 @@ class Sender:
     def _send_one(self, broker: BrokerId, channel: Channel, queues: list[PartitionQueue]) -> None:
         """Send the first batches of queues in one request, as many as fit."""
         taken: Taken = []
-        size = 0
+        size = records = 0
+        ids: dict[str, Uuid] = {}
+        topics = self._metadata.view.topics
         now_s = self._clock.elapsed_s()
         for queue in queues:
             batch = queue.waiting[0]
@@ -174,15 +178,16 @@ class Sender:
             queue.take_first(self._producer_identity.identity)
             taken.append((queue, batch))
             size += batch.builder.size
+            records += batch.builder.count
+            topic = queue.partition.topic
+            ids[topic] = topics[topic].id
             if batch.tries == 1:
                 self.counts.queue_ms.add((now_s - batch.began_s) * 1000)
             else:
                 self.counts.retries += batch.builder.count
-        topics = self._metadata.view.topics
-        ids = {queue.partition.topic: topics[queue.partition.topic].id for queue, _ in taken}
         self._in_flight[broker] = self._in_flight.get(broker, 0) + 1
         self.counts.in_flight += 1
-        self.counts.request_records.add(sum(batch.builder.count for _, batch in taken))
+        self.counts.request_records.add(records)
         try:
             version = min(channel.version(PRODUCE), self._producer_identity.produce_version_max)
             if version >= _BY_ID and ZERO_UUID in ids.values():
@@ -194,8 +199,7 @@ class Sender:
                 self._producer_identity.transactional_id,
             )
             if self._rules.acks:
-                names = {topic_id: topic for topic, topic_id in ids.items()}
-                hear = partial(self._answered, broker, taken, names, now_s)
+                hear = partial(self._answered, broker, taken, ids, now_s)
                 channel.post(request, self._rules.request_timeout_s, hear, version=version)
                 return
             channel.send_unanswered(request)
@@ -210,7 +214,7 @@ class Sender:
         self,
         broker: BrokerId,
         taken: Taken,
-        names: dict[Uuid, str],
+        ids: dict[str, Uuid],
         sent_s: float,
         message: Message | RequestError,
     ) -> None:
@@ -221,10 +225,9 @@ class Sender:
             return
         assert isinstance(message, ProduceResponse)
         self._request_ended(broker, sent_s)
+        names = {topic_id: topic for topic, topic_id in ids.items()}
         told = {
-            TopicPartition(
-                topic.name or names.get(topic.topic_id, ""), PartitionIndex(one.index)
-            ): one
+            (topic.name or names.get(topic.topic_id, ""), one.index): one
             for topic in message.responses
             for one in topic.partition_responses
         }
