@@ -1,11 +1,11 @@
 """The first micro-batch of a stream in a real Spark, on a topic that is being written to.
 
 test_first_batch.py interrupts the first micro-batch at each step, without Spark. Here a run takes
-one trigger and one start of two; `make soak` takes both.
+one trigger, one start and one scenario of two; `make soak` takes both.
 """
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,27 +59,38 @@ def assert_whole(found: list[int], come: list[int]) -> None:
     assert found == [*range(found[0], len(come))]
 
 
-def test_stream_from_the_end_starts_on_a_busy_topic(
-    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
-) -> None:
-    frame = from_the_end(spark, broker, topic)
-    with fed(broker, topic) as come, running(frame, tmp_path) as query:
-        query.until((tmp_path / "place" / "commits" / "1").exists)
-    taken(frame, tmp_path)
-    assert_whole(numbers(spark, tmp_path), come)
+def starts_and_continues(spark: Any, frame: Any, broker: OttlaBroker, topic: str, at: Path) -> None:
+    """A query that runs until it has committed a micro-batch with records."""
+    with fed(broker, topic) as come, running(frame, at) as query:
+        query.until((at / "place" / "commits" / "1").exists)
+    taken(frame, at)
+    assert_whole(numbers(spark, at), come)
 
 
-def test_available_now_from_the_end_reads_nothing(
-    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
-) -> None:
-    frame = from_the_end(spark, broker, topic)
+def has_nothing_to_read(spark: Any, frame: Any, broker: OttlaBroker, topic: str, at: Path) -> None:
+    """A query that ends by itself; the next one reads what came since."""
     with fed(broker, topic) as come:
-        assert taken(frame, tmp_path) == []
+        assert taken(frame, at) == []
         begun = len(come)
-    taken(frame, tmp_path)
-    found = numbers(spark, tmp_path)
+    taken(frame, at)
+    found = numbers(spark, at)
     assert_whole(found, come)
     assert found[0] <= begun
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    sample((starts_and_continues, has_nothing_to_read), 1),
+    ids=lambda scenario: scenario.__name__,
+)
+def test_stream_from_the_end_of_a_busy_topic(
+    spark: Any,
+    broker: OttlaBroker,
+    topic: str,
+    tmp_path: Path,
+    scenario: Callable[[Any, Any, OttlaBroker, str, Path], None],
+) -> None:
+    scenario(spark, from_the_end(spark, broker, topic), broker, topic, tmp_path)
 
 
 @pytest.mark.parametrize("trigger", sample([{}, {"availableNow": True}], 1))
