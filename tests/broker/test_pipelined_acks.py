@@ -5,7 +5,8 @@ and each gets its own result, in request order.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,6 +52,21 @@ class GatedDisk(FaultyDisk):
         return await super().working(call)
 
 
+@asynccontextmanager
+async def gated(
+    tmp_path: Path, *settings: str
+) -> AsyncGenerator[tuple[RunningBroker, GatedDisk, Client]]:
+    """A broker on a gated disk, and a client; a test that fails does not hold up the shutdown."""
+    disk = GatedDisk()
+    async with broker(tmp_path, *settings, disk=disk) as running:
+        try:
+            yield running, disk, await running.client()
+        finally:
+            disk.flushing.set()
+            disk.working_on.set()
+            disk.broken, disk.is_full = frozenset(), False
+
+
 def sequence(number: int) -> ProduceRequest:
     """A Produce request with one record of producer 7."""
     return request("t", (0, batch(b"%d" % number, producer_id=7, sequence=number)))
@@ -83,9 +99,7 @@ def log_of(running: RunningBroker, topic: str = "t") -> PartitionLog:
 
 def test_requests_in_flight_are_appended_while_a_flush_is_held(tmp_path: Path) -> None:
     async def scenario() -> None:
-        disk = GatedDisk()
-        async with broker(tmp_path, EVERY_MESSAGE, disk=disk) as running:
-            client = await running.client()
+        async with gated(tmp_path, EVERY_MESSAGE) as (running, disk, client):
             await create(client, "t")
             log, counts = log_of(running), running.parts.request_metrics.of(PRODUCE)
             disk.flushing.clear()
@@ -111,9 +125,7 @@ def test_errors_between_requests_in_flight_keep_their_place(tmp_path: Path) -> N
     """A gap in the sequence fails at once, but its response waits for those before it."""
 
     async def scenario() -> None:
-        disk = GatedDisk()
-        async with broker(tmp_path, EVERY_MESSAGE, disk=disk) as running:
-            client = await running.client()
+        async with gated(tmp_path, EVERY_MESSAGE) as (running, disk, client):
             await create(client, "t")
             log, counts = log_of(running), running.parts.request_metrics.of(PRODUCE)
             disk.flushing.clear()
@@ -133,9 +145,7 @@ def test_errors_between_requests_in_flight_keep_their_place(tmp_path: Path) -> N
 
 def test_failed_flush_fails_all_requests_in_flight(tmp_path: Path) -> None:
     async def scenario() -> None:
-        disk = GatedDisk()
-        async with broker(tmp_path, EVERY_MESSAGE, disk=disk) as running:
-            client = await running.client()
+        async with gated(tmp_path, EVERY_MESSAGE) as (running, disk, client):
             await create(client, "t")
             log = log_of(running)
             disk.flushing.clear()
@@ -155,9 +165,7 @@ def test_requests_failed_by_a_full_disk_are_duplicates_later(tmp_path: Path) -> 
     """They are in the log, so the producer's retries are acknowledged with their offsets."""
 
     async def scenario() -> None:
-        disk = GatedDisk()
-        async with broker(tmp_path, EVERY_MESSAGE, disk=disk) as running:
-            client = await running.client()
+        async with gated(tmp_path, EVERY_MESSAGE) as (running, disk, client):
             await create(client, "t")
             log, calls = log_of(running), disk.calls
             disk.flushing.clear()
@@ -176,9 +184,7 @@ def test_requests_failed_by_a_full_disk_are_duplicates_later(tmp_path: Path) -> 
 
 def test_mixed_acks_are_answered_in_request_order(tmp_path: Path) -> None:
     async def scenario() -> None:
-        disk = GatedDisk()
-        async with broker(tmp_path, disk=disk) as running:
-            client = await running.client()
+        async with gated(tmp_path) as (running, disk, client):
             await create(client, "safe", flush_messages="1")
             await create(client, "lax")
             safe, lax = log_of(running, "safe"), log_of(running, "lax")
@@ -214,9 +220,8 @@ def test_mixed_acks_are_answered_in_request_order(tmp_path: Path) -> None:
 
 def test_fetch_waits_for_the_acks_before_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        disk = GatedDisk()
-        async with broker(tmp_path, EVERY_MESSAGE, disk=disk) as running:
-            client, other = await running.client(), await running.client()
+        async with gated(tmp_path, EVERY_MESSAGE) as (running, disk, client):
+            other = await running.client()
             topic_id = await create(client, "t")
             log, calls = log_of(running), disk.calls
             disk.flushing.clear()
@@ -235,10 +240,8 @@ def test_fetch_waits_for_the_acks_before_it(tmp_path: Path) -> None:
 
 def test_slow_batch_holds_up_the_appends_behind_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        disk = GatedDisk()
         settings = (EVERY_MESSAGE, "compression.type=gzip")
-        async with broker(tmp_path, *settings, disk=disk) as running:
-            client = await running.client()
+        async with gated(tmp_path, *settings) as (running, disk, client):
             await create(client, "t")
             log = log_of(running)
             disk.flushing.clear()
@@ -261,9 +264,8 @@ def test_slow_batch_holds_up_the_appends_behind_it(tmp_path: Path) -> None:
 
 def test_records_of_a_client_that_left_are_flushed(tmp_path: Path) -> None:
     async def scenario() -> None:
-        disk = GatedDisk()
-        async with broker(tmp_path, EVERY_MESSAGE, disk=disk) as running:
-            client, other = await running.client(), await running.client()
+        async with gated(tmp_path, EVERY_MESSAGE) as (running, disk, client):
+            other = await running.client()
             await create(client, "t")
             log = log_of(running)
             disk.flushing.clear()
