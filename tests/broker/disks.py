@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ottla.errors import StorageFailure
-from ottla.log.files import OsDisk, OsFile
+from ottla.log.files import OsDescriptor, OsDisk, OsFile
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
@@ -65,6 +65,9 @@ class FaultyFile(OsFile):
             return None
         self._check("read")
         return super().read_cached(position, size)
+
+    def pin(self, end: int) -> OsDescriptor | None:
+        return None if self._disk.cold else super().pin(end)
 
     def sync(self) -> None:
         self._check("sync")

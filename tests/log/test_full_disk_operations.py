@@ -205,6 +205,12 @@ async def begin_epoch(log: PartitionLog) -> None:
     log.begin_epoch(LeaderEpoch(7))
 
 
+async def truncate_pinned(log: PartitionLog, offset: int) -> None:
+    assert isinstance(log.disk, SimulatedDisk)
+    log.disk.pinned = True
+    await log.truncate_to(offset)
+
+
 OPERATIONS: dict[str, Callable[[PartitionLog], Coroutine[Any, Any, object]]] = {
     "append": lambda log: produce(log, 10),
     "append to the next segment": lambda log: produce(log, 500),
@@ -218,6 +224,8 @@ OPERATIONS: dict[str, Callable[[PartitionLog], Coroutine[Any, Any, object]]] = {
     "cut to an earlier epoch": lambda log: log.truncate_to(13),
     "cut in the first segment": lambda log: log.truncate_to(3),
     "cut everything": lambda log: log.truncate_to(0),
+    "cut what was sent from its file": lambda log: truncate_pinned(log, 13),
+    "cut everything that was sent from its file": lambda log: truncate_pinned(log, 0),
     "forget an epoch without records": lambda log: log.truncate_to(log.log_end_offset),
     "restart at an offset": lambda log: log.truncate_fully_and_start_at(Offset(1000)),
     "restart at the first offset": lambda log: log.truncate_fully_and_start_at(Offset(0)),

@@ -444,6 +444,29 @@ async def nothing() -> None:
     """Interrupt without an effect."""
 
 
+def test_file_that_a_truncation_replaces_is_not_missed() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = InterruptedDisk()
+        logs = await opened(disk, clock)
+        append(await created(logs, 0), b"x")
+        tasks = upkeep(logs)
+        log = logs[partition(0)].log
+        state = log._state  # pyright: ignore[reportPrivateUsage]
+
+        async def replace_file() -> None:
+            state.truncating = True
+            path = log.segments.active.file.path
+            disk.rename(path, f"{path}.old")
+
+        disk.before = [nothing, replace_file]
+        await tasks.check_in_place()
+        assert disk.before == []
+        assert logs.online == logs.directories
+        state.truncating = False
+
+    simulated(program)
+
+
 def test_deleted_and_truncated_logs_are_not_missed() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = InterruptedDisk()

@@ -58,8 +58,9 @@ class LogModel(RuleBasedStateMachine):
     def flush(self) -> None:
         self.do(self.owner.flush)
 
-    @rule(back=st.integers(0, 30))
-    def truncate(self, back: int) -> None:
+    @rule(back=st.integers(0, 30), pinned=st.booleans())
+    def truncate(self, back: int, pinned: bool) -> None:
+        self.owner.disk.pinned = pinned
         offset = max(self.owner.end - back, self.owner.log.segments.first.base_offset)
         self.do(lambda: self.owner.truncate(offset))
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ottla.broker.fetch_sessions import FetchPartition
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.errors import ErrorCode, RequestError, StorageFailure
-from ottla.log.cached_reads import NotCached, RecordSlice
+from ottla.log.cached_reads import NotCached, PinnedRecords, RecordSlice
 from ottla.log.epochs import EpochEnd
 from ottla.log.segment.txn_index import AbortedTransaction
 from ottla.metrics import ApiCounts
@@ -22,6 +22,9 @@ from ottla.records import count_records
 from ottla.replication.partition import Partition
 
 READ_COMMITTED: Final = 1
+
+PINNED_BYTES_MIN: Final = 64 * 1024
+"""The size from which sendfile costs less than a copy."""
 
 
 @dataclass(slots=True)
@@ -32,7 +35,7 @@ class PartitionRead:
     topic: str
     partition: Partition | None = None
     error: ErrorCode = ErrorCode.NONE
-    records: Buffer = b""
+    records: Buffer | PinnedRecords = b""
     aborted: Sequence[AbortedTransaction] | None = None
     diverging: EpochEnd | None = None
     high_watermark: int = -1
@@ -54,6 +57,7 @@ class FetchRead:
     replica_manager: ReplicaManager
     counts: ApiCounts  # of Fetch
     limits: Limits
+    by_sendfile: bool = False  # large records are sent from their files
     found: list[PartitionRead] = field(default_factory=list[PartitionRead])
     size: int = 0
     available: int = (
@@ -76,7 +80,7 @@ class FetchRead:
             found = partition.read_cached(
                 wanted.offset, self._room(wanted), committed=self.limits.committed
             )
-            data = b"" if self._is_too_much(wanted, found) else found.cached()
+            data = b"" if self._is_too_much(wanted, found) else self._cached(found)
             if data is None:
                 self._cold.append(one)
             else:
@@ -87,6 +91,13 @@ class FetchRead:
             self._cold.append(one)
         except (RequestError, StorageFailure) as error:
             self._fail(one, error)
+
+    def _cached(self, found: RecordSlice) -> Buffer | PinnedRecords | None:
+        if self.by_sendfile and found.size >= PINNED_BYTES_MIN:
+            pinned = found.pinned()
+            if pinned is not None:
+                return pinned
+        return found.cached()
 
     @property
     def is_cold(self) -> bool:
@@ -143,10 +154,11 @@ class FetchRead:
         """Count the records that are sent, or the error; called once per partition."""
         if one.error is not ErrorCode.NONE:
             self.counts.note_error(one.error)
-        elif one.records and one.partition is not None:
-            traffic = one.partition.traffic
-            traffic.bytes_out += len(one.records)
-            traffic.records_out += count_records(one.records)
+        elif len(one.records) and one.partition is not None:
+            traffic, records = one.partition.traffic, one.records
+            traffic.bytes_out += len(records)
+            is_pinned = isinstance(records, PinnedRecords)
+            traffic.records_out += records.records if is_pinned else count_records(records)
 
     def _room(self, wanted: FetchPartition) -> int:
         return max(0, min(wanted.bytes_max, self._left))
@@ -179,7 +191,7 @@ class FetchRead:
         if self.limits.committed:
             one.aborted = partition.log.aborted_transactions(one.wanted.offset, found.upper_offset)
 
-    def _give(self, one: PartitionRead, partition: Partition, data: Buffer) -> None:
+    def _give(self, one: PartitionRead, partition: Partition, data: Buffer | PinnedRecords) -> None:
         self.size += len(data)
         one.records = data
         one.high_watermark = partition.high_watermark

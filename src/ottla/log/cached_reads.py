@@ -6,9 +6,10 @@ again. So the state of a log is only used on the event loop.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from ottla.log.disk import Disk, File
+from ottla.log.disk import Disk, File, PinnedFile
+from ottla.protocol.file_slice import FileSlice
 from ottla.protocol.primitives import Buffer
 
 T = TypeVar("T")
@@ -57,6 +58,46 @@ async def retry_uncached(disk: Disk, look_up: Callable[[Read], T]) -> T:
             fetched[file, position, size] = data
 
 
+_OFFSET_BYTES: Final = 8
+"""The size of the base offset, with which a batch begins."""
+
+
+class PinnedRecords(FileSlice):
+    """Whole batches that are sent from their file, whatever happens to the log meanwhile."""
+
+    __slots__ = ("_disk", "_file", "_position", "_size", "records")
+
+    def __init__(
+        self, disk: Disk, file: PinnedFile, position: int, size: int, records: int
+    ) -> None:
+        self._disk = disk
+        self._file = file
+        self._position = position
+        self._size = size
+        self.records = records  # how many there are
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def position(self) -> int:
+        """Where the first batch starts in the file."""
+        return self._position
+
+    def fileno(self) -> int:
+        """The descriptor of the records file."""
+        return self._file.fileno()
+
+    def is_cached(self, start: int, count: int) -> bool:
+        """Whether a part is in the page cache."""
+        return self._file.is_cached(self._position + start, count)
+
+    async def read(self, start: int, count: int) -> Buffer:
+        """Read a part in a thread."""
+        file, position = self._file, self._position + start
+        return await self._disk.blocking(lambda: file.read(position, count))
+
+
 class RecordSlice(NamedTuple):
     """A range of whole batches in a records file; empty if there is nothing to read.
 
@@ -68,12 +109,28 @@ class RecordSlice(NamedTuple):
     position: int
     size: int
     upper_offset: int  # an upper bound for its offsets
+    is_gapless: bool = False  # the bound is exact and every offset below it exists
 
     def cached(self) -> Buffer | None:
         """The bytes, if all of them are in the page cache."""
         if self.file is None:
             return b""
         return self.file.read_cached(self.position, self.size)
+
+    def pinned(self) -> "PinnedRecords | None":
+        """The bytes where they are in the file, if all of them are in the page cache."""
+        file, position, size = self.file, self.position, self.size
+        if file is None or not self.is_gapless:
+            return None
+        base_offset = file.read_cached(position, _OFFSET_BYTES)
+        # The last page tells whether a read ahead of the range is still under way.
+        if base_offset is None or file.read_cached(position + size - 1, 1) is None:
+            return None
+        pin = file.pin(position + size)
+        if pin is None or not pin.is_cached(position, size):
+            return None
+        records = self.upper_offset - int.from_bytes(base_offset, "big")
+        return PinnedRecords(self.disk, pin, position, size, records)
 
     async def read(self) -> Buffer:
         """The bytes; read in a thread unless they are cached."""

@@ -15,6 +15,22 @@ from ottla.protocol.primitives import Buffer
 T = TypeVar("T")
 
 
+class PinnedFile(Protocol):
+    """A file that stays open until nothing refers to it, even if the log closes it."""
+
+    def fileno(self) -> int:
+        """The file descriptor."""
+        ...
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether all bytes of a range are in the page cache; for the event loop only."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Read bytes, fewer at the end of the file; may wait for the device."""
+        ...
+
+
 class File(Protocol):
     """An open file that is read anywhere and written at its end."""
 
@@ -56,7 +72,19 @@ class File(Protocol):
         ...
 
     def fileno(self) -> int:
-        """The file descriptor, for sendfile; -1 if there is none."""
+        """The file descriptor; -1 if there is none."""
+        ...
+
+    def pin(self, end: int) -> PinnedFile | None:
+        """Keep the file open for sendfile; None if its bytes cannot be sent from the file.
+
+        The bytes below `end` must not change any more: see `pinned_end`.
+        """
+        ...
+
+    @property
+    def pinned_end(self) -> int:
+        """The end of the bytes that must not change, because sockets may refer to their pages."""
         ...
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from typing import Final, TypeVar
 from ottla.errors import DescriptorsExhausted, DiskFull, StorageFailure
 from ottla.log.disk import Room
 from ottla.log.fd_reserve import RESERVED, TOO_MANY_OPEN, FdReserve, too_many_open_remedy
+from ottla.log.page_cache import is_cached
 from ottla.protocol.buffer_pool import PIECE_BYTES_MIN, BufferPool
 from ottla.protocol.primitives import Buffer
 
@@ -50,10 +51,50 @@ READ_BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
 """Memory kept for cached reads: eight of a consumer's responses with default settings."""
 
 
+class OsDescriptor:
+    """A file descriptor, which is closed when nothing refers to it."""
+
+    __slots__ = ("_number", "_open", "_path")
+
+    def __init__(self, path: str, number: int, open_descriptors: set[int]) -> None:
+        self._path = path
+        self._number = number
+        self._open = open_descriptors
+        self._open.add(number)
+
+    def fileno(self) -> int:
+        """The file descriptor."""
+        return self._number
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether all bytes of a range are in the page cache."""
+        return is_cached(self._number, position, size)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Read bytes, fewer at the end of the file."""
+        try:
+            return _read(self._number, position, size)
+        except OSError as error:
+            raise _failure("read", self._path, error, full=False) from error
+
+    def __del__(self) -> None:
+        self._open.discard(self._number)  # first: another thread may get the same number
+        with suppress(OSError):
+            os.close(self._number)
+
+
 class OsFile:
     """An open file; it is closed when nothing refers to it, so that readers can finish."""
 
-    __slots__ = ("_broken", "_buffer_pool", "_descriptor", "_nowait", "_open", "_path")
+    __slots__ = (
+        "_broken",
+        "_buffer_pool",
+        "_descriptor",
+        "_nowait",
+        "_open",
+        "_path",
+        "_pinned_end",
+    )
 
     def __init__(
         self,
@@ -64,9 +105,9 @@ class OsFile:
     ) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._open: OsDescriptor | None = OsDescriptor(path, descriptor, open_descriptors)
+        self._pinned_end = 0
         self._buffer_pool = buffer_pool  # for cached reads
-        self._open = open_descriptors
-        self._open.add(descriptor)
         self._nowait = hasattr(os, "RWF_NOWAIT")
         self._broken = False
 
@@ -120,15 +161,9 @@ class OsFile:
     def read(self, position: int, size: int) -> bytes:
         """Read bytes, fewer at the end of the file."""
         try:
-            data = os.pread(self._descriptor, size, position)
-            while len(data) < size:
-                more = os.pread(self._descriptor, size - len(data), position + len(data))
-                if not more:
-                    break
-                data += more
+            return _read(self._descriptor, position, size)
         except OSError as error:
             raise self._failure("read", error) from error
-        return data
 
     def read_cached(self, position: int, size: int) -> Buffer | None:
         """Read from the page cache only; None if some bytes are not cached."""
@@ -193,18 +228,34 @@ class OsFile:
             self._broken = True
             raise StorageFailure(f"{self._path}: sync: the file was removed")
 
-    def close(self) -> None:
-        """Close the file; closing twice is allowed."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            self._open.discard(descriptor)  # first: another thread may get the same number
-            with suppress(OSError):
-                os.close(descriptor)
+    def pin(self, end: int) -> OsDescriptor | None:
+        """Keep the descriptor open, and note that the bytes below `end` must not change."""
+        if end > self._pinned_end:
+            self._pinned_end = end
+        return self._open
 
-    __del__ = close
+    @property
+    def pinned_end(self) -> int:
+        """The end of the bytes that must not change."""
+        return self._pinned_end
+
+    def close(self) -> None:
+        """Close the file, as soon as nothing pins it; closing twice is allowed."""
+        self._descriptor, self._open = -1, None
 
     def _failure(self, what: str, error: OSError) -> StorageFailure:
         return _failure(what, self._path, error, full=not self._broken)
+
+
+def _read(descriptor: int, position: int, size: int) -> bytes:
+    """Read bytes, fewer at the end of the file."""
+    data = os.pread(descriptor, size, position)
+    while len(data) < size:
+        more = os.pread(descriptor, size - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
 
 
 class OsLock:

@@ -63,7 +63,10 @@ class LogReader:
         if found is None:
             return RecordSlice(state.disk, None, 0, 0, offset)
         segment, extent, upper = found
-        return RecordSlice(state.disk, segment.file, extent.position, extent.size, upper)
+        is_gapless = not (state.config.compact or segment.damaged or state.truncating)
+        return RecordSlice(
+            state.disk, segment.file, extent.position, extent.size, upper, is_gapless
+        )
 
     async def find_timestamp(self, timestamp: int) -> FoundOffset | None:
         """Return the first record with this timestamp or a later one."""

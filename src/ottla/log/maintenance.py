@@ -167,7 +167,8 @@ class Maintenance:
                 due.append((hosted, hosted.log.segments.active.file))
         failures = await logs.disk.blocking(lambda: [_removal(file) for _, file in due])
         for (hosted, file), failure in zip(due, failures, strict=True):
-            is_active = file is hosted.log.segments.active.file
+            log = hosted.log
+            is_active = file is log.segments.active.file and not log.is_truncating
             # Otherwise the log was rolled, truncated or deleted meanwhile.
             if failure is not None and is_active and logs.get(hosted.partition) is hosted:
                 logs.fail(hosted.directory, failure)

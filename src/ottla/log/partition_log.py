@@ -218,6 +218,11 @@ class PartitionLog:
 
     # Truncation.
 
+    @property
+    def is_truncating(self) -> bool:
+        """Whether a truncation is under way, which may replace the file of the active segment."""
+        return self._state.truncating
+
     async def truncate_to(self, offset: int) -> None:
         """Truncate the log to an offset, or to the start of the batch that holds it (rule A2)."""
         await self._truncation.truncate_to(offset)

@@ -4,24 +4,31 @@ Invariant: a log is truncated after the last batch that stays. The batch that ho
 as a whole. If compaction removed the batches before it, the log ends after the last batch that is
 left, where it would also end after a restart. Nothing is appended meanwhile. On a full disk nothing
 is truncated, because the shortened leader epoch checkpoint must be stored.
+
+Invariant: bytes that were handed to sendfile never change. A socket refers to pages of the file
+until the client has read them. Truncating the file would clear the end of the last page, and new
+records would then appear in the old response. So a file that is truncated below such bytes is
+replaced by a copy of what stays.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from ottla.errors import StorageFailure
 from ottla.ids import Offset
 from ottla.log.cached_reads import Read
 from ottla.log.damage import format_damage
-from ottla.log.disk import File, staged
+from ottla.log.disk import Disk, File, staged
 from ottla.log.epochs import EpochHistory
 from ottla.log.log_state import LogState
-from ottla.log.names import Kind, offset_file
+from ottla.log.names import TEMPORARY_SUFFIX, Kind, offset_file
 from ottla.log.producers import Producers
 from ottla.log.scrubber import Scrubber
 from ottla.log.segment.batch_headers import LocatedHeader
 from ottla.log.segment.segment import Indexes, Segment
 from ottla.log.segment.segment_files import remove_all, remove_segments
 from ottla.log.segment.segments import Segments
+from ottla.log.set_aside import CHUNK_BYTES
 from ottla.log.shield import uninterrupted
 
 
@@ -89,7 +96,14 @@ class Truncation:
         point, producers = await self._plan(segment, offset)
         epochs = state.epochs.until(point.end_offset)
         damage = format_damage(state.segments, point.end_offset)
-        store_metadata = await state.run_retryable(lambda: self._stage(epochs, damage))
+        file = segment.file
+
+        def prepare() -> tuple[Callable[[], None], File | None]:
+            store_metadata = self._stage(epochs, damage)
+            is_pinned = file.pinned_end > point.position
+            return store_metadata, _copied(state.disk, file, point.position) if is_pinned else None
+
+        store_metadata, copy = await state.run_retryable(prepare)
         state.truncations += 1
         dropped = state.segments.remove_after(segment)
         segment.use_indexes(point.indexes)
@@ -108,11 +122,18 @@ class Truncation:
             kinds = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
             remove_all(state.disk, [*snapshots, *map(segment.path, kinds)])
             state.disk.sync_directory(state.directory)
-            segment.file.truncate(point.position)
-            segment.file.sync()
+            if copy is None:
+                file.truncate(point.position)
+                file.sync()
+            else:
+                state.disk.rename(copy.path, file.path)
+                state.disk.sync_directory(state.directory)
             store_metadata()
 
         await state.run_blocking(carry_out)
+        if copy is not None:
+            copy.renamed(file.path)
+            segment.file = copy
         state.mark_epochs_stored()
 
     async def _plan(self, segment: Segment, offset: int) -> tuple[TruncationPoint, Producers]:
@@ -178,6 +199,23 @@ class Truncation:
             state.disk.sync_directory(state.directory)
 
         return store
+
+
+def _copied(disk: Disk, file: File, size: int) -> File:
+    """Copy the beginning of a file to a temporary file on the device; waits for the device."""
+    temporary = file.path + TEMPORARY_SUFFIX
+    if disk.exists(temporary):
+        disk.remove(temporary)
+    copy, end = disk.open(temporary, create=True), 0
+    try:
+        while end < size:
+            end = copy.write([file.read(end, min(size - end, CHUNK_BYTES))], end)
+        copy.sync()
+    except StorageFailure:
+        copy.close()
+        disk.remove(temporary)  # the disk may be full
+        raise
+    return copy
 
 
 def _truncation_point(segment: Segment, offset: int, read: Read) -> TruncationPoint:

@@ -9,6 +9,7 @@ Calls are counted. A crash can be set for any of them: the call has no effect, C
 through all code, and no later call has an effect either.
 """
 
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from copy import copy
 from random import Random
@@ -58,8 +59,16 @@ class SimulatedFile:
         return self._path
 
     def fileno(self) -> int:
-        """Raise: there is no descriptor."""
+        """Return -1: there is no descriptor."""
         return -1
+
+    def pin(self, end: int) -> None:
+        """Return None: there is no descriptor to send from."""
+
+    @property
+    def pinned_end(self) -> int:
+        """Return 0, or a large number if the test asked for pinned files."""
+        return sys.maxsize if self._disk.pinned else 0
 
     def size(self) -> int:
         """Return the size in bytes."""
@@ -134,6 +143,7 @@ class SimulatedDisk:
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.capacity_bytes = capacity_bytes
         self.cold = False  # whether the page cache is empty
+        self.pinned = False  # whether sockets may refer to every byte
         self.is_cold: Callable[[str], bool] = lambda path: self.cold  # the same by path
         self.calls: list[tuple[str, str]] = []
         self.crash_at: int | None = None  # number of the call that crashes

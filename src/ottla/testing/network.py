@@ -358,6 +358,9 @@ class SimulatedHost:
         transport.departed = departed
         return transport.forget_departure
 
+    def watch_writable(self, transport: asyncio.Transport, writable: Callable[[], None]) -> None:
+        """Return None: there is no socket."""
+
     def release(self, server: _Server) -> None:
         """Release an address."""
         if self._network.servers.get(server.port) is server:

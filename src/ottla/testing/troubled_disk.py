@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ottla.errors import DiskFull, StorageFailure
-from ottla.log.disk import File, Lock, Room
+from ottla.log.disk import File, Lock, PinnedFile, Room
 from ottla.log.files import OsDisk
 from ottla.protocol.primitives import Buffer
 
@@ -33,6 +33,15 @@ class TroubledFile:
     def fileno(self) -> int:
         """Return the file descriptor."""
         return self._file.fileno()
+
+    def pin(self, end: int) -> PinnedFile | None:
+        """Keep the file open for sendfile."""
+        return self._file.pin(end)
+
+    @property
+    def pinned_end(self) -> int:
+        """The end of the bytes that must not change."""
+        return self._file.pinned_end
 
     def size(self) -> int:
         """Return the size in bytes."""

@@ -48,6 +48,9 @@ class TroubledNetwork:
 
         return self._network.watch_departure(transport, report)
 
+    def watch_writable(self, transport: asyncio.Transport, writable: Callable[[], None]) -> None:
+        """Return None: everything that is sent passes through the injected faults."""
+
     def pause(self) -> None:
         """Stop reading from all connections."""
         self._paused = True

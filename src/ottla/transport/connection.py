@@ -51,8 +51,10 @@ from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 from ottla.protocol.writer import EncodingError
+from ottla.transport.file_sender import FileSender, has_file_slice
 from ottla.transport.log_rate_limit import CloseReason
 from ottla.transport.memory import READ_BUFFER_BYTES, ConnectionMemory, MemoryPools, mapped
+from ottla.transport.network import WritableWatch
 from ottla.transport.pending_acks import AckQueue, PendingAck
 
 _LOG = logging.getLogger(__name__)
@@ -115,7 +117,7 @@ class State(IntEnum):  # an IntEnum, because its hash is computed by compiled co
     SERVING_BLOCKED = auto()  # a deferred response is pending and the client does not read
     HELD = auto()  # the next request waits for pending acknowledgements
     HELD_BLOCKED = auto()  # it waits for acknowledgements and the client does not read
-    CLOSING = auto()  # nothing more is read or served; closes after the last acknowledgement
+    CLOSING = auto()  # nothing more is read or served; closes after pending responses
     REFUSED = auto()  # over a connection limit; nothing is read
     CLOSED = auto()  # the transport is gone
 
@@ -132,7 +134,7 @@ class Event(IntEnum):
     UNBLOCK = auto()  # the transport's write buffer has drained
     HOLD = auto()  # the next request has to wait for pending acknowledgements
     ACKNOWLEDGE = auto()  # one or more of them were sent
-    CLOSE = auto()  # the connection is to be closed after pending acknowledgements
+    CLOSE = auto()  # the connection is to be closed after pending responses
     LOSE = auto()  # the transport is closed
 
 
@@ -207,6 +209,10 @@ def _never_departs(
     return lambda: None
 
 
+WatchWritable: TypeAlias = Callable[[asyncio.Transport, Callable[[], None]], WritableWatch | None]
+"""Watches the socket of a transport: see `Network.watch_writable`."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """One client, from its first byte to its last."""
 
@@ -217,7 +223,9 @@ class Connection(asyncio.BufferedProtocol):
         "_deferred",
         "_dispatch",
         "_end_watch",
+        "_file_sender",
         "_has_departed",
+        "_is_full",
         "_on_close_reason",
         "_opened",
         "_paused_since_s",
@@ -230,6 +238,7 @@ class Connection(asyncio.BufferedProtocol):
         "_unsent",
         "_unsent_since_s",
         "_watch_departure",
+        "_watch_writable",
         "address",
         "clock",
         "config",
@@ -251,6 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         memory: MemoryPools | None = None,
         watch_departure: WatchDeparture = _never_departs,
         serve_frame: ServeFrame | None = None,
+        watch_writable: WatchWritable = lambda transport, writable: None,
     ) -> None:
         """A connection that asks `opened` whether it is admitted and calls `closed` at its end.
 
@@ -262,6 +272,9 @@ class Connection(asyncio.BufferedProtocol):
         self._closed = closed
         self._on_close_reason = on_close_reason
         self._watch_departure = watch_departure
+        self._watch_writable = watch_writable
+        self._file_sender: FileSender | None = None  # None: no response had file slices
+        self._is_full = False  # the transport's write buffer is over its limit
         self._end_watch: Callable[[], None] | None = None
         self._has_departed = False  # the client has closed its end
         self.config = config
@@ -334,6 +347,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         if self._end_watch is not None:
             self._end_watch()
+        if self._file_sender is not None:
+            self._file_sender.stop()
         self.memory.close()
         # Free the frame now, not when the garbage collector finds this connection.
         self._conversation.framer.drop()
@@ -387,21 +402,30 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """Close the transport: a client that stopped sending gets only pending acknowledgements."""
-        if self._acks is None:
+        if self._acks is None and not self._is_sending_files:
             return False
         self.close()
         return True
 
     def pause_writing(self) -> None:
         """Stop serving: the client does not read its responses."""
-        self._change(Event.BLOCK)
+        self._is_full = True
+        self._block_or_unblock()
 
     def resume_writing(self) -> None:
         """Serve again: the client has read its responses."""
-        self._change(Event.UNBLOCK)
-        self.last_active_s = self.clock.elapsed_s()
-        self.memory.release_response()
-        self._serve()
+        self._is_full = False
+        self._block_or_unblock()
+
+    def _block_or_unblock(self) -> None:
+        is_blocked = self._is_full or self._is_sending_files
+        if is_blocked == self._is_blocked:
+            return
+        self._change(Event.BLOCK if is_blocked else Event.UNBLOCK)
+        if not is_blocked:
+            self.last_active_s = self.clock.elapsed_s()
+            self.memory.release_response()
+            self._serve()
 
     # Serving.
 
@@ -576,9 +600,45 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, buffers: Sequence[Buffer]) -> None:
         if buffers and self._transport is not None:
-            self._transport.writelines(buffers)
+            if self._file_sender is not None and (
+                self._file_sender.is_active or (len(buffers) > 1 and has_file_slice(buffers))
+            ):
+                self._file_sender.send(buffers, self.clock.elapsed_s())
+                self._block_or_unblock()
+            else:
+                self._transport.writelines(buffers)
             blocked_s = self.clock.elapsed_s() if self._is_blocked else None
             self.memory.account_response(sum(map(len, buffers)), blocked_s)
+
+    # Responses with file slices.
+
+    def accepts_file_slices(self) -> bool:
+        """Whether responses may have file slices: they are not encrypted, on a real socket."""
+        if self._file_sender is None and self._transport is not None:
+            watch = self._watch_writable(self._transport, self._advance_files)
+            if watch is not None:
+                self._file_sender = FileSender(
+                    self._transport, watch, self._files_sent, self._close_for_file
+                )
+        return self._file_sender is not None
+
+    @property
+    def _is_sending_files(self) -> bool:
+        return self._file_sender is not None and self._file_sender.is_active
+
+    def _advance_files(self) -> None:
+        if self._file_sender is not None:
+            self._file_sender.advance()
+
+    def _files_sent(self, rest: Sequence[Buffer]) -> None:
+        """Serve again; the transport sends what the file sender did not."""
+        if self._transport is None:
+            return
+        if rest:
+            self._transport.writelines(rest)
+        self._block_or_unblock()
+        if self._state is State.CLOSING and self._acks is None:
+            self.close()
 
     @property
     def _is_serving(self) -> bool:
@@ -634,12 +694,19 @@ class Connection(asyncio.BufferedProtocol):
         self._report_close(CloseReason.FAILURE, f"{request.api.name} failed")
         self.close()
 
+    def _close_for_file(self, reason: str) -> None:
+        """Close in the middle of a response, whose bytes cannot be sent."""
+        self._report_close(CloseReason.FAILURE, reason)
+        self.abort()
+
     def timeout_reason(self) -> str | None:
         """Return why the connection has to be closed now; None if it may stay."""
         now = self.clock.elapsed_s()
         before, unsent = self._unsent, self._update_unsent(now)
         if unsent < before:
             self.last_active_s = now  # a client that reads slowly is not idle
+        if self._file_sender is not None:
+            self._file_sender.copy_overdue(now)
         memory, pace = self.memory, self.memory.frame_pace
         arrived = self._conversation.framer.arrived
         is_reading = self._paused_since_s is None
@@ -659,6 +726,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _update_unsent(self, now_s: float) -> int:
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if self._file_sender is not None:
+            unsent += self._file_sender.unsent
         if unsent != self._unsent:
             self._unsent, self._unsent_since_s = unsent, now_s
         return unsent
@@ -687,7 +756,8 @@ class Connection(asyncio.BufferedProtocol):
         self._conversation.framer.drop()
         if self._transport is None:
             return
-        if self._acks is None or self._transport.is_closing():
+        is_done = self._acks is None and not self._is_sending_files
+        if is_done or self._transport.is_closing():
             self._transport.close()
         else:
             self._change(Event.CLOSE)

@@ -118,6 +118,7 @@ class Listener:
             self._memory,
             self._network.watch_departure,
             self._serve_frame,
+            self._network.watch_writable,
         )
 
     def _admit_or_queue(self, connection: Connection) -> Admittance:

@@ -53,6 +53,27 @@ class Network(Protocol):
         """
         ...
 
+    def watch_writable(
+        self, transport: asyncio.Transport, writable: Callable[[], None]
+    ) -> "WritableWatch | None":
+        """Prepare to call `writable` when the socket of a transport can be written again.
+
+        None if the socket must be left to the transport: a simulated network, or TLS.
+        """
+        ...
+
+
+class WritableWatch(Protocol):
+    """Waits until a socket can be written, beside its transport."""
+
+    def wait(self) -> None:
+        """Call the function of the watch once, in a later turn of the event loop."""
+        ...
+
+    def end(self) -> None:
+        """End the watch: the function is not called any more."""
+        ...
+
 
 class Connector(Protocol):
     """Opens connections."""
@@ -117,12 +138,77 @@ class _Departures:
             self._epoll = None
 
 
+class _Writables:
+    """Reports sockets that can be written, through an epoll set of its own.
+
+    The event loop does not watch the descriptor of a transport for anybody else. A set of its own
+    takes one descriptor for all sockets; a duplicate would take one for each. Invariant: the set is
+    open exactly while it watches a socket.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[int, Callable[[], None]] = {}  # by file descriptor
+        self._epoll: select.epoll | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def wait(self, descriptor: int, writable: Callable[[], None]) -> None:
+        """Call `writable` once."""
+        if self._epoll is None:
+            self._epoll, self._loop = select.epoll(), asyncio.get_running_loop()
+            self._loop.add_reader(self._epoll.fileno(), self._report)
+        if descriptor in self._watched:
+            self._epoll.modify(descriptor, select.EPOLLOUT | select.EPOLLONESHOT)
+        else:
+            self._epoll.register(descriptor, select.EPOLLOUT | select.EPOLLONESHOT)
+            self._watched[descriptor] = writable
+
+    def _report(self) -> None:
+        if self._epoll is None:
+            return  # the last watch ended after the event loop had seen the event
+        for descriptor, _ in self._epoll.poll(0, len(self._watched)):
+            if (writable := self._watched.get(descriptor)) is not None:
+                writable()
+
+    def end(self, descriptor: int) -> None:
+        """Forget a socket."""
+        if self._watched.pop(descriptor, None) is None:
+            return
+        assert self._epoll is not None
+        assert self._loop is not None
+        with suppress(OSError):  # the event loop has closed the socket
+            self._epoll.unregister(descriptor)
+        if not self._watched:
+            self._loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+            self._epoll = self._loop = None
+
+
+class _SocketWatch:
+    """Waits until one socket can be written."""
+
+    __slots__ = ("_descriptor", "_writable", "_writables")
+
+    def __init__(
+        self, writables: _Writables, descriptor: int, writable: Callable[[], None]
+    ) -> None:
+        self._writables = writables
+        self._descriptor = descriptor
+        self._writable = writable
+
+    def wait(self) -> None:
+        self._writables.wait(self._descriptor, self._writable)
+
+    def end(self) -> None:
+        self._writables.end(self._descriptor)
+
+
 class TcpNetwork:
     """TCP through the running event loop."""
 
     def __init__(self) -> None:
         # Only Linux has epoll. Elsewhere a departure is noticed when the response is sent.
         self._departures = _Departures() if hasattr(select, "epoll") else None
+        self._writables = _Writables() if hasattr(select, "epoll") else None
 
     async def hold(
         self,
@@ -146,6 +232,16 @@ class TcpNetwork:
         if self._departures is None or socket is None:
             return lambda: None
         return self._departures.watch(socket.fileno(), departed)
+
+    def watch_writable(
+        self, transport: asyncio.Transport, writable: Callable[[], None]
+    ) -> WritableWatch | None:
+        """Prepare to call `writable` when the socket of a transport can be written again."""
+        socket = transport.get_extra_info("socket")
+        is_encrypted = transport.get_extra_info("sslcontext") is not None
+        if self._writables is None or socket is None or is_encrypted:
+            return None
+        return _SocketWatch(self._writables, socket.fileno(), writable)
 
     async def connect(
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
@@ -32,10 +32,11 @@ from ottla.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from ottla.protocol.primitives import Buffer
 from ottla.replication.fetch_purgatory import DelayedFetch
 from ottla.settings.broker import FETCH_MAX_BYTES
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse
-from ottla.transport.memory import ConnectionMemory, MemoryWaiter
+from ottla.transport.memory import MemoryWaiter
 
 SHARE: Final = 4
 """A fetch gets at most 1/SHARE of the memory that is left."""
@@ -69,20 +70,18 @@ class FetchHandler:
         assert isinstance(message, FetchRequest)
         by_id = request.version >= _BY_ID
         if isinstance(request, LargeRequest):
-            return DeferredResponse(
-                self._handle_wide(request, connection.memory, _asked(message, by_id))
-            )
-        return self._begun(request, connection.memory, [*_asked(message, by_id)])
+            return DeferredResponse(self._handle_wide(request, connection, _asked(message, by_id)))
+        return self._begun(request, connection, [*_asked(message, by_id)])
 
     async def _handle_wide(
-        self, request: Request, client: ConnectionMemory, asked: Iterable[FetchPartition]
+        self, request: Request, connection: Connection, asked: Iterable[FetchPartition]
     ) -> Response | None:
         turns = self.scheduler.new_loop()
-        begun = self._begun(request, client, [one async for one in turns.over(asked)])
+        begun = self._begun(request, connection, [one async for one in turns.over(asked)])
         return await begun.response if isinstance(begun, DeferredResponse) else begun
 
     def _begun(
-        self, request: Request, client: ConnectionMemory, asked: Sequence[FetchPartition]
+        self, request: Request, connection: Connection, asked: Sequence[FetchPartition]
     ) -> FetchResponse | DeferredResponse:
         message = request.message
         assert isinstance(message, FetchRequest)
@@ -101,7 +100,7 @@ class FetchHandler:
             return FetchResponse(
                 throttle_time_ms=0, error_code=int(error.code), session_id=0, responses=[]
             )
-        fetch = _Fetch(self, request, message, session, asked, client)
+        fetch = _Fetch(self, request, message, session, asked, connection)
         if fetch.is_wide:
             return DeferredResponse(fetch.wait(None))
         gathering = fetch.gather()
@@ -120,7 +119,7 @@ class _Fetch:
         message: FetchRequest,
         session: FetchSession | None,
         asked: Sequence[FetchPartition],
-        client: ConnectionMemory,
+        connection: Connection,
     ) -> None:
         self.handler = handler
         self.version = request.version
@@ -131,8 +130,9 @@ class _Fetch:
         self.is_wide = len(self.wanted) > OBJECTS_AT_ONCE
         self.bytes_max = min(message.max_bytes, handler.settings.broker[FETCH_MAX_BYTES])
         self.bytes_min = message.min_bytes
-        self.waiter = MemoryWaiter(client, handler.clock)
-        self.pool = client.responses
+        self.waiter = MemoryWaiter(connection.memory, handler.clock)
+        self.pool = connection.memory.responses
+        self.by_sendfile = connection.accepts_file_slices()
         self.held = 0
 
     def gather(self) -> FetchRead:
@@ -165,7 +165,9 @@ class _Fetch:
         share = self._share()
         self.bytes_min = min(self.message.min_bytes, max(share // 2, 1))
         limits = Limits(min(self.bytes_max, share), self.message.isolation_level == READ_COMMITTED)
-        return FetchRead(self.handler.replica_manager, self.handler.counts, limits)
+        return FetchRead(
+            self.handler.replica_manager, self.handler.counts, limits, self.by_sendfile
+        )
 
     def is_enough(self, gathering: FetchRead) -> bool:
         return (
@@ -305,7 +307,8 @@ class _Fetch:
                 AbortedTransaction(producer_id=two.producer_id, first_offset=two.first_offset)
                 for two in one.aborted or ()
             ],
-            records=one.records,
+            # The writer takes only the length of records, and the connection sends them.
+            records=cast("Buffer", one.records),
         )
         if self.version >= _WITH_EPOCHS:
             if one.diverging is not None:

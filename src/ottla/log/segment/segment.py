@@ -432,8 +432,9 @@ class Segment:
             at = bisect_right(recent, wanted, key=_POSITION)
             if recent[at - 1][1] <= start:
                 at += 1
-            stop = recent[at - 1][1] if at <= len(recent) else end
-            return Extent(start, stop - start)
+            if at > len(recent):
+                return Extent(start, end - start)
+            return Extent(start, recent[at - 1][1] - start, recent[at - 2][0] + 1)
         entry = self.offset_index.last_at_or_before(wanted, read)
         behind = self.located_headers(max(start, entry.position), end, read)
         if entry.position > start:
