@@ -125,3 +125,26 @@ def test_empty_builder_cannot_build() -> None:
     with pytest.raises(ValueError, match="one record"):
         BatchBuilder(1000).build()
     assert BatchBuilder(1000).size == HEADER_SIZE
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+def test_batch_built_in_place_equals_a_copy_and_stays(compression: Compression) -> None:
+    builder = BatchBuilder(1000, compression)
+    builder.append(5, b"k", b"v" * 100, [("h", b"x")])
+    builder.append(6, None, b"v" * 100)
+    copy = builder.build(producer_id=3, producer_epoch=4, base_sequence=5, transactional=True)
+    first = builder.build_in_place(
+        producer_id=3, producer_epoch=4, base_sequence=5, transactional=True
+    )
+    assert bytes(first) == copy
+    assert not builder.append(7, None, b"v")
+    again = builder.build(producer_id=3, producer_epoch=9, base_sequence=0)
+    assert Batch(again).header.producer_epoch == 9
+    builder.release()
+    assert bytes(first) == copy
+    assert memoryview(first).readonly
+
+
+def test_empty_builder_cannot_build_in_place() -> None:
+    with pytest.raises(ValueError, match="at least one record"):
+        BatchBuilder().build_in_place()

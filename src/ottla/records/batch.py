@@ -320,7 +320,7 @@ def assign_timestamp(
 
 
 def write_header(
-    buffer: bytearray,
+    buffer: bytearray | memoryview,
     *,
     record_count: int,
     last_offset_delta: int,

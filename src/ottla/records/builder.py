@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.records._kernel import HEADER_SIZE, RecordAppender
-from ottla.records.batch import CONTROL, TRANSACTIONAL, write_header
+from ottla.records.batch import CONTROL, TRANSACTIONAL, Buffer, write_header
 from ottla.records.compression import Compression, compress
 
 MAX_MESSAGE_BYTES: Final = 1_048_588  # the default of max.message.bytes
@@ -31,6 +31,42 @@ class BatchBuilder(RecordAppender):
         super().__init__(limit)
         self.compression = compression
         self.level = level
+
+    def build_in_place(
+        self,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        transactional: bool = False,
+    ) -> Buffer:
+        """Return the batch without a copy if it is not compressed. Seals the builder.
+
+        Call it once: another call would change the bytes of the first. `build` copies them.
+        """
+        if self.compression is not Compression.NONE:
+            self.seal()
+            return self.build(
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+                transactional=transactional,
+            )
+        if not self.count:
+            raise ValueError("a batch needs at least one record")
+        buffer = self.seal_encoded()
+        write_header(
+            buffer,
+            record_count=self.count,
+            last_offset_delta=self.count - 1,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            attributes=TRANSACTIONAL if transactional else 0,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+        return buffer.toreadonly()
 
     def build(
         self,

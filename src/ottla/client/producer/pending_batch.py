@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from ottla.client.producer.identity import NOBODY
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_SEQUENCE, TopicPartition
+from ottla.protocol.primitives import Buffer
 from ottla.records import HEADER_SIZE, NO_TIMESTAMP, BatchBuilder, RecordReader, RecordRef
 from ottla.records.errors import InvalidRecords
 
@@ -36,6 +37,7 @@ class PendingBatch:
     __slots__ = (
         "_base_offset",
         "_failure",
+        "_is_built",
         "_time_ms",
         "_waiting",
         "awaited",
@@ -74,15 +76,21 @@ class PendingBatch:
         self.is_settled = False
         self.awaited = False  # a caller waits for its result
         self.parts: Sequence[PendingBatch] = ()
+        self._is_built = False
         self._waiting: list[asyncio.Future[None]] = []  # one per waiting caller
         self._base_offset = NO_OFFSET
         self._time_ms = NO_TIMESTAMP
         self._failure: RequestError | None = None
 
-    def bytes_to_send(self, *, transactional: bool) -> bytes:
-        """The encoded batch."""
+    def bytes_to_send(self, *, transactional: bool) -> Buffer:
+        """The encoded batch, for an attempt to send it."""
         assert not self.is_settled
-        return self.builder.build(
+        # A retry may have another header. The bytes of the first attempt do not change: a closed
+        # connection may still have them.
+        is_first = not self._is_built
+        self._is_built = True
+        build = self.builder.build_in_place if is_first else self.builder.build
+        return build(
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
             base_sequence=self.sequence,

@@ -352,6 +352,11 @@ class RecordAppender:
         """Return a copy of the encoded batch; its first 61 bytes are room for the header."""
         return self.buffer[: self.size]
 
+    def seal_encoded(self):
+        """Accept no more records; return a view of the encoded batch, without a copy."""
+        self.sealed = True
+        return memoryview(self.buffer)[: self.size]
+
     def seal(self):
         """Accept no more records: every later append returns False."""
         self.sealed = True
