@@ -113,7 +113,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
     if stopping.is_set():  # a signal arrived before the start
         _LOG.info("broker stopped")
         return
-    clock, disk = SystemClock(), OsDisk()
+    clock, disk = SystemClock(), OsDisk(open_files_max=open_files_max)
     first = os.path.abspath(log_dirs(config)[0])
     store = _Store(disk, f"{first}/{COORDINATION_FILE}", clock)
     try:

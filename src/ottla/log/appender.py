@@ -95,7 +95,7 @@ class Appender:
         timestamp = valid.max_timestamp
         segment = state.segments.active
         if roll_due(segment, config, len(data), last_offset, timestamp, now_ms):
-            segment = self.roll(now_ms)
+            segment = self._roll_or_wait(len(data), last_offset, now_ms)
         written = patched_batch(valid, data, base_offset, leader_epoch)
         try:
             segment.append_one(written, last_offset, timestamp, config.index_interval_bytes)
@@ -216,12 +216,31 @@ class Appender:
         if not roll_due(segment, state.config, size, last_offset, timestamp, now_ms):
             return segment
         gap = last_offset - state.log_end_offset > RELATIVE_MAX
-        return self.roll(now_ms, Offset(first_offset) if gap else None)
+        return self._roll_or_wait(size, last_offset, now_ms, Offset(first_offset) if gap else None)
+
+    def _roll_or_wait(
+        self, size: int, last_offset: int, now_ms: int, base_offset: Offset | None = None
+    ) -> Segment:
+        """Roll, or return the active segment if that would take too many file descriptors.
+
+        A closed segment keeps its file open until the next flush. If the log is short of
+        descriptors, the segments of a partition roll one per flush, unless the active one is full.
+        """
+        state = self._state
+        active = state.segments.active
+        if (
+            state.index_files_due
+            and state.disk.is_short_of_descriptors
+            and not is_full(active, state.config, size, last_offset)
+        ):
+            return active
+        return self.roll(now_ms, base_offset)
 
     def roll(self, now_ms: int, base_offset: Offset | None = None) -> Segment:
         """Close the active segment and create the next one, by default at the log end offset.
 
-        The next flush writes the index files and the producer snapshot; nothing is synced here.
+        The next flush writes the index files and the producer snapshot; nothing is synced here. The
+        file of the closed segment stays open until then.
         """
         state = self._state
         state.check_usable()
@@ -267,6 +286,16 @@ def roll_due(
     return (
         segment.size > config.segment_bytes - size
         or waited_ms > config.segment_ms - segment.jitter_ms
+        or segment.offset_index.is_full(config.index_bytes_max)
+        or segment.time_index.is_full(config.index_bytes_max)
+    )
+
+
+def is_full(segment: Segment, config: LogConfig, size: int, last_offset: int) -> bool:
+    """Whether batches cannot go to this segment: its offsets, positions and indexes are limited."""
+    return (
+        last_offset > segment.offset_max
+        or segment.size + size > RELATIVE_MAX
         or segment.offset_index.is_full(config.index_bytes_max)
         or segment.time_index.is_full(config.index_bytes_max)
     )

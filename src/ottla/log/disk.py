@@ -87,6 +87,17 @@ class File(Protocol):
         """The end of the bytes that must not change, because sockets may refer to their pages."""
         ...
 
+    def released(self) -> "File":
+        """Return the same file, which the disk may close until it is read again.
+
+        The file has been synced and is not written any more.
+        """
+        ...
+
+    def held(self) -> "File":
+        """Return the same file, open until it is closed; waits for the device."""
+        ...
+
     def close(self) -> None:
         """Close the file."""
         ...
@@ -158,6 +169,11 @@ class Disk(Protocol):
 
     def lock(self, path: str) -> "Lock | None":
         """Lock a file against other processes; None if another one holds the lock."""
+        ...
+
+    @property
+    def is_short_of_descriptors(self) -> bool:
+        """Whether the log has so many open files that it should not open more than it must."""
         ...
 
     async def blocking(self, call: Callable[[], T]) -> T:

@@ -1,7 +1,8 @@
 """The real file system: every call of the log to the operating system.
 
 Invariant: no other module of the log opens, writes, syncs, renames or deletes files, except
-`fd_reserve.py`, which syncs directories for this one. A write is complete or did not happen: a
+`fd_reserve.py`, which syncs directories for this one, and `lazy_files.py`, which opens files
+through it. A write is complete or did not happen: a
 failed or short write is truncated again, and if that fails the file is broken. Every failure is a
 StorageFailure, and StorageExhausted if disk space or file descriptors ran out and nothing was
 changed. A failed sync is never repeated, because the system may have dropped the pages that it
@@ -24,8 +25,9 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from ottla.errors import DescriptorsExhausted, DiskFull, StorageFailure
-from ottla.log.disk import Room
+from ottla.log.disk import File, Room
 from ottla.log.fd_reserve import RESERVED, TOO_MANY_OPEN, FdReserve, too_many_open_remedy
+from ottla.log.lazy_files import LazyFile, OpenFileCache, cache_capacity
 from ottla.log.page_cache import is_cached
 from ottla.protocol.buffer_pool import PIECE_BYTES_MIN, BufferPool
 from ottla.protocol.primitives import Buffer
@@ -89,6 +91,7 @@ class OsFile:
     __slots__ = (
         "_broken",
         "_buffer_pool",
+        "_cache",
         "_descriptor",
         "_nowait",
         "_open",
@@ -102,12 +105,14 @@ class OsFile:
         descriptor: int,
         open_descriptors: set[int],
         buffer_pool: BufferPool | None = None,
+        cache: OpenFileCache | None = None,
     ) -> None:
         self._path = path
         self._descriptor = descriptor
         self._open: OsDescriptor | None = OsDescriptor(path, descriptor, open_descriptors)
         self._pinned_end = 0
         self._buffer_pool = buffer_pool  # for cached reads
+        self._cache = cache  # for released files
         self._nowait = hasattr(os, "RWF_NOWAIT")
         self._broken = False
 
@@ -234,6 +239,16 @@ class OsFile:
             self._pinned_end = end
         return self._open
 
+    def released(self) -> File:
+        """Give the file to the cache of open files."""
+        if self._cache is None or self._broken or self._descriptor < 0:
+            return self
+        return LazyFile(self, self._cache)
+
+    def held(self) -> File:
+        """Return this file."""
+        return self
+
     @property
     def pinned_end(self) -> int:
         """The end of the bytes that must not change."""
@@ -303,11 +318,18 @@ def _hold(descriptor: int) -> None:
 class OsDisk:
     """The file system of the machine."""
 
-    def __init__(self, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        read_only: bool = False,
+        open_files_max: Callable[[], int | None] = lambda: None,  # None: unlimited
+    ) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
+        self._open_files_max = open_files_max
         self._open: set[int] = set()  # threads add and remove; both are atomic
         self._buffer_pool = BufferPool(READ_BUFFER_BYTES_MAX)
         self._reserve = FdReserve(0 if read_only else RESERVED)
+        self._cache = OpenFileCache(self.open, lambda: cache_capacity(open_files_max()))
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
         self._workers = ThreadPoolExecutor(
             WORK_THREADS, thread_name_prefix="ottla-work", initializer=_lower_priority
@@ -320,8 +342,13 @@ class OsDisk:
         flags |= os.O_CREAT | os.O_EXCL if create else 0
         ask = _change if create else _look
         rights = _PRIVATE if private else _FILE_MODE
-        descriptor = ask("open", path, lambda: os.open(path, flags, rights))
-        file = OsFile(path, descriptor, self._open, self._buffer_pool)
+        try:
+            descriptor = ask("open", path, lambda: os.open(path, flags, rights))
+        except DescriptorsExhausted:
+            if not self._cache.clear():
+                raise
+            descriptor = ask("open", path, lambda: os.open(path, flags, rights))
+        file = OsFile(path, descriptor, self._open, self._buffer_pool, self._cache)
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise StorageFailure(f"{path}: open: not a regular file")
@@ -333,6 +360,12 @@ class OsDisk:
     def open_files(self) -> int:
         """The number of open files."""
         return len(self._open)
+
+    @property
+    def is_short_of_descriptors(self) -> bool:
+        """Whether the log has half of the file descriptors of the process open."""
+        limit = self._open_files_max()
+        return limit is not None and len(self._open) >= limit // 2
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory exists."""

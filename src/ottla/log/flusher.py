@@ -123,6 +123,7 @@ class Flusher:
             state.epochs_dirty |= epochs is not None
             raise
         for segment in closed:
+            segment.file = segment.file.released()
             segment.indexed_size = segment.size
             state.index_files_due.remove(segment)
         for segment, indexes in zip(closed, opened, strict=not final):

@@ -1,7 +1,8 @@
 """Deletes old segments of one log: retention, DeleteRecords, and the delayed removal of files.
 
 Invariant: segments are deleted from the front only. Before a segment goes, a producer snapshot on
-the device covers the producers that wrote to it. Readers of a deleted segment keep its files open.
+the device covers the producers that wrote to it. Readers of a deleted segment find its
+records until they are removed.
 """
 
 from functools import partial

@@ -96,16 +96,18 @@ class Truncation:
         point, producers = await self._plan(segment, offset)
         epochs = state.epochs.until(point.end_offset)
         damage = format_damage(state.segments, point.end_offset)
-        file = segment.file
 
-        def prepare() -> tuple[Callable[[], None], File | None]:
+        def prepare() -> tuple[Callable[[], None], File, File | None]:
             store_metadata = self._stage(epochs, damage)
+            file = segment.file.held()
             is_pinned = file.pinned_end > point.position
-            return store_metadata, _copied(state.disk, file, point.position) if is_pinned else None
+            copy = _copied(state.disk, file, point.position) if is_pinned else None
+            return store_metadata, file, copy
 
-        store_metadata, copy = await state.run_retryable(prepare)
+        store_metadata, file, copy = await state.run_retryable(prepare)
         state.truncations += 1
         dropped = state.segments.remove_after(segment)
+        segment.file = file  # the segment is active now
         segment.use_indexes(point.indexes)
         segment.truncate_indexes(point.position, point.end_offset)
         segment.first_timestamp = point.first_timestamp

@@ -116,6 +116,14 @@ class SimulatedFile:
             raise
         self._node.sync()
 
+    def released(self) -> "SimulatedFile":
+        """Return this file: there are no descriptors."""
+        return self
+
+    def held(self) -> "SimulatedFile":
+        """Return this file."""
+        return self
+
     def close(self) -> None:
         """Close the file; no effect here."""
 
@@ -286,6 +294,11 @@ class SimulatedDisk:
             return None
         lock = self._locks[path] = SimulatedLock(self._locks, path)
         return lock
+
+    @property
+    def is_short_of_descriptors(self) -> bool:
+        """Return False: there are no descriptors."""
+        return False
 
     async def blocking(self, call: Callable[[], T]) -> T:
         """Run the call at once: simulated devices do not wait."""

@@ -78,6 +78,14 @@ class TroubledFile:
         self._disk.check_there("sync", self.path)
         self._file.sync()
 
+    def released(self) -> "TroubledFile":
+        """Return the same file, which the disk may close."""
+        return TroubledFile(self._disk, self._file.released())
+
+    def held(self) -> "TroubledFile":
+        """Return the same file, open."""
+        return TroubledFile(self._disk, self._file.held())
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -179,6 +187,11 @@ class TroubledDisk:
         if lock is not None:
             self._locks.append(lock)
         return lock
+
+    @property
+    def is_short_of_descriptors(self) -> bool:
+        """Whether the log should not open more files than it must."""
+        return self._disk.is_short_of_descriptors
 
     async def blocking(self, call: Callable[[], T]) -> T:
         """Run a call that may block on the device, without stopping the event loop."""

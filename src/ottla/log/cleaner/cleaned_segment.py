@@ -185,7 +185,9 @@ def open_cleaned(disk: Disk, directory: str, base_offset: Offset, created_ms: in
         return cleaned_path(directory, base_offset, kind)
 
     file = disk.open(path(Kind.RECORDS))
-    segment = Segment(directory, base_offset, file, size=file.size(), created_ms=created_ms)
+    segment = Segment(
+        directory, base_offset, file.released(), size=file.size(), created_ms=created_ms
+    )
     segment.use_indexes(
         Indexes(
             OffsetIndex.in_file(base_offset, disk.open(path(Kind.OFFSET_INDEX))),

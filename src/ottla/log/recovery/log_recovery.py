@@ -138,7 +138,10 @@ class _Recovery:
         self.names = inventory.names  # of the files that were there
         self.notes += [f"{problem}: the whole segment is scanned" for problem in suspects.values()]
         self.snapshots = Snapshots(disk, directory, inventory.snapshots)
-        self.segments = [self._open_segment(base) for base in inventory.bases]
+        self.segments = [
+            self._open_segment(base, is_last=base == inventory.bases[-1])
+            for base in inventory.bases
+        ]
         self.suspects = suspects
         self.damage_file = DamageFile(disk, directory)
         self._load_damage()
@@ -214,11 +217,14 @@ class _Recovery:
 
     # Segments.
 
-    def _open_segment(self, base: Offset) -> Segment:
+    def _open_segment(self, base: Offset, *, is_last: bool) -> Segment:
         path = f"{self.directory}/{offset_file(base, Kind.RECORDS)}"
         file = self.disk.open(path)
         created_ms = self.disk.modified_ms(path)
-        return Segment(self.directory, base, file, size=file.size(), created_ms=created_ms)
+        size = file.size()
+        if not is_last:
+            file = file.released()
+        return Segment(self.directory, base, file, size=size, created_ms=created_ms)
 
     def _begin_at(self, offset: Offset) -> None:
         self.segments = [Segment.create(self.disk, self.directory, offset, self.now_ms)]
@@ -229,6 +235,7 @@ class _Recovery:
             self._begin_at(self.log_start)
             return self.log_start
         active = self.segments[-1]
+        active.file = active.file.held()
         verify_latest(active, read_blocking)
         last = active.reactivate(self.config.index_interval_bytes, read_blocking)
         end = active.base_offset if last is None else Offset(last.last_offset + 1)

@@ -67,12 +67,12 @@ class Index:
 
     @classmethod
     def in_file(cls, base_offset: Offset, file: File) -> Self:
-        """The index of a closed segment; waits for the device."""
+        """The index of a closed segment, which takes over the file; waits for the device."""
         size, entry = file.size(), cls.ENTRY.size
         entries = size // entry
         ends = sorted({0, entries - 1}) if entries else ()
         index = cls(base_offset, b"".join(file.read(n * entry, entry) for n in ends))
-        index._file, index._size, index._entries = file, size, entries
+        index._file, index._size, index._entries = file.released(), size, entries
         return index
 
     def renamed(self, path: str) -> None:

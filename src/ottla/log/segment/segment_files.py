@@ -1,8 +1,8 @@
 """The files of segments: their paths, and their deletion in two steps.
 
-Invariant: a deleted file is renamed to `.deleted`, which no log opens, and removed later; readers
-keep it open. The records file of a segment is renamed first: without it the segment does not exist,
-and the next start removes its other files.
+Invariant: a deleted file is renamed to `.deleted`, which no start opens, and removed later; readers
+of the segment still find it. The records file of a segment is renamed first: without it the segment
+does not exist, and the next start removes its other files.
 """
 
 from collections.abc import Iterable, Sequence
