@@ -32,7 +32,7 @@ from ottla.transport.connection import (
 )
 from ottla.transport.descriptors import UNLIMITED, Descriptors
 from ottla.transport.listener import AddressTaken, Listener
-from ottla.transport.memory import STALL_SECONDS, MemoryPools
+from ottla.transport.memory import SILENT_SECONDS, STALL_SECONDS, MemoryPools
 from ottla.transport.network import TcpNetwork
 
 
@@ -402,7 +402,7 @@ def test_exhausted_memory_admits_one_large_frame_at_a_time(run: Run) -> None:
             held = memory.requests.held
             assert held < half + 5_000_000
             # A connection that waits for memory is not stalled; one that others wait for can be.
-            service.clock.ahead_s = STALL_SECONDS - 1
+            service.clock.ahead_s = SILENT_SECONDS - 1
             service.listener.close_idle_and_slow()
             assert len(service.listener.connections) == 2
             first.writer.write(frames[0][half:])
@@ -431,6 +431,48 @@ def test_stalled_large_frame_is_closed_for_waiting_requests(run: Run) -> None:
             assert await stuck.closed()
             assert await other.reader.readexactly(len(DONE))
             assert service.listener.closed[CloseReason.OVERDUE] == 1
+
+    run(scenario)
+
+
+async def unfinished_requests(service: Service, memory: MemoryPools) -> None:
+    """Send beginnings of requests of ordinary size until others wait for memory."""
+    for _ in range(80):
+        (await service.client()).writer.write(large_frame(300_000)[:250_000])
+    await wait_until(lambda: memory.requests.has_waiters)
+
+
+def test_unfinished_requests_do_not_delay_a_proven_producer(run: Run) -> None:
+    async def scenario() -> None:
+        memory = MemoryPools(request_bytes=16_000_000)
+        async with Service(respond_done, memory=memory).running() as service:
+            producer = await service.client()
+            for _ in range(2):  # it has completed large requests
+                producer.writer.write(large_frame(900_000))
+                assert await producer.reader.readexactly(len(DONE))
+            await unfinished_requests(service, memory)
+            producer.writer.write(large_frame(900_000))
+            assert await producer.reader.readexactly(len(DONE))
+            assert memory.requests.has_waiters
+            assert not service.listener.closed
+
+    run(scenario)
+
+
+def test_unfinished_requests_delay_a_new_producer_by_seconds(run: Run) -> None:
+    async def scenario() -> None:
+        memory = MemoryPools(request_bytes=16_000_000)
+        async with Service(respond_done, memory=memory).running() as service:
+            await unfinished_requests(service, memory)
+            producer = await service.client()
+            producer.writer.write(large_frame(900_000))
+            response = asyncio.create_task(producer.reader.readexactly(len(DONE)))
+            await asyncio.wait((response,), timeout=0.1)
+            service.clock.ahead_s += SILENT_SECONDS + 1
+            service.listener.close_idle_and_slow()
+            await response
+            # It passed those of the others that wait for memory, too.
+            assert 0 < service.listener.closed[CloseReason.OVERDUE] < 80
 
     run(scenario)
 

@@ -87,6 +87,35 @@ def test_waiter_that_needs_least_memory_is_served_first() -> None:
     assert budget.held == 150
 
 
+def test_proven_and_then_newest_frames_are_served_first() -> None:
+    budget = MemoryPool(100)
+    full, privileged, proven, old, new = (Frame(budget, 100) for _ in range(5))
+    assert full.grow(100)
+    assert privileged.grow(60)
+    assert not budget.reserve(old, 10, 10, newness=1)
+    assert not budget.reserve(new, 20, 20, newness=2)
+    assert not budget.reserve(proven, 70, 70)
+    full.has = 60
+    budget.release(full, 40)
+    # The others would fit, but do not pass it.
+    assert (proven.told, new.told, old.told) == (0, 0, 0)
+    full.finish()
+    assert (proven.told, new.told, old.told) == (1, 1, 1)
+
+
+def test_reservation_does_not_pass_a_waiting_frame() -> None:
+    budget = MemoryPool(100)
+    full, privileged, waiting, other = (Frame(budget, 100) for _ in range(4))
+    assert full.grow(90)
+    assert privileged.grow(20)
+    assert not budget.reserve(waiting, 20, 20, newness=2)
+    assert not budget.reserve(other, 5, 5, newness=1)
+    assert budget.reserve(other, 5, 5, newness=3)  # a newer one passes
+    assert privileged.grow(20)
+    full.finish()
+    assert waiting.told == 1
+
+
 def test_large_frames_leave_memory_for_ordinary_ones() -> None:
     budget = MemoryPool(100, kept=25)
     huge, other = Frame(budget, 0, ordinary=False), Frame(budget, 0, ordinary=False)

@@ -710,7 +710,8 @@ class Connection(asyncio.BufferedProtocol):
         memory, pace = self.memory, self.memory.frame_pace
         arrived = self._conversation.framer.arrived
         is_reading = self._paused_since_s is None
-        if reason := memory.stall_reason(arrived if is_reading else None, unsent, now):
+        silent_s = now - self.last_active_s
+        if reason := memory.stall_reason(arrived if is_reading else None, unsent, now, silent_s):
             return reason
         if is_reading and pace.is_late(arrived, now):
             return f"request incomplete after {pace.allowed_s(arrived):.0f} s"

@@ -9,9 +9,13 @@ over the limit. Held bytes are thus at most the limit plus what one holder needs
 always finish, so there is no deadlock. Its excess takes nothing from the others.
 Invariant: a frame that is larger than the whole limit gets memory only as that one holder, and
 stays it until the frame is released: a part of such a frame would hold memory for nothing.
-Invariant: the waiter with the lowest rank is served first; the rank of a frame is the number of
-bytes it still needs. A quarter of the limit is reserved for frames of ordinary size, so that they
-do not wait for huge ones.
+Invariant: the waiter with the lowest rank is served first. Clients that have completed large
+requests come first, by the number of bytes that their frame still needs. Among the others the
+newest frame comes first, so that clients that never complete a request cannot hold up one that
+does. A quarter of the limit is reserved for frames of ordinary size, so that they do not wait for
+huge ones, and half of that for clients that have completed large requests.
+Invariant: a frame of ordinary size that had to wait claims all that it still needs, and nothing
+with a higher rank gets memory before it. So it waits once.
 Invariant: what a connection reserved is released once: a request when it is served, a response
 when the client has read it, everything when the connection closes.
 """
@@ -26,6 +30,9 @@ from ottla.protocol.frames import GROWTH, KEPT_BYTES_MAX, Framer, ReadBuffer
 
 STALL_SECONDS: Final = 10.0
 """How long a transfer may hold memory without progress while others wait for memory."""
+
+SILENT_SECONDS: Final = 2.0
+"""How long a frame may hold memory while no byte of it arrives and others wait for memory."""
 
 UNPROVEN_STALL_SECONDS: Final = 2.0
 """The same for a response to a client that has not yet shown that it reads."""
@@ -46,6 +53,7 @@ READ_BUFFER_BYTES: Final = 128 * 1024
 ORDINARY_BYTES: Final = 1024 * 1024 + 64 * 1024
 """The largest request that a producer sends with default settings, and some headroom."""
 
+_UNPROVEN_RANK: Final = 1 << 40  # above the size of every frame
 
 _READ_RESERVE: Final = GROWTH * READ_BUFFER_BYTES  # the first memory of a frame, at most
 
@@ -61,12 +69,22 @@ class MemoryHolder(Protocol):
 class _Claim(NamedTuple):
     rank: float  # the lowest is served first
     needed: int  # free bytes that have to be there, its own and those it leaves to others
+    ordinary: bool = False  # higher ranks wait for it
 
 
 class MemoryPool:
     """A number of bytes that all connections share."""
 
-    __slots__ = ("_excess", "_privileged", "_until_released", "_waiting", "held", "kept", "limit")
+    __slots__ = (
+        "_excess",
+        "_privileged",
+        "_until_released",
+        "_waiting",
+        "frames",
+        "held",
+        "kept",
+        "limit",
+    )
 
     def __init__(self, limit: int = 0, kept: int = 0) -> None:
         """A pool of `limit` bytes (unlimited if 0 or less), `kept` of them for ordinary frames."""
@@ -76,6 +94,7 @@ class MemoryPool:
         self._privileged: MemoryHolder | None = None  # the one that may exceed the limit
         self._excess = 0  # what it holds over the limit
         self._until_released = False  # whether it keeps the privilege until its release
+        self.frames = 0  # how many large frames have begun
         self._waiting: dict[MemoryHolder, _Claim] = {}
 
     @property
@@ -92,21 +111,41 @@ class MemoryPool:
         """Whether the holder may reserve `count` bytes now, if need be over the limit."""
         return self._privileged is None or self._privileged is holder or self._fits(count)
 
+    def _is_behind(self, holder: MemoryHolder, rank: float) -> bool:
+        """Whether an ordinary frame with a lower rank waits."""
+        return (
+            bool(self._waiting)
+            and self._privileged is not holder
+            and any(
+                claim.ordinary and claim.rank < rank and waiter is not holder
+                for waiter, claim in self._waiting.items()
+            )
+        )
+
     def _fits(self, count: int) -> bool:
         return self.held - self._excess + count <= self.limit
 
     def reserve(
-        self, holder: MemoryHolder, count: int, rest: int = 0, *, ordinary: bool = True
+        self,
+        holder: MemoryHolder,
+        count: int,
+        rest: int = 0,
+        *,
+        ordinary: bool = True,
+        newness: int | None = None,
     ) -> bool:
         """Reserve `count` bytes; on False, `memory_available` is called when to try again.
 
-        `rest` is what the frame needs to its end, this reservation included.
+        `rest` is what the frame needs to its end, this reservation included. `newness` is None if
+        the client has completed large requests before, otherwise the number of the frame.
         """
-        wanted = count if ordinary else count + self.kept
+        rank = rest if newness is None else _UNPROVEN_RANK - newness
+        left_to_others = self.kept if not ordinary else 0 if newness is None else self.kept // 2
+        wanted = count + left_to_others
         huge = rest + self.kept > self.limit
         needed = self.limit + 1 if huge else wanted  # never free: only the privileged holder
-        if not self.has_memory(holder, needed):
-            self._waiting[holder] = _Claim(rest, needed)
+        if not self.has_memory(holder, needed) or self._is_behind(holder, rank):
+            self._waiting[holder] = _Claim(rank, needed, ordinary)
             return False
         if huge:
             self._privileged, self._until_released = holder, True
@@ -134,7 +173,10 @@ class MemoryPool:
             self._until_released = False
         if self._waiting:
             for waiter, claim in sorted(self._waiting.items(), key=_rank):
-                if self.has_memory(waiter, claim.needed) and self._waiting.pop(waiter, None):
+                if not self.has_memory(waiter, claim.needed):
+                    if claim.ordinary:
+                        break
+                elif self._waiting.pop(waiter, None):
                     waiter.memory_available()
 
     def wait(self, holder: MemoryHolder, rank: float = 0) -> None:
@@ -240,7 +282,9 @@ class ConnectionMemory:
     """
 
     __slots__ = (
+        "_complete_bytes",
         "_frame_bytes",
+        "_frame_number",
         "_owner",
         "_pools",
         "_read_bytes",
@@ -254,7 +298,9 @@ class ConnectionMemory:
     def __init__(self, pools: MemoryPools, owner: MemoryHolder) -> None:
         self._pools = pools
         self._owner = owner
-        self._frame_bytes = 0  # of the frame that is being read
+        self._frame_bytes = 0  # reserved for the frame that is being read
+        self._frame_number = 0  # of that frame, in the order in which they began
+        self._complete_bytes = 0  # of all large frames that were complete
         self.request_bytes = 0  # of frames that are complete, while their requests are served
         self._response_bytes = 0  # of responses that the client has not read
         self._read_bytes = 0  # of all responses that the client has read
@@ -279,7 +325,8 @@ class ConnectionMemory:
         What was read is kept even if the pool has no memory for it.
         """
         requests = self._pools.requests
-        short = requests.limit - requests.held < _READ_RESERVE
+        left_to_others = 0 if self._completes_requests else requests.kept // 2
+        short = requests.limit - requests.held < _READ_RESERVE + left_to_others
         return KEPT_BYTES_MAX if short else READ_BUFFER_BYTES
 
     def account_frame(self, framer: Framer) -> None:
@@ -289,25 +336,40 @@ class ConnectionMemory:
             self.hold_request(framer.copied)
             framer.copied = 0
         memory = framer.memory
-        if self.short:
+        has_waited = self.short
+        if has_waited:
             self.short = False
             requests.stop_waiting(self._owner)
         if not memory:
+            self._complete_bytes += self._frame_bytes
             self.request_bytes += self._frame_bytes
             self._frame_bytes = 0
             return
+        if not self._frame_bytes:
+            requests.frames += 1
+            self._frame_number = requests.frames
         if memory > self._frame_bytes:
             requests.held += memory - self._frame_bytes  # the first bytes need no reservation
             self._frame_bytes = memory
-        growth = framer.growth
-        if not growth:
+        growth = memory + framer.growth - self._frame_bytes
+        if growth <= 0:
             return
         claimed = framer.claimed
+        rest = claimed - self._frame_bytes
         ordinary = claimed <= ORDINARY_BYTES
-        if requests.reserve(self._owner, growth, claimed - memory, ordinary=ordinary):
-            self._frame_bytes += growth
-        else:
-            self.short = True
+        newness = None if self._completes_requests else self._frame_number
+        count = rest if has_waited and ordinary else growth
+        if requests.reserve(self._owner, count, rest, ordinary=ordinary, newness=newness):
+            self._frame_bytes += count
+            return
+        self.short = True
+        if ordinary and count < rest:
+            requests.reserve(self._owner, rest, rest, ordinary=True, newness=newness)  # wait for it
+
+    @property
+    def _completes_requests(self) -> bool:
+        """Whether the client has completed large requests."""
+        return self._complete_bytes >= ORDINARY_BYTES
 
     def hold_request(self, count: int) -> None:
         """Count the memory of a complete request until it is served."""
@@ -359,21 +421,22 @@ class ConnectionMemory:
         self.release_all()
         self._owner = _NO_HOLDER
 
-    def stall_reason(self, arrived: int | None, unsent: int, now_s: float) -> str | None:
+    def stall_reason(
+        self, arrived: int | None, unsent: int, now_s: float, silent_s: float = 0.0
+    ) -> str | None:
         """Return why the connection must be closed for others that wait for memory, if it must.
 
         `arrived` is the size of the incomplete frame; None while the connection does not read.
+        Nothing of it has arrived for `silent_s`.
         """
         read = self._response_bytes - unsent
         stall_s = STALL_SECONDS if self.is_proven else UNPROVEN_STALL_SECONDS
         if self._response_pace.is_stalled(read, now_s, stall_s) and self.responses.has_waiters:
             return f"response of {self._response_bytes} bytes not read while others wait for memory"
-        if (
-            arrived is not None
-            and self._frame_bytes
-            and self.frame_pace.is_stalled(arrived, now_s)
-            and self._pools.requests.has_waiters
-        ):
+        if arrived is None or not self._frame_bytes:
+            return None
+        is_stalled = self.frame_pace.is_stalled(arrived, now_s) or silent_s > SILENT_SECONDS
+        if is_stalled and self._pools.requests.has_waiters:
             return f"request stalled after {arrived} bytes while others wait for memory"
         return None
 
