@@ -15,7 +15,12 @@ from groups.harness import (
     subscription,
 )
 from ottla.errors import ErrorCode
-from ottla.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX, GroupConfig
+from ottla.groups.config import (
+    METADATA_BYTES_MAX,
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    PENDING_MEMBERS_MAX,
+    GroupConfig,
+)
 from ottla.groups.events import Leaver, RequestDropped
 from ottla.groups.member import Member
 from ottla.groups.responses import JoinedMember, JoinResult, SyncResult
@@ -215,6 +220,32 @@ def test_lowered_limit_removes_the_last_to_join_after_a_load() -> None:
     # There is nobody left to wait for.
     assert harness.joined(tokens[0]).generation == harness.joined(tokens[1]).generation == 2
     assert harness.members() == ids[:2]
+
+
+def test_group_whose_members_send_too_much_metadata_is_full() -> None:
+    harness = Harness()
+    half = Protocol("range", bytes(METADATA_BYTES_MAX // 2 - len("range")))
+    first, second = (harness.join_twice(protocols=(half,)) for _ in range(2))
+    assert harness.group.roster.metadata_bytes == METADATA_BYTES_MAX
+    assert harness.joined(harness.join(protocols=(Protocol("range", b""),))) == JoinResult(
+        ErrorCode.GROUP_MAX_SIZE_REACHED, ""
+    )
+    assert harness.members() == [first[0], second[0]]
+    harness.join(first[0], protocols=(half,))  # a member may join again
+    assert harness.members() == [first[0], second[0]]
+    harness.join(first[0], protocols=(RANGE,))
+    assert harness.waits(harness.join_twice()[1])
+
+
+def test_metadata_of_removed_members_does_not_count() -> None:
+    harness = Harness()
+    ids = harness.stable(3)
+    each = len(RANGE.name) + len(RANGE.metadata)
+    assert harness.group.roster.metadata_bytes == 3 * each
+    harness.crash()
+    assert harness.group.roster.metadata_bytes == 3 * each
+    harness.leave(ids[0])
+    assert harness.group.roster.metadata_bytes == 2 * each
 
 
 # Members that join again.

@@ -21,6 +21,10 @@ PENDING_MEMBERS_MAX: Final = 10_000
 """Assigned member ids in one group that have not joined yet (rule F4). Above this the oldest is
 dropped: refusing the newest would let a flood of half joins lock everyone out."""
 
+METADATA_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The metadata of all members of a group, for all their protocols. The coordinator keeps it in
+memory. The record of a group has it for one protocol, and is limited to about a megabyte."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:

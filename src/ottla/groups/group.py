@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.errors import ErrorCode, ProtocolViolation
+from ottla.groups.config import METADATA_BYTES_MAX
 from ottla.groups.member import Member
 from ottla.groups.responses import JoinedMember, JoinResult
 from ottla.groups.roster import Roster
 from ottla.groups.states import State, check_move
-from ottla.groups.types import AssignmentStored, Protocol, Timer, TimerKind
+from ottla.groups.types import AssignmentStored, Protocol, Timer, TimerKind, protocols_bytes
 from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_embedded
 from ottla.protocol.offsets_topic import GroupMetadataValue, MemberMetadata
 
@@ -105,6 +106,13 @@ class ClassicGroup:
             joined = member is not None and member.join_token is not None
             return joined or self.roster.joined < members_max
         return member is not None or len(self.roster) < members_max
+
+    def has_memory_for(self, member_id: str, protocols: tuple[Protocol, ...]) -> bool:
+        """Whether the metadata of all members stays within the limit if a member joins."""
+        member = self.roster.get(member_id)
+        before = 0 if member is None else member.metadata_bytes
+        after = self.roster.metadata_bytes - before + protocols_bytes(protocols)
+        return after <= METADATA_BYTES_MAX
 
     def commit_problem(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool

@@ -30,7 +30,10 @@ from ottla.groups.step_context import StepContext
 def join(group: ClassicGroup, event: Join, context: StepContext) -> None:
     """Add a member to the next generation, or refuse it."""
     known = group.roster.static_id(event.instance_id) or event.member_id
-    if not group.has_room_for(known, context.rules.members_max):
+    if not (
+        group.has_room_for(known, context.rules.members_max)
+        and group.has_memory_for(known, event.protocols)
+    ):
         _send_away(group, event, context)
     elif not group.supports(event.protocol_type, event.protocols):
         _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, context)

@@ -6,7 +6,7 @@ had its first JoinGroup response.
 
 from dataclasses import dataclass
 
-from ottla.groups.types import Protocol, RequestToken
+from ottla.groups.types import Protocol, RequestToken, protocols_bytes
 
 
 @dataclass(slots=True)
@@ -33,6 +33,11 @@ class Member:
     def protocol_names(self) -> frozenset[str]:
         """The assignment protocols it supports."""
         return frozenset(protocol.name for protocol in self.protocols)
+
+    @property
+    def metadata_bytes(self) -> int:
+        """The size of its metadata for all protocols."""
+        return protocols_bytes(self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
         """Return its metadata for a protocol."""

@@ -1,8 +1,8 @@
 """The members of one classic group and its assigned member ids.
 
-Invariant: an instance id maps to a member; the leader is a member; the counts of joined members and
-of protocol supporters match the members, and so do the tokens of pending requests. An id belongs to
-a member or is pending, never both.
+Invariant: an instance id maps to a member; the leader is a member; the counts of joined members, of
+protocol supporters and of metadata match the members, and so do the tokens of pending requests. An
+id belongs to a member or is pending, never both.
 """
 
 from collections import Counter
@@ -16,13 +16,23 @@ from ottla.groups.types import Protocol, RequestToken
 class Roster:
     """The members of a group."""
 
-    __slots__ = ("_joined", "_members", "_static", "_supporters", "_waiting", "leader", "pending")
+    __slots__ = (
+        "_joined",
+        "_members",
+        "_static",
+        "_supporters",
+        "_waiting",
+        "leader",
+        "metadata_bytes",
+        "pending",
+    )
 
     def __init__(self, members: Iterable[Member] = (), leader: str | None = None) -> None:
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
         self._joined = 0  # members with a pending JoinGroup
+        self.metadata_bytes = 0  # of all members and protocols
         self._waiting: dict[RequestToken, Member] = {}  # by their pending requests
         # Assigned ids that have not joined, oldest first; a dict, because sets have no order.
         self.pending: dict[str, None] = {}
@@ -89,6 +99,7 @@ class Roster:
         if member.instance_id is not None:
             self._static[member.instance_id] = member.member_id
         self._supporters.update(member.protocol_names())
+        self.metadata_bytes += member.metadata_bytes
         self._joined += member.join_token is not None
         for token in (member.join_token, member.sync_token):
             self._exchange_token(member, None, token)
@@ -129,8 +140,10 @@ class Roster:
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
         self._supporters.update(member.protocol_names())
+        self.metadata_bytes += member.metadata_bytes
 
     def _forget_support(self, member: Member) -> None:
+        self.metadata_bytes -= member.metadata_bytes
         for name in member.protocol_names():
             self._supporters[name] -= 1
             if not self._supporters[name]:

@@ -3,7 +3,7 @@
 They are here so that those modules need not import each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, NewType
@@ -36,6 +36,11 @@ class Protocol(NamedTuple):
 
     name: str
     metadata: bytes
+
+
+def protocols_bytes(protocols: Iterable[Protocol]) -> int:
+    """The size of names and metadata."""
+    return sum(len(protocol.name) + len(protocol.metadata) for protocol in protocols)
 
 
 class OffsetToCommit(NamedTuple):
