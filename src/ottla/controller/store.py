@@ -82,7 +82,11 @@ class ClusterStore:
         node = parse_topic(found.data, topic_path(name))
         paths = [state_path(name, index) for index in range(len(node.partitions))]
         states = await self._session.get_all(paths)
-        partitions = map(_partition, node.partitions, states, paths)
+        parsed: dict[bytes, StateNode] = {}  # most partitions of a topic have the same state
+        partitions = [
+            _partition(replicas, found, path, parsed)
+            for replicas, found, path in zip(node.partitions, states, paths, strict=True)
+        ]
         config = await self._load_config(topic_config_path(name))
         return StoredTopic(Topic(name, node.id, tuple(partitions)), config)
 
@@ -122,11 +126,11 @@ class ClusterStore:
     async def store_elections(self, elected: Iterable[Elected]) -> None:
         """Store new leaders and ISRs of partitions (rule B5)."""
         operations: list[Operation] = []
+        formatted: dict[tuple[object, ...], bytes] = {}  # most partitions have the same state
         for one in elected:
             after = one.after
-            data = StateNode(
-                after.leader, after.leader_epoch, after.in_sync, self._lease.epoch
-            ).format()
+            state = after.leader, after.leader_epoch, after.in_sync, self._lease.epoch
+            data = formatted.get(state) or formatted.setdefault(state, StateNode(*state).format())
             path = state_path(one.topic, one.index)
             if one.before.version < 0:
                 operations += (Create(path.rpartition("/")[0]), Create(path, data))
@@ -181,10 +185,14 @@ def _mark(name: str) -> str:
     return f"{DELETIONS}/{name}"
 
 
-def _partition(replicas: tuple[BrokerId, ...], found: Node | None, path: str) -> PartitionState:
+def _partition(
+    replicas: tuple[BrokerId, ...], found: Node | None, path: str, parsed: dict[bytes, StateNode]
+) -> PartitionState:
     if found is None:
         return PartitionState(replicas)
-    state = parse_state(found.data, path)
+    state = parsed.get(found.data)
+    if state is None:
+        state = parsed[found.data] = parse_state(found.data, path)
     return PartitionState(
         replicas, state.leader, state.leader_epoch, state.in_sync, found.stat.version
     )

@@ -8,6 +8,7 @@ its line. An empty checkpoint has no entries: Kafka creates the file before it h
 import json
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from ottla.ids import (
@@ -92,6 +93,7 @@ def format_offsets(offsets: Mapping[TopicPartition, Offset]) -> str:
     return write_checkpoint([f"{p.topic} {p.partition} {offset}" for p, offset in offsets.items()])
 
 
+@lru_cache(maxsize=64)  # the partitions of a topic have the same text
 def parse_partition_metadata(text: str) -> Uuid:
     """The topic id in `partition.metadata`; lines of later versions are ignored."""
     lines = text.replace("\r\n", "\n").split("\n")

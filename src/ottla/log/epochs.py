@@ -139,6 +139,8 @@ class EpochHistory:
 
     def _keep(self, start: int, end: int) -> bool:
         before = len(self._epochs)
+        if end - start == before:
+            return False
         self._epochs = self._epochs[start:end]
         self._starts = self._starts[start:end]
         return len(self._epochs) != before

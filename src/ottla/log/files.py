@@ -340,13 +340,13 @@ class OsDisk:
         # O_NONBLOCK: do not wait for the writer of a named pipe; it has no effect on a file.
         flags = self._access | os.O_CLOEXEC | os.O_NONBLOCK
         flags |= os.O_CREAT | os.O_EXCL if create else 0
-        ask = _change if create else _look
         rights = _PRIVATE if private else _FILE_MODE
         try:
-            descriptor = ask("open", path, lambda: os.open(path, flags, rights))
-        except DescriptorsExhausted:
-            if not self._cache.clear():
-                raise
+            descriptor = os.open(path, flags, rights)
+        except OSError as error:
+            if error.errno in TOO_MANY_OPEN:
+                self._cache.clear()
+            ask = _change if create else _look  # which raise the right failure
             descriptor = ask("open", path, lambda: os.open(path, flags, rights))
         file = OsFile(path, descriptor, self._open, self._buffer_pool, self._cache)
         mode = os.fstat(file.fileno()).st_mode

@@ -10,6 +10,7 @@ directory has files that start with an offset, and the files of the partition.
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ottla.ids import Offset, PartitionIndex, TopicPartition, topic_name_problem
@@ -93,12 +94,15 @@ _FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 _MARKED_FOLDER: Final = re.compile(r"(\S+)\.[^.\s]+(-delete|-stray|-future)")
 
 
+# Cached: at a start, thousands of directories have files with the same few names.
+@lru_cache(maxsize=1024)
 def offset_file(offset: int, kind: Kind, state: FileState = FileState.LIVE) -> str:
     """The name of a file that starts with an offset, padded so that names sort like numbers."""
     assert 0 <= offset <= _OFFSET_MAX
     return f"{offset:020d}{kind}{state}"
 
 
+@lru_cache(maxsize=1024)
 def parse_offset_file(name: str) -> OffsetFile | None:
     """Parse the name of a file that starts with an offset; None for other names."""
     found = _OFFSET_FILE.fullmatch(name)

@@ -29,7 +29,7 @@ class Snapshots:
     @property
     def offsets(self) -> list[Offset]:
         """The offsets of all snapshots, sorted."""
-        return sorted({*self._written, *self._due})
+        return sorted({*self._written, *self._due}) if self._written or self._due else []
 
     def __contains__(self, offset: int) -> bool:
         """Whether a snapshot is on the disk."""

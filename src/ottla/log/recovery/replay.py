@@ -36,6 +36,8 @@ def replay_producers(
     for segment in segments.from_offset(start):
         if segment.base_offset >= end:
             break
+        if not segment.size:
+            continue
         first = segment.locate(start, read_blocking)
         if first is None:
             continue

@@ -332,6 +332,9 @@ class Segment:
 
     def reactivate(self, index_interval_bytes: int, read: Read) -> LocatedHeader | None:
         """Make a segment that was opened from its files the active one; return its last batch."""
+        if not self.size:
+            self.clear_indexes()
+            return None
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.reopen()
         self.first_timestamp = self.read_first_timestamp(read)
