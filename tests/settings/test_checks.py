@@ -125,7 +125,28 @@ def test_load_factor_must_be_in_range() -> None:
 def test_min_isr_above_replication_factor_warns() -> None:
     (notice,) = broker_notices("min.insync.replicas=2")
     assert notice.startswith("f:1: min.insync.replicas: 2 exceeds default.replication.factor")
-    assert not broker_notices("min.insync.replicas=2", "default.replication.factor=3")
+    assert not resolve(
+        BROKER,
+        read_properties("min.insync.replicas=2\ndefault.replication.factor=3", "f").entries,
+    ).notices
+
+
+def test_settings_that_count_on_other_brokers_warn() -> None:
+    notices = broker_notices(
+        "default.replication.factor=3",
+        "min.insync.replicas=2",
+        "offsets.topic.replication.factor=3",
+        "transaction.state.log.replication.factor=1",
+    )
+    factor = (
+        "f:1: default.replication.factor: 3 exceeds the number of brokers, which is 1: creating a "
+        "topic fails unless the request has a replication factor"
+    )
+    assert notices == [
+        factor,
+        "f:2: min.insync.replicas: no effect with a single broker: acks=all waits for one replica",
+        "f:3: offsets.topic.replication.factor: no effect with a single broker: 1 applies",
+    ]
 
 
 def test_super_users_without_authorizer_warn() -> None:

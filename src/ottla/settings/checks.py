@@ -150,7 +150,7 @@ def _log(config: Config) -> Iterator[Finding]:
     least_in_sync, replicas = broker.MIN_INSYNC_REPLICAS, broker.DEFAULT_REPLICATION_FACTOR
     if config[least_in_sync] > config[replicas]:
         what = f"{config[least_in_sync]} exceeds {replicas.name}, which is {config[replicas]}:"
-        what = f"{what} writes with acks=all to a new topic fail"
+        what = f"{what} acks=all waits for all replicas of a new topic"
         yield Finding((least_in_sync, replicas), what, only_warn=True)
 
 
@@ -442,10 +442,29 @@ def _is_one_local_server(servers: str) -> bool:
     return host.lower() == "localhost" or (address is not None and ip_address(address).is_loopback)
 
 
+def _one_broker(config: Config) -> Iterator[Finding]:
+    """Warn of settings that count on other brokers."""
+    factor, least_in_sync = broker.DEFAULT_REPLICATION_FACTOR, broker.MIN_INSYNC_REPLICAS
+    if config[factor] > 1:
+        what = f"{config[factor]} exceeds the number of brokers, which is 1: creating a topic fails"
+        yield Finding((factor,), f"{what} unless the request has a replication factor", True)
+    if 1 < config[least_in_sync] <= config[factor]:
+        what = "no effect with a single broker: acks=all waits for one replica"
+        yield Finding((least_in_sync, factor), what, only_warn=True)
+    for internal in (
+        broker.OFFSETS_TOPIC_REPLICATION_FACTOR,
+        broker.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+        broker.TRANSACTION_STATE_LOG_MIN_ISR,
+    ):
+        if config.is_set(internal) and config[internal] > 1:
+            yield Finding((internal,), "no effect with a single broker: 1 applies", only_warn=True)
+
+
 NOT_SUPPORTED_YET: Final[tuple[Check, ...]] = (
     _tls_and_sasl_not_supported_yet,
     _acls_not_supported_yet,
     _clusters_not_supported_yet,
+    _one_broker,
 )
 
 _CLIENT: Final[tuple[Check, ...]] = (_stores, _login)
