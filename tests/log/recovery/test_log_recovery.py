@@ -721,3 +721,31 @@ def test_c3_truncation_is_durable() -> None:
     opened(disk, clean=False, recovery_point=log.recovery_point)
     changes = [what for what, where in disk.calls[calls:] if where == path]
     assert changes[:2] == ["truncate", "sync"]
+
+
+def test_missing_records_file_is_reported_with_its_offsets() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 40)
+    finish(log.close())
+    first, second, third, *_ = [segment.base_offset for segment in log.segments]
+    assert first == 0
+    disk.remove(f"{FOLDER}/{second:020d}.log")
+    notes = opened(disk, clean=False, recovery_point=40).notes
+    assert any(
+        f"{second:020d}.log is missing, and with it all records from offset {second} to {third - 1}"
+        in note
+        for note in notes
+    )
+
+
+def test_interrupted_deletion_is_not_reported_as_a_loss() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 40)
+    finish(log.close())
+    name = f"{FOLDER}/{0:020d}.log"
+    disk.rename(name, f"{name}.deleted")
+    notes = opened(disk, clean=False, recovery_point=40).notes
+    assert any("its segment does not exist" in note for note in notes)
+    assert not any("is missing" in note for note in notes)

@@ -50,6 +50,12 @@ def clean_up_after_crash(disk: Disk, directory: str) -> Inventory:
             others.add(name)
             if name not in (LEADER_EPOCHS, PARTITION_METADATA, DAMAGED_OFFSETS):
                 notes.append(f"{name}: not a file of the log, ignored")
+    # The records files of an interrupted deletion or cleaning.
+    marked = {
+        file.offset
+        for file in found.values()
+        if file.kind is Kind.RECORDS and file.state not in (FileState.LIVE, FileState.TRUNCATED)
+    }
     if any(file.state is not FileState.LIVE for file in found.values()):
         for name in [name for name, file in found.items() if file.state is FileState.TRUNCATED]:
             del found[name]
@@ -67,9 +73,18 @@ def clean_up_after_crash(disk: Disk, directory: str) -> Inventory:
         if file.kind in SEGMENT_FILES and file.offset not in bases:
             disk.remove(f"{directory}/{name}")
             del found[name]
-            notes.append(f"{name}: removed, its segment does not exist")
+            why = "" if file.offset in marked else _missing_records(file.offset, bases)
+            notes.append(f"{directory}/{name}: removed, its segment does not exist{why}")
     snapshots = [file.offset for file in found.values() if file.kind is Kind.PRODUCER_SNAPSHOT]
     return Inventory(bases, sorted(snapshots), {*found, *others}, notes)
+
+
+def _missing_records(base: Offset, bases: list[Offset]) -> str:
+    """Say which records are missing with a records file that nobody has deleted."""
+    later = next((other for other in bases if other > base), None)
+    to = "on" if later is None else f"to {later - 1}"
+    name = offset_file(base, Kind.RECORDS)
+    return f": {name} is missing, and with it all records from offset {base} {to}"
 
 
 def _leftovers(found: dict[str, OffsetFile], notes: list[str]) -> tuple[list[str], list[str]]:
