@@ -10,7 +10,13 @@ from broker.nodes import Client, broker, run
 from broker.test_node import create
 from cases import each_case
 from ottla.broker.configs import Change, Changes, changed
+from ottla.clock import SystemClock
+from ottla.controller.lease import elect_controller
+from ottla.controller.store import ClusterStore
+from ottla.coordination.embedded import EmbeddedStore
 from ottla.errors import ErrorCode, OttlaError, RequestError
+from ottla.ids import BrokerId
+from ottla.log.files import OsDisk
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -192,6 +198,27 @@ def test_number_of_dynamic_settings_is_limited(tmp_path: Path) -> None:
                 assert answer.responses[0].error_code == code
 
     run(scenario)
+
+
+def test_stored_setting_that_is_read_only_now_is_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path):
+            pass
+        store = EmbeddedStore.open(OsDisk(), f"{tmp_path}/coordination", SystemClock())
+        lease = await elect_controller(await store.connect(lambda state: None), BrokerId(1), 0)
+        assert lease is not None
+        stored = {"ottla.partitions.max": "7", "message.max.bytes": "2000000"}
+        await ClusterStore(lease).set_broker_config(None, stored)
+        await store.close()
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", 8)
+
+    run(scenario)
+    (warning,) = [one for one in caplog.records if "ottla.partitions.max" in str(one.args)]
+    assert "set it in the properties file" in str(warning.args)
 
 
 @pytest.mark.parametrize("setting", ["log.cleaner.threads", "num.io.threads"])

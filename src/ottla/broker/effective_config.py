@@ -17,7 +17,7 @@ from ottla.records.compression import Compression
 from ottla.records.validation import ValidationConfig
 from ottla.settings import broker, topic
 from ottla.settings.config import Config
-from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER, ConfigDef, Setting
+from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, Setting
 from ottla.settings.config_parser import dynamic_config, topic_overrides
 from ottla.settings.dynamic_broker_config import DynamicBrokerConfig, thread_problems
 from ottla.settings.endpoints import listeners
@@ -173,6 +173,22 @@ class EffectiveConfig:
     def in_sync_min(self, name: str) -> int:
         """Return min.insync.replicas of a topic."""
         return self.topic(name)[topic.MIN_INSYNC_REPLICAS]
+
+
+def without_read_only(stored: Mapping[str, str] | None) -> dict[str, str]:
+    """Return stored dynamic configs, without those that only the properties file can set.
+
+    An earlier release may have stored them. They must not prevent the start.
+    """
+    usable: dict[str, str] = {}
+    for name, value in (stored or {}).items():
+        row = broker.BROKER.find(name)
+        if isinstance(row, Setting) and row.dynamic is READ_ONLY:
+            what = f"ignored the stored value {value}: set it in the properties file"
+            log_notice(Problem(name, what))
+        else:
+            usable[name] = value
+    return usable
 
 
 def log_notice(notice: Problem) -> None:

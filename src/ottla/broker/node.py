@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from ottla.broker.configs import ConfigAdminManager
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.dispatch import BrokerParts, dispatcher, served
-from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.effective_config import EffectiveConfig, without_read_only
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.leadership import Leadership
@@ -283,7 +283,9 @@ class Node:
         dynamic = await store.load_broker_configs()
         try:
             settings = EffectiveConfig(
-                self._config, cluster=dynamic.get(None), own=dynamic.get(self.id)
+                self._config,
+                cluster=without_read_only(dynamic.get(None)),
+                own=without_read_only(dynamic.get(self.id)),
             )
         except InvalidSettings as error:
             raise OttlaError(
