@@ -104,6 +104,23 @@ def test_without_metadata_records_are_kept_for_ever() -> None:
     assert "kept for ever" in adoption.notes[0]
 
 
+def test_settings_that_lose_committed_offsets_are_not_adopted() -> None:
+    name = "__consumer_offsets"
+    known = metadata(
+        TopicRecord(name=name, topic_id=ONE),
+        setting("cleanup.policy", "delete", of=name),
+        setting("min.insync.replicas", "2", of=name),
+        setting("retention.ms", "1000", of=name),
+    )
+    adoption = planned(found(name), known=known)
+    (topic,) = adoption.topics
+    assert topic.settings["cleanup.policy"] == "compact"
+    assert "min.insync.replicas" not in topic.settings
+    policy, in_sync = adoption.not_taken
+    assert "cleanup.policy must be compact, but would be delete" in policy
+    assert "min.insync.replicas must be at most the replication factor" in in_sync
+
+
 def test_internal_topic_is_always_compacted() -> None:
     known = metadata(TopicRecord(name="__consumer_offsets", topic_id=ONE))
     (topic,) = planned(found("__consumer_offsets"), known=known).topics

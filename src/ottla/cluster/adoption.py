@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ottla.cluster.image import INTERNAL_TOPICS
-from ottla.errors import OttlaError
+from ottla.cluster.internal_topics import check_internal_config, required_config
+from ottla.errors import OttlaError, RequestError
 from ottla.ids import BrokerId, TopicPartition, Uuid
 from ottla.protocol.message import Message
 from ottla.protocol.metadata_topic import (
@@ -22,13 +22,15 @@ from ottla.protocol.metadata_topic import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from ottla.settings.broker import BROKER
+from ottla.settings.config import Config
 from ottla.settings.config_parser import topic_overrides
 from ottla.settings.invalid_settings import InvalidSettings
 
 _TOPIC: Final = 2
 _RESOURCES: Final = {2: "topic", 4: "broker", 16: "client metrics", 32: "group"}
 _UNKNOWN: Final[Mapping[str, str]] = {"retention.ms": "-1"}
-_INTERNAL: Final[Mapping[str, str]] = {"cleanup.policy": "compact", "compression.type": "producer"}
+_BROKER_DEFAULTS: Final = Config(BROKER, {})
 
 
 class AdoptionRefused(OttlaError):
@@ -210,15 +212,17 @@ def _missing(found: Mapping[str, Mapping[int, object]], metadata: KraftMetadata)
 
 def _settings(name: str, given: Mapping[str, str] | None) -> tuple[dict[str, str], list[str]]:
     """Return a topic's configuration overrides, and the settings that cannot be adopted."""
-    internal = name in INTERNAL_TOPICS
+    required = required_config(name, _BROKER_DEFAULTS)
     if given is None:
-        return dict(_INTERNAL if internal else _UNKNOWN), []
-    taken: dict[str, str] = dict(_INTERNAL) if internal else {}
+        return required or dict(_UNKNOWN), []
+    taken = dict(required)
     refused: list[str] = []
     for key, value in sorted(given.items()):
         try:
-            known = topic_overrides({**taken, key: value}).given
-        except InvalidSettings as error:
+            after = {**taken, key: value}
+            known = topic_overrides(after).given
+            check_internal_config(name, taken, after, required=required, replication_factor=1)
+        except (InvalidSettings, RequestError) as error:
             refused.append(f"topic {name}: {key}={value}: {error}")
             continue
         if key in known:
