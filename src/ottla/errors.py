@@ -244,5 +244,9 @@ RAISE_OPEN_FILES: Final = "raise the limit: ulimit -n, or LimitNOFILE= of a syst
 """What to do about too many open files."""
 
 
+CREATE_TOPIC: Final = "create the topic with Admin.create_topic"
+"""Advice of the client, which the command line words in its own way."""
+
+
 class DescriptorsExhausted(StorageExhausted):
     """The process or the machine has too many open files."""

@@ -10,7 +10,7 @@ from typing import Final
 from ottla.cli.output import Output
 from ottla.cli.output_errors import OUTPUT_ERRORS
 from ottla.cli.result import Failure, show_failure
-from ottla.errors import ErrorCode, OttlaError, RequestError
+from ottla.errors import CREATE_TOPIC, ErrorCode, OttlaError, RequestError
 from ottla.settings.invalid_settings import InvalidSettings
 
 FAILED, WRONG_USE = 1, 2
@@ -84,6 +84,7 @@ def failure_of(error: OttlaError, about: str | None = None) -> Failure:
             message = f"''{message}"  # an empty name would be invisible
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             message = _missing(message)
+        message = message.replace(CREATE_TOPIC, "create the topic with `ottla topic create`")
         return Failure(message, error.code.name, about)
     code = error.code if isinstance(error, Failed) else "FAILED"
     return Failure(str(error), code, about)

@@ -197,6 +197,7 @@ def test_overlong_line_stops_produce(broker: OttlaBroker) -> None:
     ("arguments", "code", "said"),
     [
         (["none", "-X", "max.block.ms=500"], 1, "the topic does not exist"),
+        (["none", "-X", "max.block.ms=500"], 1, "create the topic with `ottla topic create`"),
         (["plain", "-p", "9"], 1, "has partitions 0 to 1, not 9"),
         (["plain", "/no/such/file"], 2, "/no/such/file: No such file"),
         (["plain", "-H", "=x"], 2, "is not a header: use name=value"),

@@ -64,6 +64,24 @@ def test_invalid_topic_name_is_refused_and_others_are_read(topic: str) -> None:
     run(scenario())
 
 
+def test_subscription_to_a_refused_name_raises_once() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            servers = cluster.bootstrap_servers
+            await write(servers, "a.b", 1)
+            async with consumer(servers, group_id="g") as ours:
+                ours.subscribe("a.b", "a_b")
+                with pytest.raises(RequestError, match=r"a_b: .*collides") as refused:
+                    await anext(record async for record in ours if record.topic == "a_b")
+                assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+                await ours.poll(0)  # the other topic can be read
+                ours.subscribe("a_b")
+                with pytest.raises(RequestError, match="a_b"):
+                    await ours.poll(30)
+
+    run(scenario())
+
+
 def test_callback_may_change_the_subscription() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:

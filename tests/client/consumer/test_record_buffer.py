@@ -100,6 +100,15 @@ def test_records_before_a_corrupt_batch_are_handed_out_first() -> None:
     asyncio.run(read())
 
 
+def test_corrupt_error_names_the_offset_once() -> None:
+    where = TopicPartition("t", PartitionIndex(0))
+    corrupt = Corrupt(where, 5, 6, "the batch at offset 5 has a wrong CRC")
+    assert str(corrupt.message) == (
+        "t-0: the batch at offset 5 cannot be read: it has a wrong CRC; "
+        "the next batch starts at offset 6"
+    )
+
+
 def test_a_poll_continues_where_an_iteration_stopped() -> None:
     async def read() -> None:
         buffer, cursor = filled(SMALL, 0, plain())

@@ -34,6 +34,9 @@ class Corrupt(RequestError):
     def __init__(
         self, partition: TopicPartition, offset: int, next_offset: int | None, why: str
     ) -> None:
+        named = f"the batch at offset {offset} "
+        if why.startswith(named):  # do not name it twice
+            why = f"it {why.removeprefix(named)}"
         end = "" if next_offset is None else f"; the next batch starts at offset {next_offset}"
         super().__init__(
             ErrorCode.CORRUPT_MESSAGE,

@@ -78,6 +78,7 @@ class SubscriptionState:
         self._one_commit = asyncio.Lock()  # commits stay in order
         self._committing: asyncio.Task[None] | None = None
         self._wanted: frozenset[str] = frozenset()
+        self._refused: set[str] = set()  # wanted topics whose refusal was raised
         self._kept: dict[TopicPartition, int] = {}  # the last committed offsets
         self._look_for_topics()
         self._resolve()
@@ -138,13 +139,21 @@ class SubscriptionState:
     def resubscribe(self, subscription: Subscription) -> None:
         """Change the subscription."""
         before, self.subscription = self.pattern(), subscription
+        self._refused.clear()
         self._look_for_topics()
         is_new = self._resolve() or self.pattern() != before
         if is_new and self.membership is not None:
             self.membership.rejoin("the subscription changed")
 
     def learnt(self) -> None:
-        """Check a metadata change: a topic may match the pattern or have more partitions."""
+        """Check a metadata change: a topic may match the pattern or have more partitions.
+
+        The application gets the error of a topic whose name is refused once, as in Java's client.
+        """
+        for name in sorted(self._wanted - self._refused):
+            if (failure := self._reading.metadata.refusal(name)) is not None:
+                self._refused.add(name)
+                self._reader.fail(failure)
         if self.membership is None:
             return
         if self._resolve():

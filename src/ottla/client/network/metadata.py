@@ -16,7 +16,7 @@ from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import NOTHING_KNOWN, BrokerView, ClusterView, TopicView
 from ottla.client.network.connections import CLOSED, Connections
 from ottla.clock import Clock
-from ottla.errors import ErrorCode, RequestError
+from ottla.errors import CREATE_TOPIC, ErrorCode, RequestError
 from ottla.ids import BrokerId
 from ottla.protocol.apis import CREATE_TOPICS, METADATA
 from ottla.protocol.messages.create_topics import (
@@ -44,7 +44,7 @@ _PASSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNK
 _REFUSED_NAME: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.POLICY_VIOLATION})
 
 NO_TOPIC: Final = (
-    "check the name, or create the topic with Admin.create_topic; the broker creates it only if "
+    f"check the name, or {CREATE_TOPIC}; the broker creates it only if "
     "auto.create.topics.enable is true"
 )
 SPEAKS_KAFKA: Final = (
@@ -142,7 +142,7 @@ class Metadata:
         known = self.want(name)
         while known is None or not known.partitions:
             if known is not None and _is_final(known.error):
-                raise RequestError(known.error, f"{name}: {self._reason(known)}")
+                raise self._refused(known)
             left_s = deadline_s - self._clock.elapsed_s()
             if left_s <= 0:
                 raise self._late(name, known, timeout_s)
@@ -153,6 +153,16 @@ class Metadata:
                 await self.refreshed(max(0.0, deadline_s - self._clock.elapsed_s()))
             known = self.want(name)
         return known
+
+    def refusal(self, name: str) -> RequestError | None:
+        """Return the error of a topic whose name the cluster refuses."""
+        known = self.view.topics.get(name)
+        if known is None or known.error is not ErrorCode.INVALID_TOPIC_EXCEPTION:
+            return None
+        return self._refused(known)
+
+    def _refused(self, topic: TopicView) -> RequestError:
+        return RequestError(topic.error, f"{topic.name}: {self._reason(topic)}")
 
     async def channel(self, broker: BrokerId) -> Channel:
         """Return a connection to a broker by id; raises BROKER_NOT_AVAILABLE."""
