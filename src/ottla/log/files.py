@@ -433,10 +433,11 @@ class OsDisk:
         return await _done_in(self._workers, call)
 
     def close(self) -> None:
-        """Wait for the threads and end them."""
+        """Wait for the threads and end them; close the files of closed segments."""
         self._threads.shutdown()
         self._workers.shutdown()
         self._reserve.close()
+        self._cache.clear()
 
 
 async def _done_in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> T:
