@@ -173,6 +173,21 @@ def test_reader_of_a_replaced_segment_gets_an_error(tmp_path: Path) -> None:
     disk.close()
 
 
+def test_pinned_file_is_readable_after_the_cache_closed_it(tmp_path: Path) -> None:
+    disk = OsDisk()
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(b"0123456789")
+    file = disk.open(str(path)).released()
+    pin = file.pin(5)
+    assert pin is not None
+    file.close()
+    assert pin.read(2, 3) == b"234"
+    other = disk.open(str(path)).released()
+    other.pin(7)
+    assert other.pinned_end == other.held().pinned_end == 7  # a truncation must not change them
+    disk.close()
+
+
 def test_a_truncation_makes_a_closed_segment_writable(tmp_path: Path) -> None:
     disk = OsDisk(open_files_max=lambda: LIMIT)
     log = led(disk, tmp_path, SMALL)
