@@ -377,20 +377,20 @@ class Requests:
 
     def ordinary(self) -> Iterator[bytes]:
         """A request of each version without anything unusual."""
-        for version, client_id in ((9, None), (12, "c"), (13, "client")):
-            builder = BatchBuilder()
-            builder.append(START_MS, None, b"v")
-            data = PartitionProduceData(index=0, records=builder.build())
-            topic = TopicProduceData(
-                name="" if version >= 13 else "plain",
-                topic_id=IDS["plain"] if version >= 13 else Uuid(bytes(16)),
-                partition_data=[data],
-            )
-            message = ProduceRequest(
-                transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[topic]
-            )
-            header = RequestHeader(0, version, 5, client_id)
-            yield write_request_header(header, 2) + b"".join(message.buffers(version))
+        yield _single(9, None, _one_record())
+        yield _single(12, "c", _one_record())
+        yield _single(13, "client", _one_record())
+
+    def invalid(self) -> Iterator[bytes]:
+        """Requests with records that the broker must reject, and with headers that fit them."""
+        for place in (17, *range(HEADER_SIZE, HEADER_SIZE + 6)):  # the CRC, the fields of a record
+            for timestamp in (START_MS, -1, -(2**63)):
+                batch = _one_record()
+                pack_into(">q", batch, 35, timestamp)
+                batch[place] ^= 1
+                if place != 17:
+                    _seal(batch)
+                yield _single(12, None, batch)
 
     def _mutant(self, frame: bytes) -> bytes:
         random = self.random
@@ -437,8 +437,9 @@ class Requests:
         choice = random.random()
         if choice < 0.08:
             self._set_field(batch)
-        elif choice < 0.1:
-            batch[random.randrange(HEADER_SIZE, len(batch))] ^= 1 << random.randrange(8)
+        elif choice < 0.12:  # a field of the first record, or any byte of the records
+            end = random.choice((HEADER_SIZE + 6, len(batch)))
+            batch[random.randrange(HEADER_SIZE, end)] ^= 1 << random.randrange(8)
         _seal(batch)
         if random.random() < 0.02:
             batch[17] ^= 1  # a wrong CRC
@@ -500,6 +501,24 @@ class Requests:
         if form == ">q":
             values += [-(2**63)] * 5
         pack_into(form, batch, place, random.choice(values))
+
+
+def _one_record() -> bytearray:
+    builder = BatchBuilder()
+    builder.append(START_MS, None, b"v")
+    return bytearray(builder.build())
+
+
+def _single(version: int, client_id: str | None, batch: bytearray) -> bytes:
+    """A request with one batch."""
+    topic = TopicProduceData(
+        name="" if version >= 13 else "plain",
+        topic_id=IDS["plain"] if version >= 13 else Uuid(bytes(16)),
+        partition_data=[PartitionProduceData(index=0, records=bytes(batch))],
+    )
+    message = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[topic])
+    header = RequestHeader(0, version, 5, client_id)
+    return write_request_header(header, 2) + b"".join(message.buffers(version))
 
 
 def _empty_batch() -> bytes:

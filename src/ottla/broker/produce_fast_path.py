@@ -1,4 +1,4 @@
-# ruff: noqa: SIM110 - a loop is faster than a generator in compiled code.
+# ruff: noqa: SIM110, SLF001 - fast in compiled code; it works on the state of a log, as its parts do.
 """Serves an ordinary Produce request with one compiled call, from the frame to the response.
 
 The call first checks the whole request and changes nothing. If the request is not ordinary, it
@@ -33,6 +33,8 @@ from fastcrc.crc32 import iscsi as crc32c
 from ottla.errors import RequestError, StorageFailure
 from ottla.log.appender import Appended
 from ottla.log.producers import CACHED_BATCHES
+from ottla.log.segment.index import OffsetPosition, TimestampOffset
+from ottla.log.segment.segment import RECENT_BATCHES_MAX
 from ottla.records._kernel import check_records
 from ottla.records.batch import NO_TIMESTAMP, TRANSACTIONAL, TimestampType
 from ottla.records.errors import WouldBlock
@@ -452,12 +454,12 @@ def _roll_or_flush_due(
         waited_ms = timestamp - first
     else:
         waited_ms = now_ms - segment.created_ms
-    index_bytes_max = config.index_bytes_max
+    index_bytes_max: cython.longlong = config.index_bytes_max
     return (
         segment_size > segment_bytes - size
         or waited_ms > config.segment_ms - segment.jitter_ms
-        or segment.offset_index.is_full(index_bytes_max)
-        or segment.time_index.is_full(index_bytes_max)
+        or segment.offset_index._entries >= index_bytes_max // 8
+        or segment.time_index._entries >= index_bytes_max // 12 - 1
     )
 
 
@@ -487,7 +489,6 @@ def _append_one(batch: OrdinaryBatch, view: BufferView, data):
     size: cython.Py_ssize_t = batch.stop - batch.start
     base_offset = batch.base_offset
     last_offset = batch.last_offset
-    timestamp = batch.timestamp
     # Base offset, length and leader epoch are not covered by the CRC.
     place = new_bytes(16)
     out: cython.p_uchar = bytes_pointer(place)
@@ -496,7 +497,7 @@ def _append_one(batch: OrdinaryBatch, view: BufferView, data):
     put_big_endian(out, 12, state.leader_epoch, 4)
     position = segment.size
     end = segment.file.write((place, data[batch.start + 16 : batch.stop]), position)
-    segment.index_batch(position, last_offset, size, timestamp, state.config.index_interval_bytes)
+    _index(batch, segment, position, state.config.index_interval_bytes)
     segment.size = end
     next_offset = last_offset + 1
     state.log_end_offset = next_offset
@@ -509,6 +510,61 @@ def _append_one(batch: OrdinaryBatch, view: BufferView, data):
     if partition.waiting:
         for waiting in [*partition.waiting]:
             waiting.note(size)
+
+
+@cython.cfunc
+def _index(batch: OrdinaryBatch, segment, position: cython.longlong, interval_bytes):
+    """Index a batch that was written (`Segment.index_batch`)."""
+    size: cython.Py_ssize_t = batch.stop - batch.start
+    timestamp = batch.timestamp
+    last_offset = batch.last_offset
+    if segment.first_timestamp is None:
+        segment.first_timestamp = timestamp
+    if timestamp > segment._latest_timestamp:
+        segment._latest_timestamp = timestamp
+        segment._latest_offset = last_offset
+    since_entry: cython.longlong = segment._bytes_since_entry
+    if since_entry > interval_bytes:
+        _index_offset(segment.offset_index, batch.last_offset, position)
+        latest: cython.longlong = segment._latest_timestamp
+        if latest > segment.time_index.last[0]:
+            _index_time(segment.time_index, latest, segment._latest_offset)
+        since_entry = 0
+    segment._bytes_since_entry = since_entry + size
+    recent: list = segment._recent
+    recent.append((last_offset, position))
+    if len(recent) > RECENT_BATCHES_MAX:
+        segment._recent_after = recent[RECENT_BATCHES_MAX // 2 - 1][0]
+        del recent[: RECENT_BATCHES_MAX // 2]
+
+
+@cython.cfunc
+def _index_offset(index, last_offset: cython.longlong, position: cython.longlong):
+    """Add an entry of 8 bytes (`OffsetIndex.append`)."""
+    entry = new_bytes(8)
+    out: cython.p_uchar = bytes_pointer(entry)
+    relative: cython.longlong = last_offset - index.base_offset
+    assert 0 <= relative <= 0x7FFFFFFF
+    assert 0 < position <= 0x7FFFFFFF
+    put_big_endian(out, 0, relative, 4)
+    put_big_endian(out, 4, position, 4)
+    index._appendable += entry
+    index._entries += 1
+    index.last = OffsetPosition(last_offset, position)
+
+
+@cython.cfunc
+def _index_time(index, timestamp: cython.longlong, offset: cython.longlong):
+    """Add an entry of 12 bytes (`TimeIndex.append`)."""
+    entry = new_bytes(12)
+    out: cython.p_uchar = bytes_pointer(entry)
+    relative: cython.longlong = offset - index.base_offset
+    assert 0 <= relative <= 0x7FFFFFFF
+    put_big_endian(out, 0, timestamp, 8)
+    put_big_endian(out, 8, relative, 4)
+    index._appendable += entry
+    index._entries += 1
+    index.last = TimestampOffset(timestamp, offset)
 
 
 @cython.cfunc
