@@ -102,11 +102,14 @@ class _Behind(AsyncProducer[bytes, bytes]):
         if where is None:
             return None
         ack = running.accumulator.add(where, record.timestamp, key, value, record.headers)
-        if ack is None:
-            self._kept = (record, running.routes.kept(where, partition))
-        else:
+        if ack is not None:
             running.keep_open(where, key, partition)
-        return ack
+            return ack
+        partition = running.routes.kept(where, partition)
+        self._kept = (record, partition)
+        return self._begin_at_once(
+            running, record.topic, key, value, partition, record.headers, record.timestamp
+        )
 
     async def take(self, record: QueuedRecord) -> AsyncAck:
         partition = record.partition

@@ -209,10 +209,27 @@ class SendQueue(RecordQueue[Ack]):
         self.entries.clear()
 
     def _begin(self) -> None:
-        if self._draining is None or self._draining.done():
+        if self._draining is not None and not self._draining.done():
+            return
+        if not self._drain_at_once():
             self._draining = asyncio.get_running_loop().create_task(self._drain())
 
     async def _drain(self) -> None:
+        """Take the first record, which has to wait, and those after it."""
+        while True:
+            record: Ack = self.entries[0]  # it stays until it has a result: `close` finds it here
+            try:
+                taken = await self._take(record)
+            # A user's partitioner may raise anything; the result passes it on.
+            except Exception as error:
+                self._remove_first(record, error)
+            else:
+                self._remove_first(record, taken)
+            if self._drain_at_once():
+                return
+
+    def _drain_at_once(self) -> bool:
+        """Take records up to the first that has to wait; returns whether there is none."""
         entries: deque[Ack | asyncio.Future[None]] = self.entries
         take_at_once, take_many = self._receiver.take_at_once, self._receiver.take_many
         while True:
@@ -221,29 +238,37 @@ class SendQueue(RecordQueue[Ack]):
                 if not self._awaited and (size := take_many(entries)):
                     self._take_bytes(size)
                     continue
-                entry = entries[0]  # it stays until it has a result: `close` finds it here
+                entry = entries[0]
                 if not isinstance(entry, Ack):
                     if not entry.done():
                         entry.set_result(None)
                     entries.popleft()
                     continue
                 try:
-                    taken = take_at_once(entry) or await self._take(entry)
-                # A user's partitioner may raise anything; the result passes it on.
+                    taken = take_at_once(entry)
                 except Exception as error:
-                    entry.fail(error)
-                    if len(self._unheard) < UNHEARD_MAX:
-                        self._unheard[entry] = error
-                else:
-                    entry.leave_queue(taken)
-                self._tell(entry)
-                entries.popleft()
-                self._take_bytes(entry.size)
+                    self._remove_first(entry, error)
+                    continue
+                if taken is None:
+                    return False
+                self._remove_first(entry, taken)
             # First this, then look again: sending threads do it in the opposite order.
             self.is_awake = False
             if not entries:
-                return
+                return True
             self.is_awake = True
+
+    def _remove_first(self, record: Ack, result: AsyncAck | Exception) -> None:
+        """Remove a record that has reached the producer or failed."""
+        if isinstance(result, Exception):
+            record.fail(result)
+            if len(self._unheard) < UNHEARD_MAX:
+                self._unheard[record] = result
+        else:
+            record.leave_queue(result)
+        self._tell(record)
+        self.entries.popleft()
+        self._take_bytes(record.size)
 
     def _take_bytes(self, size: int) -> None:
         """Note that bytes left the queue; waiting threads continue when half of it is free.
