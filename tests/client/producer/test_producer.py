@@ -11,7 +11,7 @@ import pytest
 
 from client.scenario_runner import FAST, run
 from ottla.client.admin.administrator import Admin
-from ottla.client.partitioners import partition_of_key
+from ottla.client.partitioners import Partitions, partition_of_key
 from ottla.client.producer.producer import RECORD_OVERHEAD_BYTES, Producer
 from ottla.errors import ErrorCode, RequestError
 from ottla.records.errors import InvalidRecords
@@ -253,6 +253,28 @@ def test_keys_follow_an_added_partition_while_batches_are_open() -> None:
             for count, acks in ((2, first), (5, second)):
                 places = [(await ack).partition for ack in acks]
                 assert places == [partition_of_key(key, count) for key in keys * 2]
+
+    run(scenario())
+
+
+def test_partitioner_is_called_once_per_record() -> None:
+    called: list[bytes | None] = []
+
+    def choose(_: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        called.append(value)
+        return len(called) % partitions.count
+
+    async def scenario() -> None:
+        async with Cluster(settings={"num.partitions": 2}) as cluster:
+            settings = {**FAST, "bootstrap.servers": cluster.bootstrap_servers, "batch.size": 500}
+            async with Producer(settings, partitioner=choose) as ours:
+                await ours.partitions("t")
+                values = [b"%d" % number + bytes(100) for number in range(100)]
+                acks = [await ours.send("t", value) for value in values]
+                assert {(await ack).partition for ack in acks} == {0, 1}
+                for _ in range(3):
+                    await (await ours.send("t", b"alone"))
+                assert called == [*values, b"alone", b"alone", b"alone"]
 
     run(scenario())
 

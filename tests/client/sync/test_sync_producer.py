@@ -15,6 +15,7 @@ import pytest
 from client.consumer_scenarios import FROM_START
 from client.scenario_runner import FAST
 from ottla.client.admin.administrator import Admin as AsyncAdmin
+from ottla.client.partitioners import Partitions
 from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.serializers import LONG, STRING, SerializationFailed
 from ottla.client.sync.administrator import Admin
@@ -325,3 +326,23 @@ def test_forked_child_does_not_affect_the_parent(cluster: ClusterThread, topic: 
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         ours.flush(20)
         assert ack.result().offset == 0
+
+
+def test_partitioner_is_called_once_per_record(cluster: ClusterThread, topic: str) -> None:
+    called: list[bytes | None] = []
+
+    def choose(_: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        called.append(value)
+        return len(called) % partitions.count
+
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topic(topic, 2)
+    values = [b"%d" % number + bytes(100) for number in range(200)]
+    settings = {**FAST, "bootstrap.servers": cluster.bootstrap_servers, "batch.size": 500}
+    with Producer(settings, partitioner=choose) as ours:
+        ours.partitions(topic)  # its metadata are known, so that no choice is repeated
+        acks = [ours.send(topic, value) for value in values]
+        assert {ack.result(20).partition for ack in acks} == {0, 1}
+        for ack in (ours.send(topic, b"alone") for _ in range(3)):
+            ack.result(20)
+    assert called == [*values, b"alone", b"alone", b"alone"]
