@@ -51,6 +51,11 @@ def has_partial_frame(connection: Connection) -> bool:
     return framer.partial or framer.has_rest
 
 
+def bytes_arrived(connection: Connection) -> int:
+    """Return how many bytes of an incomplete frame the connection has received."""
+    return connection._conversation.framer.arrived  # pyright: ignore[reportPrivateUsage]
+
+
 def heartbeat(number: int) -> HeartbeatRequest:
     return HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
 
@@ -349,10 +354,15 @@ def test_incomplete_frame_and_idle_connection_are_closed(run: Run) -> None:
                 one.send(heartbeat(0))
                 await one.answers(1)
             slow.writer.write(struct.pack(">i", 1000) + b"begun")
-            while not any(has_partial_frame(one) for one in service.listener.connections):
-                await asyncio.sleep(0.001)
-            service.listener.close_idle_and_slow()
-            assert len(service.listener.connections) == 3
+            for seconds in range(int(STALL_SECONDS)):
+                # A byte every second does not extend the time that a frame may take.
+                arrived = 4 + len(b"begun") + seconds
+                while arrived not in [bytes_arrived(one) for one in service.listener.connections]:
+                    await asyncio.sleep(0.001)
+                service.clock.ahead_s = seconds
+                service.listener.close_idle_and_slow()
+                assert len(service.listener.connections) == 3
+                slow.writer.write(b"\0")
             service.clock.ahead_s = STALL_SECONDS + 1
             service.listener.close_idle_and_slow()
             assert await slow.closed()
