@@ -138,17 +138,20 @@ class Member:
     """A consumer that polls in its own thread, like an application."""
 
     def __init__(self, reader: Any, topic: str) -> None:
-        self.share: frozenset[Any] = frozenset()
         self._reader = reader
         self._stopping = Event()
         reader.subscribe([topic])
         self._thread = Thread(target=self._poll)
         self._thread.start()
 
+    @property
+    def share(self) -> frozenset[Any]:
+        """Its partitions, also during a poll."""
+        return frozenset(self._reader.assignment())
+
     def _poll(self) -> None:
         while not self._stopping.is_set():
             self._reader.poll(timeout_ms=POLL_MS)
-            self.share = frozenset(self._reader.assignment())
         self._reader.close()
 
     def close(self) -> None:
