@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import each_case
@@ -27,6 +27,7 @@ from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker, marker_batch
 from ottla.records.errors import CorruptRecords, DecompressionLimitExceeded
 from records.drawing import Drawn, build, drawn_batches, drawn_records
+from sampling import scaled
 
 UNLIMITED = 2**31 - 1
 
@@ -79,8 +80,8 @@ def run_of(drawn: Sequence[list[Drawn]], compression: Compression = Compression.
 runs = st.lists(drawn_batches, max_size=4)
 
 
-@each_case("compression", Compression)
-@given(drawn=runs)
+@settings(max_examples=scaled(200))
+@given(st.sampled_from(Compression), runs)
 def test_columns_equal_the_records(compression: Compression, drawn: list[list[Drawn]]) -> None:
     run = run_of(drawn, compression)
     one_at_a_time = [record for batch in batches(run) for record in batch.records()]
