@@ -201,26 +201,30 @@ plain = st.tuples(
 )
 
 
-@given(st.lists(plain | queued, max_size=12), st.integers(0, 400), st.booleans())
-def test_open_batches(drawn: list[Any], limit: int, seals: bool) -> None:
+@given(st.lists(plain | queued, max_size=12), st.integers(0, 400), st.booleans(), st.booleans())
+def test_open_batches(drawn: list[Any], limit: int, seals: bool, by_key: bool) -> None:
     def send(kernel: Any) -> object:
         class Reference(kernel.RecordRef):
             pass
 
-        batches = kernel.OpenBatches(Reference)
-        appenders = {topic: kernel.RecordAppender(limit) for topic in "ab"}
-        for topic, appender in appenders.items():
-            batches.add(topic, appender, topic)
+        batches = kernel.OpenBatches(Reference, by_key)
+        places = [(topic, partition) for topic in "ab" for partition in range(2)]
+        appenders = {place: kernel.RecordAppender(limit) for place in places}
+        for (topic, partition), appender in appenders.items():
+            batch = f"{topic}-{partition}"
+            batches.add(topic, partition, 2, appender, batch, partition == 1)
         found: list[object] = []
-        for topic, _, value, _, headers, timestamp in drawn:
+        for topic, key, value, partition, headers, timestamp in drawn:
 
-            def place(topic: Any = topic, rest: Any = (timestamp, value, headers)) -> object:
+            def place(
+                topic: Any = topic, rest: Any = (timestamp, key, value, partition, headers)
+            ) -> object:
                 reference = batches.append(topic, *rest)
                 return None if reference is None else (reference._batch, reference._index)
 
             found.append(outcome(lambda _, place=place: place(), 0))
         if seals:
-            appenders["a"].seal()
+            appenders["a", 1].seal()
         records = [kernel.QueuedRecord("queue", *each) for each in drawn]
         entries: deque[Any] = deque([*records, "not a record"])
         while entries:
