@@ -16,6 +16,7 @@ from ottla.ids import LeaderEpoch, Offset
 from ottla.log.cached_reads import PinnedRecords
 from ottla.log.cleaner.cleaner_runners import LocalCleaner
 from ottla.log.files import OsDisk
+from ottla.log.lazy_files import LazyFile
 from ottla.log.log_config import LogConfig
 from ottla.log.page_cache import is_cached
 from ottla.log.partition_log import PartitionLog
@@ -160,6 +161,25 @@ def test_log_goes_on_after_a_truncation_of_pinned_records(tmp_path: Path) -> Non
         assert again.notes == []
         assert again.log.log_end_offset == end
         assert again.log.read_cached(42, end, 1 << 20).cached() == whole
+
+    asyncio.run(scenario())
+
+
+def test_pinned_end_survives_the_cache_of_open_files(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        log = new_log(tmp_path)
+        await log.flush()
+        closed = log.segments.first.file
+        assert isinstance(closed, LazyFile)
+        part, peer = pinned(log, 0), Peer()
+        expected = log.read_cached(0, log.log_end_offset, 20_000).cached()
+        peer.send(part)
+        disk = log.disk
+        assert isinstance(disk, OsDisk)
+        assert disk._cache.clear()  # pyright: ignore[reportPrivateUsage]
+        assert closed.pin(0) is None  # opening the file again may wait for the device
+        await truncate(log, 5)
+        assert peer.received() == expected
 
     asyncio.run(scenario())
 
