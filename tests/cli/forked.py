@@ -13,8 +13,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Thread
@@ -74,6 +75,49 @@ def run_script(
             env=env,
             cwd=folder,
         )
+    with forked(command, env=env, folder=folder) as process:
+        return process.completed(stdin, timeout_s)
+
+
+@dataclass(frozen=True)
+class ForkedScript:
+    """A running script, with pipes for stdin, stdout and stderr."""
+
+    command: Sequence[str]
+    pid: int
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+    status: IO[str]
+    """Has a line with the exit code after the end."""
+
+    def completed(self, stdin: bytes, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+        """Write this to stdin, close it, and wait for the end; kill the script if it takes long."""
+        read: dict[str, bytes] = {}
+        code: list[int] = []
+        helpers = [
+            Thread(target=_feed, args=(self.stdin, stdin), daemon=True),
+            Thread(target=lambda: read.update(out=self.stdout.read()), daemon=True),
+            Thread(target=lambda: read.update(err=self.stderr.read()), daemon=True),
+            Thread(target=lambda: code.append(int(self.status.readline())), daemon=True),
+        ]
+        for helper in helpers:
+            helper.start()
+        for helper in helpers[1:]:
+            helper.join(timeout_s)
+            if helper.is_alive():
+                os.kill(self.pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(self.command, timeout_s)
+        helpers[0].join()
+        return subprocess.CompletedProcess(self.command, code[0], read["out"], read["err"])
+
+
+@contextmanager
+def forked(
+    command: Sequence[str], *, env: Mapping[str, str], folder: Path | None = None
+) -> Generator[ForkedScript]:
+    """Start a script, given by its path and arguments; the block must wait for its end."""
+    assert _interpreter_environment(env) == _interpreter_environment(os.environ)
     request = {
         "script": command[0],
         "arguments": command[1:],
@@ -94,24 +138,7 @@ def run_script(
         open(errors[0], "rb") as err,
         open(status[0], encoding="ascii") as ended,
     ):
-        pid = int(ended.readline())
-        read: dict[str, bytes] = {}
-        code: list[int] = []
-        helpers = [
-            Thread(target=_feed, args=(pipe, stdin), daemon=True),
-            Thread(target=lambda: read.update(out=out.read()), daemon=True),
-            Thread(target=lambda: read.update(err=err.read()), daemon=True),
-            Thread(target=lambda: code.append(int(ended.readline())), daemon=True),
-        ]
-        for helper in helpers:
-            helper.start()
-        for helper in helpers[1:]:
-            helper.join(timeout_s)
-            if helper.is_alive():
-                os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(command, timeout_s)
-        helpers[0].join()
-    return subprocess.CompletedProcess(command, code[0], read["out"], read["err"])
+        yield ForkedScript(command, int(ended.readline()), pipe, out, err, ended)
 
 
 def as_text(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:

@@ -5,6 +5,7 @@ parameters, or listed in ARGUMENTS.
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 import typer.main
 
 from cli.console import PATIENCE_S, SCRIPTS, command, surroundings
+from cli.forked import as_text, forked
 from cli.golden import FOLDER
 from cli.non_brokers import NonBroker, nobody, silent, talkative
 from judges.ottla_broker import ottla_broker
@@ -333,16 +335,32 @@ def test_unknown_topic_or_group_exits_with_1(file: Path) -> None:
 
 
 def interrupted(
-    words: Sequence[str], server: NonBroker, folder: Path
+    words: Sequence[str], server: NonBroker, folder: Path, *, fresh: bool
 ) -> subprocess.CompletedProcess[str]:
     """Run a command until it waits for a response, then press Ctrl-C."""
+    env = surroundings("/nonexistent")
+    if fresh:
+        return interrupted_afresh(words, server, folder, env)
+    with forked(words, env=env, folder=folder) as process:
+        process.stdin.write(b"x\n")
+        is_asked = server.asked.acquire(timeout=PATIENCE_S)
+        os.kill(process.pid, signal.SIGINT if is_asked else signal.SIGKILL)
+        done = process.completed(b"", PATIENCE_S)
+    assert is_asked, "it asked nobody"
+    return as_text(done)
+
+
+def interrupted_afresh(
+    words: Sequence[str], server: NonBroker, folder: Path, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Do the same with a new interpreter."""
     process = subprocess.Popen(
         words,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=surroundings("/nonexistent"),
+        env=env,
         cwd=folder,
     )
     try:
@@ -363,7 +381,7 @@ def test_ctrl_c_during_a_request_exits_with_130(file: Path) -> None:
         name, words, one_line, is_json = case
         with silent() as server:
             given = [word.replace("{server}", server.address) for word in words]
-            done = interrupted(given, server, file.parent)
+            done = interrupted(given, server, file.parent, fresh=case in fresh)
         return verdict(name, done, [130], one_line=one_line, is_json=is_json)
 
     ottla = str(SCRIPTS / "ottla")
@@ -376,4 +394,5 @@ def test_ctrl_c_during_a_request_exits_with_130(file: Path) -> None:
         (tool, [str(SCRIPTS / tool), *tool_words(tool, "{server}", file)], False, False)
         for tool in ASKING_TOOLS
     ]
+    fresh = sample(cases, 6)
     at_once(check, cases)

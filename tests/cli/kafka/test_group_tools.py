@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cases import each_case
+from cli.forked import as_text, run_script
 from cli.group.commands import PATIENCE_S, environment
 from cli.group.test_group import server, wait_until_connected
 from ottla.cli.kafka.tool import print_lines
@@ -31,7 +32,13 @@ def file(tmp_path: Path) -> str:
 
 def command(tool: str, address: str, file: str) -> list[str]:
     words = [one.format(file=file) for one in TOOLS[tool]]
-    return [str(BIN / tool), *words, "--bootstrap-server", address]
+    return [tool, *words, "--bootstrap-server", address]
+
+
+def ran(words: list[str]) -> subprocess.CompletedProcess[str]:
+    tool, *arguments = words
+    done = run_script(tool, arguments, env=environment(), stdin=b"", timeout_s=PATIENCE_S)
+    return as_text(done)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -39,14 +46,7 @@ def test_missing_broker_prints_one_line(tool: str, file: str) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        done = subprocess.run(
-            command(tool, address, file),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-            env=environment(),
-        )
+        done = ran(command(tool, address, file))
     told = done.stdout + done.stderr
     assert "connection refused" in told
     assert len(told.strip().splitlines()) == 1
@@ -57,8 +57,9 @@ def test_missing_broker_prints_one_line(tool: str, file: str) -> None:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_ctrl_c_exits_with_130_silently(tool: str, file: str) -> None:
     with server(None) as address:
+        name, *words = command(tool, address, file)
         process = subprocess.Popen(
-            command(tool, address, file),
+            [BIN / name, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -72,26 +73,16 @@ def test_ctrl_c_exits_with_130_silently(tool: str, file: str) -> None:
 
 @each_case("tool", TOOLS)
 def test_help_and_unknown_flag_exit_with_1(tool: str) -> None:
-    def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(BIN / tool), *arguments], capture_output=True, text=True, check=False
-        )
-
-    helped = ran("--help")
+    helped = ran([tool, "--help"])
     assert (helped.returncode, helped.stdout) == (1, "")
     assert "--bootstrap-server" in helped.stderr
-    wrong = ran("--nonsense")
+    wrong = ran([tool, "--nonsense"])
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert wrong.stderr.startswith("nonsense is not a recognized option\n")
 
 
 def test_unsupported_flag_prints_one_line_and_exits_with_2() -> None:
-    done = subprocess.run(
-        [str(BIN / "kafka-consumer-groups"), "--validate-regex", "a.*"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(["kafka-consumer-groups", "--validate-regex", "a.*"])
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "kafka-consumer-groups: --validate-regex is not supported yet\n"
 

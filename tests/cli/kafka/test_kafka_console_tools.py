@@ -8,7 +8,6 @@ that they write are recorded; `make judge` runs both kinds of tools on both kind
 import asyncio
 import re
 import struct
-import subprocess
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,7 +15,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from cli.records.harness import BIN, PATIENCE_S, environment
+from cli.forked import as_text
+from cli.records.harness import run
 from judges.ottla_broker import ottla_broker
 from judges.recording import Json, Recording
 from kafka_java import kafka_broker
@@ -460,16 +460,8 @@ def _all_ours(server: str) -> dict[str, Json]:
 
 
 def _run_ours(case: Case, name: str, server: str) -> Said:
-    done = subprocess.run(
-        [str(BIN / case.tool), *words(case, "ours", name, server)],
-        input=case.stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-        env=environment(),
-    )
-    return Said.by(done)
+    done = run(case.tool, *words(case, "ours", name, server), stdin=case.stdin.encode())
+    return Said.by(as_text(done))
 
 
 async def _written(server: str, topic: str) -> list[Content]:
