@@ -1,6 +1,8 @@
-"""A client of the simulated broker: one connection, one request at a time, with retries."""
+"""A client of the simulated broker: one connection, with one or several requests in flight."""
 
 import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ottla.protocol.conversation import ClientConversation, ReceivedResponse
@@ -21,7 +23,7 @@ class _Ear(asyncio.Protocol):
     def __init__(self, name: str) -> None:
         self.conversation = ClientConversation(name)
         self.transport: SimulatedTransport | None = None
-        self.awaited: asyncio.Future[ReceivedResponse] | None = None
+        self.awaited: deque[asyncio.Future[ReceivedResponse]] = deque()  # the oldest first
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -30,14 +32,15 @@ class _Ear(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for response in self.conversation.receive(data):
-            assert self.awaited is not None, "an answer that nobody asked for"
-            if not self.awaited.done():
-                self.awaited.set_result(response)
+            assert self.awaited, "an answer that nobody asked for"
+            awaited = self.awaited.popleft()
+            if not awaited.done():
+                awaited.set_result(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
-        if self.awaited is not None and not self.awaited.done():
-            self.awaited.set_exception(Gone("the connection broke"))
+        if self.awaited and not self.awaited[0].done():  # nobody waits for the others any more
+            self.awaited[0].set_exception(Gone("the connection broke"))
 
 
 class Speaker:
@@ -55,32 +58,55 @@ class Speaker:
         seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> M:
         """Return the response or raise Gone; after Gone the next request uses a new connection."""
+        responses = await self.ask_all([message], answer, version, seconds_max=seconds_max)
+        if not responses:
+            raise Gone(f"{answer.__name__} did not arrive")
+        return responses[0]
+
+    async def ask_all(
+        self,
+        messages: Sequence[Message],
+        answer: type[M],
+        version: int | None = None,
+        *,
+        seconds_max: float = REQUEST_SECONDS_MAX,
+        on_arrival: Callable[[int, M], None] = lambda number, response: None,
+    ) -> list[M]:
+        """Send all requests at once; return the responses that came before the connection broke.
+
+        `on_arrival` gets the number of each request with its response, as soon as it arrives.
+        """
+        found: list[M] = []
         try:
             async with asyncio.timeout(seconds_max):
-                response = await self._ask(message, version)
-        except (TimeoutError, ConnectionError) as error:
+                for awaited in await self._send(messages, version):
+                    response = await awaited
+                    assert isinstance(response.message, answer)
+                    on_arrival(len(found), response.message)
+                    found.append(response.message)
+        except (TimeoutError, ConnectionError, Gone):
             self.hang_up()
-            raise Gone(str(error)) from None
-        except Gone:
-            self.hang_up()
-            raise
-        assert isinstance(response.message, answer)
-        return response.message
+        return found
 
-    async def _ask(self, message: Message, version: int | None) -> ReceivedResponse:
+    async def _send(
+        self, messages: Sequence[Message], version: int | None
+    ) -> list["asyncio.Future[ReceivedResponse]"]:
         ear = self._ear
         if ear is None or ear.lost:
             _, ear = await self.world.network.connect(lambda: _Ear(self.name), PORT)
             self._ear = ear
-        api = message.API
-        assert api is not None
         assert ear.transport is not None
-        _, buffers = ear.conversation.send(
-            message, api.advertised.high if version is None else version
-        )
-        ear.awaited = asyncio.get_running_loop().create_future()
-        ear.transport.writelines(buffers)
-        return await ear.awaited
+        sent: list[asyncio.Future[ReceivedResponse]] = []
+        for message in messages:
+            api = message.API
+            assert api is not None
+            _, buffers = ear.conversation.send(
+                message, api.advertised.high if version is None else version
+            )
+            sent.append(asyncio.get_running_loop().create_future())
+            ear.awaited.append(sent[-1])
+            ear.transport.writelines(buffers)
+        return sent
 
     def hang_up(self) -> None:
         if self._ear is not None and self._ear.transport is not None:

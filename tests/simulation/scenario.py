@@ -333,6 +333,7 @@ class Harness:
         """Cut the power a last time and check everything that is left."""
         self._cut_power()
         await self._start()
+        self.administrator.speaker.hang_up()  # it may not have noticed the power failure
         await self.administrator.check_topics()
         await self.administrator.check_settings()
         speaker = Speaker(self.world, "auditor")

@@ -33,6 +33,7 @@ from ottla.log.epochs import EpochStart
 from ottla.log.flusher import FlushPlan
 from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEAN_SHUTDOWN, LOG_START_OFFSETS
+from ottla.log.offset_waiters import OffsetWaiters
 from ottla.log.partition_log import open_log
 from ottla.log.producers import Producers
 from ottla.log.recovery import batch_scan, log_recovery
@@ -82,6 +83,16 @@ def what_the_leader_acknowledges_is_flushed(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Partition, "append", noting)
     patch.setattr(Partition, "must_flush", property(of_others))
+
+
+def a_flush_acknowledges_only_what_it_covers(patch: pytest.MonkeyPatch) -> None:
+    """Rule C5 for records that are appended during a flush."""
+    finish = OffsetWaiters.finish_up_to
+
+    def finish_all(self: OffsetWaiters, offset: int, failure: Exception | None = None) -> None:
+        finish(self, max(offset, 2**62), failure)
+
+    patch.setattr(OffsetWaiters, "finish_up_to", finish_all)
 
 
 def commits_are_answered_when_they_are_durable(patch: pytest.MonkeyPatch) -> None:
@@ -261,16 +272,17 @@ SWITCHES: dict[Switch, int] = {
     repeats_are_recognised: 0,
     what_is_acknowledged_is_flushed: 0,
     what_the_leader_acknowledges_is_flushed: 0,
+    a_flush_acknowledges_only_what_it_covers: 9,
     commits_are_answered_when_they_are_durable: 0,
-    the_crc_counts_in_recovery: 1,
-    a_log_is_checked_after_an_unclean_stop: 4,
-    a_crash_is_not_taken_for_a_clean_stop: 37,
+    the_crc_counts_in_recovery: 0,
+    a_log_is_checked_after_an_unclean_stop: 0,
+    a_crash_is_not_taken_for_a_clean_stop: 58,
     a_flush_covers_the_names_in_the_folder: 0,
     producers_are_learnt_from_the_log: 0,
     coordination_is_on_the_device_when_it_answers: 0,
     members_that_are_silent_are_put_out: 0,
-    a_commit_shows_its_generation: 0,
-    a_static_member_that_was_replaced_is_fenced: 5,
+    a_commit_shows_its_generation: 2,
+    a_static_member_that_was_replaced_is_fenced: 2,
     a_static_member_that_is_back_in_time_keeps_its_place: 0,
     what_was_deleted_stays_deleted: 0,
     a_producer_id_is_reserved_before_it_is_given: 0,
