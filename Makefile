@@ -50,7 +50,7 @@ lint: setup ## Check style and format with ruff
 	$(BIN)/ruff format --check .
 
 types: setup ## Check types with pyright in strict mode
-	$(BIN)/pyright
+	$(BIN)/pyright --threads 2
 
 imports: setup ## Check that folders import only folders below them
 	$(BIN)/lint-imports
