@@ -26,12 +26,19 @@ from ottla.protocol.messages.delete_topics import (
 )
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.transport import memory
 from ottla.transport.connection import Connection
 from page_cache import needs_cachestat
 
 pytestmark = needs_cachestat
 
 LARGE: Final = 8 << 20
+
+
+@pytest.fixture(autouse=True)
+def _proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every client count as one that reads its responses."""
+    monkeypatch.setattr(memory, "PROVEN_BYTES", 0)
 
 
 class RawClient:

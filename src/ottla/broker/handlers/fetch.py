@@ -132,7 +132,9 @@ class _Fetch:
         self.bytes_min = message.min_bytes
         self.waiter = MemoryWaiter(connection.memory, handler.clock)
         self.pool = connection.memory.responses
-        self.by_sendfile = connection.accepts_file_slices()
+        # Only for a client that has shown that it reads. A socket takes fewer bytes from a file
+        # than from memory, so a client that never reads would seem to read when the rest is copied.
+        self.by_sendfile = connection.memory.is_proven and connection.accepts_file_slices()
         self.held = 0
 
     def gather(self) -> FetchRead:
