@@ -117,7 +117,10 @@ def test_partition_gets_a_leader_when_space_is_freed(
 def test_first_start_on_a_full_disk_fails_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "OsDisk", lambda: TroubledDisk(lambda: True))
+    def full_disk(*, open_files_max: object) -> TroubledDisk:
+        return TroubledDisk(lambda: True)
+
+    monkeypatch.setattr(service, "OsDisk", full_disk)
     config = broker_config(
         overrides=["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}/data"]
     )

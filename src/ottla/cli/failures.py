@@ -84,10 +84,14 @@ def failure_of(error: OttlaError, about: str | None = None) -> Failure:
             message = f"''{message}"  # an empty name would be invisible
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             message = _missing(message)
-        message = message.replace(CREATE_TOPIC, "create the topic with `ottla topic create`")
-        return Failure(message, error.code.name, about)
+        return Failure(_with_command(message), error.code.name, about)
     code = error.code if isinstance(error, Failed) else "FAILED"
-    return Failure(str(error), code, about)
+    return Failure(_with_command(str(error)), code, about)
+
+
+def _with_command(message: str) -> str:
+    """Return the message with a command instead of the method of a client program."""
+    return message.replace(CREATE_TOPIC, "create the topic with `ottla topic create`")
 
 
 def _missing(message: str) -> str:

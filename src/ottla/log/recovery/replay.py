@@ -36,7 +36,7 @@ def replay_producers(
     for segment in segments.from_offset(start):
         if segment.base_offset >= end:
             break
-        if not segment.size:
+        if not segment.size and not segment.damaged:
             continue
         first = segment.locate(start, read_blocking)
         if first is None:

@@ -46,7 +46,7 @@ class Extent(NamedTuple):
 
     position: int
     size: int
-    next_offset: int | None = None  # the base offset of the batch behind it, if that was read
+    next_offset: int | None = None  # above its offsets, at most the base offset of the next batch
 
 
 class Indexes(NamedTuple):
@@ -332,10 +332,11 @@ class Segment:
 
     def reactivate(self, index_interval_bytes: int, read: Read) -> LocatedHeader | None:
         """Make a segment that was opened from its files the active one; return its last batch."""
-        if not self.size:
+        indexes = (self.offset_index, self.time_index, self.txn_index)
+        if not self.size and not self.damaged and not any(index.entries for index in indexes):
             self.clear_indexes()
             return None
-        for index in (self.offset_index, self.time_index, self.txn_index):
+        for index in indexes:
             index.reopen()
         self.first_timestamp = self.read_first_timestamp(read)
         last = self.offset_index.last
@@ -418,7 +419,7 @@ class Segment:
         return Extent(start, end - start)
 
     def offset_bound(self, extent: Extent, upper: int, read: Read) -> int:
-        """An upper bound for the offsets in an extent: the base offset of the next batch."""
+        """An upper bound for the offsets in an extent; at most the next batch's base offset."""
         if extent.next_offset is not None:
             return min(upper, extent.next_offset)
         end = extent.position + extent.size
