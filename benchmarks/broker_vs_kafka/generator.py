@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from ottla.protocol.messages.produce import (
 from ottla.records.builder import BatchBuilder
 
 IN_FLIGHT = 5
+LEADER_SECONDS = 20
 PRODUCE_VERSION, FETCH_VERSION = 9, 12  # both name topics, and every broker supports them
 FETCH_BYTES = 1024 * 1024
 RECEIVE_BYTES = 4 * 1024 * 1024
@@ -137,12 +138,22 @@ def produce(job: Job) -> float:
     # Correlation id, no tagged fields, one topic, its name, its number of partitions.
     first_code = 4 + 1 + 1 + 1 + len(job.topic) + 1 + 4
 
-    def check(answer: memoryview) -> None:
+    def codes(answer: memoryview) -> Iterator[int]:
         for number in range(job.batches):
-            (code,) = _CODE.unpack_from(answer, first_code + number * PARTITION_BYTES)
+            yield _CODE.unpack_from(answer, first_code + number * PARTITION_BYTES)[0]
+
+    def check(answer: memoryview) -> None:
+        for code in codes(answer):
             assert not code, f"error {code}"
 
-    seconds = Connection(job).run(lambda number: made[number % len(made)], count, check)
+    connection = Connection(job)
+    for first in made:  # Kafka leads the partitions of a new topic after a moment
+        deadline = time.monotonic() + LEADER_SECONDS
+        connection.send(first)
+        while any(codes(connection.answer())) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            connection.send(first)
+    seconds = connection.run(lambda number: made[number % len(made)], count, check)
     return (count - count // 10 - 1) * job.batches * per_batch / seconds
 
 
