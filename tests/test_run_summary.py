@@ -46,3 +46,8 @@ def test_run_outside_of_make_test_notes_nothing(
     monkeypatch.delenv(run_summary.STEP, raising=False)
     run_summary.note_tests({"log": 1.0}, {"log": 1}, {})
     assert not notes.exists()
+
+
+def test_step_that_is_noted_twice_keeps_its_seconds() -> None:
+    notes = [{"step": "check", "seconds": 80.0}, {"step": "check", "seconds": 0.0}]
+    assert run_summary.table(notes).splitlines()[1] == "      80.0  check"

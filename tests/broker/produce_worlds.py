@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from struct import pack_into, unpack_from
-from types import MappingProxyType, SimpleNamespace
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 from fastcrc.crc32 import iscsi as crc32c
 
@@ -24,7 +24,7 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.shutdown import Shutdown
 from ottla.cluster.image import ClusterImage, PartitionState, Topic
 from ottla.errors import OttlaError, ProtocolViolation
-from ottla.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicPartition, Uuid
+from ottla.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicPartition, Uuid
 from ottla.log.log_config import LogConfig
 from ottla.log.log_state import log_closed
 from ottla.metrics import ApiCounts
@@ -39,6 +39,7 @@ from ottla.records.batch import CRC_END, HEADER_SIZE, LENGTH_END, TimestampType
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.validation import ValidationConfig
+from ottla.replication.fetch_purgatory import DelayedFetch
 from ottla.replication.partition import Partition
 from ottla.testing.disk import SimulatedDisk
 from ottla.transport.connection import DeferredResponse
@@ -184,10 +185,8 @@ class World:
                 led = Partition(self.logs, hosted, IDS[name], EPOCH, kind.rules, kind.in_sync_min)
                 kind.prepare(led)
                 self.manager.partitions[place] = led
-        waiter: Any = SimpleNamespace(note=self.woken.append)
-        self.manager.partitions[TopicPartition("plain", PartitionIndex(1))].waiting[
-            _Waiter(waiter)  # type: ignore[index]
-        ] = None
+        watched = self.manager.partitions[TopicPartition("plain", PartitionIndex(1))]
+        watched.waiting[cast("DelayedFetch", _Waiter(self.woken.append))] = None
         made = self._fast_path_class or ProduceFastPath
         self.fast_path = made(
             partitions=self.manager.partitions,
@@ -268,8 +267,8 @@ class World:
 
 
 class _Waiter:
-    def __init__(self, waiter: Any) -> None:
-        self.note = waiter.note
+    def __init__(self, note: Callable[[int], None]) -> None:
+        self.note = note
 
     def wake(self) -> None:
         """Do nothing."""
@@ -454,7 +453,7 @@ class Requests:
         producer_id = random.choice(PRODUCERS)
         place = TopicPartition(name, PartitionIndex(index))
         led = world.manager.partitions.get(place)
-        known = None if led is None else led.log.producers.get(producer_id)  # type: ignore[arg-type]
+        known = None if led is None else led.log.producers.get(ProducerId(producer_id))
         epoch, sequence = 0, 0
         if known is not None:
             epoch, sequence = known.epoch, known.next_sequence

@@ -27,9 +27,9 @@ cdef class ProduceFastPath:
         int version,
         long long now_ms,
     )
-    cdef bint _append(self, BufferView view, data)
+    cdef bint _append(self, data)
     cdef _note_appended(self, OrdinaryBatch failed)
-    cdef _response(self, BufferView view, int version)
+    cdef _response(self, BufferView view)
 
 # Bytes that are filled before anything else sees them.
 

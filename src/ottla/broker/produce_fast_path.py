@@ -74,7 +74,6 @@ class OrdinaryBatch:
 
     __slots__ = (
         "base_offset",
-        "epoch",
         "index",
         "last_offset",
         "partition",
@@ -85,7 +84,6 @@ class OrdinaryBatch:
         "state",
         "stop",
         "timestamp",
-        "topic",
     )
 
 
@@ -127,15 +125,17 @@ class ProduceFastPath:
             return None
         version = p[3]
         began_s = self._elapsed_s()
-        self._batches.clear()
-        self._topics.clear()
-        pos = _body_position(view)
-        if pos == 0 or not self._check(view, memoryview(frame), pos, version):
-            return None
-        if not self._append(view, memoryview(frame)):
-            return None
-        response = self._response(view, version)
-        self._batches.clear()  # they refer to partitions that may be deleted
+        self.appended.clear()
+        try:
+            pos = _body_position(view)
+            if pos == 0 or not self._check(view, memoryview(frame), pos, version):
+                return None
+            if not self._append(memoryview(frame)):
+                return None
+            response = self._response(view)
+        finally:
+            self._topics.clear()
+            self._batches.clear()  # they refer to partitions that may be deleted
         self._counts.note(self._elapsed_s() - began_s)
         return response
 
@@ -307,13 +307,13 @@ class ProduceFastPath:
     # The appends.
 
     @cython.cfunc
-    def _append(self, view: BufferView, data) -> cython.bint:
+    def _append(self, data) -> cython.bint:
         """Append the batches; False if one could not be written."""
         batch: OrdinaryBatch
         for batch in self._batches:
             state = batch.state
             try:
-                _append_one(batch, view, data)
+                _append_one(batch, data)
             except StorageFailure:
                 self._note_appended(batch)
                 return False
@@ -333,7 +333,7 @@ class ProduceFastPath:
             self.appended.append((batch.partition, offsets))
 
     @cython.cfunc
-    def _response(self, view: BufferView, version: cython.int):
+    def _response(self, view: BufferView):
         """Encode the response."""
         size: cython.Py_ssize_t = 4 + 4 + 1 + 1 + 4 + 1 + 33 * len(self._batches)
         for head, _ in self._topics:
@@ -483,7 +483,7 @@ def _is_next(
 
 
 @cython.cfunc
-def _append_one(batch: OrdinaryBatch, view: BufferView, data):
+def _append_one(batch: OrdinaryBatch, data):
     """Append a batch to its log and make it readable."""
     state, segment, partition = batch.state, batch.segment, batch.partition
     size: cython.Py_ssize_t = batch.stop - batch.start

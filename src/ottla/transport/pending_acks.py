@@ -1,9 +1,9 @@
 """Acknowledgements of a connection that wait: completed by callbacks, sent in request order.
 
 A Produce request whose records are appended may have to wait for its acknowledgement, for example
-until a flush. It needs neither a task nor its frame meanwhile: a PendingAck holds the response, and
-whoever completes it calls `complete`. The connection appends the Produce requests behind it, and
-queues their responses, too.
+until a flush. It needs neither a task nor its frame meanwhile: a PendingAck holds the response. The
+part that ends the wait, for example the group commit, calls `complete`. The connection appends the
+Produce requests behind it, and queues their responses, too.
 
 Invariant: responses leave the queue in the order of their requests, each after it is complete.
 """
