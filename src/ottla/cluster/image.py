@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Self
 
-from ottla.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, Uuid
+from ottla.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionIndex,
+    Uuid,
+)
 
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state"))
 
@@ -34,17 +42,22 @@ class Broker:
     epoch: BrokerEpoch
     addresses: Mapping[str, Address]  # by listener name
     rack: str | None = None
+    host: str | None = None  # ottla.broker.host: brokers of one machine have the same
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """Replicas, leader and ISR of a partition."""
 
-    replicas: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]  # during a reassignment with `adding` and `removing`
     leader: BrokerId = NO_BROKER
     leader_epoch: LeaderEpoch = LeaderEpoch(-1)  # noqa: RUF009 - a number
     in_sync: tuple[BrokerId, ...] = ()
     version: int = -1  # the partition epoch: version of its node; -1: not stored
+    elr: tuple[BrokerId, ...] = ()  # outside the ISR, with every acknowledged record (rule A14)
+    last_known_elr: tuple[BrokerId, ...] = ()  # the last leader, while ISR and ELR are empty
+    adding: tuple[BrokerId, ...] = ()  # replicas that a reassignment adds
+    removing: tuple[BrokerId, ...] = ()  # replicas that a reassignment removes
 
     def led_by(self, leader: BrokerId, in_sync: tuple[BrokerId, ...]) -> "PartitionState":
         """Return the next state, with a new leader in a new leader epoch."""
@@ -85,6 +98,7 @@ class ClusterImage:
     topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
     names: Mapping[Uuid, str] = field(default_factory=lambda: MappingProxyType({}))
     version: int = 0
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # noqa: RUF009 - a number
 
     def topic_of_id(self, topic_id: Uuid) -> Topic | None:
         """Return the topic with an id, if there is one."""
