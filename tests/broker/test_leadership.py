@@ -16,7 +16,8 @@ from broker.test_offset_commits import commit
 from ottla.broker import leadership
 from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.leadership import Leadership
-from ottla.controller.store import ClusterStore, Elected
+from ottla.cluster.image import PartitionChange
+from ottla.controller.store import ClusterStore
 from ottla.errors import DiskFull, ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, LeaderEpoch, TopicPartition
 from ottla.log.files import OsDisk
@@ -56,7 +57,7 @@ def test_many_partitions_become_leader_in_batches(
     lots: list[int] = []
     store = ClusterStore.store_elections
 
-    async def counted(self: ClusterStore, elected: Iterable[Elected]) -> None:
+    async def counted(self: ClusterStore, elected: Iterable[PartitionChange]) -> None:
         listed = [*elected]
         lots.append(len(listed))
         await store(self, listed)
@@ -184,7 +185,7 @@ def test_creation_of_many_partitions_does_not_delay_the_stop(
     async def scenario() -> None:
         async with broker(tmp_path) as running:
 
-            async def stored(self: ClusterStore, elected: Iterable[Elected]) -> None:
+            async def stored(self: ClusterStore, elected: Iterable[PartitionChange]) -> None:
                 await store(self, elected)
                 running.parts.shutdown.begun = True
 

@@ -18,8 +18,8 @@ from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.shutdown import Shutdown
-from ottla.cluster.image import PartitionState, Topic
-from ottla.controller.store import ClusterStore, Elected, led_by
+from ottla.cluster.image import PartitionChange, PartitionState, Topic
+from ottla.controller.store import ClusterStore, led_by
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
 from ottla.log.loading import HostedLog
@@ -142,7 +142,7 @@ class Leadership:
             unled = len(self.unled(name)) or len(failures)
             raise PartlyLed(name, unled, len(partitions), failures[0]) from failures[0]
 
-    def _elected(self, name: str, index: int, one: PartitionState) -> Elected:
+    def _elected(self, name: str, index: int, one: PartitionState) -> PartitionChange:
         """Return the state in which this broker leads, in an epoch that is also new to the log.
 
         The epoch before may have started while there was no disk space to store the leader.
@@ -154,7 +154,7 @@ class Leadership:
         return led_by(self._node_id, name, index, one)
 
     async def _host_all(
-        self, found: Topic, elected: Sequence[Elected], *, at_start: bool
+        self, found: Topic, elected: Sequence[PartitionChange], *, at_start: bool
     ) -> list[BaseException | None]:
         """Lead partitions of a topic; return the failure of each, or None.
 

@@ -71,6 +71,19 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """A decision of the controller: the next state of a partition.
+
+    It is stored only if the partition still has the version of `before` (rule B5).
+    """
+
+    topic: str
+    index: int
+    before: PartitionState
+    after: PartitionState
+
+
+@dataclass(frozen=True, slots=True)
 class Topic:
     """A topic and its partitions."""
 

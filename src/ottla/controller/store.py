@@ -7,10 +7,9 @@ it is finished after an interruption. That node remains until nothing of the top
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.cluster.image import PartitionState, Topic
+from ottla.cluster.image import PartitionChange, PartitionState, Topic
 from ottla.cluster.znodes import (
     BROKER_CONFIGS,
     DEFAULT_ENTITY,
@@ -42,16 +41,6 @@ class StoredTopic(NamedTuple):
 
     topic: Topic
     config: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """A new leader and ISR for a partition."""
-
-    topic: str
-    index: int
-    before: PartitionState
-    after: PartitionState
 
 
 class ClusterStore:
@@ -123,7 +112,7 @@ class ClusterStore:
         """Store a topic that has got more partitions."""
         await self._lease.change([SetData(topic_path(name), node.format())])
 
-    async def store_elections(self, elected: Iterable[Elected]) -> None:
+    async def store_elections(self, elected: Iterable[PartitionChange]) -> None:
         """Store new leaders and ISRs of partitions (rule B5)."""
         operations: list[Operation] = []
         formatted: dict[tuple[object, ...], bytes] = {}  # most partitions have the same state
@@ -198,6 +187,6 @@ def _partition(
     )
 
 
-def led_by(broker: BrokerId, topic: str, index: int, before: PartitionState) -> Elected:
+def led_by(broker: BrokerId, topic: str, index: int, before: PartitionState) -> PartitionChange:
     """Elect a broker as leader and only ISR member of a partition."""
-    return Elected(topic, index, before, before.led_by(broker, (broker,)))
+    return PartitionChange(topic, index, before, before.led_by(broker, (broker,)))
