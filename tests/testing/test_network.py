@@ -199,3 +199,139 @@ def test_address_can_be_bound_only_once() -> None:
         assert (await place.host.hold(Listener, None, 0, 10)).port != PORT
 
     at(scenario)
+
+
+class TwoHosts:
+    """Two processes at different addresses; the second one listens."""
+
+    def __init__(self, clock: SimulatedClock, weather: Weather = CALM) -> None:
+        self.clock = clock
+        self.network = SimulatedNetwork(Random(0), Trace(), weather)
+        self.one = self.network.host(address="10.0.0.1")
+        self.two = self.network.host(address="10.0.0.2")
+        self.connected = Listener()
+        self.accepted: list[Listener] = []
+
+    def _accept(self) -> Listener:
+        self.accepted.append(Listener())
+        return self.accepted[-1]
+
+    async def connect(self) -> tuple[SimulatedTransport, Listener]:
+        if not self.accepted:
+            await (await self.two.hold(self._accept, "10.0.0.2", PORT, 10)).start()
+        self.connected = Listener()
+        await self.one.connect(lambda: self.connected, "10.0.0.2", PORT)
+        await self.clock.sleep(0.5)
+        assert self.connected.transport is not None
+        return self.connected.transport, self.accepted[-1]
+
+
+def between(
+    scenario: Callable[[TwoHosts], Coroutine[Any, Any, None]], weather: Weather = CALM
+) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        await scenario(TwoHosts(clock, weather))
+
+    simulated(program)
+
+
+def test_processes_connect_by_address() -> None:
+    async def scenario(hosts: TwoHosts) -> None:
+        transport, server = await hosts.connect()
+        transport.write(b"hello")
+        await hosts.clock.sleep(1)
+        assert server.data == b"hello"
+        assert server.transport is not None
+        assert server.transport.get_extra_info("peername")[0] == "10.0.0.1"
+        assert transport.get_extra_info("peername") == ("10.0.0.2", PORT)
+        for address, port in (("10.0.0.1", PORT), ("10.0.0.2", PORT + 1)):
+            with pytest.raises(ConnectionRefusedError):
+                await hosts.one.connect(Listener, address, port)
+        with pytest.raises(OSError, match="assign"):
+            await hosts.one.hold(Listener, "10.0.0.2", PORT + 1, 10)
+
+    between(scenario)
+
+
+def test_dead_process_opens_no_connection() -> None:
+    async def scenario(hosts: TwoHosts) -> None:
+        _, server = await hosts.connect()
+        attempt = asyncio.ensure_future(hosts.one.connect(Listener, "10.0.0.2", PORT))
+        await asyncio.sleep(0)
+        hosts.one.die()
+        with pytest.raises(ConnectionAbortedError):
+            await attempt
+        await hosts.clock.sleep(1)
+        assert (hosts.connected.told, server.told) == ([], ["broken"])
+        assert len(hosts.accepted) == 1
+
+    between(scenario)
+
+
+def test_partition_delays_bytes_until_it_ends() -> None:
+    async def scenario(hosts: TwoHosts) -> None:
+        transport, server = await hosts.connect()
+        hosts.network.partition("10.0.0.2", "10.0.0.1")
+        for number in range(50):
+            transport.write(b"%d," % number)
+        await hosts.clock.sleep(100)
+        assert server.data == b""
+        hosts.network.heal("10.0.0.1", "10.0.0.2")
+        transport.write(b"end")
+        await hosts.clock.sleep(1)
+        assert server.data == b"".join(b"%d," % number for number in range(50)) + b"end"
+
+    between(scenario, Weather(slow_chance=0, stall_chance=0, cut_chance=0, split_chance=0.5))
+
+
+def test_partition_hides_the_end_of_a_connection() -> None:
+    async def scenario(hosts: TwoHosts) -> None:
+        transport, server = await hosts.connect()
+        other, other_server = await hosts.connect()
+        hosts.network.partition("10.0.0.1", "10.0.0.2")
+        transport.abort()
+        other.write(b"last words")
+        other.close()
+        await hosts.clock.sleep(100)
+        assert (server.told, other_server.told) == ([], [])
+        hosts.network.heal("10.0.0.1", "10.0.0.2")
+        await hosts.clock.sleep(1)
+        assert (server.told, other_server.told) == (["broken"], ["eof", "lost"])
+        assert other_server.data == b"last words"
+
+    between(scenario)
+
+
+def test_partition_separates_two_addresses_only() -> None:
+    async def scenario(hosts: TwoHosts) -> None:
+        transport, server = await hosts.connect()
+        hosts.network.partition("10.0.0.1", "10.0.0.3")
+        hosts.network.partition("10.0.0.2", "10.0.0.3")
+        transport.write(b"hello")
+        await hosts.clock.sleep(1)
+        assert server.data == b"hello"
+        third = hosts.network.host(address="10.0.0.3")
+        attempt = asyncio.ensure_future(third.connect(Listener, "10.0.0.2", PORT))
+        await hosts.clock.sleep(100)
+        assert not attempt.done()
+        hosts.network.heal("10.0.0.1", "10.0.0.3")
+        await hosts.clock.sleep(100)
+        assert not attempt.done()
+        hosts.network.heal("10.0.0.2", "10.0.0.3")
+        await hosts.clock.sleep(1)
+        assert attempt.done()
+
+    between(scenario)
+
+
+def test_delay_between_two_addresses() -> None:
+    async def scenario(hosts: TwoHosts) -> None:
+        transport, server = await hosts.connect()
+        hosts.network.delays_s[frozenset(("10.0.0.1", "10.0.0.2"))] = 5.0
+        transport.write(b"hello")
+        await hosts.clock.sleep(4.9)
+        assert server.data == b""
+        await hosts.clock.sleep(0.2)
+        assert server.data == b"hello"
+
+    between(scenario)

@@ -4,6 +4,9 @@ Invariant: the bytes of one direction of a connection arrive in order and at mos
 are independent. Bytes in flight are lost when a connection breaks, and each end notices at its own
 time. The window limits the bytes in flight. Beyond it the writer's buffer fills and its protocol is
 paused, as with the event loop's own transports.
+
+Two addresses can be partitioned from each other. Nothing arrives between them until the partition
+ends, neither bytes nor the end of a connection, and a connection attempt waits.
 """
 
 import asyncio
@@ -23,6 +26,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 WINDOW_BYTES: Final = 32 * 1024  # in flight or not read yet, per direction
 FIRST_FREE_PORT: Final = 49_152
+LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,14 @@ CALM: Final = Weather(slow_chance=0, stall_chance=0, cut_chance=0, split_chance=
 class SimulatedTransport(asyncio.Transport):
     """One end of a connection."""
 
-    def __init__(self, wire: "_Wire", protocol: asyncio.BaseProtocol, context: Context) -> None:
-        super().__init__({"peername": ("127.0.0.1", 1024 + wire.number)})
+    def __init__(
+        self,
+        wire: "_Wire",
+        protocol: asyncio.BaseProtocol,
+        context: Context,
+        peername: tuple[str, int],
+    ) -> None:
+        super().__init__({"peername": peername})
         self.peer: SimulatedTransport | None = None
         self.departed: Callable[[], None] | None = None  # called when the peer closes its end
         self._wire = wire
@@ -59,6 +69,8 @@ class SimulatedTransport(asyncio.Transport):
         self._window = WINDOW_BYTES
         self._flying: deque[bytes] = deque()  # in flight from this end; b"" is end of file
         self._latest_s = 0.0  # arrival time of the last of them
+        self._held = 0  # arrivals at this end that wait for the end of a partition
+        self._held_loss = False  # the peer broke the connection during a partition
         self._arrived: deque[bytes] = deque()
         self._reading = True
         self._closing = False
@@ -189,6 +201,9 @@ class SimulatedTransport(asyncio.Transport):
         assert peer is not None
         if not peer._flying or self._over:  # noqa: SLF001 - lost on the way, or nobody is here
             return
+        if self._wire.hold():
+            self._held += 1
+            return
         data = peer._flying.popleft()  # noqa: SLF001
         self._arrived.append(data)
         if self._wire.breaks():
@@ -219,14 +234,26 @@ class SimulatedTransport(asyncio.Transport):
     # End of the connection.
 
     def lose(self, after_s: float) -> None:
-        """Report a broken connection to this end after a delay."""
-        if not self._over:
+        """Report a broken connection to this end after a delay, or after a partition."""
+        if not self._over and self._wire.hold():
+            self._held_loss = True
+        elif not self._over:
             self._loop.call_at(
                 self._loop.time() + after_s,
                 self._lose,
                 ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)),
                 context=self._context,
             )
+
+    def let_go(self) -> None:
+        """Let everything arrive that waited for the end of a partition."""
+        held, self._held = self._held, 0
+        for _ in range(held):
+            when_s = self._loop.time() + self._wire.delay_s()
+            self._loop.call_at(when_s, self._arrive, context=self._context)
+        if self._held_loss:
+            self._held_loss = False
+            self.lose(self._wire.delay_s())
 
     def _lose(self, reason: Exception | None) -> None:
         self._closing = True
@@ -257,11 +284,20 @@ class SimulatedTransport(asyncio.Transport):
 class _Wire:
     """The state shared by the two ends of a connection."""
 
-    def __init__(self, number: int, weather: Weather, random: Random, trace: Trace) -> None:
+    def __init__(
+        self,
+        network: "SimulatedNetwork",
+        number: int,
+        addresses: frozenset[str],
+        random: Random,
+        trace: Trace,
+    ) -> None:
         self.number = number
+        self.addresses = addresses
         self.whole = True
         self.ends: list[SimulatedTransport] = []
-        self._weather = weather
+        self._network = network
+        self._weather = weather = network.weather
         self._random = random
         self._trace = trace
         slow = random.random() < weather.slow_chance
@@ -271,7 +307,16 @@ class _Wire:
         delay_s = self._delay_s * (0.1 + 0.9 * self._random.random())
         if self._random.random() < self._weather.stall_chance:
             delay_s += self._weather.stall_s * self._random.random()
-        return delay_s
+        return delay_s + self._network.delays_s.get(self.addresses, 0.0)
+
+    def hold(self) -> bool:
+        """Whether a partition separates the ends; `let_go` is called when it ends."""
+        return self._network.hold(self)
+
+    def let_go(self) -> None:
+        """Let everything arrive that waited for the end of a partition."""
+        for end in self.ends:
+            end.let_go()
 
     def breaks(self) -> bool:
         return self._random.random() < self._weather.cut_chance
@@ -314,7 +359,9 @@ def _give(protocol: asyncio.BaseProtocol, data: bytes) -> None:
 
 
 class _Server:
-    def __init__(self, host: "SimulatedHost", factory: Callable[[], Any], port: int) -> None:
+    def __init__(
+        self, host: "SimulatedHost", factory: Callable[[], asyncio.BaseProtocol], port: int
+    ) -> None:
         self.host = host
         self.factory = factory
         self.port = port
@@ -329,13 +376,18 @@ class _Server:
 
 
 class SimulatedHost:
-    """A process on the network with its servers and connections."""
+    """A process on the network with its servers and connections.
 
-    def __init__(self, network: "SimulatedNetwork", context: Context) -> None:
+    Processes can share an address; each of them has its own ports.
+    """
+
+    def __init__(self, network: "SimulatedNetwork", context: Context, address: str) -> None:
         self.context = context  # the context in which its protocols are called
+        self.address = address
         self.ends: list[SimulatedTransport] = []
         self._network = network
         self._servers: list[_Server] = []
+        self._is_dead = False
 
     async def hold(
         self,
@@ -344,11 +396,24 @@ class SimulatedHost:
         port: int,
         backlog: int,
     ) -> _Server:
-        """Bind an address."""
-        server = _Server(self, protocol, self._network.take(port))
-        self._network.servers[server.port] = server
+        """Bind a port of the own address; `host` is the own address or None."""
+        if host not in (None, self.address):
+            raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        server = _Server(self, protocol, self._network.take(self.address, port))
+        self._network.servers[self.address, server.port] = server
         self._servers.append(server)
         return server
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        """Connect to the process that listens on an address; raises OSError."""
+        await self._network.connect(protocol, port, host, self)
+
+    def check_alive(self) -> None:
+        """Raise if the process has ended: it opens no connections."""
+        if self._is_dead:
+            raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
 
     def watch_departure(
         self, transport: asyncio.Transport, departed: Callable[[], None]
@@ -363,11 +428,12 @@ class SimulatedHost:
 
     def release(self, server: _Server) -> None:
         """Release an address."""
-        if self._network.servers.get(server.port) is server:
-            del self._network.servers[server.port]
+        if self._network.servers.get((self.address, server.port)) is server:
+            del self._network.servers[self.address, server.port]
 
     def die(self) -> None:
         """End at once: its protocols are not called any more."""
+        self._is_dead = True
         for server in self._servers:
             server.close()
         for end in self.ends:
@@ -379,38 +445,82 @@ class SimulatedNetwork:
 
     def __init__(self, random: Random, trace: Trace, weather: Weather = CALM) -> None:
         self.weather = weather
-        self.servers: dict[int, _Server] = {}
+        self.servers: dict[tuple[str, int], _Server] = {}  # by address and port
+        self.delays_s: dict[frozenset[str], float] = {}  # by pair of addresses, beside the weather
         self._random = random
         self._trace = trace
         self._wires = 0
+        self._partitions: set[frozenset[str]] = set()  # pairs of addresses
+        self._held: dict[_Wire, None] = {}  # connections for which something waits
+        self._healed = asyncio.Event()  # connection attempts wait for it
 
-    def host(self, context: Context | None = None) -> SimulatedHost:
+    def host(self, context: Context | None = None, address: str = LOOPBACK) -> SimulatedHost:
         """Return a new process."""
-        return SimulatedHost(self, copy_context() if context is None else context)
+        return SimulatedHost(self, copy_context() if context is None else context, address)
 
-    def take(self, port: int) -> int:
+    def partition(self, one: str, other: str) -> None:
+        """Let nothing arrive between two addresses until `heal`."""
+        self._partitions.add(frozenset((one, other)))
+
+    def heal(self, one: str, other: str) -> None:
+        """End the partition between two addresses."""
+        self._partitions.discard(frozenset((one, other)))
+        self._healed.set()
+        self._healed = asyncio.Event()
+        for wire in [wire for wire in self._held if wire.addresses not in self._partitions]:
+            del self._held[wire]
+            wire.let_go()
+
+    def hold(self, wire: "_Wire") -> bool:
+        """Whether the addresses of a connection are partitioned; `heal` lets go of it."""
+        if wire.addresses not in self._partitions:
+            return False
+        self._held[wire] = None
+        return True
+
+    def take(self, address: str, port: int) -> int:
         """Return a free port: the given one, or any for 0."""
         if port == 0:
-            port = next(n for n in range(FIRST_FREE_PORT, 65536) if n not in self.servers)
-        if port in self.servers:
+            ports = range(FIRST_FREE_PORT, 65536)
+            port = next(number for number in ports if (address, number) not in self.servers)
+        if (address, port) in self.servers:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         return port
 
-    async def connect(self, factory: Callable[[], P], port: int) -> tuple[SimulatedTransport, P]:
-        """Connect as `loop.create_connection` does, including ConnectionRefusedError."""
+    async def connect(
+        self,
+        factory: Callable[[], P],
+        port: int,
+        address: str = LOOPBACK,
+        host: SimulatedHost | None = None,
+    ) -> tuple[SimulatedTransport, P]:
+        """Connect as `loop.create_connection` does, including ConnectionRefusedError.
+
+        `host` is the process that connects; None is a client without servers at LOOPBACK.
+        """
+        source = LOOPBACK if host is None else host.address
         self._wires += 1
-        wire = _Wire(self._wires, self.weather, self._random, self._trace)
+        addresses = frozenset((source, address))
+        wire = _Wire(self, self._wires, addresses, self._random, self._trace)
         await asyncio.sleep(wire.delay_s())
-        server = self.servers.get(port)
+        while addresses in self._partitions:
+            await self._healed.wait()
+            await asyncio.sleep(wire.delay_s())
+        if host is not None:
+            host.check_alive()
+        server = self.servers.get((address, port))
         if server is None or not server.accepts:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         ours = factory()
-        theirs: asyncio.BaseProtocol = server.factory()
-        client = SimulatedTransport(wire, ours, copy_context())
-        accepted = SimulatedTransport(wire, theirs, server.host.context)
+        theirs = server.factory()
+        client = SimulatedTransport(wire, ours, copy_context(), (address, port))
+        from_client = (source, 1024 + wire.number)
+        accepted = SimulatedTransport(wire, theirs, server.host.context, from_client)
         client.peer, accepted.peer = accepted, client
         wire.ends += [client, accepted]
         server.host.ends.append(accepted)
+        if host is not None:
+            host.ends.append(client)
         asyncio.get_running_loop().call_soon(
             theirs.connection_made, accepted, context=server.host.context
         )

@@ -1,11 +1,13 @@
 """The real network with injected faults: paused, or cut off.
 
-Invariant: while paused, no data from clients is read, whatever their connections request; it is
-read when the pause ends. Once cut off, nothing is sent and every connection is closed, as after a
-kill.
+Invariant: while paused, no data from clients or other brokers is read, whatever their connections
+request; it is read when the pause ends. Once cut off, nothing is sent, every connection is closed
+and none is opened, as after a kill.
 """
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
@@ -21,6 +23,7 @@ class TroubledNetwork:
         self._servers: list[Server] = []
         self._gates: set[_Gate] = set()
         self._paused = False
+        self._is_cut = False
         self._departed: list[Callable[[], None]] = []  # while paused
 
     async def hold(
@@ -34,6 +37,15 @@ class TroubledNetwork:
         server = await self._network.hold(lambda: _door(protocol(), self), host, port, backlog)
         self._servers.append(server)
         return server
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        """Connect to another broker; raises OSError."""
+        if not self._is_cut:
+            await self._network.connect(lambda: _door(protocol(), self), host, port)
+        if self._is_cut:
+            raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
 
     def watch_departure(
         self, transport: asyncio.Transport, departed: Callable[[], None]
@@ -66,7 +78,8 @@ class TroubledNetwork:
             self._departed.pop()()
 
     def cut(self) -> None:
-        """Close all connections without sending anything more."""
+        """Close all connections without sending anything more; no connection is opened."""
+        self._is_cut = True
         for server in self._servers:
             server.close()
         for gate in self._gates:
@@ -76,7 +89,9 @@ class TroubledNetwork:
         """Add a connection."""
         gate = _Gate(transport)
         self._gates.add(gate)
-        if self._paused:
+        if self._is_cut:
+            gate.abort()
+        elif self._paused:
             # The loop starts reading after this returns, whatever was requested before.
             asyncio.get_running_loop().call_soon(self._follow, gate)
         return gate

@@ -31,8 +31,18 @@ class Server(Protocol):
         ...
 
 
-class Network(Protocol):
-    """Binds addresses, and notices clients that leave."""
+class Connector(Protocol):
+    """Opens connections."""
+
+    async def connect(
+        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> None:
+        """Connect; raises OSError."""
+        ...
+
+
+class Network(Connector, Protocol):
+    """Binds addresses, connects to other brokers, and notices clients that leave."""
 
     async def hold(
         self,
@@ -72,16 +82,6 @@ class WritableWatch(Protocol):
 
     def end(self) -> None:
         """End the watch: the function is not called any more."""
-        ...
-
-
-class Connector(Protocol):
-    """Opens connections."""
-
-    async def connect(
-        self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
-    ) -> None:
-        """Connect; raises OSError."""
         ...
 
 

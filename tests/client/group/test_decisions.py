@@ -14,7 +14,6 @@ from ottla.client.group.interfaces import GroupMember
 from ottla.client.group.leadership import divide, layouts, subscriptions, topics_of
 from ottla.client.group.owned_partitions import OwnedPartitions
 from ottla.client.group.requests import join_request, leave_request
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.assignors.assignor import (
@@ -29,6 +28,7 @@ from ottla.groups.assignors.subscription import Assignment, Subscription, TopicL
 from ottla.ids import BrokerId, LeaderEpoch, PartitionIndex, Uuid
 from ottla.protocol.messages.join_group import JoinGroupResponseMember
 from ottla.testing.disk import finish
+from ottla.transport.backoff import Backoff
 
 RULES = GroupConfig(
     group_id="g",

@@ -6,12 +6,12 @@ import pytest
 
 from client.scenario_runner import run
 from client.scripted_broker import ScriptedBroker
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import BrokerView
 from ottla.client.network.connections import Address, ConnectionConfig, Connections
 from ottla.clock import SystemClock
 from ottla.errors import RequestError
 from ottla.ids import BrokerId
+from ottla.transport.backoff import Backoff
 from ottla.transport.channel import Channel, Disconnected
 from ottla.transport.network import TcpNetwork
 

@@ -10,7 +10,6 @@ import pytest
 
 from client.scenario_runner import run
 from client.scripted_broker import HOST, ScriptedBroker
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.connections import Address, ConnectionConfig, Connections
 from ottla.client.network.coordinators import CoordinatorKind, Coordinators
 from ottla.client.network.metadata import Metadata, MetadataConfig
@@ -23,6 +22,7 @@ from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from ottla.testing import Cluster
+from ottla.transport.backoff import Backoff
 from ottla.transport.failures import Disconnected, NotSupported, TimedOut
 from ottla.transport.network import TcpNetwork
 

@@ -8,7 +8,6 @@ import pytest
 from client.scenario_runner import run
 from client.scripted_broker import ScriptedBroker
 from ottla.access.scram import HASHES
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.connections import ConnectionConfig, Connections
 from ottla.client.network.login import Login, login_with_password
 from ottla.client.network.metadata import Metadata, MetadataConfig
@@ -28,6 +27,7 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 from ottla.settings.config_types import Secret
 from ottla.settings.credentials import Credentials
 from ottla.settings.invalid_settings import InvalidSettings
+from ottla.transport.backoff import Backoff
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import TcpNetwork
 

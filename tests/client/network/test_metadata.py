@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from client.scenario_runner import run
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import BrokerView
 from ottla.client.network.connections import Address, ConnectionConfig, Connections
 from ottla.client.network.metadata import Metadata, MetadataConfig
@@ -16,6 +15,7 @@ from ottla.clock import SystemClock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId
 from ottla.testing import Cluster
+from ottla.transport.backoff import Backoff
 from ottla.transport.channel import Disconnected, TimedOut
 from ottla.transport.network import TcpNetwork
 

@@ -14,7 +14,6 @@ from client.scenario_runner import run
 from client.scripted_broker import HOST, ScriptedBroker
 from ottla.client.group.interfaces import GroupMember
 from ottla.client.group.offsets import OffsetAndMetadata
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.connections import ConnectionConfig, Connections
 from ottla.client.network.coordinators import Coordinators
 from ottla.client.network.metadata import Metadata, MetadataConfig
@@ -52,6 +51,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from ottla.transport.backoff import Backoff
 from ottla.transport.network import TcpNetwork
 
 BACKOFF = Backoff(0.01, 0.05, lambda: 0.5)

@@ -22,7 +22,6 @@ from ottla.client.consumer.fetch_session import (
     FetchSessionRequest,
 )
 from ottla.client.consumer.fetched_batches import fetched_batches
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.lifecycle.wakeup import Wakeup
 from ottla.client.metrics.consumer_metrics import FetchCounts
 from ottla.client.network.cluster_view import BrokerView
@@ -40,6 +39,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.records import CorruptRecords
+from ottla.transport.backoff import Backoff
 from ottla.transport.channel import Channel, NotSupported
 
 _WITH_BATCHES: Final = 4  # older versions send message sets instead of batches

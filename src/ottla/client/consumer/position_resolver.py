@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 from ottla.client.consumer.cursor import EARLIEST_MS, LATEST_MS, UNKNOWN, Cursor
 from ottla.client.consumer.offsets import LeaderOffsets, epoch_of
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.lifecycle.wakeup import Wakeup
 from ottla.client.network.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
+from ottla.transport.backoff import Backoff
 from ottla.transport.channel import NotSupported
 
 _PLACES: Final = {EARLIEST_MS: "the earliest offset", LATEST_MS: "the latest offset"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.group.interfaces import GroupMember
-from ottla.client.lifecycle.backoff import Backoff
+from ottla.transport.backoff import Backoff
 
 JOIN_GRACE_S: Final = 5.0
 """The coordinator waits for others until the rebalance timeout; its response comes a bit later."""

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.metrics.consumer_metrics import GroupCounts
 from ottla.client.network.connections import ConnectionConfig, Connections
 from ottla.client.network.coordinators import CoordinatorKind, Coordinators
@@ -18,6 +17,7 @@ from ottla.client.network.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import RequestError
 from ottla.protocol.message import Message
+from ottla.transport.backoff import Backoff
 from ottla.transport.channel import Channel, TimedOut
 from ottla.transport.network import Connector
 

@@ -6,7 +6,6 @@ is left out: the topic may be new or deleted.
 
 from collections.abc import Iterable
 
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import RequestError
@@ -16,6 +15,7 @@ from ottla.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from ottla.transport.backoff import Backoff
 
 _TRIES_MAX = 3
 

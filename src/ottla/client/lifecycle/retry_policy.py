@@ -6,7 +6,7 @@ Invariant: a call ends at its deadline, however many attempts it made.
 import sys
 from typing import NamedTuple
 
-from ottla.client.lifecycle.backoff import Backoff
+from ottla.transport.backoff import Backoff
 
 
 class RetryPolicy(NamedTuple):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
 
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.lifecycle.retry_policy import RetryPolicy
 from ottla.client.network.connections import Address, ConnectionConfig
 from ottla.client.network.metadata import MetadataConfig
@@ -18,6 +17,7 @@ from ottla.settings.config import Config
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.invalid_settings import InvalidSettings, Problem, quoted
 from ottla.settings.producer import PRODUCER
+from ottla.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from ottla.client.network.login import Login

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import BrokerView
 from ottla.clock import Clock
 from ottla.errors import RequestError
 from ottla.protocol.buffer_pool import BufferPool
+from ottla.transport.backoff import Backoff
 from ottla.transport.channel import Channel, open_channel
 from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import Connector

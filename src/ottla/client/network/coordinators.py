@@ -11,7 +11,6 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Final
 
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import BrokerView
 from ottla.client.network.connections import Connections
 from ottla.client.network.metadata import Metadata
@@ -23,6 +22,7 @@ from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from ottla.transport.backoff import Backoff
 from ottla.transport.channel import Channel
 from ottla.transport.failures import NotSupported, TimedOut
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.cluster_view import NOTHING_KNOWN, BrokerView, ClusterView, TopicView
 from ottla.client.network.connections import CLOSED, Connections
 from ottla.clock import Clock
@@ -29,6 +28,7 @@ from ottla.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from ottla.transport.backoff import Backoff
 from ottla.transport.channel import Channel
 from ottla.transport.failures import AuthenticationFailed, Disconnected, TimedOut
 

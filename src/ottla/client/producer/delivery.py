@@ -6,7 +6,6 @@ Invariant: the config does not change while a producer runs.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.producer.pending_batch import PendingBatch
 from ottla.ids import Uuid
 from ottla.protocol.messages.produce import (
@@ -14,6 +13,7 @@ from ottla.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from ottla.transport.backoff import Backoff
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ when the identity admits it.
 
 from typing import Final, NamedTuple, Protocol
 
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.network.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
@@ -16,6 +15,7 @@ from ottla.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from ottla.transport.backoff import Backoff
 
 EPOCH_MAX: Final = 0x7FFF
 

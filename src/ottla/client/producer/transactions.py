@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 from ottla.client.group.interfaces import GroupMember
 from ottla.client.group.offsets import OffsetAndMetadata
-from ottla.client.lifecycle.backoff import Backoff
 from ottla.client.lifecycle.call_scope import CallScope
 from ottla.client.network.coordinators import CoordinatorKind, Coordinators
 from ottla.client.producer.identity import NOBODY, Identity
@@ -43,6 +42,7 @@ from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResp
 from ottla.protocol.messages.end_txn import EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdResponse
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
+from ottla.transport.backoff import Backoff
 from ottla.transport.channel import Channel, Disconnected, NotSupported, TimedOut
 
 M = TypeVar("M", bound=Message)

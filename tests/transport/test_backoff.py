@@ -3,7 +3,7 @@
 import pytest
 
 from cases import each_case
-from ottla.client.lifecycle.backoff import Backoff
+from ottla.transport.backoff import Backoff
 
 
 @each_case(
