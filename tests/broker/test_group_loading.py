@@ -14,7 +14,7 @@ from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_node import batch, create, produce
 from broker.test_offset_commits import commit, committed
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, PartitionCoordinator
-from ottla.broker.leadership import Leadership
+from ottla.broker.topics import Topics
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.offsets_topic import (
@@ -43,13 +43,13 @@ def test_failed_group_load_fails_only_its_directory(
     one, two, disk = tmp_path / "one", tmp_path / "two", FaultyDisk()
     settings = (*SETTINGS, f"log.dirs={one},{two}")
     looked: list[str] = []
-    unled = Leadership.unled
+    unled = Topics.unled
 
-    def look(self: Leadership, name: str) -> list[int]:
+    def look(self: Topics, name: str) -> list[int]:
         looked.append(name)
         return unled(self, name)
 
-    monkeypatch.setattr(Leadership, "unled", look)
+    monkeypatch.setattr(Topics, "unled", look)
 
     async def load(self: PartitionCoordinator) -> None:
         disk.cold, disk.broken = True, frozenset({"read"})

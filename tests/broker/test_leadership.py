@@ -13,10 +13,11 @@ from broker.members import find_coordinator
 from broker.nodes import Client, RunningBroker, broker, run
 from broker.test_node import batch, create, fetch, produce
 from broker.test_offset_commits import commit
-from ottla.broker import leadership
+from ottla.broker import replica_roles
 from ottla.broker.group_coordinator import GroupCoordinators
-from ottla.broker.leadership import Leadership
+from ottla.broker.replica_roles import ReplicaRoles
 from ottla.cluster.image import PartitionChange
+from ottla.controller import controller
 from ottla.controller.store import ClusterStore
 from ottla.errors import DiskFull, ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, LeaderEpoch, TopicPartition
@@ -63,7 +64,7 @@ def test_many_partitions_become_leader_in_batches(
         await store(self, listed)
 
     monkeypatch.setattr(ClusterStore, "store_elections", counted)
-    monkeypatch.setattr(leadership, "LED_AT_ONCE", 4)
+    monkeypatch.setattr(controller, "STORED_AT_ONCE", 4)
 
     async def scenario() -> None:
         async with broker(tmp_path) as running:
@@ -84,7 +85,7 @@ def test_concurrent_log_creations_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_way: list[int] = []
-    host = leadership.Leadership._host  # pyright: ignore[reportPrivateUsage]
+    host = ReplicaRoles._host  # pyright: ignore[reportPrivateUsage]
     now = 0
 
     async def counted(*args: Any, **kwargs: Any) -> HostedLog:
@@ -96,13 +97,13 @@ def test_concurrent_log_creations_are_bounded(
         finally:
             now -= 1
 
-    monkeypatch.setattr(leadership.Leadership, "_host", counted)
+    monkeypatch.setattr(ReplicaRoles, "_host", counted)
 
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             assert await create_wide(await running.client(), "wide", 30) == (0, None)
             assert len(under_way) == 30
-            assert max(under_way) == leadership.MADE_AT_ONCE
+            assert max(under_way) == replica_roles.MADE_AT_ONCE
 
     run(scenario)
 
@@ -179,7 +180,7 @@ def test_partially_led_topic_is_reported_and_recovers(
 def test_creation_of_many_partitions_does_not_delay_the_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leadership, "LED_AT_ONCE", 2)
+    monkeypatch.setattr(controller, "STORED_AT_ONCE", 2)
     store = ClusterStore.store_elections
 
     async def scenario() -> None:
@@ -241,7 +242,7 @@ def test_interrupted_deletion_removes_committed_offsets(
 ) -> None:
     settings = ("offsets.topic.num.partitions=1",)
 
-    async def cut_short(self: Leadership, keys: Sequence[TopicPartition]) -> None:
+    async def cut_short(self: ReplicaRoles, keys: Sequence[TopicPartition]) -> None:
         if not has_files:
             await running.parts.replica_manager.logs.delete(keys)
         raise StorageFailure("the broker ends here")
@@ -262,7 +263,7 @@ def test_interrupted_deletion_removes_committed_offsets(
             assert await commit(client, 5) == 0
             assert list(offsets().values()) == [5]
             with monkeypatch.context() as patch:
-                patch.setattr(Leadership, "drop", cut_short)
+                patch.setattr(ReplicaRoles, "_drop", cut_short)
                 assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
         with monkeypatch.context() as patch:
             patch.setattr(GroupCoordinators, "forget_topics", ends_here)

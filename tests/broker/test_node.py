@@ -3,15 +3,17 @@
 import asyncio
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from broker.nodes import Client, broker, run
 from ottla.broker.topics import Topics
+from ottla.cluster.image import Broker
 from ottla.cluster.topic_creation import AskedTopic
 from ottla.cluster.znodes import TopicNode
+from ottla.controller.controller import Controller
 from ottla.controller.store import ClusterStore
 from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, BrokerEpoch, Uuid
@@ -169,12 +171,14 @@ def test_topic_creation_finishes_after_cancellation(
 ) -> None:
     async def scenario() -> None:
         stored, goes_on = asyncio.Event(), asyncio.Event()
-        create_topic, lead_all = ClusterStore.create_topic, Topics.lead_all
+        create_topic, take_over = ClusterStore.create_topic, Topics.take_over
         started: list[Topics] = []
 
-        async def lead_all_and_tell(topics: Topics) -> None:
+        async def take_over_and_tell(
+            topics: Topics, controller: Controller, brokers: Sequence[Broker]
+        ) -> None:
             started.append(topics)
-            await lead_all(topics)
+            await take_over(topics, controller, brokers)
 
         async def slowly(
             store: ClusterStore, name: str, node: TopicNode, config: Mapping[str, str]
@@ -183,7 +187,7 @@ def test_topic_creation_finishes_after_cancellation(
             stored.set()
             await goes_on.wait()
 
-        monkeypatch.setattr(Topics, "lead_all", lead_all_and_tell)
+        monkeypatch.setattr(Topics, "take_over", take_over_and_tell)
         monkeypatch.setattr(ClusterStore, "create_topic", slowly)
         async with broker(tmp_path) as running:
             creating = asyncio.create_task(started[0].create(AskedTopic("t"), {}))

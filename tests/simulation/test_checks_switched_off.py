@@ -7,13 +7,15 @@ time, and `make soak` fails until it is corrected.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
-from ottla.broker.leadership import Leadership
+from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.topics import Topics
+from ottla.controller.control_update import ReplicaState
 from ottla.controller.producer_ids import ProducerIds
 from ottla.coordination import journal
 from ottla.coordination.journal import Journal
@@ -31,6 +33,8 @@ from ottla.log.directory import DataDirectory
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochStart
 from ottla.log.flusher import FlushPlan
+from ottla.log.loading import HostedLog
+from ottla.log.log_config import LogConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEAN_SHUTDOWN, LOG_START_OFFSETS
 from ottla.log.offset_waiters import OffsetWaiters
@@ -248,23 +252,23 @@ def a_producer_id_is_reserved_before_it_is_given(patch: pytest.MonkeyPatch) -> N
 
 def a_log_belongs_to_one_topic(patch: pytest.MonkeyPatch) -> None:
     """By topic id, not by name, where an interrupted deletion left a directory."""
-    host, lead_all = Leadership._host, Topics.lead_all  # pyright: ignore[reportPrivateUsage]
+    host, take_over = ReplicaRoles._host, Topics.take_over  # pyright: ignore[reportPrivateUsage]
 
-    async def hosting(*args: Any, at_start: bool) -> None:
-        await host(*args, at_start=True)  # every topic id is accepted
+    async def hosting(self: ReplicaRoles, one: ReplicaState, config: LogConfig) -> HostedLog:
+        return await host(self, replace(one, is_new=False), config)  # every topic id is accepted
 
-    async def left_alone(self: Topics, name: str) -> None:
-        pass
+    async def left_alone(self: Any, names: Any) -> dict[Any, Any]:
+        return {}
 
-    async def leading(self: Topics) -> None:
+    async def taking_over(self: Topics, *args: Any) -> None:
         with pytest.MonkeyPatch.context() as start:
-            start.setattr(Topics, "_remove", left_alone)
+            start.setattr(ReplicaRoles, "_delete_topics", left_alone)
             start.setattr(Topics, "_end_deletion", left_alone)
-            await lead_all(self)
+            await take_over(self, *args)
 
     patch.setattr(loading, "_topic_id", answering((None, list[str]())))
-    patch.setattr(Leadership, "_host", hosting)
-    patch.setattr(Topics, "lead_all", leading)
+    patch.setattr(ReplicaRoles, "_host", hosting)
+    patch.setattr(Topics, "take_over", taking_over)
 
 
 # Each check, and the first seed that detects that it is missing.

@@ -1,8 +1,8 @@
 """A broker node: start, serve, stop.
 
-Invariant: no request is served before every log is open and every partition has its leader. Nothing
-is appended after the listeners are closed. A clean stop flushes everything and writes the clean
-shutdown files; an unclean one is detected at the next start.
+Invariant: no request is served before every log is open and the controller has told this broker
+which partitions it leads. Nothing is appended after the listeners are closed. A clean stop flushes
+everything and writes the clean shutdown files; an unclean one is detected at the next start.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from ottla.broker.dispatch import BrokerParts, dispatcher, served
 from ottla.broker.effective_config import EffectiveConfig, without_read_only
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
-from ottla.broker.leadership import Leadership
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics_page import MetricsPage
 from ottla.broker.process_limits import UNLIMITED, ProcessLimits
 from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
 from ottla.broker.shutdown import Shutdown
 from ottla.broker.topics import Topics
@@ -31,6 +31,7 @@ from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker, ClusterImage
 from ottla.cluster.partition_limit import default_limit
 from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
+from ottla.controller.controller import Controller
 from ottla.controller.lease import ControllerLease, elect_controller, ensure, register
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.store import ClusterStore
@@ -160,9 +161,8 @@ class Node:
         with session.provisional():
             lease, epoch = await self._register(session)
             store = ClusterStore(lease)
-            stored = await store.load_topics()
         settings = self._effective_config = await self._settings(store)
-        settings.know((one.topic.name, one.config) for one in stored)
+        settings.know(await store.load_topic_configs())
         logs = await LogManager.open(
             environment.disk,
             log_dirs(config),
@@ -177,33 +177,29 @@ class Node:
         )
         self._logs = logs
         self._exit.push_async_callback(self._close_logs, logs, epoch)
-        me = Broker(self.id, epoch, self.addresses, config[broker.BROKER_RACK])
-        image = ClusterImage(cluster_id).with_topics([one.topic for one in stored])
-        metadata_cache = MetadataCache(image.with_brokers([me], self.id))
+        metadata_cache = MetadataCache(ClusterImage(cluster_id))
         replica_manager = ReplicaManager(logs, metadata_cache)
         groups = GroupCoordinators(
             lambda: GroupConfig.of(settings.broker), environment.clock, metadata_cache
         )
         shutdown = Shutdown()
         scheduler = CooperativeScheduler(environment.clock, shutdown)
-        topics = Topics(
+        roles = ReplicaRoles(
             node_id=self.id,
             clock=environment.clock,
             settings=settings,
             metadata_cache=metadata_cache,
             replica_manager=replica_manager,
             groups=groups,
-            leadership=Leadership(
-                node_id=self.id,
-                settings=settings,
-                metadata_cache=metadata_cache,
-                replica_manager=replica_manager,
-                groups=groups,
-                scheduler=scheduler,
-                store=store,
-                shutdown=shutdown,
-            ),
-            store=store,
+            scheduler=scheduler,
+        )
+        topics = Topics(
+            node_id=self.id,
+            clock=environment.clock,
+            settings=settings,
+            metadata_cache=metadata_cache,
+            replica_manager=replica_manager,
+            roles=roles,
             default_limit=default_limit(
                 environment.limits.open_files_max(), environment.limits.memory_bytes
             ),
@@ -236,9 +232,21 @@ class Node:
             scheduler=scheduler,
             shutdown=shutdown,
         )
-        self._exit.push_async_callback(topics.turn.acquire)  # no topic changes after this
+        controller = Controller(
+            node_id=self.id,
+            clock=environment.clock,
+            store=store,
+            epoch=lease.epoch,
+            cluster_id=cluster_id,
+            connect=lambda broker: roles.apply,
+            latest_epoch=roles.latest_epoch,
+            refusal=lambda: shutdown.refusal() if shutdown.begun else None,
+        )
+        self._exit.push_async_callback(controller.close)
+        self._exit.push_async_callback(controller.turn.acquire)  # no topic changes after this
+        me = Broker(self.id, epoch, self.addresses, config[broker.BROKER_RACK])
         with session.provisional():
-            await topics.lead_all()
+            await topics.take_over(controller, [me])
         await self._serve(parts)
         self._run(topics.keep_leading())
         self._log_limits(topics)
@@ -247,7 +255,7 @@ class Node:
             {
                 "node": self.id,
                 "cluster": cluster_id,
-                "topics": len(stored),
+                "topics": len(metadata_cache.image.topics),
                 "partitions": len(replica_manager.partitions),
                 "seconds": round(environment.clock.elapsed_s() - began_s, 3),
             },

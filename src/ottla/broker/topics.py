@@ -1,27 +1,25 @@
-"""Creates, changes and deletes topics: decide, store, then carry out.
+"""Creates, changes and deletes topics on the controller: decide, store, then carry out.
 
 Invariant: one change at a time, and a change is finished even if its client disconnects. A decision
-is stored before it is carried out, and clients see it when it is complete; a broker that dies in
-between completes it at its next start. The replica manager has a partition exactly while this
-broker leads it.
+is stored before it is carried out, and clients see it when it is complete; the next controller
+completes a change that was interrupted.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ottla.broker.effective_config import EffectiveConfig, described_changes
-from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators
-from ottla.broker.leadership import Leadership
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.shutdown import Shutdown
 from ottla.clock import Clock
-from ottla.cluster.image import INTERNAL_TOPICS, PartitionState, Topic
+from ottla.cluster.image import INTERNAL_TOPICS, Broker, PartitionState, Topic
 from ottla.cluster.internal_topics import check_internal_config, required_config
 from ottla.cluster.naming import check_policy
 from ottla.cluster.partition_limit import PartitionLimit, check_limit
@@ -36,10 +34,11 @@ from ottla.cluster.topic_creation import (
     check_name,
 )
 from ottla.cluster.znodes import TopicNode
-from ottla.controller.store import ClusterStore
+from ottla.controller.control_update import Failures
+from ottla.controller.controller import Controller
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
-from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.ids import NO_BROKER, BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.names import META_PROPERTIES
 from ottla.log.shield import shielded
 from ottla.settings import broker
@@ -54,7 +53,6 @@ T = TypeVar("T")
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Maps the present configs to the new ones; raises RequestError."""
 
-REPORT_SECONDS: Final = 5.0  # between two progress lines of a long start
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
 
@@ -69,7 +67,7 @@ def _change(
     @wraps(method)
     async def change(self: "Topics", *args: P.args, **kwargs: P.kwargs) -> T:
         async def in_turn() -> T:
-            async with self.turn:
+            async with self.controller.turn:
                 if self.shutdown.begun:  # the changes that wait must not delay the stop
                     raise self.shutdown.refusal()
                 return await method(self, *args, **kwargs)
@@ -84,13 +82,20 @@ def _change(
     return change
 
 
-@contextmanager
-def _tried_again_at_the_next_start(name: str) -> Generator[None]:
-    """Log and continue if a deletion cannot be finished; the next start tries again."""
-    try:
-        yield
-    except StorageFailure as failure:
-        _LOG.error("deleted topic not removed", {"topic": name, "reason": str(failure)})
+class PartlyLed(RequestError):
+    """Some partitions of an existing topic have no leader.
+
+    The error is not retriable: the request was executed, and the remaining partitions get a leader
+    when there is disk space.
+    """
+
+    def __init__(self, name: str, count: int, failures: Failures) -> None:
+        reason = next(iter(failures.values()))
+        super().__init__(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"topic {name} exists, but {len(failures)} of {count} partitions have no leader yet: "
+            f"{reason}",
+        )
 
 
 class Topics:
@@ -107,9 +112,7 @@ class Topics:
         settings: EffectiveConfig,
         metadata_cache: MetadataCache,
         replica_manager: ReplicaManager,
-        groups: GroupCoordinators,
-        leadership: Leadership,
-        store: ClusterStore,
+        roles: ReplicaRoles,
         default_limit: PartitionLimit,
         new_id: Callable[[], Uuid],
         random: Callable[[], float],
@@ -120,43 +123,43 @@ class Topics:
         self._settings = settings
         self._metadata_cache = metadata_cache
         self._replica_manager = replica_manager
-        self._groups = groups
-        self._leadership = leadership
-        self._store = store
+        self._roles = roles
         self._default_limit = default_limit
         self._new_id = new_id
         self._random = random
         self.shutdown = shutdown
-        self.turn = asyncio.Lock()  # held by the change in progress
+        self._controller: Controller | None = None  # while this broker is the controller
 
-    # Start.
+    # The controller.
 
-    async def lead_all(self) -> None:
-        """Become leader of every partition of this broker, in a new epoch."""
-        topics = list(self._metadata_cache.image.topics)
-        clock = self._clock
-        reported_s = clock.elapsed_s()
-        deleted = await self._store.deletions()
-        removed: list[str] = []
-        for name in deleted:
-            with _tried_again_at_the_next_start(name):
-                await self._remove(name)
-                removed.append(name)
-        for number, name in enumerate(topics):
-            if clock.elapsed_s() - reported_s >= REPORT_SECONDS:
-                reported_s = clock.elapsed_s()
-                _LOG.info("partitions being led", {"topics": number, "of": len(topics)})
-            try:
-                await self._leadership.lead(name, at_start=True)
-            except RequestError as failure:  # the others get a leader later
-                _LOG.error(
-                    "partitions left without leader", {"topic": name, "reason": str(failure)}
-                )
-        if deleted:  # after coordinators exist, and before the deletion is complete
-            self._groups.forget_topics(deleted)
-        for name in removed:
-            with _tried_again_at_the_next_start(name):
-                await self._end_deletion(name)
+    @property
+    def controller(self) -> Controller:
+        """The controller; raises NOT_CONTROLLER if another broker is."""
+        if self._controller is None:
+            raise RequestError(ErrorCode.NOT_CONTROLLER)
+        return self._controller
+
+    async def take_over(self, controller: Controller, brokers: Sequence[Broker]) -> None:
+        """Become the controller: load the cluster, elect leaders, finish what was interrupted."""
+        store = controller.store
+        stored = await store.load_topics()
+        deleted = await store.deletions()
+        async with controller.turn:
+            self._controller = controller
+            failures = await controller.start(brokers, stored, deleted)
+            by_topic: dict[str, RequestError] = {}
+            for key, failure in failures.items():
+                by_topic.setdefault(key.topic, failure)
+            for name, failure in by_topic.items():
+                if name in deleted:
+                    about = {"topic": name, "reason": str(failure)}
+                    _LOG.error("deleted topic not removed", about)
+                else:  # its partitions get a leader later
+                    about = {"topic": name, "reason": str(failure)}
+                    _LOG.error("partitions left without leader", about)
+            for name in deleted:
+                if name not in by_topic:
+                    await self._end_deletion(name)
         self._tell_unknown()
         self._tell_foreign()
         count, limit = len(self._replica_manager.logs), self.partition_limit
@@ -201,15 +204,28 @@ class Topics:
         while True:
             await self._clock.sleep(RETRY_SECONDS)
             for name in [*self._metadata_cache.image.topics]:
-                if self._leadership.unled(name):
+                if self.unled(name):
                     with suppress(RequestError):  # logged when it began
                         await self._lead_rest(name)
 
+    def unled(self, name: str) -> list[int]:
+        """Return the partitions of a topic that have no leader, and that this broker could lead."""
+        found = self._metadata_cache.image.topics.get(name)
+        return [
+            index
+            for index, one in enumerate(found.partitions if found else ())
+            if one.leader == NO_BROKER
+            and self._node_id in one.replicas
+            and self._roles.can_lead(TopicPartition(name, PartitionIndex(index)), one)
+        ]
+
     @_change
     async def _lead_rest(self, name: str) -> None:
-        if unled := self._leadership.unled(name):  # otherwise it changed meanwhile
-            await self._leadership.lead(name, unled)
-            _LOG.info("partitions led", {"topic": name, "partitions": len(unled)})
+        if unled := self.unled(name):  # otherwise it changed meanwhile
+            failures = await self.controller.lead(name, unled)
+            if len(failures) < len(unled):
+                led = len(unled) - len(failures)
+                _LOG.info("partitions led", {"topic": name, "partitions": led})
 
     # Changes.
 
@@ -218,7 +234,7 @@ class Topics:
         self, asked: AskedTopic, values: Mapping[str, str], *, validate_only: bool = False
     ) -> Topic:
         """Create a topic, or with validate_only return what would be created."""
-        image = self._metadata_cache.image
+        image = self.controller.image
         check_name(asked.name, image.topics)
         check_made([len(asked.assignment) or asked.partitions])
         values = {**values, **self.required_config(asked.name)}
@@ -230,10 +246,11 @@ class Topics:
         made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
         if validate_only:
             return made
-        await self._store.create_topic(made.name, TopicNode(made.id, assignment), values)
-        self._settings.know([(made.name, values)])
-        self._metadata_cache.image = image.with_topics([made])
-        await self._leadership.lead(made.name)
+        controller = self.controller
+        await controller.store.create_topic(made.name, TopicNode(made.id, assignment), values)
+        failures = await controller.add_topic(made, values)
+        if failures:
+            raise PartlyLed(made.name, len(assignment), failures)
         _LOG.info(
             "topic created",
             {
@@ -243,7 +260,7 @@ class Topics:
                 "settings": described_changes({}, values, TOPIC),
             },
         )
-        return self._metadata_cache.image.topics[made.name]
+        return controller.image.topics[made.name]
 
     async def create_missing(self, name: str) -> None:
         """Create a topic with default configs, or __consumer_offsets with its own.
@@ -260,7 +277,7 @@ class Topics:
     async def create_offsets_topic(self) -> None:
         """Create __consumer_offsets when the first group asks for it."""
         config = self._settings.broker
-        alive = len(self._metadata_cache.image.brokers)
+        alive = len(self.controller.image.brokers)
         asked = AskedTopic(
             OFFSETS_TOPIC,
             config[broker.OFFSETS_TOPIC_NUM_PARTITIONS],
@@ -297,7 +314,7 @@ class Topics:
     @_change
     async def delete(self, name: str, topic_id: Uuid | None = None) -> None:
         """Delete a topic with all its records; with an id, only the topic of that id."""
-        found = self._metadata_cache.image.topics.get(name)
+        found = self.controller.image.topics.get(name)
         if topic_id is not None and (found is None or found.id != topic_id):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         if found is None:
@@ -306,13 +323,12 @@ class Topics:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"{name} is an internal topic and cannot be deleted."
             )
-        await self._store.begin_deletion(name)
-        self._metadata_cache.image = self._metadata_cache.image.without_topics([name])
-        self._settings.forget(name)
-        self._replica_manager.traffic.pop(name, None)
+        controller = self.controller
+        await controller.store.begin_deletion(name)
         try:
-            await self._remove(name, len(found.partitions))
-            await self._store.delete_topic(name)
+            for failure in (await controller.delete_topic(name)).values():
+                raise StorageFailure(str(failure))
+            await controller.store.delete_topic(name)
             await self._end_deletion(name)
         except StorageFailure as failure:
             # Not a retriable error: a retry would find that the topic does not exist.
@@ -333,7 +349,7 @@ class Topics:
         validate_only: bool = False,
     ) -> None:
         """Add partitions to a topic."""
-        image = self._metadata_cache.image
+        image = self.controller.image
         found = image.topics.get(name)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -350,16 +366,18 @@ class Topics:
         if validate_only:
             return
         node = TopicNode(found.id, (*present, *added))
-        await self._store.grow_topic(name, node)
+        controller = self.controller
+        await controller.store.grow_topic(name, node)
         grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
-        self._metadata_cache.image = image.with_topics([grown])
-        await self._leadership.lead(name, range(len(present), count))
+        failures = await controller.grow_topic(grown, len(present))
+        if failures:
+            raise PartlyLed(name, count, failures)
         _LOG.info("partitions added", {"topic": name, "from": len(present), "to": count})
 
     @_change
     async def set_config(self, name: str, change: ConfigChange, *, validate_only: bool) -> None:
         """Change a topic's own configs; they take effect at once."""
-        found = self._metadata_cache.image.topics.get(name)
+        found = self.controller.image.topics.get(name)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         before = self._settings.topic_values(name)
@@ -368,10 +386,10 @@ class Topics:
         self._check_internal(name, before, values, [one.replicas for one in found.partitions])
         if validate_only:
             return
-        await self._store.set_topic_config(name, values)
+        controller = self.controller
+        await controller.store.set_topic_config(name, values)
         changes = described_changes(before, values, TOPIC)
-        self._settings.know([(name, values)])
-        self.apply_config(name)
+        await controller.set_configs(topic_configs={name: values})
         _LOG.info("settings changed", {"topic": name, "settings": changes})
 
     @_change
@@ -384,38 +402,18 @@ class Topics:
         self._settings.check_broker(values, own=own)
         if validate_only:
             return
-        await self._store.set_broker_config(self._node_id if own else None, values)
+        controller, whose = self.controller, self._node_id if own else None
+        await controller.store.set_broker_config(whose, values)
         changes = described_changes(before, values, BROKER)
-        self._settings.set_broker(values, own=own)
-        for name in self._metadata_cache.image.topics:
-            self.apply_config(name)
-        whose = str(self._node_id) if own else "all"
-        _LOG.info("settings changed", {"broker": whose, "settings": changes})
-        self._settings.warn_of_broker(before, own=own)
-
-    def apply_config(self, name: str) -> None:
-        """Apply a topic's current configs to its partitions."""
-        settings = self._settings
-        for index in range(len(self._metadata_cache.image.topics[name].partitions)):
-            partition = self._replica_manager.partitions.get(
-                TopicPartition(name, PartitionIndex(index))
-            )
-            if partition is not None:
-                partition.log.config = settings.log_config(name)
-                partition.rules = settings.topic_rules(name)
-                partition.in_sync_min = self._leadership.in_sync_min(name, index)
+        await controller.set_configs(broker_configs={whose: values})
+        about = {"broker": "all" if whose is None else str(whose), "settings": changes}
+        _LOG.info("settings changed", about)
 
     # Implementation.
 
-    async def _remove(self, name: str, count: int = 0) -> None:
-        """Drop a topic's partitions; `count` is how many it had, as some logs may be offline."""
-        had = [TopicPartition(name, PartitionIndex(index)) for index in range(count)]
-        found = [one.partition for one in self._replica_manager.logs if one.partition.topic == name]
-        await self._leadership.drop([*dict.fromkeys([*had, *found])])
-
     async def _end_deletion(self, name: str) -> None:
         with suppress(StorageExhausted):  # nothing is left; the next start detects it
-            await self._store.end_deletion(name)
+            await self.controller.store.end_deletion(name)
 
     def _defaults(self) -> TopicDefaults:
         config = self._settings.broker
@@ -430,15 +428,15 @@ class Topics:
         return self._default_limit if set_limit is None else PartitionLimit(set_limit)
 
     def _check_limit(self, added: Assignment) -> None:
-        check_limit(self._metadata_cache.image.topics.values(), added, self.partition_limit)
+        check_limit(self.controller.image.topics.values(), added, self.partition_limit)
 
     def _with_room(self) -> list[BrokerId]:
         """Return the brokers with a directory that is not cordoned."""
-        full = self._leadership.cordoned()
+        full = self._roles.cordoned()
         has_space = any(one.path not in full for one in self._replica_manager.logs.online)
         return [
             one
-            for one in sorted(self._metadata_cache.image.brokers)
+            for one in sorted(self.controller.image.brokers)
             if one != self._node_id or has_space
         ]
 

@@ -13,6 +13,7 @@ from ottla.cluster.image import PartitionChange, PartitionState, Topic
 from ottla.cluster.znodes import (
     BROKER_CONFIGS,
     DEFAULT_ENTITY,
+    TOPIC_CONFIGS,
     TOPICS,
     StateNode,
     TopicNode,
@@ -84,6 +85,17 @@ class ClusterStore:
             return parse_config((await self._session.get(path)).data, path)
         except NoNode:
             return {}
+
+    async def load_topic_configs(self) -> list[tuple[str, dict[str, str]]]:
+        """Return the configuration overrides of topics that have some."""
+        names = await self._session.children(TOPIC_CONFIGS)
+        paths = [topic_config_path(name) for name in names]
+        found = await self._session.get_all(paths)
+        return [
+            (name, parse_config(node.data, path))
+            for name, path, node in zip(names, paths, found, strict=True)
+            if node is not None
+        ]
 
     async def load_broker_configs(self) -> dict[BrokerId | None, dict[str, str]]:
         """Return the dynamic settings by broker; None is the cluster-wide default."""

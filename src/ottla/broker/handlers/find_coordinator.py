@@ -2,9 +2,8 @@
 
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
-from ottla.broker.leadership import PartlyLed
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.topics import Topics
+from ottla.broker.topics import PartlyLed, Topics
 from ottla.cluster.image import Address
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.coordinator import partition_for
