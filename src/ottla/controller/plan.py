@@ -1,0 +1,318 @@
+"""Everything that the controller decides about partitions, as functions without I/O.
+
+A function takes the cluster image and the conditions of the moment, and returns changes. The
+controller stores a change with a compare-and-set on `before.version` (rule B5), and only then
+notifies the brokers (rule B9). If another change was stored first, the controller plans again with
+the state that it read.
+
+Invariants of every change:
+
+- `after.version == before.version + 1`, and the leader epoch never falls. Each decision of the
+  controller has a new leader epoch; an ISR change that the leader proposed keeps it.
+- The leader is in the ISR, or there is no leader.
+- The ISR is empty only while the ELR or the last known leader says who can lead (rules A14, B9).
+- A leader comes from the ISR or the ELR. The last known leader is elected if both are empty, and
+  any other replica only if the topic allows unclean elections (rule A13).
+- The brokers of ISR, ELR, `adding` and `removing` are replicas of the partition.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ottla.cluster.election import change_in_sync, elect_after_departure, elect_first
+from ottla.cluster.image import ClusterImage, PartitionChange, PartitionState, Topic
+from ottla.errors import ErrorCode
+from ottla.ids import BrokerEpoch, BrokerId, TopicPartition, Uuid
+from ottla.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+    PartitionData,
+)
+
+
+def _never(topic: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Which brokers can lead and stay in sync, and the settings of topics that matter for it."""
+
+    alive: Collection[BrokerId]
+    """The registered brokers, also while they shut down."""
+
+    min_isr: Callable[[str], int]
+    """Returns the configured min.insync.replicas of a topic."""
+
+    unclean: Callable[[str], bool] = _never
+    """Returns whether a topic allows unclean elections (unclean.leader.election.enable)."""
+
+    shutting_down: Collection[BrokerId] = frozenset()
+    """Brokers in a controlled shutdown: they keep what they lead, and are not elected."""
+
+    answering: Collection[BrokerId] = frozenset()
+    """Brokers that answer and are not registered yet (rule B10); see `brokers_to_spare`."""
+
+    offline: Mapping[BrokerId, Collection[TopicPartition]] = field(
+        default_factory=dict[BrokerId, Collection[TopicPartition]]
+    )
+    """Replicas in failed data directories of live brokers."""
+
+    def in_service(self) -> frozenset[BrokerId]:
+        """Return the brokers that keep their places in ISRs, and their leaderships."""
+        return frozenset(self.alive).union(self.answering)
+
+    def electable(self) -> frozenset[BrokerId]:
+        """Return the brokers that can be elected."""
+        return frozenset(self.alive).difference(self.shutting_down)
+
+    def is_offline(self, topic: str, index: int, broker: BrokerId) -> bool:
+        """Whether the replica of a live broker is in a failed data directory."""
+        return TopicPartition(topic, index) in self.offline.get(broker, ())
+
+    def offline_replicas(self) -> dict[tuple[str, int], frozenset[BrokerId]]:
+        """Return by partition the live brokers whose replica is in a failed data directory."""
+        found: defaultdict[tuple[str, int], set[BrokerId]] = defaultdict(set)
+        for broker, partitions in self.offline.items():
+            for partition in partitions:
+                found[partition].add(broker)
+        return {partition: frozenset(brokers) for partition, brokers in found.items()}
+
+
+_NOBODY: frozenset[BrokerId] = frozenset()
+
+
+def brokers_to_spare(
+    answering: Collection[BrokerId], *, controller_for_s: float, session_timeout_s: float
+) -> frozenset[BrokerId]:
+    """Return the unregistered brokers that do not count as dead (rule B10).
+
+    After an outage of ZooKeeper all sessions have expired. The first broker that registers becomes
+    controller, and must not remove from every ISR the brokers that are about to register. So for
+    one session timeout, a broker that answers the new controller is spared.
+    """
+    return frozenset(answering) if controller_for_s < session_timeout_s else _NOBODY
+
+
+def with_changes(image: ClusterImage, changes: Iterable[PartitionChange]) -> ClusterImage:
+    """Return the next image, with changes that were stored."""
+    by_topic: defaultdict[str, list[PartitionChange]] = defaultdict(list)
+    for change in changes:
+        by_topic[change.topic].append(change)
+    topics: list[Topic] = []
+    for name, some in by_topic.items():
+        topic = image.topics[name]
+        partitions = list(topic.partitions)
+        for change in some:
+            partitions[change.index] = change.after
+        topics.append(Topic(name, topic.id, tuple(partitions)))
+    return image.with_topics(topics) if topics else image
+
+
+# Events.
+
+
+def new_partitions(
+    image: ClusterImage, conditions: Conditions, topics: Iterable[str] | None = None
+) -> list[PartitionChange]:
+    """Elect the first leaders of new partitions, of some topics or of all.
+
+    A partition without an electable replica remains new until `brokers_changed` finds one.
+    """
+    electable = conditions.electable()
+    changes: list[PartitionChange] = []
+    for topic in image.topics.values() if topics is None else map(image.topics.__getitem__, topics):
+        for index, before in enumerate(topic.partitions):
+            if before.version < 0:
+                after = elect_first(before, electable)
+                if after is not before:
+                    changes.append(PartitionChange(topic.name, index, before, after))
+    return changes
+
+
+def brokers_changed(
+    image: ClusterImage,
+    conditions: Conditions,
+    *,
+    restarted: Collection[BrokerId] = (),
+    lost: Collection[BrokerId] = (),
+) -> list[PartitionChange]:
+    """Plan everything that follows from the brokers which are alive now.
+
+    Dead brokers leave the ISRs, and partitions without a leader get one. `restarted` brokers are
+    new incarnations since the last call: what they led gets a new epoch. `lost` brokers are those
+    whose last stop was not clean: they leave every ISR and ELR (rules A14 and B1). A broker that
+    registered again in the same incarnation is in neither.
+
+    The result is empty if nothing must change, so the controller can call this at any time: also
+    when it takes over, and when a topic starts to allow unclean elections.
+    """
+    electable, in_service = conditions.electable(), conditions.in_service()
+    gone = frozenset(lost)
+    restarts = gone.union(restarted)
+    complete = in_service - gone  # brokers that stay in the ISRs
+    leading = complete - restarts  # brokers that continue to lead
+    offline = conditions.offline_replicas()
+    changes: list[PartitionChange] = []
+    for topic in image.topics.values():
+        name, min_isr, unclean = topic.name, 0, False
+        for index, before in enumerate(topic.partitions):
+            failed = offline.get((name, index), _NOBODY) if offline else _NOBODY
+            if (
+                before.leader in leading
+                and complete.issuperset(before.in_sync)
+                and (not failed or failed.isdisjoint(before.in_sync))
+                and (not gone or gone.isdisjoint(before.elr))
+            ):
+                continue
+            if before.version < 0:
+                after = elect_first(before, electable - failed)
+            else:
+                if not min_isr:
+                    min_isr, unclean = conditions.min_isr(name), conditions.unclean(name)
+                after = elect_after_departure(
+                    before,
+                    frozenset(before.in_sync) - (in_service - failed),
+                    electable=electable - failed,
+                    min_isr=min_isr,
+                    lost=gone,
+                    restarted=restarts,
+                    unclean=unclean,
+                )
+            if after is not before:
+                changes.append(PartitionChange(name, index, before, after))
+    return changes
+
+
+# AlterPartition.
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredPartition:
+    """The outcome for one partition of an AlterPartition request."""
+
+    topic_id: Uuid
+    index: int
+    error: ErrorCode
+    state: PartitionState | None = None  # with error NONE: the state after the request
+    change: PartitionChange | None = None  # None: there is nothing to store
+
+
+def alter_partition(
+    image: ClusterImage,
+    request: AlterPartitionRequest,
+    conditions: Conditions,
+    epochs: Mapping[BrokerId, BrokerEpoch],
+) -> list[AlteredPartition] | ErrorCode:
+    """Decide on the ISRs that a leader proposes (KIP-497, rules A10 and B5).
+
+    `epochs` are the broker epochs of the registered brokers. An error for the whole request is
+    returned instead of a list. If a change cannot be stored because of another change, its outcome
+    becomes INVALID_UPDATE_VERSION.
+    """
+    if epochs.get(BrokerId(request.broker_id)) != request.broker_epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    broker = BrokerId(request.broker_id)
+    return [
+        _altered(
+            image.topic_of_id(topic.topic_id), topic.topic_id, asked, broker, conditions, epochs
+        )
+        for topic in request.topics
+        for asked in topic.partitions
+    ]
+
+
+def alter_partition_response(
+    outcomes: Iterable[AlteredPartition] | ErrorCode,
+) -> AlterPartitionResponse:
+    """Return the response to an AlterPartition request."""
+    if isinstance(outcomes, ErrorCode):
+        return AlterPartitionResponse(throttle_time_ms=0, error_code=int(outcomes), topics=())
+    by_topic: defaultdict[Uuid, list[AlterPartitionResponsePartitionData]] = defaultdict(list)
+    for one in outcomes:
+        state = one.state or _NO_STATE
+        by_topic[one.topic_id].append(
+            AlterPartitionResponsePartitionData(
+                partition_index=one.index,
+                error_code=int(one.error),
+                leader_id=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.in_sync,
+                partition_epoch=state.version,
+            )
+        )
+    topics = [
+        AlterPartitionResponseTopicData(topic_id=topic_id, partitions=partitions)
+        for topic_id, partitions in by_topic.items()
+    ]
+    return AlterPartitionResponse(throttle_time_ms=0, error_code=0, topics=topics)
+
+
+_NO_STATE = PartitionState(())
+
+
+def _altered(
+    topic: Topic | None,
+    topic_id: Uuid,
+    asked: PartitionData,
+    broker: BrokerId,
+    conditions: Conditions,
+    epochs: Mapping[BrokerId, BrokerEpoch],
+) -> AlteredPartition:
+    index = asked.partition_index
+    if topic is None:
+        return AlteredPartition(topic_id, index, ErrorCode.UNKNOWN_TOPIC_ID)
+    before = topic.partition(index)
+    if before is None:
+        return AlteredPartition(topic.id, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    proposed = dict(_proposed(asked))
+    error = _refusal(before, asked, broker, proposed)
+    if error is not None:
+        return AlteredPartition(topic.id, index, error)
+    in_sync = tuple(proposed)
+    if set(in_sync) == set(before.in_sync):  # the request was repeated after a lost response
+        return AlteredPartition(topic.id, index, ErrorCode.NONE, before)
+    if asked.partition_epoch < before.version:
+        return AlteredPartition(topic.id, index, ErrorCode.INVALID_UPDATE_VERSION)
+    for member, epoch in proposed.items():
+        if member not in before.in_sync and (
+            epochs.get(member) != epoch
+            or member in conditions.shutting_down
+            or conditions.is_offline(topic.name, index, member)
+        ):
+            return AlteredPartition(topic.id, index, ErrorCode.INELIGIBLE_REPLICA)
+    after = change_in_sync(before, in_sync, min_isr=conditions.min_isr(topic.name))
+    change = PartitionChange(topic.name, index, before, after)
+    return AlteredPartition(topic.id, index, ErrorCode.NONE, after, change)
+
+
+def _proposed(asked: PartitionData) -> Iterator[tuple[BrokerId, BrokerEpoch]]:
+    """Yield the members of the proposed ISR, with the broker epochs of their fetches.
+
+    Version 2 has no epochs. Without the epoch of its fetch, a replica cannot join (rule A10).
+    """
+    for state in asked.new_isr_with_epochs:
+        yield BrokerId(state.broker_id), BrokerEpoch(state.broker_epoch)
+    for member in asked.new_isr:
+        yield BrokerId(member), BrokerEpoch(-1)
+
+
+def _refusal(
+    before: PartitionState,
+    asked: PartitionData,
+    broker: BrokerId,
+    in_sync: Collection[BrokerId],
+) -> ErrorCode | None:
+    """Return why a proposal is refused whatever the ISR is now, or None."""
+    if asked.leader_epoch > before.leader_epoch or asked.partition_epoch > before.version:
+        return ErrorCode.NOT_CONTROLLER  # a newer controller has told the leader more
+    if asked.leader_epoch < before.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker != before.leader or broker not in in_sync or asked.leader_recovery_state != 0:
+        return ErrorCode.INVALID_REQUEST
+    if not set(before.replicas).issuperset(in_sync):
+        return ErrorCode.INVALID_REQUEST
+    return None
