@@ -8,7 +8,14 @@ import pytest
 from controller.controllers import Coordinated, coordinated
 from ottla.cluster.znodes import TOPICS, TopicNode, topic_config_path
 from ottla.controller.lease import ControllerLease
-from ottla.controller.store import DELETED_AT_ONCE, DELETIONS, ClusterStore, StoredTopic, led_by
+from ottla.controller.store import (
+    DELETED_AT_ONCE,
+    DELETIONS,
+    ClusterStore,
+    StoredTopic,
+    led_by,
+    load_broker_configs,
+)
 from ottla.coordination.errors import BadVersion, NodeExists
 from ottla.coordination.operations import Operation
 from ottla.ids import BrokerId, Uuid
@@ -172,12 +179,16 @@ def test_large_topic_is_deleted_in_small_transactions(
 
 def test_broker_settings_are_stored_per_broker_and_default(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
-        store = ClusterStore(await there.lease())
-        assert await store.load_broker_configs() == {}
+        lease = await there.lease()
+        store = ClusterStore(lease)
+        assert await load_broker_configs(lease.session) == {}
         await store.set_broker_config(ONE, {"log.cleaner.threads": "2"})
         await store.set_broker_config(None, {"message.max.bytes": "9"})
         await store.set_broker_config(ONE, {})
-        assert await store.load_broker_configs() == {ONE: {}, None: {"message.max.bytes": "9"}}
+        assert await load_broker_configs(lease.session) == {
+            ONE: {},
+            None: {"message.max.bytes": "9"},
+        }
         await store.create_topic("t", NODE, {})
         await store.set_topic_config("t", {"segment.ms": "7"})
         assert (await loaded(store)).config == {"segment.ms": "7"}

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sized
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 from ottla.broker.configs import ConfigAdminManager
@@ -32,9 +33,10 @@ from ottla.cluster.image import Address, Broker, ClusterImage
 from ottla.cluster.partition_limit import default_limit
 from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
 from ottla.controller.controller import Controller
-from ottla.controller.lease import ControllerLease, elect_controller, ensure, register
+from ottla.controller.elector import ControllerElector
+from ottla.controller.lease import ControllerLease, ensure, register
 from ottla.controller.producer_ids import ProducerIds
-from ottla.controller.store import ClusterStore
+from ottla.controller.store import ClusterStore, load_broker_configs, load_topic_configs
 from ottla.coordination.errors import NodeExists
 from ottla.coordination.session import Coordination, Session, SessionState
 from ottla.errors import RAISE_OPEN_FILES, OttlaError
@@ -45,8 +47,8 @@ from ottla.log.disk import Disk
 from ottla.log.log_cleaner import LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
-from ottla.protocol.apis import PRODUCE
-from ottla.protocol.conversation import Request
+from ottla.protocol.apis import API_VERSIONS, PRODUCE
+from ottla.protocol.conversation import Request, Response
 from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.derived import log_dirs
@@ -58,13 +60,20 @@ from ottla.settings.endpoints import (
 )
 from ottla.settings.invalid_settings import InvalidSettings
 from ottla.transport.admission import Admission, AdmissionConfig
-from ottla.transport.connection import Connection, ConnectionConfig, Dispatch, Served
+from ottla.transport.connection import (
+    Connection,
+    ConnectionConfig,
+    DeferredResponse,
+    Dispatch,
+    Served,
+)
 from ottla.transport.connection_eviction import ConnectionEviction
 from ottla.transport.descriptors import Descriptors
 from ottla.transport.http_pages import PageServer
 from ottla.transport.listener import Listener
 from ottla.transport.memory import MemoryPools
 from ottla.transport.network import Network
+from ottla.transport.pending_acks import PendingAck
 from ottla.transport.port_owner import port_owner
 
 _LOG = logging.getLogger(__name__)
@@ -103,6 +112,7 @@ class Node:
         self._environment = environment
         self._effective_config: EffectiveConfig | None = None
         self._dispatch: Dispatch | None = None
+        self._epoch = BrokerEpoch(-1)  # of the registration
         self._served = served()
         self._exit = AsyncExitStack()
         self._listeners: list[Listener] = []
@@ -158,11 +168,8 @@ class Node:
         cluster_id = await _cluster_id(session, environment.new_id)
         if not self._listeners:
             await self._bind_listeners()
-        with session.provisional():
-            lease, epoch = await self._register(session)
-            store = ClusterStore(lease)
-        settings = self._effective_config = await self._settings(store)
-        settings.know(await store.load_topic_configs())
+        settings = self._effective_config = await self._settings(session)
+        settings.know(await load_topic_configs(session))
         logs = await LogManager.open(
             environment.disk,
             log_dirs(config),
@@ -176,7 +183,7 @@ class Node:
             offline=lambda directory, partitions: self._directory_failed(logs),
         )
         self._logs = logs
-        self._exit.push_async_callback(self._close_logs, logs, epoch)
+        self._exit.push_async_callback(self._close_logs, logs)
         metadata_cache = MetadataCache(ClusterImage(cluster_id))
         replica_manager = ReplicaManager(logs, metadata_cache)
         groups = GroupCoordinators(
@@ -232,22 +239,23 @@ class Node:
             scheduler=scheduler,
             shutdown=shutdown,
         )
-        controller = Controller(
-            node_id=self.id,
-            clock=environment.clock,
-            store=store,
-            epoch=lease.epoch,
-            cluster_id=cluster_id,
-            connect=lambda broker: roles.apply,
-            latest_epoch=roles.latest_epoch,
-            refusal=lambda: shutdown.refusal() if shutdown.begun else None,
+        elector = ControllerElector(
+            session,
+            self.id,
+            environment.clock,
+            partial(self._take_over, cluster_id=cluster_id, topics=topics, roles=roles),
+            topics.resign,
         )
-        self._exit.push_async_callback(controller.close)
-        self._exit.push_async_callback(controller.turn.acquire)  # no topic changes after this
-        me = Broker(self.id, epoch, self.addresses, config[broker.BROKER_RACK])
-        with session.provisional():
-            await topics.take_over(controller, [me])
+        self._exit.push_async_callback(topics.resign)  # no topic changes after this
+        dispatch = dispatcher(parts)
+        self._dispatch = partial(_dispatch_when, roles.informed, dispatch)
         await self._serve(parts)
+        with session.provisional():
+            self._epoch = roles.broker_epoch = await self._register(session)
+            await elector.elect()
+        self._run(elector.run())
+        await roles.informed.wait()
+        self._dispatch = dispatch
         self._run(topics.keep_leading())
         self._log_limits(topics)
         _LOG.info(
@@ -276,19 +284,30 @@ class Node:
         else:
             _LOG.info("limits set", about)
 
-    async def _register(self, session: Session) -> tuple[ControllerLease, BrokerEpoch]:
+    async def _register(self, session: Session) -> BrokerEpoch:
         config, now_ms = self._config, self._environment.clock.now_ms()
         me = Broker(self.id, BrokerEpoch(-1), self.addresses, config[broker.BROKER_RACK])
-        epoch = await register(session, me, dict(protocols(config)), now_ms)
-        lease = await elect_controller(session, self.id, now_ms)
-        if lease is None:
-            raise OttlaError(
-                "another broker is the controller; multi-broker clusters are not supported yet"
-            )
-        return lease, epoch
+        return await register(session, me, dict(protocols(config)), now_ms)
 
-    async def _settings(self, store: ClusterStore) -> EffectiveConfig:
-        dynamic = await store.load_broker_configs()
+    async def _take_over(
+        self, lease: ControllerLease, *, cluster_id: str, topics: Topics, roles: ReplicaRoles
+    ) -> None:
+        """Become the controller."""
+        controller = Controller(
+            node_id=self.id,
+            clock=self._environment.clock,
+            store=ClusterStore(lease),
+            epoch=lease.epoch,
+            cluster_id=cluster_id,
+            connect=lambda broker: roles.apply,
+            latest_epoch=roles.latest_epoch,
+            refusal=topics.shutdown.refusal_if_begun,
+        )
+        me = Broker(self.id, self._epoch, self.addresses, self._config[broker.BROKER_RACK])
+        await topics.take_over(controller, [me])
+
+    async def _settings(self, session: Session) -> EffectiveConfig:
+        dynamic = await load_broker_configs(session)
         try:
             settings = EffectiveConfig(
                 self._config,
@@ -383,7 +402,6 @@ class Node:
             self._environment.new_id(),
         )
         self._run(log_cleaner.run())
-        self._dispatch = dispatcher(parts)
         for listener in self._listeners:
             self._run(listener.run())
             await listener.start(parts.produce_fast_path.serve)
@@ -462,12 +480,34 @@ class Node:
             self.given_up = True
             self._give_up()
 
-    async def _close_logs(self, logs: LogManager, epoch: BrokerEpoch) -> None:
-        self.unclean = await logs.close(epoch)
+    async def _close_logs(self, logs: LogManager) -> None:
+        self.unclean = await logs.close(self._epoch)
 
     def _session_changed(self, now: SessionState) -> None:
         if now is not SessionState.CONNECTED:
             _LOG.error("coordination session changed", {"state": now.value})
+
+
+def _dispatch_when(
+    informed: asyncio.Event, dispatch: Dispatch, request: Request, connection: Connection
+) -> Served:
+    """Dispatch a request once the controller has told this broker what it leads."""
+    if informed.is_set() or request.api is API_VERSIONS:
+        return dispatch(request, connection)
+
+    async def later() -> Response | None:
+        await informed.wait()
+        served = dispatch(request, connection)
+        if isinstance(served, DeferredResponse):
+            response = await served.response
+            if served.ack is None:
+                if served.on_response is not None:
+                    served.on_response(response)
+                return response
+            served = served.ack
+        return await served.completed() if isinstance(served, PendingAck) else served
+
+    return DeferredResponse(later())
 
 
 def _log_failed_task(task: asyncio.Task[None]) -> None:

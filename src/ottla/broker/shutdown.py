@@ -18,3 +18,7 @@ class Shutdown:
     def refusal(self) -> RequestError:
         """Return the error of a change that comes too late; clients retry it."""
         return RequestError(ErrorCode.NOT_CONTROLLER, "the broker is stopping")
+
+    def refusal_if_begun(self) -> RequestError | None:
+        """Return the error of a change that comes too late, or None."""
+        return self.refusal() if self.begun else None

@@ -166,6 +166,13 @@ class Topics:
         if count > limit.partitions:
             _LOG.warning("partition limit exceeded", {"partitions": count, "limit": str(limit)})
 
+    async def resign(self) -> None:
+        """Stop controlling after the change in progress; later changes are refused."""
+        if (controller := self._controller) is not None:
+            async with controller.turn:
+                self._controller = None
+                await controller.close()
+
     def _tell_unknown(self) -> None:
         known = {
             TopicPartition(name, PartitionIndex(index))

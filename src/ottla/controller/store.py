@@ -77,33 +77,8 @@ class ClusterStore:
             _partition(replicas, found, path, parsed)
             for replicas, found, path in zip(node.partitions, states, paths, strict=True)
         ]
-        config = await self._load_config(topic_config_path(name))
+        config = await _load_config(self._session, topic_config_path(name))
         return StoredTopic(Topic(name, node.id, tuple(partitions)), config)
-
-    async def _load_config(self, path: str) -> dict[str, str]:
-        try:
-            return parse_config((await self._session.get(path)).data, path)
-        except NoNode:
-            return {}
-
-    async def load_topic_configs(self) -> list[tuple[str, dict[str, str]]]:
-        """Return the configuration overrides of topics that have some."""
-        names = await self._session.children(TOPIC_CONFIGS)
-        paths = [topic_config_path(name) for name in names]
-        found = await self._session.get_all(paths)
-        return [
-            (name, parse_config(node.data, path))
-            for name, path, node in zip(names, paths, found, strict=True)
-            if node is not None
-        ]
-
-    async def load_broker_configs(self) -> dict[BrokerId | None, dict[str, str]]:
-        """Return the dynamic settings by broker; None is the cluster-wide default."""
-        found: dict[BrokerId | None, dict[str, str]] = {}
-        for name in await self._session.children(BROKER_CONFIGS):
-            broker = None if name == DEFAULT_ENTITY else BrokerId(int(name))
-            found[broker] = await self._load_config(f"{BROKER_CONFIGS}/{name}")
-        return found
 
     # Stores.
 
@@ -180,6 +155,34 @@ class ClusterStore:
         data = format_config(values)
         exists = await self._session.exists(path) is not None
         await self._lease.change([SetData(path, data) if exists else Create(path, data)])
+
+
+async def load_topic_configs(session: Session) -> list[tuple[str, dict[str, str]]]:
+    """Return the configuration overrides of topics that have some."""
+    names = await session.children(TOPIC_CONFIGS)
+    paths = [topic_config_path(name) for name in names]
+    found = await session.get_all(paths)
+    return [
+        (name, parse_config(node.data, path))
+        for name, path, node in zip(names, paths, found, strict=True)
+        if node is not None
+    ]
+
+
+async def load_broker_configs(session: Session) -> dict[BrokerId | None, dict[str, str]]:
+    """Return the dynamic settings by broker; None is the cluster-wide default."""
+    found: dict[BrokerId | None, dict[str, str]] = {}
+    for name in await session.children(BROKER_CONFIGS):
+        broker = None if name == DEFAULT_ENTITY else BrokerId(int(name))
+        found[broker] = await _load_config(session, f"{BROKER_CONFIGS}/{name}")
+    return found
+
+
+async def _load_config(session: Session, path: str) -> dict[str, str]:
+    try:
+        return parse_config((await session.get(path)).data, path)
+    except NoNode:
+        return {}
 
 
 def _mark(name: str) -> str:

@@ -8,6 +8,7 @@ Produce requests behind it, and queues their responses, too.
 Invariant: responses leave the queue in the order of their requests, each after it is complete.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -41,6 +42,19 @@ class PendingAck:
         self._failure, self.is_complete = failure, True
         if self.on_complete is not None:
             self.on_complete(self)
+
+    async def completed(self) -> Response | None:
+        """Return the response when it may be sent; raises the failure."""
+        if not self.is_complete:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.on_complete = lambda _: None if waiting.done() else waiting.set_result(None)
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                if self.on_cancel is not None:
+                    self.on_cancel()
+                raise
+        return self.take()
 
     def take(self) -> Response | None:
         """Return the response to send now; raises the failure."""
