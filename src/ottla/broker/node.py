@@ -129,10 +129,16 @@ class Node:
         self.addresses: dict[str, Address] = {}  # advertised addresses, by listener
         self.metrics: Address | None = None  # the address of the metrics page
         self.no_metrics: str | None = None  # why the configured metrics page is missing
+        self._metadata_cache: MetadataCache | None = None
         self.given_up = False  # all data directories have failed
         self.unclean: dict[
             str, BaseException
         ] = {}  # directories without a clean shutdown file, and why
+
+    @property
+    def image(self) -> ClusterImage | None:
+        """The cluster as this broker knows it; None before the start."""
+        return None if self._metadata_cache is None else self._metadata_cache.image
 
     async def bind(self) -> None:
         """Bind the addresses before the start, which otherwise binds them itself.
@@ -184,7 +190,7 @@ class Node:
         )
         self._logs = logs
         self._exit.push_async_callback(self._close_logs, logs)
-        metadata_cache = MetadataCache(ClusterImage(cluster_id))
+        metadata_cache = self._metadata_cache = MetadataCache(ClusterImage(cluster_id))
         replica_manager = ReplicaManager(logs, metadata_cache)
         groups = GroupCoordinators(
             lambda: GroupConfig.of(settings.broker), environment.clock, metadata_cache

@@ -125,6 +125,16 @@ class EmbeddedStore:
         if session is not None and session.state is SessionState.SUSPENDED:
             session.become(SessionState.CONNECTED)
 
+    def abandon(self, session_id: int) -> None:
+        """Leave a session to its timeout, as when its process was killed.
+
+        Its listener and its watches are not called any more, and closing it has no effect.
+        """
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.left = True
+            self.suspend(session_id)
+
     async def expire(self, session_id: int) -> None:
         """Expire a session, as ZooKeeper does when its heartbeats stop."""
         session = self._sessions.get(session_id)

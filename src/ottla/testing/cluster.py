@@ -19,25 +19,41 @@ from typing import Final, Self
 
 from ottla.broker.node import Environment, Node
 from ottla.clock import SystemClock
-from ottla.coordination.embedded import EmbeddedStore
+from ottla.cluster.image import ClusterImage
+from ottla.coordination.embedded import EmbeddedSession, EmbeddedStore
+from ottla.coordination.session import Listener
 from ottla.errors import OttlaError, StorageFailure
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner.cleaner_runners import LocalCleaner
+from ottla.log.files import OsDisk
 from ottla.settings.config_parser import broker_config_of
 from ottla.testing.troubled_disk import TroubledDisk
 from ottla.testing.troubled_network import TroubledNetwork
 
 HOST: Final = "127.0.0.1"
 
-# Tests are short and have one broker: do not wait for more members, and use one partition of
-# __consumer_offsets instead of fifty.
-SETTINGS: Final[Mapping[str, object]] = {
-    "group.initial.rebalance.delay.ms": 0,
-    "offsets.topic.num.partitions": 1,
-    "offsets.topic.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
-    "transaction.state.log.replication.factor": 1,
-}
+SESSION_TIMEOUT_MS: Final = 500  # of the brokers in coordination: a killed one is dead after that
+POLL_SECONDS: Final = 0.01  # between two looks at the cluster
+REPLICAS_MAX: Final = 3
+
+
+def default_settings(brokers: int) -> dict[str, object]:
+    """Return the settings that differ from Kafka's defaults.
+
+    Tests are short: do not wait for more members, and use one partition of __consumer_offsets
+    instead of fifty. Topics have as many replicas as there are brokers, up to three.
+    """
+    replicas = min(REPLICAS_MAX, brokers)
+    return {
+        "default.replication.factor": replicas,
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.min.isr": 1 if replicas == 1 else 2,
+        "transaction.state.log.replication.factor": replicas,
+    }
+
+
 OWN: Final = frozenset({"node.id", "broker.id", "listeners", "log.dirs", "log.dir"})
 
 
@@ -63,14 +79,22 @@ class Trouble:
 class ClusterBroker:
     """One broker of a cluster; the cluster starts it."""
 
-    def __init__(self, broker_id: int, data: Path, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        data: Path,
+        settings: Mapping[str, object],
+        coordination: EmbeddedStore,
+    ) -> None:
         self.id = broker_id
         self.data = data
         self._settings = settings
+        self._coordination = coordination
         self._reserved = _ReservedPort()
         self.port = self._reserved.number
         self._full = 0  # number of active disk-full faults
         self._running: _Running | None = None
+        self._killed: int | None = None  # the session of the run that was killed last
 
     @property
     def address(self) -> str:
@@ -86,7 +110,9 @@ class ClusterBroker:
         """Start or restart the broker."""
         if self._running is not None:
             raise OttlaError(f"broker {self.id} is already running")
-        running = _Running(self._config(), self.id, self.data, lambda: self._full > 0)
+        running = _Running(self._config(), self.id, self._coordination, lambda: self._full > 0)
+        if self._killed is not None:
+            await self._coordination.expire(self._killed)
         await running.start()
         self._running = running
 
@@ -96,7 +122,7 @@ class ClusterBroker:
 
     async def kill(self) -> None:
         """Kill the broker as SIGKILL does: written data remains, nothing else is done."""
-        await self._ended().kill()
+        self._killed = await self._ended().kill()
 
     def pause(self) -> Trouble:
         """Stop reading from clients until the fault ends or the broker does."""
@@ -121,6 +147,11 @@ class ClusterBroker:
             await self.stop()
         self._reserved.close()
 
+    @property
+    def image(self) -> ClusterImage | None:
+        """The cluster as the broker knows it, while it runs."""
+        return None if self._running is None else self._running.image
+
     def _ended(self) -> "_Running":
         running, self._running = self._running, None
         if running is None:
@@ -132,7 +163,6 @@ class ClusterBroker:
             "node.id": self.id,
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.data / "logs"),
-            **SETTINGS,
             **self._settings,
         }
 
@@ -141,35 +171,48 @@ class _Running:
     """One run of a broker, from its start to its end."""
 
     def __init__(
-        self, settings: Mapping[str, object], broker_id: int, data: Path, full: Callable[[], bool]
+        self,
+        settings: Mapping[str, object],
+        broker_id: int,
+        coordination: EmbeddedStore,
+        full: Callable[[], bool],
     ) -> None:
         self._config = broker_config_of(settings)
         self._id = BrokerId(broker_id)
-        self._data = data
+        self._coordination = coordination
+        self._session: EmbeddedSession | None = None
         self._disk = TroubledDisk(full)
         self._network = TroubledNetwork()
+        self._node: Node | None = None
         self._exit = AsyncExitStack()
         self._pauses = 0
 
+    @property
+    def image(self) -> ClusterImage | None:
+        """The cluster as the broker knows it."""
+        return None if self._node is None else self._node.image
+
     async def start(self) -> None:
         """Start serving."""
-        disk, clock = self._disk, SystemClock()
         async with AsyncExitStack() as stack:
-            stack.callback(disk.close)
-            path = f"{self._data}/coordination/journal"
-            store = await disk.blocking(lambda: EmbeddedStore.open(disk, path, clock))
-            stack.push_async_callback(store.close)
+            stack.callback(self._disk.close)
             around = Environment(
-                clock,
-                disk,
+                SystemClock(),
+                self._disk,
                 self._network,
-                store,
+                self,
                 LocalCleaner(),
                 random.SystemRandom().random,  # not the generator that a test may have seeded
                 lambda: Uuid(os.urandom(16)),
             )
-            await stack.enter_async_context(Node(self._config, self._id, around))
+            node = self._node = Node(self._config, self._id, around)
+            await stack.enter_async_context(node)
             self._exit = stack.pop_all()
+
+    async def connect(self, listener: Listener) -> EmbeddedSession:
+        """Open the session of the broker."""
+        self._session = await self._coordination.connect(listener)
+        return self._session
 
     async def stop(self) -> None:
         """Stop; storage failures are logged, as by a process."""
@@ -177,12 +220,16 @@ class _Running:
         with suppress(StorageFailure):
             await self._exit.aclose()
 
-    async def kill(self) -> None:
-        """Cut the broker off from disk and network, then release its resources."""
+    async def kill(self) -> int | None:
+        """Cut the broker off from everything, then release its resources; return its session."""
         self._disk.take_away()
         self._network.cut()
+        session = self._session
+        if session is not None:
+            self._coordination.abandon(session.id)
         with suppress(StorageFailure):
             await self._exit.aclose()
+        return None if session is None else session.id
 
     def pause(self) -> None:
         """Stop reading from clients."""
@@ -210,12 +257,12 @@ class Cluster:
         settings: Mapping[str, object] | None = None,
         data: str | os.PathLike[str] | None = None,
     ) -> None:
-        if brokers != 1:
-            raise ValueError(f"brokers={brokers}: multi-broker clusters are not supported yet")
+        if brokers < 1:
+            raise ValueError(f"brokers={brokers}: a cluster has at least one broker")
         if own := OWN & set(settings or {}):
             raise ValueError(f"{', '.join(sorted(own))}: set by the cluster, cannot be overridden")
         self._count = brokers
-        self._settings = dict(settings or {})
+        self._settings = default_settings(brokers) | dict(settings or {})
         self._given = None if data is None else Path(data).absolute()
         self._exit = AsyncExitStack()
         self.brokers: list[ClusterBroker] = []
@@ -231,17 +278,113 @@ class Cluster:
             if data is None:
                 data = Path(tempfile.mkdtemp(prefix="ottla-"))
                 stack.callback(shutil.rmtree, data, ignore_errors=True)
+            broker_config_of(self._settings)  # a refused setting leaves nothing behind
+            store = await self._coordination(data, stack)
             for number in range(1, self._count + 1):
-                broker = ClusterBroker(number, data / f"broker-{number}", self._settings)
+                broker = ClusterBroker(number, data / f"broker-{number}", self._settings, store)
                 stack.push_async_callback(broker.close)
                 self.brokers.append(broker)
             await asyncio.gather(*(broker.start() for broker in self.brokers))
             self._exit = stack.pop_all()
         return self
 
+    async def _coordination(self, data: Path, stack: AsyncExitStack) -> EmbeddedStore:
+        """Open the coordination of the cluster: it belongs to no broker, and is never killed."""
+        disk = OsDisk()
+        stack.callback(disk.close)
+        store = await disk.blocking(
+            lambda: EmbeddedStore.open(
+                disk,
+                f"{data}/coordination/journal",
+                SystemClock(),
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+            )
+        )
+        stack.push_async_callback(store.close)
+        expiring = asyncio.get_running_loop().create_task(store.keep_time())
+
+        async def end() -> None:
+            expiring.cancel()
+            with suppress(asyncio.CancelledError):
+                await expiring
+
+        stack.push_async_callback(end)
+        return store
+
     async def __aexit__(self, *exception: object) -> None:
         await self._exit.aclose()
         self.brokers.clear()
+
+    # The state of the cluster, for tests.
+
+    def broker(self, broker_id: int) -> ClusterBroker:
+        """Return a broker by its id."""
+        for one in self.brokers:
+            if one.id == broker_id:
+                return one
+        raise OttlaError(f"the cluster has no broker {broker_id}")
+
+    @property
+    def controller(self) -> ClusterBroker | None:
+        """The broker that is the controller, or None while there is none."""
+        image = self._image()
+        return None if image is None else self._running(image.controller)
+
+    def leader(self, topic: str, partition: int) -> ClusterBroker | None:
+        """Return the leader of a partition, or None while it has none."""
+        image = self._image()
+        state = None if image is None else image.state(topic, partition)
+        return None if state is None else self._running(state.leader)
+
+    def _running(self, broker_id: int) -> ClusterBroker | None:
+        found = [one for one in self.brokers if one.id == broker_id and one.running]
+        return found[0] if found else None
+
+    def _image(self) -> ClusterImage | None:
+        """Return what the controller knows, which is the newest of the controller epoch."""
+        images = [image for one in self.brokers if (image := one.image) is not None]
+        if not images:
+            return None
+        newest = max(images, key=lambda image: image.controller_epoch)
+        controller = self._running(newest.controller)
+        known = None if controller is None else controller.image
+        return newest if known is None else known
+
+    async def settled(self, timeout: float = 30) -> None:
+        """Wait until every partition has a leader and all its running replicas in the ISR.
+
+        Raises TimeoutError with what is missing.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout
+        while missing := self._missing():
+            if loop.time() >= deadline_s:
+                raise TimeoutError(f"after {timeout} s: {'; '.join(missing)}")
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _missing(self) -> list[str]:
+        image = self._image()
+        if image is None or self._running(image.controller) is None:
+            return ["there is no controller"]
+        running = {one.id for one in self.brokers if one.running}
+        missing = [
+            f"broker {broker_id} is not registered"
+            for broker_id in sorted(running - {*image.brokers})
+        ]
+        for topic in image.topics.values():
+            for index, state in enumerate(topic.partitions):
+                name = f"{topic.name}-{index}"
+                if state.leader not in running:
+                    missing.append(f"{name} has no leader")
+                missing += [
+                    f"broker {replica} is not in the ISR of {name}"
+                    for replica in sorted(running & {*state.replicas} - {*state.in_sync})
+                ]
+        for one in self.brokers:
+            known = one.image
+            if known is not None and known.topics != image.topics:
+                missing.append(f"broker {one.id} has old metadata")
+        return missing
 
 
 class _ReservedPort:
