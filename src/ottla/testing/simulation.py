@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from ottla.broker.node import Environment, Node
 from ottla.coordination.embedded import EmbeddedStore
@@ -218,7 +218,7 @@ class Simulation:
     def heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Record an unhandled exception of the event loop."""
         error = context.get("exception")
-        if not isinstance(error, Crashed):
+        if not _is_crash(error):
             self.problems.append(f"{context['message']}: {error!r}")
 
     @contextmanager
@@ -232,6 +232,14 @@ class Simulation:
         finally:
             logger.removeHandler(complaints)
             logger.propagate = propagates
+
+
+def _is_crash(error: object) -> bool:
+    """Whether an exception says only that the simulated process has died, also in task groups."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(map(_is_crash, group.exceptions))
+    return isinstance(error, Crashed)
 
 
 def simulate(seed: int, program: Callable[[Simulation], Coroutine[Any, Any, T]]) -> T:
