@@ -138,7 +138,7 @@ class ReplicaRoles:
                 if partition is not None:
                     partition.log.config = settings.log_config(name)
                     partition.rules = settings.topic_rules(name)
-                    partition.in_sync_min = min(settings.in_sync_min(name), len(state.replicas))
+                    partition.set_in_sync_min(settings.in_sync_min(name))
 
     # Becoming leader or follower.
 
