@@ -2,12 +2,12 @@
 """Partitions of many kinds, a handler of Produce over them, and generated requests.
 
 Two worlds get the same requests: one with the fast path, one without. `difference` says what is not
-equal between them.
+equal between them. Responses that wait for replicas are compared when an event completes them.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from struct import pack_into, unpack_from
 from types import MappingProxyType
@@ -24,12 +24,28 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.shutdown import Shutdown
 from ottla.cluster.image import ClusterImage, PartitionState, Topic
 from ottla.errors import OttlaError, ProtocolViolation
-from ottla.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicPartition, Uuid
+from ottla.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicPartition,
+    Uuid,
+)
+from ottla.log.loading import HostedLog
 from ottla.log.log_config import LogConfig
 from ottla.log.log_state import log_closed
 from ottla.metrics import ApiCounts
-from ottla.protocol.conversation import ServerConversation
+from ottla.protocol.conversation import (
+    Request,
+    Response,
+    ServerConversation,
+    _response_frame,
+)
 from ottla.protocol.headers import RequestHeader, write_request_header
+from ottla.protocol.message import Message
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -75,6 +91,18 @@ class Kind:
     in_sync_min: int = 1
     prepare: Callable[[Partition], None] = lambda partition: None
     partitions: int = 2
+    in_sync: tuple[int, ...] = ()  # of the replicas 1, 2 and 3; without it there is one replica
+
+    def state(self, epoch: int, version: int = 0) -> PartitionState:
+        """The state in which broker 1 leads its partitions."""
+        replicas = (1, 2, 3) if self.in_sync else (1,)
+        return PartitionState(
+            tuple(map(BrokerId, replicas)),
+            BrokerId(1),
+            LeaderEpoch(epoch),
+            tuple(map(BrokerId, self.in_sync or (1,))),
+            version,
+        )
 
 
 def _fail(partition: Partition) -> None:
@@ -137,9 +165,28 @@ KINDS: Final[Mapping[str, Kind]] = {
     "other-epoch": Kind(prepare=_lead_again),
     "transaction": Kind(prepare=_open_transaction),
     "coordinator": Kind(prepare=_behind_coordinator),
+    "replicated": Kind(in_sync=(1, 2, 3), partitions=3),
+    "replicated-min": Kind(in_sync=(1, 2), in_sync_min=2),
+    "replicated-alone": Kind(in_sync=(1,)),
+    "replicated-below-min": Kind(in_sync=(1,), in_sync_min=2),
+    "replicated-flushed": Kind(LogConfig(flush_messages=3), in_sync=(1, 2, 3)),
 }
 
-ORDINARY: Final = ("plain", "plain", "plain", "small-segments", "small-indexes", "short-segments")
+ORDINARY: Final = (
+    "plain",
+    "plain",
+    "plain",
+    "small-segments",
+    "small-indexes",
+    "short-segments",
+    "replicated",
+    "replicated-min",
+)
+
+EVENTS: Final = ("replicate", "replicate some", "shrink", "grow", "resign", "time out")
+"""What happens to the partitions with several replicas, between requests."""
+
+TIMEOUT_MS: Final = 1000
 
 IDS: Final = {name: Uuid(name.encode().ljust(16)[:16]) for name in KINDS}
 
@@ -152,11 +199,15 @@ class World:
         self.disk = SimulatedDisk()
         self.counts = ApiCounts()
         self.served = 0  # by the fast path
+        self.served_replicated = 0  # those of them that waited for replicas
         self.has_pending_acks = False  # of the connection, whose part this plays
         self.closes = 0
         self.woken: list[int] = []
         self._fast_path_class = fast_path
         self._conversation = ServerConversation()
+        self._epoch = int(EPOCH)  # of partitions with several replicas
+        self._version = 0
+        self._pending: list[tuple[Request | None, PendingAck]] = []
 
     async def open(self) -> "World":
         clock = self.clock
@@ -182,9 +233,7 @@ class World:
                 place = TopicPartition(name, PartitionIndex(index))
                 hosted = await self.logs.create(place, IDS[name], kind.log)
                 hosted.log.begin_epoch(EPOCH)
-                led = Partition(self.logs, hosted, IDS[name], EPOCH, kind.rules, kind.in_sync_min)
-                kind.prepare(led)
-                self.manager.partitions[place] = led
+                kind.prepare(self._lead(hosted, kind))
         watched = self.manager.partitions[TopicPartition("plain", PartitionIndex(1))]
         watched.waiting[cast("DelayedFetch", _Waiter(self.woken.append))] = None
         made = self._fast_path_class or ProduceFastPath
@@ -204,6 +253,69 @@ class World:
         )
         return self
 
+    def _lead(self, hosted: HostedLog, kind: Kind) -> Partition:
+        epoch = LeaderEpoch(self._epoch)
+        topic_id = hosted.topic_id
+        assert topic_id is not None
+        led = self.manager.partitions[hosted.partition] = Partition(
+            self.logs,
+            hosted,
+            topic_id,
+            epoch,
+            kind.rules,
+            kind.in_sync_min,
+            state=kind.state(epoch, self._version),
+            node_id=BrokerId(1),
+            clock=self.clock,
+        )
+        return led
+
+    def _replicated(self) -> Iterator[tuple[Partition, Kind]]:
+        for place, led in [*self.manager.partitions.items()]:
+            if led.in_sync is not None:
+                yield led, KINDS[place.topic]
+
+    async def happen(self, event: str) -> list[object]:
+        """Let something happen to the replicas; return the responses that it completed."""
+        self._version += 1
+        if event == "time out":
+            await asyncio.sleep(TIMEOUT_MS / 1000 + 0.01)
+        if event == "resign":
+            self._epoch += 1
+        for led, kind in self._replicated():
+            if event in ("replicate", "replicate some"):
+                self._replicate(led, all_of_it=event == "replicate")
+            elif event in ("shrink", "grow"):
+                state = kind.state(self._epoch, self._version)
+                isr = (BrokerId(1),) if event == "shrink" else state.in_sync
+                led.update(replace(state, in_sync=isr))
+            elif event == "resign":
+                other = BrokerId(2 + led.name.partition % 2)
+                led.resign(replace(kind.state(self._epoch), leader=other))
+                if led.log.state.failure is None:
+                    led.log.begin_epoch(LeaderEpoch(self._epoch))
+                    self._lead(self.logs[led.name], kind)
+        completed: list[object] = []
+        for pending in [*self._pending]:
+            request, ack = pending
+            if ack.is_complete:
+                self._pending.remove(pending)
+                completed.append(_sent(request, ack.take()))
+        return completed
+
+    def _replicate(self, led: Partition, *, all_of_it: bool) -> None:
+        end = led.log.log_end_offset
+        middle = Offset((led.high_watermark + end) // 2)
+        for broker_id in (2, 3):
+            offset = end if all_of_it or broker_id == 2 else max(middle, led.log.log_start_offset)
+            led.follower_fetched(
+                BrokerId(broker_id),
+                BrokerEpoch(1),
+                offset,
+                led.log.log_start_offset,
+                self.clock.elapsed_s(),
+            )
+
     def _offline(self, directory: Any, partitions: Any) -> None:
         for partition in partitions:
             self.manager.partitions.pop(partition, None)
@@ -212,13 +324,20 @@ class World:
         self.closes += 1
 
     async def serve(self, frame: bytes) -> object:
-        """Serve a request; return the response, or the error that closes the connection."""
+        """Serve a request; return the response, or the error that closes the connection.
+
+        None for a response that waits for replicas: `happen` returns it later.
+        """
         view = memoryview(frame)
         try:
             if self._fast_path_class is not None:
                 response = self.fast_path.serve(view)
                 if response is not None:
                     self.served += 1
+                    if isinstance(response, PendingAck):
+                        self.served_replicated += 1
+                        self._pending.append((None, response))
+                        return None
                     return response
             return await self._dispatch(view)
         except OttlaError as error:
@@ -240,13 +359,22 @@ class World:
                 ack, response = response.ack, await response.response
                 response = ack or response
             if isinstance(response, PendingAck):
-                while not response.is_complete:
+                while not response.is_complete and not self._is_replicating(response):
                     await asyncio.sleep(0)
+                if not response.is_complete:
+                    self._pending.append((request, response))
+                    return None
                 response = response.take()
         except BaseException:
             self._conversation = ServerConversation()
             raise
-        return b"".join(conversation.send(request, response))
+        return _sent(request, response)
+
+    def _is_replicating(self, ack: PendingAck) -> bool:
+        """Whether an acknowledgement waits for replicas, and not for a flush."""
+        assert ack.on_cancel is not None
+        delayed: Any = ack.on_cancel.__self__  # type: ignore[attr-defined]
+        return all(wait.is_limited for wait in delayed._waits)
 
     def state(self) -> dict[object, object]:
         """Everything that an append may change, except the files."""
@@ -266,6 +394,16 @@ class World:
         }
 
 
+def _sent(request: Request | None, response: Response | None) -> bytes:
+    """The bytes of a response; those of the fast path are encoded."""
+    if response is None:
+        return b""
+    if request is not None:
+        return b"".join(_response_frame(request, response))
+    assert not isinstance(response, Message)
+    return b"".join(response)
+
+
 class _Waiter:
     def __init__(self, note: Callable[[int], None]) -> None:
         self.note = note
@@ -283,6 +421,9 @@ def _state_of(partition: Partition) -> tuple[object, ...]:
         state.recovery_point,
         repr(state.failure),
         partition.high_watermark,
+        partition.in_sync_count,
+        len(partition.commit_waiters),
+        partition._uncommitted_bytes,
         partition.traffic.bytes_in,
         partition.traffic.records_in,
         len(list(state.segments)),
@@ -364,7 +505,7 @@ class Requests:
         message = ProduceRequest(
             transactional_id=random.choice((None,) * 40 + ("t",)),
             acks=acks,
-            timeout_ms=1000,
+            timeout_ms=TIMEOUT_MS,
             topic_data=topics,
         )
         header = RequestHeader(0, version, random.randrange(1 << 31), client_id)

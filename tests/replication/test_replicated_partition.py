@@ -24,7 +24,7 @@ class Waiter:
     def __init__(self, led: Partition, offset: int) -> None:
         self.offset = offset
         self.ended: list[Exception | None] = []
-        led.commits.add(self)
+        led.commit_waiters.add(self)
 
     def finish(self, failure: Exception | None) -> None:
         self.ended.append(failure)
@@ -281,7 +281,7 @@ def test_appends_of_the_broker_wait_until_they_are_committed() -> None:
         leader.fetch(3)
         await committed
         assert cancelled.cancelled()
-        assert not led.commits
+        assert not led.commit_waiters
 
     run(scenario, replicated(1, 2, 3))
 

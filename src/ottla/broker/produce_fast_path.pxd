@@ -9,12 +9,13 @@ from ottla.records._kernel.constants cimport HEADER_SIZE, LENGTH_END
 cdef class OrdinaryBatch:
     cdef object partition, state, segment, producer
     cdef long long index, base_offset, last_offset, timestamp, sequence
-    cdef Py_ssize_t start, stop
+    cdef Py_ssize_t start, stop, error_at
 
 cdef class ProduceFastPath:
     cdef dict _partitions
     cdef object _metadata_cache, _now_ms, _elapsed_s, _counts
-    cdef list _batches, _topics
+    cdef list _batches, _uncommitted, _topics
+    cdef long long _acks, _timeout_ms
     cdef readonly list appended
     cdef bint _check(self, BufferView view, data, Py_ssize_t pos, int version)
     cdef OrdinaryBatch _ordinary(
@@ -30,6 +31,7 @@ cdef class ProduceFastPath:
     cdef bint _append(self, data)
     cdef _note_appended(self, OrdinaryBatch failed)
     cdef _response(self, BufferView view)
+    cdef _pending(self, response, int version, began_s)
 
 # Bytes that are filled before anything else sees them.
 

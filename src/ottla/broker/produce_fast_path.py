@@ -9,7 +9,7 @@ A request is ordinary if all of this is true:
 - It has version 9 or later, acks 1 or -1, no transactional id, no tagged fields, and at most
   PARTITIONS_MAX partitions, each of them once and with records.
 - This broker leads its partitions. None of them is internal, recompresses, uses LogAppendTime, has
-  failed, is being truncated, or needs more than one in-sync replica.
+  failed or is being truncated. For acks -1, enough replicas are in sync.
 - Each partition has one valid batch, which is stored as it was sent. A compressed batch is valid
   after it was decompressed, unless that takes long.
 - A batch has no producer id, or the next sequence of a known producer in its current epoch.
@@ -19,6 +19,9 @@ Invariant: the response, the files and the state are those of ProduceHandler.
 Invariant: nothing is copied from one call to the next. The call works on the state that the other
 parts of the broker change, so a change of leadership, configuration, segment or failure counts at
 once.
+
+If records of a request with acks -1 have to be replicated, the call returns a PendingAck with the
+response.
 
 If a write fails, `appended` has the partitions and offsets of the batches before it. ProduceHandler
 then serves the request from the failed batch on.
@@ -30,6 +33,7 @@ from __future__ import annotations
 
 from fastcrc.crc32 import iscsi as crc32c
 
+from ottla.broker.produce_acks import EncodedAck
 from ottla.errors import RequestError, StorageFailure
 from ottla.log.appender import Appended
 from ottla.log.producers import CACHED_BATCHES
@@ -74,6 +78,7 @@ class OrdinaryBatch:
 
     __slots__ = (
         "base_offset",
+        "error_at",
         "index",
         "last_offset",
         "partition",
@@ -93,13 +98,16 @@ class ProduceFastPath:
     """Appends the batches of ordinary Produce requests."""
 
     __slots__ = (
+        "_acks",
         "_batches",
         "_counts",
         "_elapsed_s",
         "_metadata_cache",
         "_now_ms",
         "_partitions",
+        "_timeout_ms",
         "_topics",
+        "_uncommitted",
         "appended",
     )
 
@@ -110,11 +118,17 @@ class ProduceFastPath:
         self._elapsed_s = clock.elapsed_s
         self._counts = counts  # of Produce
         self._batches = []
+        self._uncommitted = []  # the batches that have to be replicated before the response
         self._topics = []
+        self._acks = 0
+        self._timeout_ms = 0
         self.appended = []
 
     def serve(self, frame):
-        """Serve a request and return the response frame; None if it is not ordinary."""
+        """Serve a request and return the response frame; None if it is not ordinary.
+
+        The response is a PendingAck if it has to wait for replicas.
+        """
         view: BufferView = BufferView(frame)
         size: cython.Py_ssize_t = view.size
         p: cython.p_const_uchar = view.at
@@ -133,8 +147,11 @@ class ProduceFastPath:
             if not self._append(memoryview(frame)):
                 return None
             response = self._response(view)
+            if self._uncommitted:
+                return self._pending(response, version, began_s)
         finally:
             self._topics.clear()
+            self._uncommitted.clear()
             self._batches.clear()  # they refer to partitions that may be deleted
         self._counts.note(self._elapsed_s() - began_s)
         return response
@@ -148,7 +165,6 @@ class ProduceFastPath:
         """Check the body of a request, and note its topics and batches."""
         p: cython.p_const_uchar = view.at
         size: cython.Py_ssize_t = view.size
-        acks: cython.longlong
         topics: cython.int
         partitions: cython.int
         start: cython.Py_ssize_t
@@ -160,10 +176,11 @@ class ProduceFastPath:
         # An empty transactional id, acks, a timeout, the number of topics.
         if size - pos < 8 or p[pos] != 0:
             return False
-        acks = big_endian(p, pos + 1, 2)
+        self._acks = big_endian(p, pos + 1, 2)
+        self._timeout_ms = big_endian(p, pos + 3, 4)
         topics = p[pos + 7]
         pos += 8
-        if (acks != 1 and acks != -1) or topics < 2 or topics > 127:
+        if (self._acks != 1 and self._acks != -1) or topics < 2 or topics > 127:
             return False
         while topics > 1:
             topics -= 1
@@ -241,7 +258,7 @@ class ProduceFastPath:
         state = partition.log.state
         if (
             partition.internal
-            or partition.in_sync_min > 1
+            or (self._acks == -1 and partition.in_sync_min > partition.in_sync_count)
             or rules.compression is not None
             or rules.timestamp_type is not _CREATE_TIME
             or size > rules.max_message_bytes
@@ -313,7 +330,8 @@ class ProduceFastPath:
         for batch in self._batches:
             state = batch.state
             try:
-                _append_one(batch, data)
+                if not _append_one(batch, data) and self._acks == -1:
+                    self._uncommitted.append(batch)
             except StorageFailure:
                 self._note_appended(batch)
                 return False
@@ -362,6 +380,7 @@ class ProduceFastPath:
                 left -= 1
                 batch = self._batches[number]
                 number += 1
+                batch.error_at = pos + 4
                 put_big_endian(out, pos, batch.index, 4)
                 put_big_endian(out, pos + 4, 0, 2)  # no error
                 put_big_endian(out, pos + 6, batch.base_offset, 8)
@@ -376,6 +395,16 @@ class ProduceFastPath:
         put_big_endian(out, pos, 0, 4)  # not throttled
         out[pos + 4] = 0
         return response if cython.compiled else bytes(response)
+
+    @cython.cfunc
+    def _pending(self, response, version: cython.int, began_s):
+        """Return the response as one that waits for the replicas of its partitions."""
+        batch: OrdinaryBatch
+        ack = EncodedAck(response, version, self._counts, self._elapsed_s, began_s)
+        for batch in self._uncommitted:
+            ack.wait_for(batch.partition, batch.last_offset + 1, batch.error_at)
+        ack.begin(self._timeout_ms)
+        return ack
 
 
 @cython.cfunc
@@ -483,8 +512,8 @@ def _is_next(
 
 
 @cython.cfunc
-def _append_one(batch: OrdinaryBatch, data):
-    """Append a batch to its log and make it readable."""
+def _append_one(batch: OrdinaryBatch, data) -> cython.bint:
+    """Append a batch to its log; return whether it is committed."""
     state, segment, partition = batch.state, batch.segment, batch.partition
     size: cython.Py_ssize_t = batch.stop - batch.start
     base_offset = batch.base_offset
@@ -506,10 +535,14 @@ def _append_one(batch: OrdinaryBatch, data):
     traffic = partition.traffic
     traffic.bytes_in += size
     traffic.records_in += next_offset - base_offset
+    if partition.in_sync is not None:
+        partition.note_appended(size)
+        return partition.high_watermark > last_offset
     partition.high_watermark = next_offset
     if partition.waiting:
         for waiting in [*partition.waiting]:
             waiting.note(size)
+    return True
 
 
 @cython.cfunc

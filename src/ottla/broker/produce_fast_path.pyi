@@ -6,6 +6,7 @@ from ottla.ids import TopicPartition
 from ottla.log.appender import Appended
 from ottla.metrics import ApiCounts
 from ottla.replication.partition import Partition
+from ottla.transport.pending_acks import PendingAck
 
 PARTITIONS_MAX: Final[int]
 
@@ -19,4 +20,4 @@ class ProduceFastPath:
         clock: Clock,
         counts: ApiCounts,
     ) -> None: ...
-    def serve(self, frame: memoryview) -> bytes | None: ...
+    def serve(self, frame: memoryview) -> bytes | PendingAck | None: ...

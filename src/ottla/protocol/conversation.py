@@ -124,6 +124,12 @@ class Request:
         self.message = _UNREAD
 
 
+class EncodedRequest(Request):
+    """A request whose response is a frame that is encoded already."""
+
+    __slots__ = ()
+
+
 class LargeRequest(Request):
     """A request with many elements, which is decoded later by `read`."""
 
@@ -249,6 +255,12 @@ class ServerConversation(_Conversation):
         self._answered += 1
         return [response]
 
+    def encoded_request(self) -> Request:
+        """Return the request in the last frame; its response will be an encoded frame."""
+        sequence = self._received
+        self._received += 1
+        return EncodedRequest(PRODUCE, _NO_HEADER, _UNREAD, 0, sequence)
+
     def _request(self, frame: memoryview) -> Request:
         header, position = read_request_header(frame)
         version, sequence = header.api_version, self._received
@@ -316,6 +328,7 @@ class _Unread(Message):
 
 
 _UNREAD: Final = _Unread()
+_NO_HEADER: Final = RequestHeader(PRODUCE.key, 0, 0, None)
 
 
 def _reader(api: Api) -> _Read:
@@ -332,6 +345,9 @@ def _decode_metadata(frame: memoryview, version: int, position: int, objects_max
 
 
 def _response_frame(request: Request, answer: Response) -> list[Buffer]:
+    if type(request) is EncodedRequest:
+        assert not isinstance(answer, Message)
+        return [*answer]
     header = write_response_header(
         request.header.correlation_id, request.api.response_header_version(request.version)
     )

@@ -5,8 +5,9 @@ read below the high watermark (rule A6), or below the last stable offset; follow
 log end offset. With one replica the high watermark is the log end offset. With several it starts
 where this replica's own was, and never falls while this broker leads (rule A4).
 
-Producers with acks=all wait on the high watermark: see `commits`. When the broker stops leading,
-`resign` fails them before the log is truncated, so that a reused offset cannot acknowledge them.
+Producers with acks=all wait on the high watermark: see `commit_waiters`. When the broker stops
+leading, `resign` fails them before the log is truncated, so that a reused offset cannot acknowledge
+them.
 
 A StorageFailure of the log takes its data directory offline; the client gets KAFKA_STORAGE_ERROR.
 """
@@ -89,8 +90,9 @@ class Partition:
         "_low_watermarks",
         "_node_id",
         "_propose",
+        "_resigned",
         "_uncommitted_bytes",
-        "commits",
+        "commit_waiters",
         "epoch_start",
         "high_watermark",
         "in_sync",
@@ -137,7 +139,7 @@ class Partition:
         self.internal = hosted.partition.topic in INTERNAL_TOPICS
         self.waiting: dict[DelayedFetch, None] = {}  # consumers
         self.watches: dict[ReplicaWatch, None] = {}  # the fetch sessions of followers
-        self.commits = OffsetWaiters()  # finished by the high watermark
+        self.commit_waiters = OffsetWaiters()  # finished by the high watermark
         self._low_watermarks = OffsetWaiters()  # finished by the log start offsets of all replicas
         self._clock = clock or SystemClock()
         self._node_id = node_id
@@ -145,6 +147,7 @@ class Partition:
         self._lag_s = lag_s
         self._is_eligible = is_eligible
         self._is_alive = is_alive
+        self._resigned: LeaderMoved | None = None
         self._uncommitted_bytes = 0  # about the size of the records above the high watermark
         self.epoch_start = self._start_of_epoch()
         self.in_sync: InSyncReplicas | None = None  # None: one replica
@@ -230,7 +233,7 @@ class Partition:
         self.in_sync_min = in_sync.effective_min
         self.in_sync_count = len(in_sync.committed)
         if in_sync.is_below_min:
-            self.commits.fail_all(RequestError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+            self.commit_waiters.fail_all(RequestError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         else:
             self._advance_high_watermark()
         self._check_low_watermark()
@@ -242,7 +245,8 @@ class Partition:
         """
         self._hosted.high_watermark = self.high_watermark
         moved = LeaderMoved() if state is None else LeaderMoved(state.leader, state.leader_epoch)
-        self.commits.fail_all(moved)
+        self._resigned = moved
+        self.commit_waiters.fail_all(moved)
         self._low_watermarks.fail_all(moved)
         self.wake_all()
 
@@ -447,23 +451,33 @@ class Partition:
         if self.waiting:
             for one in [*self.waiting]:
                 one.note(max(committed, 1))
-        if self.commits:
-            self.commits.finish_up_to(offset)
+        if self.commit_waiters:
+            self.commit_waiters.finish_up_to(offset)
         if self.watches:
             self._mark_watches(0)
+
+    def is_committed(self, offset: int) -> bool:
+        """Whether the records below an offset are committed; raises if the wait has ended."""
+        if self.high_watermark >= offset:
+            return True
+        if self._resigned is not None:
+            raise self._resigned
+        if self.in_sync_min > self.in_sync_count:
+            raise RequestError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return False
 
     async def committed(self, offset: int) -> None:
         """Return when every in-sync replica has the records below an offset; raises RequestError.
 
         For appends of the broker itself. With one replica it returns at once.
         """
-        if self.high_watermark < offset:
+        if not self.is_committed(offset):
             waiter = _FutureWaiter(offset)
-            self.commits.add(waiter)
+            self.commit_waiters.add(waiter)
             try:
                 await waiter.future
             finally:
-                self.commits.remove(waiter)
+                self.commit_waiters.remove(waiter)
 
     @property
     def must_flush(self) -> bool:

@@ -33,7 +33,7 @@ class AckCondition(Protocol):
 class _Wait(Generic[T]):
     """Waits for the offset of one partition."""
 
-    __slots__ = ("_delayed", "condition", "offset", "partition", "response")
+    __slots__ = ("_delayed", "condition", "is_limited", "offset", "partition", "response")
 
     def __init__(
         self,
@@ -42,8 +42,10 @@ class _Wait(Generic[T]):
         condition: AckCondition,
         offset: int,
         response: T,
+        is_limited: bool,
     ) -> None:
         self._delayed = delayed
+        self.is_limited = is_limited
         self.partition = partition
         self.condition = condition
         self.offset = offset
@@ -69,10 +71,19 @@ class DelayedProduce(Generic[T]):
         self._waits: dict[_Wait[T], None] = {}
 
     def wait_for(
-        self, partition: Partition, condition: AckCondition, offset: int, response: T
+        self,
+        partition: Partition,
+        condition: AckCondition,
+        offset: int,
+        response: T,
+        *,
+        is_limited: bool = True,
     ) -> None:
-        """Wait until a condition has reached an offset of a partition."""
-        wait = _Wait(self, partition, condition, offset, response)
+        """Wait until a condition has reached an offset of a partition.
+
+        The timeout does not end the wait unless it is limited.
+        """
+        wait = _Wait(self, partition, condition, offset, response, is_limited)
         self._waits[wait] = None
         condition.add(wait)
 
@@ -81,7 +92,7 @@ class DelayedProduce(Generic[T]):
     ) -> None:
         """Call `on_complete` after the last wait; its argument is an error of our own, if any.
 
-        Waits that have not ended after `timeout_ms` end with REQUEST_TIMED_OUT.
+        Limited waits that have not ended after `timeout_ms` end with REQUEST_TIMED_OUT.
         """
         self._on_complete = on_complete
         if timeout_ms is not None:
@@ -106,8 +117,9 @@ class DelayedProduce(Generic[T]):
     def _time_out(self) -> None:
         timed_out = RequestError(ErrorCode.REQUEST_TIMED_OUT)
         for wait in [*self._waits]:
-            wait.condition.remove(wait)
-            wait.finish(timed_out)
+            if wait.is_limited:
+                wait.condition.remove(wait)
+                wait.finish(timed_out)
 
     def _complete(self, failure: Exception | None) -> None:
         on_complete = self._on_complete

@@ -91,8 +91,11 @@ Dispatch: TypeAlias = "Callable[[Request, Connection], Served]"
 """Serves a request."""
 
 
-ServeFrame: TypeAlias = Callable[[memoryview], bytes | None]
-"""Serves the frame of an ordinary request: the response frame, or None to dispatch the request."""
+ServeFrame: TypeAlias = Callable[[memoryview], bytes | PendingAck | None]
+"""Serves the frame of an ordinary request: the response frame, or None to dispatch the request.
+
+The response of a PendingAck is a response frame, too.
+"""
 
 
 class Admittance(Enum):
@@ -460,7 +463,11 @@ class Connection(asyncio.BufferedProtocol):
             served += 1
             try:
                 if serve_frame is not None and (encoded := serve_frame(frame)) is not None:
-                    self._write(conversation.send_encoded(encoded))
+                    if type(encoded) is bytes:
+                        self._write(conversation.send_encoded(encoded))
+                    else:
+                        assert isinstance(encoded, PendingAck)
+                        self._await_ack(conversation.encoded_request(), encoded)
                     continue
                 request = conversation.request(frame)
             except ProtocolViolation as violation:
