@@ -18,13 +18,16 @@ class Replicas:
         self.proposals: list[IsrProposal] = []
         self.led: Partition = running.parts.replica_manager.leader_partition(topic, 0)
         self.led._node_id = BrokerId(1)
-        self.led._propose = lambda _, proposal: self.proposals.append(proposal)
+        self.led._propose = self._propose
         self.led.set_in_sync_min(in_sync_min)
         state = running.parts.metadata_cache.image.state(topic, 0)
         assert state is not None
         assert state.leader == 1
         self.state: PartitionState = state
         self.change(1, 2, 3)
+
+    def _propose(self, led: Partition, proposal: IsrProposal) -> None:
+        self.proposals.append(proposal)
 
     def change(self, *in_sync: int) -> None:
         """Let the controller change the ISR."""

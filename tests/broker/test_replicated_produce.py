@@ -37,7 +37,7 @@ async def leading(
     """A broker that leads a partition with three replicas, and a producer."""
     async with broker(tmp_path) as running:
         client = await running.client()
-        await create(client, "t", **config)
+        await create(client, "t", 1, **config)
         yield Replicas(running, in_sync_min=in_sync_min), client
 
 

@@ -132,7 +132,7 @@ class ReplicaRoles:
         settings = self._settings
         for name in names:
             found = image.topics.get(name)
-            for index, state in enumerate(found.partitions if found else ()):
+            for index in range(len(found.partitions) if found else 0):
                 key = TopicPartition(name, PartitionIndex(index))
                 partition = self._replica_manager.partitions.get(key)
                 if partition is not None:

@@ -134,7 +134,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.rules = rules
         self._in_sync_min = in_sync_min  # as configured
-        self.in_sync_min = in_sync_min  # with several replicas: the effective minimum (rule A8)
+        self.in_sync_min = in_sync_min  # the effective minimum (rule A8)
         self.traffic = traffic or TopicCounts()  # shared by the partitions of the topic
         self.internal = hosted.partition.topic in INTERNAL_TOPICS
         self.waiting: dict[DelayedFetch, None] = {}  # consumers
@@ -156,6 +156,8 @@ class Partition:
         if state is not None and len(state.replicas) > 1:
             self.high_watermark = self._own_high_watermark()
             self._replicate(state)
+        elif state is not None:
+            self.in_sync_min = effective_min(in_sync_min, 1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, epoch {self.leader_epoch})"
@@ -221,8 +223,10 @@ class Partition:
 
     def set_in_sync_min(self, in_sync_min: int) -> None:
         """Take over a changed min.insync.replicas."""
-        self._in_sync_min = self.in_sync_min = in_sync_min
-        if self.in_sync is not None:
+        self._in_sync_min = in_sync_min
+        if self.in_sync is None:
+            self.in_sync_min = effective_min(in_sync_min, 1)
+        else:
             self.in_sync.in_sync_min = in_sync_min
             self._isr_changed()
 
