@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import typer.main
 
 from ottla.broker.dispatch import served
@@ -25,6 +26,18 @@ from ottla.cli.target import HERE
 from ottla.errors import ErrorCode
 from ottla.metrics import LATENCY_SECONDS, METRICS
 from ottla.pipeline.options import TABLE as OPTIONS
+from ottla.pipeline.spec.decoding import key_rows
+from ottla.pipeline.spec.model import (
+    Expectation,
+    Part,
+    Pipeline,
+    PipelineTest,
+    Profile,
+    Sink,
+    Source,
+    Step,
+    Watermark,
+)
 from ottla.protocol.apis import API_OF_KEY
 from ottla.protocol.message import Use
 from ottla.protocol.schema import Versions
@@ -322,6 +335,45 @@ def spark_page() -> Iterator[str]:
     )
 
 
+def pipeline_page() -> Iterator[str]:
+    """The page of the keys of a pipeline file."""
+    yield "# Keys of a pipeline file"
+    yield ""
+    yield "[The guide](../pipelines.md) explains them. `ottla pipeline schema` prints them as a"
+    yield "JSON Schema. Texts marked with `${…}` can contain variables."
+    for part in (Pipeline, Source, Watermark, Expectation, Step, Sink, Profile, PipelineTest):
+        yield ""
+        yield f"## {PIPELINE_TITLES[part]}"
+        yield ""
+        yield (part.__doc__ or "").strip()
+        yield ""
+        yield from grid(("key", "value", "default", "description"), pipeline_rows(part))
+
+
+PIPELINE_TITLES: dict[type[Part], str] = {
+    Pipeline: "The pipeline",
+    Source: "`sources`",
+    Watermark: "`watermark`",
+    Expectation: "`expect`",
+    Step: "`steps`",
+    Sink: "`sinks`",
+    Profile: "`profiles`",
+    PipelineTest: "`tests`",
+}
+
+
+def pipeline_rows(part: type[Part]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the keys of one part of a pipeline file."""
+    fields = msgspec.structs.fields(part)
+    for row in key_rows(part):
+        default = next(one.default for one in fields if one.encode_name == row.name)
+        text = "" if default in (None, msgspec.NODEFAULT) else str(default)
+        shown = "required" if row.required else code(text.lower() if text == "False" else text)
+        value = f"{row.value}, `${{…}}`" if row.has_variables else row.value
+        example = f" Example: `{row.example}`." if row.example else ""
+        yield code(row.name), value, shown, f"{row.description}{example}"
+
+
 def commands_page() -> Iterator[str]:
     """The page of the commands: `ottla` and Kafka's tools."""
     yield "# The command line"
@@ -496,6 +548,7 @@ PAGES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
     ("metrics.md", metrics_page),
     ("differences.md", differences_page),
     ("spark-options.md", spark_page),
+    ("pipeline-file.md", pipeline_page),
     ("../cli.md", commands_page),
 )
 

@@ -1,11 +1,59 @@
-"""The Spark data source `format("ottla")`, which reads and writes topics without a jar."""
+"""Pipelines on Spark: the data source `format("ottla")`, and the declaration of a pipeline.
 
-from typing import TYPE_CHECKING
+The classes of the declaration are imported on first use, so that Spark's workers and commands start
+fast.
+"""
+
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from ottla.pipeline.spec.loading import Loaded, load, resolve
+    from ottla.pipeline.spec.model import (
+        Expectation,
+        Pipeline,
+        PipelineTest,
+        Profile,
+        Sink,
+        Source,
+        Step,
+        Watermark,
+    )
+    from ottla.pipeline.spec.problems import InvalidPipeline, PipelineProblem
+
+__all__ = [
+    "Expectation",
+    "InvalidPipeline",
+    "Loaded",
+    "Pipeline",
+    "PipelineProblem",
+    "PipelineTest",
+    "Profile",
+    "Sink",
+    "Source",
+    "Step",
+    "Watermark",
+    "load",
+    "register",
+    "resolve",
+]
+
+_MODULES: Final = {
+    "Expectation": "model",
+    "InvalidPipeline": "problems",
+    "Loaded": "loading",
+    "Pipeline": "model",
+    "PipelineProblem": "problems",
+    "PipelineTest": "model",
+    "Profile": "model",
+    "Sink": "model",
+    "Source": "model",
+    "Step": "model",
+    "Watermark": "model",
+    "load": "loading",
+    "resolve": "loading",
+}
 
 
 def register(spark: "SparkSession", *, push_filters: bool = False) -> None:
@@ -18,3 +66,19 @@ def register(spark: "SparkSession", *, push_filters: bool = False) -> None:
     from ottla.pipeline.registration import register as register_session
 
     register_session(spark, push_filters=push_filters)
+
+
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
+
+    def __getattr__(name: str) -> object:
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module 'ottla.pipeline' has no attribute {name!r}")
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(f"ottla.pipeline.spec.{module}"), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
