@@ -39,6 +39,7 @@ COMMANDS: Final = (
     Command("produce", "ottla.cli.records.produce", "produce"),
     Command("perf", "ottla.cli.perf.command"),
     Command("log", "ottla.cli.log.command"),
+    Command("pipeline", "ottla.cli.pipeline.command"),
     Command("cluster", "ottla.cli.cluster.command"),
     Command("api-versions", "ottla.cli.cluster.api_versions", "api_versions"),
     Command("doctor", "ottla.cli.doctor.command", "doctor"),

@@ -1,0 +1,1 @@
+"""`ottla pipeline`: declared pipelines."""

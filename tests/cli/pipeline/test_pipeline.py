@@ -1,0 +1,78 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.console import ottla
+from cli.golden import check_golden
+from pipeline.spec.declarations import SENSORS
+
+WRONG = SENSORS.replace("topic: sensors.readings", "topics: x").replace(
+    "FROM readings", "FROM reading"
+)
+UNUSED = SENSORS.replace("  alerts:", "  unused: {sql: SELECT * FROM readings}\n  alerts:")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sensors.yaml").write_text(SENSORS)
+    (tmp_path / "wrong.yaml").write_text(WRONG)
+    (tmp_path / "unused.yaml").write_text(UNUSED)
+    return tmp_path
+
+
+def test_valid_file_exits_with_0(folder: Path) -> None:
+    done = ottla("pipeline", "validate", "sensors.yaml", folder=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "sensors.yaml: no errors\n", "")
+
+
+def test_errors_are_printed_with_line_and_column(folder: Path) -> None:
+    done = ottla("pipeline", "validate", "wrong.yaml", folder=folder)
+    assert done.returncode == 1
+    check_golden("pipeline-validate.txt", done.stdout + done.stderr)
+    done = ottla("pipeline", "validate", "wrong.yaml", "-o", "json", folder=folder)
+    assert (done.returncode, done.stderr) == (1, "")
+    check_golden("pipeline-validate.json", done.stdout)
+
+
+def test_warnings_do_not_fail(folder: Path) -> None:
+    done = ottla("pipeline", "validate", "unused.yaml", folder=folder)
+    assert done.returncode == 0
+    assert done.stdout.startswith("unused.yaml:13:3: warning: steps.unused: no sink needs it")
+
+
+def test_profile_needs_its_variables(folder: Path) -> None:
+    words = ("pipeline", "validate", "sensors.yaml", "--profile", "prod")
+    done = ottla(*words, folder=folder)
+    assert done.returncode == 1
+    assert "the environment variable BROKERS is not set" in done.stdout
+    done = ottla(*words, folder=folder, env={"BROKERS": "kafka:9092"})
+    assert done.returncode == 0
+
+
+def test_missing_file_is_wrong_usage(folder: Path) -> None:
+    done = ottla("pipeline", "validate", "none.yaml", folder=folder)
+    assert done.returncode == 2
+    assert "none.yaml" in done.stderr
+
+
+def test_schema_is_json(folder: Path) -> None:
+    done = ottla("pipeline", "schema", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    check_golden("pipeline-schema.json", json.dumps(json.loads(done.stdout), indent=1) + "\n")
+    done = ottla("pipeline", "schema", "-o", "table", folder=folder)
+    check_golden("pipeline-schema.txt", done.stdout[:120] + "\n")
+
+
+def test_validate_imports_neither_spark_nor_client_nor_broker_log(folder: Path) -> None:
+    code = (
+        "import sys; from ottla.pipeline import load; load('sensors.yaml');"
+        "print([m for m in sys.modules if m.startswith(('pyspark', 'pyarrow', 'ottla.client',"
+        " 'ottla.log', 'ottla.broker'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
