@@ -58,6 +58,28 @@ def test_missing_file_is_wrong_usage(folder: Path) -> None:
     assert "none.yaml" in done.stderr
 
 
+def test_plan_shows_queries_and_guarantees(folder: Path) -> None:
+    done = ottla("pipeline", "plan", "sensors.yaml", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    check_golden("pipeline-plan.txt", done.stdout)
+    done = ottla("pipeline", "plan", "sensors.yaml", "-o", "mermaid", folder=folder)
+    check_golden("pipeline-plan-mermaid.txt", done.stdout)
+
+
+def test_plan_shows_variables_and_not_their_values(folder: Path) -> None:
+    words = ("pipeline", "plan", "sensors.yaml", "--profile", "prod", "-o", "json")
+    done = ottla(*words, folder=folder, env={"BROKERS": "secret:9092"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "secret" not in done.stdout
+    check_golden("pipeline-plan.json", done.stdout)
+
+
+def test_plan_of_a_wrong_file_reports_its_errors(folder: Path) -> None:
+    done = ottla("pipeline", "plan", "wrong.yaml", folder=folder)
+    validated = ottla("pipeline", "validate", "wrong.yaml", folder=folder)
+    assert (done.returncode, done.stdout) == (1, validated.stdout)
+
+
 def test_schema_is_json(folder: Path) -> None:
     done = ottla("pipeline", "schema", folder=folder)
     assert (done.returncode, done.stderr) == (0, "")

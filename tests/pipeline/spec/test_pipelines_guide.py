@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ottla.cli.pipeline.plan import plan_result
+from ottla.cli.result import Result, Table
 from ottla.pipeline import InvalidPipeline
 from pipeline.spec.declarations import loaded
 
@@ -23,6 +25,16 @@ FIRST = blocks("yaml")[0]
 
 def test_first_pipeline_has_no_problems() -> None:
     assert loaded(FIRST).warnings == ()
+
+
+def test_plan_is_that_of_the_guide() -> None:
+    shown = show_lines(plan_result(loaded(FIRST).written))
+    assert "$ ottla pipeline plan sensors.yaml\n" + "\n".join(shown) + "\n```" in TEXT
+
+
+def show_lines(result: Result) -> list[str]:
+    parts = (one.lines() if isinstance(one, Table) else [one] for one in result.shown)
+    return [line for part in parts for line in part]
 
 
 def test_errors_are_those_of_the_guide() -> None:

@@ -1,21 +1,25 @@
-"""`ottla pipeline`: validate and schema.
+"""`ottla pipeline`: validate, plan and schema.
 
-Modules are imported on use, so that other commands start fast.
+Slow modules are imported on use, so that help starts fast.
 """
 
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ottla.cli.declaration import OutputOption, answers
+from ottla.cli.escapes import printable
 from ottla.cli.failures import Misused
 from ottla.cli.output import Json, Output
 from ottla.cli.result import Failure, Result, write_object
 from ottla.cli.session import conducted
+from ottla.pipeline.spec.problems import InvalidPipeline, PipelineProblem, Severity, path_text
 
 if TYPE_CHECKING:
-    from ottla.pipeline.spec.problems import PipelineProblem
+    from ottla.pipeline.spec.loading import Loaded
 
 app = typer.Typer(help="Check pipelines that are declared in a file.", no_args_is_help=True)
 
@@ -53,27 +57,52 @@ def validate(file: FileArgument, *, profile: ProfileOption = None) -> Result:
 
     Exit codes: 0 if the pipeline has no errors; 1 if it has errors; 2 for wrong usage.
     """
-    from ottla.pipeline.spec.loading import load
-    from ottla.pipeline.spec.problems import InvalidPipeline, Severity
-
     try:
-        loaded = load(file, profile=profile)
+        return _report(file, _load(file, profile).warnings)
     except InvalidPipeline as error:
-        problems = error.problems
-    except OSError as error:
-        raise Misused(f"{file}: {error.strerror}") from None
-    else:
-        problems = loaded.warnings
-    errors = [one for one in problems if one.severity is Severity.ERROR]
-    lines = [one.in_file(str(file)) for one in problems]
-    if not errors:
-        lines.append(f"{file}: no errors")
-    count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-    return Result(
-        {"file": str(file), "valid": not errors, "problems": [_object(one) for one in problems]},
-        lines,
-        [Failure(f"{file}: {count}", "INVALID_PIPELINE")] if errors else (),
-    )
+        return _report(file, error.problems)
+
+
+class PlanOutput(StrEnum):
+    """The format of a plan."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    MERMAID = "mermaid"
+
+
+@app.command("plan")
+def plan(
+    file: FileArgument,
+    profile: ProfileOption = None,
+    output: Annotated[
+        PlanOutput,
+        typer.Option("-o", "--output", help="Print the plan in this format.", show_default=True),
+    ] = PlanOutput.TABLE,
+) -> None:
+    """Print the queries of a pipeline: what each of them reads, writes and guarantees.
+
+    The command needs no Java and no broker. Values with variables are printed as they are written.
+
+    Exit codes: 0 if the pipeline has no errors; 1 if it has errors; 2 for wrong usage.
+    """
+    plain = Output.TABLE if output is PlanOutput.MERMAID else Output(output)
+
+    def act() -> Result:
+        from ottla.cli.pipeline.plan import mermaid, plan_result
+        from ottla.pipeline.spec.model import with_profile
+
+        try:
+            written = _load(file, profile).written
+        except InvalidPipeline as error:
+            return _report(file, error.problems)
+        shown = written if profile is None else with_profile(written, profile)
+        if output is PlanOutput.MERMAID:
+            return Result({}, [*mermaid(shown)])
+        return plan_result(shown)
+
+    raise typer.Exit(conducted(act, plain))
 
 
 @app.command("schema")
@@ -92,9 +121,30 @@ def schema(output: OutputOption = Output.JSON) -> None:
     raise typer.Exit(conducted(act, output))
 
 
-def _object(problem: "PipelineProblem") -> dict[str, Json]:
-    from ottla.pipeline.spec.problems import path_text
+def _load(file: Path, profile: str | None) -> "Loaded":
+    from ottla.pipeline.spec.loading import load
 
+    try:
+        return load(file, profile=profile)
+    except OSError as error:
+        raise Misused(f"{file}: {error.strerror}") from None
+
+
+def _report(file: Path, problems: Sequence[PipelineProblem]) -> Result:
+    """Return the problems of a file as a result, which fails if one of them is an error."""
+    errors = [one for one in problems if one.severity is Severity.ERROR]
+    lines = [printable(one.in_file(str(file))) for one in problems]
+    if not errors:
+        lines.append(f"{printable(str(file))}: no errors")
+    count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    return Result(
+        {"file": str(file), "valid": not errors, "problems": [_object(one) for one in problems]},
+        lines,
+        [Failure(f"{file}: {count}", "INVALID_PIPELINE")] if errors else (),
+    )
+
+
+def _object(problem: PipelineProblem) -> dict[str, Json]:
     line, column = problem.position or (None, None)
     return {
         "severity": problem.severity.value,

@@ -7,7 +7,13 @@ problems: an input that does not exist and the steps of a cycle are left out.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ottla.pipeline.spec.model import Pipeline, Step, inputs_of, sink_name
+from ottla.pipeline.spec.model import (
+    Pipeline,
+    Step,
+    dead_letter_query,
+    inputs_of,
+    sink_name,
+)
 from ottla.pipeline.spec.problems import (
     Path,
     PipelineProblem,
@@ -127,8 +133,12 @@ def _duplicates(pipeline: Pipeline) -> Iterator[PipelineProblem]:
             what = f"the name {shown(name)} is already used by {before}{case}"
             yield PipelineProblem((folder, name), what, at_key=True)
     used: dict[str, int] = {}
+    reserved = {dead_letter_query(one).casefold() for one in (*pipeline.sources, *pipeline.steps)}
     for number, sink in enumerate(pipeline.sinks):
         name = sink_name(sink)
+        if name.casefold() in reserved:
+            what = f"the name {shown(name)} is reserved for the query that writes dead letters"
+            yield PipelineProblem(("sinks", number, "name"), what)
         before = used.setdefault(name.casefold(), number)
         if before != number:
             what = f"the name {shown(name)} is already used by sinks[{before}]; add name: to one"

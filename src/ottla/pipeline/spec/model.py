@@ -460,6 +460,11 @@ def dead_letter_topic(pipeline: Pipeline) -> str:
     return pipeline.dead_letters or f"{pipeline.name}.dead-letters"
 
 
+def dead_letter_query(name: str) -> str:
+    """Return the name of the query that writes the dead letters of a source or step."""
+    return f"{name}-dead-letters"
+
+
 def with_profile(pipeline: Pipeline, name: str) -> Pipeline:
     """Return the pipeline with the settings of a profile; raises KeyError if there is none."""
     profile = pipeline.profiles[name]
