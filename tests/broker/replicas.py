@@ -11,19 +11,23 @@ from ottla.replication.partition import Partition
 
 
 class Replicas:
-    """Partition 0 of a topic with the replicas 1, 2 and 3, led by the running broker."""
+    """A partition with the replicas 1, 2 and 3, led by the running broker."""
 
-    def __init__(self, running: RunningBroker, topic: str = "t", in_sync_min: int = 1) -> None:
+    def __init__(
+        self, running: RunningBroker, topic: str = "t", index: int = 0, in_sync_min: int = 1
+    ) -> None:
         self.running = running
         self.proposals: list[IsrProposal] = []
-        self.led: Partition = running.parts.replica_manager.leader_partition(topic, 0)
+        self.led: Partition = running.parts.replica_manager.leader_partition(topic, index)
         self.led._node_id = BrokerId(1)
         self.led._propose = self._propose
         self.led.set_in_sync_min(in_sync_min)
-        state = running.parts.metadata_cache.image.state(topic, 0)
+        state = running.parts.metadata_cache.image.state(topic, index)
         assert state is not None
         assert state.leader == 1
         self.state: PartitionState = state
+        if self.led.in_sync is not None:
+            self.state = self.led.in_sync.state
         self.change(1, 2, 3)
 
     def _propose(self, led: Partition, proposal: IsrProposal) -> None:

@@ -12,13 +12,16 @@ from typing import Final, NamedTuple
 
 from ottla.broker.fetch_sessions import FetchPartition
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_requests import Replica
 from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.ids import Offset
 from ottla.log.cached_reads import NotCached, PinnedRecords, RecordSlice
 from ottla.log.epochs import EpochEnd
 from ottla.log.segment.txn_index import AbortedTransaction
 from ottla.metrics import ApiCounts
 from ottla.protocol.primitives import Buffer
 from ottla.records import count_records
+from ottla.replication.fetch_purgatory import ReplicaWatch
 from ottla.replication.partition import Partition
 
 READ_COMMITTED: Final = 1
@@ -38,6 +41,7 @@ class PartitionRead:
     records: Buffer | PinnedRecords = b""
     aborted: Sequence[AbortedTransaction] | None = None
     diverging: EpochEnd | None = None
+    mark: int = 0  # the last mark of a follower's session, when the partition was read
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -51,6 +55,16 @@ class Limits(NamedTuple):
 
 
 @dataclass(slots=True)
+class ReplicaFetch:
+    """The Fetch of a follower."""
+
+    replica: Replica
+    watch: ReplicaWatch
+    now_s: float  # when the request arrived
+    is_noted: bool = False  # the leader has noted its offsets; it does so once per request
+
+
+@dataclass(slots=True)
 class FetchRead:
     """The partitions of one Fetch and what they return together."""
 
@@ -58,6 +72,7 @@ class FetchRead:
     counts: ApiCounts  # of Fetch
     limits: Limits
     by_sendfile: bool = False  # large records are sent from their files
+    by_replica: ReplicaFetch | None = None
     found: list[PartitionRead] = field(default_factory=list[PartitionRead])
     size: int = 0
     available: int = (
@@ -75,10 +90,14 @@ class FetchRead:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
             partition = one.partition = self.replica_manager.leader_partition(topic, wanted.key[1])
             partition.check_epoch(wanted.current_leader_epoch)
+            if self.by_replica is not None:
+                self._check_replica(one, partition, self.by_replica)
             if self._is_diverging(one, partition):
                 return
-            found = partition.read_cached(
-                wanted.offset, self._room(wanted), committed=self.limits.committed
+            if self.by_replica is not None:
+                self._note_replica(one, partition, self.by_replica)
+            found = partition.log.read_cached(
+                wanted.offset, self._upper_offset(partition), self._room(wanted)
             )
             data = b"" if self._is_too_much(wanted, found) else self._cached(found)
             if data is None:
@@ -91,6 +110,32 @@ class FetchRead:
             self._cold.append(one)
         except (RequestError, StorageFailure) as error:
             self._fail(one, error)
+
+    def _upper_offset(self, partition: Partition) -> Offset:
+        """Followers read up to the log end offset, consumers up to the high watermark (A6)."""
+        if self.by_replica is not None:
+            return partition.log.log_end_offset
+        return partition.upper_offset(committed=self.limits.committed)
+
+    def _check_replica(self, one: PartitionRead, partition: Partition, fetch: ReplicaFetch) -> None:
+        partition.check_replica(fetch.replica.id, one.wanted.current_leader_epoch)
+        fetch.watch.register(partition, one.wanted.key)
+
+    def _note_replica(self, one: PartitionRead, partition: Partition, fetch: ReplicaFetch) -> None:
+        """Note the offset of a follower, unless it is outside the log (rule A17).
+
+        A follower whose log diverges does not get here: its offset counts for nothing (rule A2).
+        """
+        wanted, log = one.wanted, partition.log
+        if not fetch.is_noted and log.log_start_offset <= wanted.offset <= log.log_end_offset:
+            partition.follower_fetched(
+                fetch.replica.id,
+                fetch.replica.epoch,
+                Offset(wanted.offset),
+                Offset(wanted.log_start_offset),
+                fetch.now_s,
+            )
+        one.mark = fetch.watch.marked.get(wanted.key, 0)
 
     def _cached(self, found: RecordSlice) -> Buffer | PinnedRecords | None:
         if self.by_sendfile and found.size >= PINNED_BYTES_MIN:
@@ -111,6 +156,11 @@ class FetchRead:
             one.partition is not None and one.partition.high_watermark != one.high_watermark
             for one in self.found
         )
+
+    def has_unread_marks(self, watch: ReplicaWatch) -> bool:
+        """Whether a partition of a follower's session was marked after it was read."""
+        read = {one.wanted.key: one.mark for one in self.found}
+        return any(read.get(key) != mark for key, mark in watch.marked.items())
 
     @property
     def cold_bytes(self) -> int:
@@ -135,8 +185,8 @@ class FetchRead:
             partition = one.partition
             assert partition is not None
             try:
-                found = await partition.read(
-                    one.wanted.offset, self._room(one.wanted), committed=self.limits.committed
+                found = await partition.log.read(
+                    one.wanted.offset, self._upper_offset(partition), self._room(one.wanted)
                 )
                 self._note_available(one, partition, found)
                 # Before the read: what the cleaner does while the disk is read is not in these
@@ -154,7 +204,7 @@ class FetchRead:
         """Count the records that are sent, or the error; called once per partition."""
         if one.error is not ErrorCode.NONE:
             self.counts.note_error(one.error)
-        elif len(one.records) and one.partition is not None:
+        elif len(one.records) and one.partition is not None and self.by_replica is None:
             traffic, records = one.partition.traffic, one.records
             traffic.bytes_out += len(records)
             is_pinned = isinstance(records, PinnedRecords)
@@ -180,7 +230,7 @@ class FetchRead:
         Whole batches rarely fill a limit exactly. A consumer whose min.bytes equals the limit would
         otherwise wait although there are records.
         """
-        upper = partition.upper_offset(committed=self.limits.committed)
+        upper = self._upper_offset(partition)
         is_given = not self._is_too_much(one.wanted, found)
         given = found.size if is_given else 0
         has_more = not is_given or found.upper_offset < upper

@@ -535,15 +535,20 @@ class Partition:
         """Do the same, and wait for the device."""
         return await self.log.read(offset, self.upper_offset(committed=committed), bytes_max)
 
-    async def find(self, timestamp: int, *, committed: bool) -> FoundOffset | None:
+    async def find(
+        self, timestamp: int, *, committed: bool, by_replica: bool = False
+    ) -> FoundOffset | None:
         """Find the offset for a ListOffsets timestamp, or for one of its special values.
 
         A new leader's high watermark may be lower than that of the leader before. Until it has
-        reached the start of the epoch, offsets near the end are not available (rule A7).
+        reached the start of the epoch, offsets near the end are not available (rule A7). Followers
+        get the offsets of the whole log.
         """
         upper = self.upper_offset(committed=committed)
-        epochs = self.log.epochs
         is_behind = self.high_watermark < self.epoch_start
+        if by_replica:
+            upper, is_behind = self.log.log_end_offset, False
+        epochs = self.log.epochs
         if timestamp == LATEST:
             if is_behind:
                 raise RequestError(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -594,6 +599,8 @@ class Partition:
 
     async def deleted(self, offset: int) -> None:
         """Return when every live replica has deleted the records below an offset (rule A17)."""
+        if self._resigned is not None:
+            raise self._resigned
         if self.low_watermark < offset:
             waiter = _FutureWaiter(offset)
             self._low_watermarks.add(waiter)

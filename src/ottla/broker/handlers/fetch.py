@@ -6,7 +6,13 @@ from typing import Final, cast
 
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
-from ottla.broker.fetch_read import READ_COMMITTED, FetchRead, Limits, PartitionRead
+from ottla.broker.fetch_read import (
+    READ_COMMITTED,
+    FetchRead,
+    Limits,
+    PartitionRead,
+    ReplicaFetch,
+)
 from ottla.broker.fetch_sessions import (
     NO_SESSION,
     FetchPartition,
@@ -17,6 +23,7 @@ from ottla.broker.fetch_sessions import (
 )
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_requests import Replica, is_broker, replica_of
 from ottla.broker.shutdown import Shutdown
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
@@ -33,7 +40,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.protocol.primitives import Buffer
-from ottla.replication.fetch_purgatory import DelayedFetch
+from ottla.replication.fetch_purgatory import DelayedFetch, ReplicaWatch
 from ottla.settings.broker import FETCH_MAX_BYTES
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse
 from ottla.transport.memory import MemoryWaiter
@@ -86,6 +93,10 @@ class FetchHandler:
         message = request.message
         assert isinstance(message, FetchRequest)
         by_id = request.version >= _BY_ID
+        now_s = self.clock.elapsed_s()
+        replica = replica_of(message)
+        if replica is not None and not is_broker(connection):
+            return self._refused(asked)
         try:
             session = self.fetch_sessions.begin(
                 message.session_id,
@@ -93,7 +104,8 @@ class FetchHandler:
                 asked,
                 _forgotten(message, by_id),
                 by_id=by_id,
-                now_s=self.clock.elapsed_s(),
+                now_s=now_s,
+                replica_id=None if replica is None else replica.id,
             )
         except RequestError as error:
             self.counts.note_error(error.code)
@@ -101,12 +113,31 @@ class FetchHandler:
                 throttle_time_ms=0, error_code=int(error.code), session_id=0, responses=[]
             )
         fetch = _Fetch(self, request, message, session, asked, connection)
+        if replica is not None:
+            fetch.follow(replica, asked, now_s)
         if fetch.is_wide:
             return DeferredResponse(fetch.wait(None))
         gathering = fetch.gather()
         if gathering.is_cold or not fetch.is_enough(gathering) or not fetch.has_memory(gathering):
             return DeferredResponse(fetch.wait(gathering))
-        return fetch.answer(gathering)
+        found = fetch.answer(gathering)
+        fetch.end()
+        return found
+
+    def _refused(self, asked: Sequence[FetchPartition]) -> FetchResponse:
+        """Refuse a client that fetches as a replica, as Kafka refuses one without the right."""
+        by_topic: _ByTopic = {}
+        for one in asked:
+            self.counts.note_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            data = PartitionData(
+                partition_index=one.key[1],
+                error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+                high_watermark=-1,
+                aborted_transactions=[],
+                records=b"",
+            )
+            by_topic.setdefault(one.key[0], []).append(data)
+        return _response(NO_SESSION, by_topic)
 
 
 class _Fetch:
@@ -128,6 +159,8 @@ class _Fetch:
         self.full = message.session_epoch <= 0  # a full fetch: every partition is in the response
         self.wanted = asked if session is None else [*session.wanted.values()]
         self.is_wide = len(self.wanted) > OBJECTS_AT_ONCE
+        self.is_empty = not self.wanted
+        self.by_replica: ReplicaFetch | None = None
         self.bytes_max = min(message.max_bytes, handler.settings.broker[FETCH_MAX_BYTES])
         self.bytes_min = message.min_bytes
         self.waiter = MemoryWaiter(connection.memory, handler.clock)
@@ -136,6 +169,29 @@ class _Fetch:
         # than from memory, so a client that never reads would seem to read when the rest is copied.
         self.by_sendfile = connection.memory.is_proven and connection.accepts_file_slices()
         self.held = 0
+
+    def follow(self, replica: Replica, asked: Sequence[FetchPartition], now_s: float) -> None:
+        """Fetch as a follower: visit only the partitions that have something new for it."""
+        session = self.session
+        watch = None if session is None else session.watch
+        if watch is None:  # a fetch without a session visits every partition
+            watch = ReplicaWatch(replica.id)
+            for one in asked:
+                watch.mark_key(one.key)
+        watch.fetched_s = now_s
+        self.by_replica = ReplicaFetch(replica, watch, now_s)
+        self.is_wide = len(watch.marked) > OBJECTS_AT_ONCE
+
+    def end(self) -> None:
+        """Forget the partitions of a follower that has no session."""
+        if self.by_replica is not None and self.session is None:
+            self.by_replica.watch.close()
+
+    def _marked(self, fetch: ReplicaFetch) -> list[FetchPartition]:
+        if self.session is not None:
+            wanted = self.session.wanted
+            return [wanted[key] for key in fetch.watch.marked if key in wanted]
+        return [one for one in self.wanted if one.key in fetch.watch.marked]
 
     def gather(self) -> FetchRead:
         gathering = self._gathering()
@@ -164,11 +220,14 @@ class _Fetch:
         return None if self.is_wide else self.gather()
 
     def _gathering(self) -> FetchRead:
+        by_replica = self.by_replica
+        if by_replica is not None:
+            self.wanted = self._marked(by_replica)
         share = self._share()
         self.bytes_min = min(self.message.min_bytes, max(share // 2, 1))
         limits = Limits(min(self.bytes_max, share), self.message.isolation_level == READ_COMMITTED)
         return FetchRead(
-            self.handler.replica_manager, self.handler.counts, limits, self.by_sendfile
+            self.handler.replica_manager, self.handler.counts, limits, self.by_sendfile, by_replica
         )
 
     def is_enough(self, gathering: FetchRead) -> bool:
@@ -176,7 +235,7 @@ class _Fetch:
             self._lacking(gathering) <= 0
             or gathering.failed
             or self.message.max_wait_ms <= 0
-            or not self.wanted
+            or self.is_empty
             or self.handler.shutdown.begun
         )
 
@@ -199,6 +258,7 @@ class _Fetch:
             return await self._answer_in_turns(found) if self.is_wide else self.answer(found)
         finally:
             self._hold(0)
+            self.end()
 
     async def _wait(self, gathering: FetchRead | None) -> FetchRead:
         clock = self.handler.clock
@@ -227,10 +287,24 @@ class _Fetch:
             gathering.drop()
             self._hold(0)
             # An append may have happened since the read; it would not wake this request any more.
-            if not gathering.is_outdated:
+            if self.by_replica is not None:
+                await self._wait_as_replica(self.by_replica, gathering, missing, left)
+            elif not gathering.is_outdated:
                 partitions = [one.partition for one in gathering.found if one.partition is not None]
                 await DelayedFetch(partitions, missing).wait(left)
             gathering = self._look()
+
+    async def _wait_as_replica(
+        self, fetch: ReplicaFetch, gathering: FetchRead, missing: int, seconds: float
+    ) -> None:
+        """Wait for an append to any partition of the session."""
+        fetch.is_noted = True
+        if not gathering.has_unread_marks(fetch.watch):
+            waiter = fetch.watch.waiter = DelayedFetch((), missing)
+            try:
+                await waiter.wait(seconds)
+            finally:
+                fetch.watch.waiter = None
 
     # Memory.
 
@@ -279,22 +353,21 @@ class _Fetch:
         news = session.is_news(
             one.wanted.key, told, has_records=len(one.records) > 0, failed=failed
         )
+        if session.watch is not None:
+            self._unmark(one, session.watch, failed=failed)
         return news or self.full
 
+    def _unmark(self, one: PartitionRead, watch: ReplicaWatch, *, failed: bool) -> None:
+        """Do not visit the partition again before it changes, if the follower has all of it."""
+        if failed or one.partition is None:
+            return
+        if len(one.records):
+            watch.mark_last(one.wanted.key)
+        elif one.wanted.offset == one.partition.log.log_end_offset:
+            watch.unmark(one.wanted.key, one.mark)
+
     def _response(self, by_topic: "_ByTopic") -> FetchResponse:
-        return FetchResponse(
-            throttle_time_ms=0,
-            error_code=0,
-            session_id=NO_SESSION if self.session is None else self.session.id,
-            responses=[
-                FetchableTopicResponse(
-                    topic="" if isinstance(topic, Uuid) else topic,
-                    topic_id=topic if isinstance(topic, Uuid) else ZERO_UUID,
-                    partitions=partitions,
-                )
-                for topic, partitions in by_topic.items()
-            ],
-        )
+        return _response(NO_SESSION if self.session is None else self.session.id, by_topic)
 
     def _partition(self, one: PartitionRead) -> PartitionData:
         data = PartitionData(
@@ -331,6 +404,22 @@ _NOWHERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC
 
 
 _ByTopic = dict[Uuid | str, list[PartitionData]]
+
+
+def _response(session_id: int, by_topic: _ByTopic) -> FetchResponse:
+    return FetchResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        session_id=session_id,
+        responses=[
+            FetchableTopicResponse(
+                topic="" if isinstance(topic, Uuid) else topic,
+                topic_id=topic if isinstance(topic, Uuid) else ZERO_UUID,
+                partitions=partitions,
+            )
+            for topic, partitions in by_topic.items()
+        ],
+    )
 
 
 def _asked(message: FetchRequest, by_id: bool) -> Iterator[FetchPartition]:

@@ -5,6 +5,7 @@ from typing import Final
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.fetch_read import READ_COMMITTED
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_requests import is_broker
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.list_offsets import (
@@ -30,6 +31,8 @@ _SINCE: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 
+_NOT_AVAILABLE_SINCE: Final = 5  # the first version with OFFSET_NOT_AVAILABLE (KIP-207)
+
 
 def handle(
     request: Request,
@@ -41,7 +44,10 @@ def handle(
     """Return an offset per partition; a timestamp lookup may read from disk."""
     message = request.message
     assert isinstance(message, ListOffsetsRequest)
-    return DeferredResponse(_answer(message, request.version, replica_manager, scheduler))
+    by_replica = message.replica_id >= 0 and is_broker(connection)
+    return DeferredResponse(
+        _answer(message, request.version, replica_manager, scheduler, by_replica=by_replica)
+    )
 
 
 async def _answer(
@@ -49,6 +55,8 @@ async def _answer(
     version: int,
     replica_manager: ReplicaManager,
     scheduler: CooperativeScheduler,
+    *,
+    by_replica: bool,
 ) -> Response:
     committed = message.isolation_level == READ_COMMITTED
     asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
@@ -62,7 +70,9 @@ async def _answer(
             ListOffsetsTopicResponse(
                 name=name,
                 partitions=[
-                    await _partition(replica_manager, name, same[0], committed, version)
+                    await _partition(
+                        replica_manager, name, same[0], committed, version, by_replica=by_replica
+                    )
                     if len(same) == 1
                     else _failed(index, ErrorCode.INVALID_REQUEST)
                     async for index, same in turns.over(partitions.items())
@@ -79,6 +89,8 @@ async def _partition(
     asked: ListOffsetsPartition,
     committed: bool,
     version: int,
+    *,
+    by_replica: bool,
 ) -> ListOffsetsPartitionResponse:
     index, timestamp = asked.partition_index, asked.timestamp
     try:
@@ -86,9 +98,12 @@ async def _partition(
             raise RequestError(ErrorCode.UNSUPPORTED_VERSION)
         partition = replica_manager.leader_partition(topic, index)
         partition.check_epoch(asked.current_leader_epoch)
-        found = await partition.find(timestamp, committed=committed)
+        found = await partition.find(timestamp, committed=committed, by_replica=by_replica)
     except RequestError as error:
-        return _failed(index, error.code)
+        code = error.code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return _failed(index, code)
     if found is None:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=0)
     return ListOffsetsPartitionResponse(

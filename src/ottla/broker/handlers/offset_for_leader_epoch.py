@@ -2,6 +2,7 @@
 
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_requests import is_broker
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -24,13 +25,16 @@ def handle(
     """Return the end offset per partition; -1 if the epoch is not known."""
     message = request.message
     assert isinstance(message, OffsetForLeaderEpochRequest)
-    return DeferredResponse(_answer(message, replica_manager, scheduler))
+    is_allowed = message.replica_id < 0 or is_broker(connection)
+    return DeferredResponse(_answer(message, replica_manager, scheduler, is_allowed=is_allowed))
 
 
 async def _answer(
     message: OffsetForLeaderEpochRequest,
     replica_manager: ReplicaManager,
     scheduler: CooperativeScheduler,
+    *,
+    is_allowed: bool,
 ) -> Response:
     turns = scheduler.new_loop()
     return OffsetForLeaderEpochResponse(
@@ -40,6 +44,8 @@ async def _answer(
                 topic=topic.topic,
                 partitions=[
                     _end(replica_manager, topic.topic, one)
+                    if is_allowed
+                    else _failed(one, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                     async for one in turns.over(topic.partitions)
                 ],
             )
@@ -56,7 +62,7 @@ def _end(
         partition.check_epoch(asked.current_leader_epoch)
         end = partition.log.end_offset(asked.leader_epoch)
     except RequestError as error:
-        return EpochEndOffset(error_code=int(error.code), partition=asked.partition)
+        return _failed(asked, error.code)
     if end is None:
         return EpochEndOffset(error_code=int(ErrorCode.NONE), partition=asked.partition)
     return EpochEndOffset(
@@ -65,3 +71,7 @@ def _end(
         leader_epoch=end.epoch,
         end_offset=end.end_offset,
     )
+
+
+def _failed(asked: OffsetForLeaderPartition, code: ErrorCode) -> EpochEndOffset:
+    return EpochEndOffset(error_code=int(code), partition=asked.partition)
