@@ -12,7 +12,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_manager import LogManager
 from ottla.records.validation import ValidationConfig
 from ottla.replication.in_sync_replicas import IsrProposal
-from ottla.replication.partition import Partition
+from ottla.replication.partition import Partition, Propose
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.disk import SimulatedDisk
 
@@ -33,7 +33,14 @@ class Leader:
     def __init__(self, led: Partition, logs: LogManager, clock: SimulatedClock) -> None:
         self.led, self.logs, self.clock = led, logs, clock
         self.proposals: list[IsrProposal] = []
+        self.propose: Propose | None = None
         self.alive = {1, 2, 3}
+
+    def proposed(self, led: Partition, proposal: IsrProposal) -> None:
+        """Note a proposal, and pass it on."""
+        self.proposals.append(proposal)
+        if self.propose is not None:
+            self.propose(led, proposal)
 
     def append(self, *values: bytes, acks: int = -1, **how: Any) -> int:
         """Append a batch; return its last offset."""
@@ -91,6 +98,10 @@ def run(
         hosted.high_watermark = Offset(high_watermark)
         hosted.log.begin_epoch(state.leader_epoch)
         found: list[Leader] = []
+
+        def propose(led: Partition, proposal: IsrProposal) -> None:
+            found[0].proposed(led, proposal)
+
         led = Partition(
             logs,
             hosted,
@@ -101,7 +112,7 @@ def run(
             state=state,
             node_id=BrokerId(1),
             clock=clock,
-            propose=lambda _, proposal: found[0].proposals.append(proposal),
+            propose=propose,
             lag_s=LAG_S,
             is_alive=lambda broker_id: broker_id in found[0].alive,
         )

@@ -315,6 +315,11 @@ class Partition:
             # A slow follower that was about to join the ISR does not hold up the watermark.
             self._advance_high_watermark(now_s)
 
+    @property
+    def proposed_isr(self) -> IsrProposal | None:
+        """The change of the ISR whose outcome is not known, if this broker still leads."""
+        return None if self.in_sync is None or self._resigned else self.in_sync.proposed
+
     def isr_answered(
         self,
         outcome: PartitionState | ErrorCode | None,
