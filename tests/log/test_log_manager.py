@@ -20,7 +20,7 @@ from ottla.log.directory import DirectoryRefused
 from ottla.log.disk import read_whole, write_atomically
 from ottla.log.files import OsDisk
 from ottla.log.loading import Loading
-from ottla.log.log_manager import LogManager
+from ottla.log.log_manager import Cut, LogManager
 from ottla.log.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -150,6 +150,48 @@ def test_c1_recovery_points_follow_flushes_and_truncations() -> None:
         assert b"t 0 20" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
         assert b"t 0 0" in read_whole(disk, f"/data/{HIGH_WATERMARKS}")
         assert read_whole(disk, f"/data/{LOG_START_OFFSETS}") == b"0\n0\n"
+
+    simulated(program)
+
+
+def test_many_logs_are_truncated_with_one_round_of_checkpoints() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, TWO)
+        for number in range(40):
+            hosted = await created(logs, number)
+            for _ in range(4):
+                append(hosted, b"x")
+            hosted.high_watermark = Offset(4)
+            await hosted.log.flush()
+        disk.calls.clear()
+        cuts = [Cut(partition(number), Offset(2)) for number in range(39)]
+        cuts.append(Cut(partition(39), Offset(7), fully=True))
+        cuts.append(Cut(partition(99), Offset(7)))  # deleted meanwhile
+        assert await logs.truncate_all(cuts) == {}
+        ends = [(one.log.log_end_offset, one.high_watermark) for one in logs]
+        assert ends == [(2, 2)] * 39 + [(7, 4)]
+        renames = [path for what, path in disk.calls if what == "rename"]
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS):
+            stored = [path for path in renames if name in path]
+            assert sorted(path.split("/")[1] for path in stored) == ["one", "two"]
+        assert b"t 0 2" in read_whole(disk, f"/one/{RECOVERY_POINTS}")
+
+    simulated(program)
+
+
+def test_failed_truncation_does_not_stop_the_others() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, TWO)
+        for number in range(4):
+            append(await created(logs, number), b"x")
+        disk.fails = lambda what, path: path.startswith("/one/t-2")
+        failures = await logs.truncate_all([Cut(partition(n), Offset(0)) for n in range(4)])
+        assert [type(one) for one in failures.values()] == [StorageFailure] * len(failures)
+        assert partition(2) in failures
+        assert not {partition(1), partition(3)} & set(failures)
+        assert [logs[partition(n)].log.log_end_offset for n in (1, 3)] == [0, 0]
 
     simulated(program)
 

@@ -128,3 +128,33 @@ def test_failed_flush_fails_only_those_that_it_was_for(failure: Exception) -> No
         assert finished[2:] == [(waiters[2], None)]
 
     asyncio.run(scenario())
+
+
+def test_truncation_fails_what_waits_for_a_flush() -> None:
+    async def scenario() -> None:
+        finished: list[tuple[Waiter, Exception | None]] = []
+        log = Log(end=5)
+        commit = GroupCommit(log)
+        before = Waiter(5, finished)
+        commit.add(before)
+        waiting = asyncio.ensure_future(commit.durable(5))
+        await idle()
+        failure = RuntimeError("truncated")
+        commit.fail(failure)
+        assert finished == [(before, failure)]
+        log.end = 3
+        after = Waiter(3, finished)
+        commit.add(after)
+        log.flushes[0].set_result(None)
+        await idle()
+        assert finished == [(before, failure), (after, None)]
+        with pytest.raises(RuntimeError, match="truncated"):
+            await waiting
+        assert len(log.flushes) == 1  # nobody flushes for an offset that the log lost
+        log.end, log.recovery_point = 4, Offset(3)
+        durable = asyncio.ensure_future(commit.durable(4))
+        await idle()
+        log.flushes[1].set_result(None)
+        await durable  # an earlier failure does not count
+
+    asyncio.run(asyncio.wait_for(scenario(), 5))

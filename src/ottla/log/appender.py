@@ -6,8 +6,8 @@ bug can cause, the log rejects every later append. Otherwise another batch would
 a batch that is already in the file.
 """
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 from ottla.errors import ErrorCode, OttlaError, RequestError, StorageFailure
 from ottla.ids import Offset, Position, ProducerEpoch, ProducerId
@@ -17,10 +17,20 @@ from ottla.log.log_state import LogState
 from ottla.log.segment.batch_headers import LocatedHeader
 from ottla.log.segment.segment import RELATIVE_MAX, Segment
 from ottla.protocol.primitives import Buffer
-from ottla.records.batch import NO_TIMESTAMP, Batch, TimestampType, batches
+from ottla.records.batch import (
+    CONTROL,
+    NO_TIMESTAMP,
+    Batch,
+    BatchHeader,
+    TimestampType,
+    batches,
+    scan_headers,
+)
 from ottla.records.control import EndTxnMarker, marker_batch, read_control, read_end_txn_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.validation import ValidBatch
+
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 class UnexpectedOffset(OttlaError):
@@ -161,44 +171,39 @@ class Appender:
         state.check_usable()
         if fetched_offset != state.log_end_offset:
             raise UnexpectedOffset(state.log_end_offset, fetched_offset, fetched_offset)
-        found = list(batches(data))
-        expected = state.log_end_offset
-        for batch in found:
-            header = batch.header
-            if header.base_offset < expected:
-                raise UnexpectedOffset(expected, header.base_offset, header.last_offset)
-            if not batch.crc_ok:
-                raise CorruptRecords(f"batch at offset {header.base_offset}: wrong CRC")
-            if header.is_control and (record := read_control(batch)) is not None:
-                read_end_txn_marker(record)  # so that it cannot fail after the write
-            expected = header.next_offset
-        if not found:
+        headers = _replicated_headers(data, state.log_end_offset)
+        if not headers:
             return
-        spread = expected - 1 - found[0].header.base_offset
-        if len(found) > 1 and spread > RELATIVE_MAX:
-            for batch in found:
-                self._write_replicated([batch], batch.data, now_ms)
+        spread = headers[-1].last_offset - headers[0].base_offset
+        if len(headers) > 1 and spread > RELATIVE_MAX:
+            position, view = 0, memoryview(data)
+            for header in headers:
+                self._write_replicated([header], view[position : position + header.size], now_ms)
+                position += header.size
         else:
-            self._write_replicated(found, data, now_ms)
+            self._write_replicated(headers, data, now_ms)
 
-    def _write_replicated(self, found: list[Batch], data: Buffer, now_ms: int) -> None:
+    def _write_replicated(self, headers: Sequence[BatchHeader], data: Buffer, now_ms: int) -> None:
         state = self._state
-        last_offset = found[-1].header.last_offset
-        timestamp = max(batch.header.max_timestamp for batch in found)
-        first_offset = found[0].header.base_offset
+        last_offset = headers[-1].last_offset
+        timestamp = max(header.max_timestamp for header in headers)
+        first_offset = headers[0].base_offset
         segment = self._segment_for(len(data), first_offset, last_offset, timestamp, now_ms)
         interval_bytes = state.config.index_interval_bytes
         try:
-            segment.append([data], _located(found, segment.size), interval_bytes)
+            segment.append([data], _located(headers, segment.size), interval_bytes)
             state.log_end_offset = Offset(last_offset + 1)
-            for batch in found:
-                header = batch.header
+            position, view = 0, memoryview(data)
+            for header in headers:
                 if header.leader_epoch >= 0:
                     changed = state.epochs.assign(header.leader_epoch, header.base_offset)
                     state.epochs_dirty |= changed
-                completed = state.producers.replay(batch)
-                if completed is not None and completed.aborted:
-                    segment.index_aborted(completed)
+                if header.producer_id >= 0:
+                    batch = Batch(view[position : position + header.size], header)
+                    completed = state.producers.replay(batch)
+                    if completed is not None and completed.aborted:
+                        segment.index_aborted(completed)
+                position += header.size
         except BaseException as error:
             self._fail_unless_undone(error)
             raise
@@ -301,9 +306,42 @@ def is_full(segment: Segment, config: LogConfig, size: int, last_offset: int) ->
     )
 
 
-def _located(found: Iterable[Batch], position: int) -> Iterable[LocatedHeader]:
-    for batch in found:
+def _replicated_headers(data: Buffer, expected: Offset) -> list[BatchHeader]:
+    """Return the headers of fetched batches, after all checks of rule A16.
+
+    Compiled code reads batches that follow each other. Only a gap that compaction left is read
+    here, or a batch that is invalid.
+    """
+    view, position = memoryview(data), 0
+    headers: list[BatchHeader] = []
+    while True:
+        found, position = scan_headers(view, position, expected=expected, limit=_OFFSET_MAX)
+        headers += found
+        if position == len(view):
+            break
+        if headers:
+            expected = headers[-1].next_offset
+        batch = next(batches(view[position:]))
         header = batch.header
+        if header.base_offset < expected:
+            raise UnexpectedOffset(expected, header.base_offset, header.last_offset)
+        if not batch.crc_ok:
+            raise CorruptRecords(f"batch at offset {header.base_offset}: wrong CRC")
+        headers.append(header)
+        position += header.size
+        expected = header.next_offset
+    position = 0
+    for header in headers:
+        if header.attributes & CONTROL:
+            batch = Batch(view[position : position + header.size], header)
+            if (record := read_control(batch)) is not None:
+                read_end_txn_marker(record)  # so that it cannot fail after the write
+        position += header.size
+    return headers
+
+
+def _located(headers: Iterable[BatchHeader], position: int) -> Iterable[LocatedHeader]:
+    for header in headers:
         yield LocatedHeader(
             Position(position),
             header.base_offset,

@@ -176,9 +176,12 @@ class GroupCommit:
 
     The broker acknowledges an append for which a flush is `wanted` after `durable` returns, or when
     its waiter is finished. One task flushes for all waiters, and exists only while there are some.
+
+    Invariant: what waits when `fail` is called is never acknowledged. A truncation calls it first,
+    because another record can get the offset afterwards.
     """
 
-    __slots__ = ("_lock", "_log", "_parallel", "_task", "_waiters")
+    __slots__ = ("_failure", "_lock", "_log", "_parallel", "_task", "_waiters")
 
     def __init__(self, log: Flushable, parallel: asyncio.Semaphore | None = None) -> None:
         """A group commit; `parallel` limits the flushes of several logs at the same time."""
@@ -187,6 +190,7 @@ class GroupCommit:
         self._parallel = parallel or asyncio.Semaphore()
         self._waiters = OffsetWaiters()
         self._task: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None  # of the last call of `fail`, another one each time
 
     def wanted(self, offset: int) -> bool:
         """Whether flush.messages requires a flush when the log end offset is `offset`."""
@@ -194,11 +198,17 @@ class GroupCommit:
         return flush_due(self._log.config, unflushed_messages=unflushed, since_flush_ms=0)
 
     async def durable(self, offset: int) -> None:
-        """Return when everything below `offset` is on the device."""
+        """Return when everything below `offset` is on the device; raises what `fail` is given."""
+        before = self._failure
         while self._log.recovery_point < offset:
             async with self._lock, self._parallel:
-                if self._log.recovery_point < offset:
+                if self._failure is before and self._log.recovery_point < offset:
                     await self._log.flush()
+            self._raise_unless(before)
+
+    def _raise_unless(self, before: Exception | None) -> None:
+        if self._failure is not before and self._failure is not None:
+            raise self._failure
 
     def add(self, waiter: OffsetWaiter) -> None:
         """Finish a waiter when everything below its offset is on the device; flushes for it."""
@@ -210,16 +220,24 @@ class GroupCommit:
         """Forget a waiter; the flush goes on."""
         self._waiters.remove(waiter)
 
+    def fail(self, failure: Exception) -> None:
+        """Finish every waiter with a failure, and let every `durable` raise it."""
+        self._failure = failure
+        self._waiters.fail_all(failure)
+
     async def _flush_for_waiters(self) -> None:
         waiters = self._waiters
         try:
             while waiters:
                 upto = waiters.offset_max  # those that are added meanwhile share the next flush
+                before = self._failure
                 failure: Exception | None = None
                 try:
                     await self.durable(upto)
                 except Exception as error:
                     failure = error
+                if self._failure is not before:
+                    continue  # those that waited have failed; others were added since
                 waiters.finish_up_to(self._log.recovery_point)
                 if failure is not None:
                     waiters.finish_up_to(upto, failure)

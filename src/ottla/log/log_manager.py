@@ -11,12 +11,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from ottla.clock import Clock
 from ottla.errors import (
     DescriptorsExhausted,
     ErrorCode,
+    OttlaError,
     RequestError,
     StorageExhausted,
     StorageFailure,
@@ -35,9 +36,18 @@ _LOG = logging.getLogger(__name__)
 
 DELETES_PER_ROUND: Final = 50  # logs per rename of directories
 CLOSE_PARALLEL: Final = 8  # logs that are flushed in parallel at shutdown
+TRUNCATE_PARALLEL: Final = 8  # logs that are truncated in parallel
 
 Offline = Callable[[DataDirectory, Sequence[TopicPartition]], None]
 """Called with a directory that failed and the partitions in it."""
+
+
+class Cut(NamedTuple):
+    """Where one log is truncated; `fully` deletes every record and starts the log there."""
+
+    partition: TopicPartition
+    offset: Offset
+    fully: bool = False
 
 
 class LogManager:
@@ -286,25 +296,59 @@ class LogManager:
 
     # Truncation, which may lower a recovery point.
 
-    @uninterrupted
     async def truncate(self, partition: TopicPartition, offset: int) -> None:
         """Truncate a log to an offset; stored when this returns."""
-        hosted = self._hosted[partition]
-        await self.guarded(hosted.directory, lambda: hosted.log.truncate_to(offset))
-        await self._after_truncation(hosted)
+        for failure in (await self.truncate_all([Cut(partition, Offset(offset))])).values():
+            raise failure
 
-    @uninterrupted
     async def truncate_fully(self, partition: TopicPartition, offset: Offset) -> None:
         """Delete all records of a log and start it at an offset; stored when this returns."""
-        hosted = self._hosted[partition]
-        await self.guarded(hosted.directory, lambda: hosted.log.truncate_fully_and_start_at(offset))
-        await self._after_truncation(hosted)
+        for failure in (await self.truncate_all([Cut(partition, offset, fully=True)])).values():
+            raise failure
 
-    async def _after_truncation(self, hosted: HostedLog) -> None:
-        if hosted.first_dirty_offset is not None:
-            hosted.first_dirty_offset = min(hosted.first_dirty_offset, hosted.log.log_end_offset)
-        hosted.high_watermark = min(hosted.high_watermark, hosted.log.log_end_offset)
-        await self.store_checkpoints(hosted.directory)
+    @uninterrupted
+    async def truncate_all(self, cuts: Sequence[Cut]) -> dict[TopicPartition, OttlaError]:
+        """Truncate many logs; stored when this returns, with one round of checkpoints.
+
+        Returns the logs that could not be truncated, and the reasons. Requests that wait for a
+        flush of these logs fail first (NOT_LEADER_OR_FOLLOWER): their records may go.
+        """
+        failures: dict[TopicPartition, OttlaError] = {}
+        places = asyncio.Semaphore(TRUNCATE_PARALLEL)
+        for cut in cuts:
+            if (hosted := self._hosted.get(cut.partition)) is not None:
+                hosted.commit.fail(
+                    RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated")
+                )
+
+        async def truncate_one(cut: Cut) -> HostedLog | None:
+            async with places:
+                hosted = self._hosted.get(cut.partition)
+                if hosted is None:
+                    return None  # deleted meanwhile
+                log = hosted.log
+                truncate = log.truncate_fully_and_start_at if cut.fully else log.truncate_to
+                try:
+                    await self.guarded(hosted.directory, lambda: truncate(cut.offset))
+                except (StorageFailure, RequestError) as failure:
+                    failures[cut.partition] = failure
+                return hosted
+
+        done = await asyncio.gather(*map(truncate_one, cuts))
+        touched = [hosted for hosted in done if hosted is not None]
+        for hosted in touched:
+            end_offset = hosted.log.log_end_offset
+            if hosted.first_dirty_offset is not None:
+                hosted.first_dirty_offset = min(hosted.first_dirty_offset, end_offset)
+            hosted.high_watermark = min(hosted.high_watermark, end_offset)
+        for directory in _directories(touched):
+            try:
+                await self.store_checkpoints(directory)
+            except StorageFailure as failure:
+                for hosted in touched:
+                    if hosted.directory is directory:
+                        failures.setdefault(hosted.partition, failure)
+        return failures
 
     # Checkpoints.
 
