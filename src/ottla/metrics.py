@@ -150,6 +150,21 @@ class TopicCounts:
     records_out: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class ReplicationCounts:
+    """What this broker fetched as a follower."""
+
+    fetches: int = 0
+    fetch_failures: int = 0  # requests without a usable response
+    bytes_in: int = 0
+    truncations: int = 0
+    errors: dict[int, int] = field(default_factory=dict[int, int])  # of partitions, by code
+
+    def note_error(self, code: int) -> None:
+        """Count a partition that could not be fetched."""
+        self.errors[code] = self.errors.get(code, 0) + 1
+
+
 # Prometheus text format.
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -1,8 +1,9 @@
 """The connections of a broker to the other brokers, and to the controller.
 
-Invariant: a broker has one connection or one connection attempt at a time, and a bounded number of
-requests in flight; further requests wait in order. Every request completes within its timeout.
-After a failure the next attempt waits, longer each time, until the broker registers again.
+Invariant: a broker has one connection or one connection attempt at a time in each lane, and a
+bounded number of requests in flight; further requests wait in order. Every request completes within
+its timeout. After a failure the next attempt waits, longer each time, until the broker registers
+again.
 
 Nothing is retried: a request whose connection is lost may have been executed. ControllerChannel
 repeats only what no controller has accepted.
@@ -86,7 +87,7 @@ class BrokerChannels:
         self._broker = broker
         self._serve = serve
         self._login = login
-        self._remotes: dict[BrokerId, _Remote] = {}
+        self._remotes: dict[tuple[BrokerId, int], _Remote] = {}  # by broker and lane
         self._buffer_pool = BufferPool(SPARE_BYTES_MAX)
         self._is_closed = False
 
@@ -109,13 +110,14 @@ class BrokerChannels:
         assert isinstance(response, response_type)
         return response
 
-    async def channel(self, broker_id: BrokerId) -> Channel:
+    async def channel(self, broker_id: BrokerId, *, lane: int = 0) -> Channel:
         """Return the open connection to another broker; raises Disconnected or TimedOut.
 
-        Requests that are sent on it directly do not count as in flight.
+        Each lane has its own connection; `ask` uses lane 0. Requests that are sent on a channel
+        directly do not count as in flight.
         """
         assert broker_id != self._node_id
-        return await self._reach(broker_id, self._remote(broker_id))
+        return await self._reach(broker_id, self._remote(broker_id, lane))
 
     async def close(self) -> None:
         """Close all connections; requests in flight fail and no connection is opened any more."""
@@ -141,10 +143,10 @@ class BrokerChannels:
                 f"no response from broker {broker_id} to {message.API.name} in {timeout_s:g} s"
             ) from error
 
-    def _remote(self, broker_id: BrokerId) -> _Remote:
-        remote = self._remotes.get(broker_id)
+    def _remote(self, broker_id: BrokerId, lane: int = 0) -> _Remote:
+        remote = self._remotes.get((broker_id, lane))
         if remote is None:
-            remote = self._remotes[broker_id] = _Remote(self._config.in_flight_max)
+            remote = self._remotes[broker_id, lane] = _Remote(self._config.in_flight_max)
         return remote
 
     async def _reach(self, broker_id: BrokerId, remote: _Remote) -> Channel:
