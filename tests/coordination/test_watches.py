@@ -203,8 +203,13 @@ def test_b8_suspended_session_does_nothing_until_reconnected(run: Runner) -> Non
             with pytest.raises(ConnectionLoss):
                 await asked
         await other.set("/a", b"x")
+        waiting = asyncio.ensure_future(session.connected())
+        await asyncio.sleep(0)
+        assert not waiting.done()
         await backend.mend(session)
         await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
+        await waiting
+        await session.connected()
         assert session.state is SessionState.CONNECTED
         await session.sync()
         node = await session.get("/a")
@@ -251,9 +256,12 @@ def test_b8_session_that_stays_disconnected_is_lost(run: Runner) -> None:
         await other.get("/e", watched)
         await backend.cut(session)
         await states.until(SessionState.SUSPENDED)
+        waiting = asyncio.ensure_future(session.connected())
         await backend.let_expire(session)
         await states.until(SessionState.SUSPENDED, SessionState.LOST)
         await watched.until(WatchEvent(DELETED, "/e"))
+        with pytest.raises(SessionExpired):
+            await waiting
         with pytest.raises(SessionExpired):
             await session.get("/e")
         await backend.mend(session)

@@ -252,7 +252,16 @@ class EmbeddedStore:
 class EmbeddedSession:
     """A session of the embedded store."""
 
-    __slots__ = ("_listener", "_provisional", "_store", "id", "left", "state", "suspended_at_s")
+    __slots__ = (
+        "_listener",
+        "_provisional",
+        "_state_changed",
+        "_store",
+        "id",
+        "left",
+        "state",
+        "suspended_at_s",
+    )
 
     def __init__(self, store: EmbeddedStore, session_id: int, listener: Listener) -> None:
         self.id: int = session_id
@@ -262,10 +271,13 @@ class EmbeddedSession:
         self._provisional = False  # whether the current requests are provisional
         self._store = store
         self._listener = listener
+        self._state_changed = asyncio.Event()  # wakes those who wait for a connection
 
     def become(self, state: SessionState) -> None:
         """Set the state and notify the listener."""
         self.state = state
+        self._state_changed.set()
+        self._state_changed.clear()
         if not self.left:
             tell([(self._listener, state)])
 
@@ -316,6 +328,12 @@ class EmbeddedSession:
     async def sync(self) -> None:
         """Return when later reads see everything acknowledged before; here they always do."""
         await self._ask(lambda: None)
+
+    async def connected(self) -> None:
+        """Return when the session is connected."""
+        while self.state is SessionState.SUSPENDED and not self.left:
+            await self._state_changed.wait()
+        self._check_connected()
 
     @contextmanager
     def provisional(self) -> Generator[None]:

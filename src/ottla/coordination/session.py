@@ -128,6 +128,13 @@ class Session(Protocol):
         """
         ...
 
+    async def connected(self) -> None:
+        """Return when the session is connected; raise SessionExpired if it ends before.
+
+        Use this after a ConnectionLoss. The session timeout limits the wait.
+        """
+        ...
+
     def provisional(self) -> AbstractContextManager[None]:
         """Let changes made inside be postponed while the disk is full.
 

@@ -128,6 +128,7 @@ class ZooKeeperSession:
         self._pending: set[asyncio.Future[Any]] = set()
         self._expiry: asyncio.TimerHandle | None = None
         self._left = False
+        self._changed = asyncio.Event()  # wakes those who wait for a connection
         self._stopping: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -232,6 +233,12 @@ class ZooKeeperSession:
         """Return when later reads see everything acknowledged before."""
         await self._ask(ROOT, lambda: self._client.sync_async(self._real(ROOT)))
 
+    async def connected(self) -> None:
+        """Return when the session is connected."""
+        while self.state is SessionState.SUSPENDED:
+            await self._changed.wait()
+        self._check_connected()
+
     def provisional(self) -> AbstractContextManager[None]:
         """No effect: the ensemble postpones nothing."""
         return nullcontext()
@@ -333,6 +340,8 @@ class ZooKeeperSession:
 
     def _become(self, state: SessionState) -> None:
         self.state = state
+        self._changed.set()
+        self._changed.clear()
         if not self._left:
             self._listener(state)
 
