@@ -1,22 +1,20 @@
-"""Creation and growth of topics, and placement of their partitions."""
+"""Creation and growth of topics."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cases import each_case
+from ottla.cluster.image import Broker
 from ottla.cluster.topic_creation import (
     AskedTopic,
     TopicDefaults,
     added_partitions,
     assignment_of,
     check_name,
-    spread,
 )
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import BrokerId
+from ottla.ids import BrokerEpoch, BrokerId
 
-BROKERS = tuple(map(BrokerId, (1, 2, 3)))
+BROKERS = tuple(Broker(BrokerId(n), BrokerEpoch(n), {}) for n in (1, 2, 3))
 DEFAULTS = TopicDefaults(2, 1)
 
 
@@ -40,24 +38,6 @@ def test_taken_or_colliding_topic_name_is_refused() -> None:
 def test_defaults_fill_unset_values() -> None:
     assert assignment_of(AskedTopic("t"), DEFAULTS, BROKERS, 0) == ((1,), (2,))
     assert assignment_of(AskedTopic("t", 1, 3), DEFAULTS, BROKERS, 1) == ((2, 3, 1),)
-
-
-@given(
-    st.lists(st.integers(0, 100), min_size=1, max_size=8, unique=True),
-    st.integers(1, 40),
-    st.data(),
-)
-def test_replicas_are_spread_evenly_over_different_brokers(
-    ids: list[int], partitions: int, data: st.DataObject
-) -> None:
-    brokers = tuple(map(BrokerId, sorted(ids)))
-    factor = data.draw(st.integers(1, len(brokers)))
-    found = spread(brokers, range(partitions), factor, data.draw(st.integers(0, 2**31)))
-    assert len(found) == partitions
-    assert all(len(set(row)) == factor and set(row) <= set(brokers) for row in found)
-    leaders = [row[0] for row in found]
-    counts = [leaders.count(broker) for broker in brokers]
-    assert max(counts) - min(counts) <= 1
 
 
 @each_case(

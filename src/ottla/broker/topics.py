@@ -23,9 +23,9 @@ from ottla.cluster.image import INTERNAL_TOPICS, Broker, PartitionState, Topic
 from ottla.cluster.internal_topics import check_internal_config, required_config
 from ottla.cluster.naming import check_policy
 from ottla.cluster.partition_limit import PartitionLimit, check_limit
+from ottla.cluster.placement import Assignment
 from ottla.cluster.topic_creation import (
     AskedTopic,
-    Assignment,
     TopicDefaults,
     added_partitions,
     assignment_of,
@@ -437,14 +437,14 @@ class Topics:
     def _check_limit(self, added: Assignment) -> None:
         check_limit(self.controller.image.topics.values(), added, self.partition_limit)
 
-    def _with_room(self) -> list[BrokerId]:
+    def _with_room(self) -> list[Broker]:
         """Return the brokers with a directory that is not cordoned."""
         full = self._roles.cordoned()
         has_space = any(one.path not in full for one in self._replica_manager.logs.online)
         return [
             one
-            for one in sorted(self.controller.image.brokers)
-            if one != self._node_id or has_space
+            for number, one in sorted(self.controller.image.brokers.items())
+            if number != self._node_id or has_space
         ]
 
     def _start(self) -> int:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from ottla.cluster.image import Topic
-from ottla.cluster.topic_creation import Assignment
+from ottla.cluster.placement import Assignment
 from ottla.errors import ErrorCode, RequestError
 
 SETTING: Final = "ottla.partitions.max"

@@ -1,4 +1,4 @@
-"""Checks for creating and growing topics, and the placement of their partitions.
+"""Checks for creating and growing topics.
 
 Invariant: these functions change nothing. A refusal has an error code and a message that says what
 to do. The replicas of a partition are on different, known brokers, and partitions are numbered from
@@ -8,6 +8,8 @@ to do. The replicas of a partition are on different, known brokers, and partitio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ottla.cluster.image import Broker
+from ottla.cluster.placement import Assignment, place_replicas
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, topic_name_problem, topic_names_collide
 from ottla.protocol.metadata_topic import METADATA_TOPIC
@@ -16,9 +18,6 @@ UNSET: Final = -1
 
 PARTITIONS_MAX: Final = 10_000
 """Partitions that one request may create, as in Kafka, or add; more would delay other requests."""
-
-Assignment = tuple[tuple[BrokerId, ...], ...]
-"""Replicas by partition, preferred leader first."""
 
 
 class TopicDefaults(NamedTuple):
@@ -72,9 +71,12 @@ def check_name(name: str, existing: Iterable[str]) -> None:
 
 
 def assignment_of(
-    asked: AskedTopic, defaults: TopicDefaults, brokers: Sequence[BrokerId], start: int
+    asked: AskedTopic, defaults: TopicDefaults, brokers: Sequence[Broker], start: int
 ) -> Assignment:
-    """Place the partitions of a new topic; the random number `start` spreads topics."""
+    """Place the partitions of a new topic on brokers that may get partitions.
+
+    The random number `start` spreads topics. A manual assignment is checked and returned as it is.
+    """
     if asked.assignment:
         return _given(asked, brokers)
     partitions = defaults.partitions if asked.partitions == UNSET else asked.partitions
@@ -93,27 +95,10 @@ def assignment_of(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor was set to an invalid non-positive value.",
         )
-    return spread(brokers, range(partitions), factor, start)
+    return place_replicas(brokers, range(partitions), factor, start)
 
 
-def spread(
-    brokers: Sequence[BrokerId], partitions: Iterable[int], factor: int, start: int
-) -> Assignment:
-    """Assign leaders round-robin from `start`; the next brokers are the other replicas."""
-    if factor > len(brokers):
-        raise RequestError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): The target replication factor "
-            f"of {factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
-        )
-    count = len(brokers)
-    return tuple(
-        tuple(brokers[(start + index + replica) % count] for replica in range(factor))
-        for index in partitions
-    )
-
-
-def _given(asked: AskedTopic, brokers: Sequence[BrokerId]) -> Assignment:
+def _given(asked: AskedTopic, brokers: Sequence[Broker]) -> Assignment:
     if asked.replication_factor != UNSET:
         raise RequestError(
             ErrorCode.INVALID_REQUEST,
@@ -134,9 +119,9 @@ def _given(asked: AskedTopic, brokers: Sequence[BrokerId]) -> Assignment:
     return checked(rows, brokers, len(rows[0]))
 
 
-def checked(rows: Sequence[Sequence[int]], brokers: Sequence[BrokerId], factor: int) -> Assignment:
+def checked(rows: Sequence[Sequence[int]], brokers: Sequence[Broker], factor: int) -> Assignment:
     """Check and return a manual assignment."""
-    known = set(brokers)
+    known = {one.id for one in brokers}
     for row in rows:
         if not row:
             problem = "The manual partition assignment includes an empty replica list."
@@ -166,7 +151,7 @@ def added_partitions(
     present: Sequence[Sequence[BrokerId]],
     count: int,
     assignments: Sequence[Sequence[int]] | None,
-    brokers: Sequence[BrokerId],
+    brokers: Sequence[Broker],
     start: int,
 ) -> Assignment:
     """Place the partitions that a topic gets when it grows to `count`."""
@@ -180,7 +165,8 @@ def added_partitions(
         )
     factor = len(present[0])
     if assignments is None:
-        return spread(brokers, range(len(present), count), factor, start)
+        leaders = (replicas[0] for replicas in present)
+        return place_replicas(brokers, range(len(present), count), factor, start, leaders)
     if len(assignments) != count - len(present):
         raise RequestError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
