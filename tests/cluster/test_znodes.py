@@ -10,10 +10,13 @@ from ottla.cluster.znodes import (
     ProducerIdBlock,
     StateNode,
     TopicNode,
+    changed_config,
     format_cluster_id,
     format_config,
+    format_controller,
     parse_cluster_id,
     parse_config,
+    parse_controller,
     parse_producer_id_block,
     parse_state,
     parse_topic,
@@ -35,9 +38,28 @@ def test_topic_node_round_trip_keeps_unknown_fields() -> None:
         "removing_replicas": {},
     }
     data["later"] = [1]
+    data["adding_replicas"] = {"1": [3]}
+    data["removing_replicas"] = {"1": [1, 2]}
     found = parse_topic(json.dumps(data).encode(), "/p")
     assert found.partitions == node.partitions
+    assert (found.adding, found.removing) == ({1: (3,)}, {1: (1, 2)})
     assert json.loads(found.format()) == data
+
+
+def test_older_topic_node_has_no_reassignments() -> None:
+    data = {"version": 3, "topic_id": str(ID), "partitions": {"0": [1]}}
+    assert parse_topic(json.dumps(data).encode(), "/p") == TopicNode(ID, ((BrokerId(1),),))
+
+
+def test_nodes_of_one_replica_have_kafkas_bytes() -> None:
+    one = BrokerId(1)
+    assert StateNode(one, LeaderEpoch(0), (one,), 1).format() == (
+        b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    )
+    assert TopicNode(ID, ((one,),)).format() == (
+        b'{"removing_replicas":{},"partitions":{"0":[1]},"topic_id":"%s","adding_replicas":{},'
+        b'"version":3}' % str(ID).encode()
+    )
 
 
 def test_state_node_round_trip_keeps_unknown_fields() -> None:
@@ -46,9 +68,13 @@ def test_state_node_round_trip_keeps_unknown_fields() -> None:
     assert data == {
         "controller_epoch": 7, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1, 2],
     }  # fmt: skip
-    data["elr"] = [3]
+    data["later"] = [3]
     found = parse_state(json.dumps(data).encode(), "/p")
     assert found._replace(other={}) == node
+    assert json.loads(found.format()) == data
+    data |= {"elr": [3], "last_known_elr": [2]}
+    found = parse_state(json.dumps(data).encode(), "/p")
+    assert (found.elr, found.last_known_elr, found.other) == ((3,), (2,), {"later": [3]})
     assert json.loads(found.format()) == data
     assert state_path("t", 3) == "/brokers/topics/t/partitions/3/state"
 
@@ -56,6 +82,9 @@ def test_state_node_round_trip_keeps_unknown_fields() -> None:
 def test_settings_and_ids_round_trip() -> None:
     assert parse_config(format_config({"a": "1", "b": ""}), "/p") == {"a": "1", "b": ""}
     assert parse_config(b'{"version":1}', "/p") == {}
+    changed = changed_config(b'{"config":{"a":"1"},"later":2}', "/p", {"b": "2"})
+    assert json.loads(changed) == {"config": {"b": "2"}, "later": 2}
+    assert parse_controller(format_controller(BrokerId(3), 5)) == 3
     assert parse_cluster_id(format_cluster_id("abc")) == "abc"
     block = ProducerIdBlock(BrokerId(1), 1000, 1999)
     assert parse_producer_id_block(block.format()) == block
@@ -73,3 +102,5 @@ def test_malformed_node_raises_bad_node(data: bytes) -> None:
         parse_cluster_id(data)
     with pytest.raises(BadNode):
         parse_producer_id_block(data)
+    with pytest.raises(BadNode):
+        parse_controller(data)

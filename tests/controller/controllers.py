@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.nodes import run
 from ottla.clock import SystemClock
+from ottla.cluster.image import PartitionChange, PartitionState
 from ottla.cluster.znodes import PERSISTENT_PATHS
 from ottla.controller.lease import ControllerLease, elect_controller, ensure
 from ottla.coordination.embedded import EmbeddedStore
@@ -59,3 +60,8 @@ def coordinated(folder: Path, scenario: Callable[[Coordinated], Coroutine[Any, A
             await scenario(there)
 
     run(whole)
+
+
+def led_by(broker: BrokerId, topic: str, index: int, before: PartitionState) -> PartitionChange:
+    """Elect a broker as leader and only ISR member of a partition."""
+    return PartitionChange(topic, index, before, before.led_by(broker, (broker,)))

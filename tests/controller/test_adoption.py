@@ -10,8 +10,9 @@ from ottla.cluster.adoption import Adoption, AdoptionRefused
 from ottla.cluster.znodes import CLUSTER_ID, parse_cluster_id
 from ottla.controller.adoption import adopt
 from ottla.controller.lease import elect_controller
+from ottla.controller.loading import StoredTopic
 from ottla.controller.producer_ids import ProducerIds
-from ottla.controller.store import ClusterStore, StoredTopic
+from ottla.controller.store import ClusterStore
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.log.checkpoints import (

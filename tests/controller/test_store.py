@@ -5,17 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.controllers import Coordinated, coordinated
-from ottla.cluster.znodes import TOPICS, TopicNode, topic_config_path
+from controller.controllers import Coordinated, coordinated, led_by
+from ottla.cluster.znodes import DELETIONS, TOPICS, TopicNode, topic_config_path
 from ottla.controller.lease import ControllerLease
-from ottla.controller.store import (
-    DELETED_AT_ONCE,
-    DELETIONS,
-    ClusterStore,
-    StoredTopic,
-    led_by,
-    load_broker_configs,
-)
+from ottla.controller.loading import StoredTopic, load_broker_configs
+from ottla.controller.store import DELETED_AT_ONCE, ClusterStore
 from ottla.coordination.errors import BadVersion, NodeExists
 from ottla.coordination.operations import Operation
 from ottla.ids import BrokerId, Uuid

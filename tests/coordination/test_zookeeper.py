@@ -5,22 +5,41 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from controller.lossy_session import LossySession
 from coordination.backends import States, Watched, ignore
 from coordination.conftest import ZOOKEEPER
 from coordination.proxy import Proxy
 from coordination.zookeeper_backend import ZooKeeperBackend
 from judges.java import ZOOKEEPER_POM, class_path
 from kafka_java import judge_needed
+from ottla.cluster.image import Address, Broker, PartitionChange, PartitionState
+from ottla.cluster.registration import NO_BROKER_EPOCH, Registration
+from ottla.cluster.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    PERSISTENT_PATHS,
+    TopicNode,
+    broker_path,
+    state_path,
+    topic_path,
+)
+from ottla.controller.lease import elect_controller, ensure, read_controller, register
+from ottla.controller.loading import read_registrations
+from ottla.controller.partition_changes import Stored
+from ottla.controller.store import ClusterStore
 from ottla.coordination import ensemble
 from ottla.coordination.ensemble import LocalServer, pyspark_class_path
 from ottla.coordination.errors import ConnectionLoss, EnsembleFailed, InvalidPath
 from ottla.coordination.operations import Check, Create, SetData
 from ottla.coordination.session import Change, SessionState, WatchEvent
 from ottla.coordination.zookeeper import ZooKeeper
+from ottla.ids import BrokerId, Uuid
+
+T = TypeVar("T")
 
 pytestmark = ZOOKEEPER
 
@@ -72,6 +91,49 @@ def test_b6_lost_response_is_a_connection_loss_of_a_done_change(zookeeper_port: 
         await session.multi([Check("/epoch", 1)])
 
     in_place(zookeeper_port, "/b6", program)
+
+
+def test_b6_controller_finds_out_about_lost_responses(zookeeper_port: int) -> None:
+    """Registration, election, and a change: each is made once (rules B1, B2 and B6)."""
+
+    async def program(backend: ZooKeeperBackend) -> None:
+        inner, other = await backend.session(), await backend.session()
+        session, link = LossySession(inner), backend.link(inner)
+        await ensure(session, PERSISTENT_PATHS)
+        await ensure(session, (CONTROLLER_EPOCH,))
+        await other.sync()
+
+        async def swallow() -> None:
+            link.swallow()
+
+        async def lost(call: Coroutine[Any, Any, T], path: str) -> T:
+            seen = Watched()
+            await other.exists(path, seen)
+            session.before_write = swallow
+            asked = asyncio.ensure_future(call)
+            await seen.until_count(1)
+            link.cut()
+            link.mend()
+            return await asked
+
+        me = Broker(BrokerId(1), NO_BROKER_EPOCH, {"PLAINTEXT": Address("h", 1)})
+        registration = Registration(me, Uuid(b"1" * 16), {})
+        epoch = await lost(register(session, registration), broker_path(me.id))
+        assert (await read_registrations(other))[me.id].epoch == epoch
+        lease = await lost(elect_controller(session, me.id, 0), CONTROLLER)
+        assert lease is not None
+        assert await read_controller(other) == (1, lease.epoch) == (1, 1)
+        store = ClusterStore(lease)
+        node = TopicNode(Uuid(b"t" * 16), ((me.id,),))
+        await lost(store.create_topic("t", node, {}), topic_path("t"))
+        new = PartitionState((me.id,))
+        change = PartitionChange("t", 0, new, new.led_by(me.id, (me.id,)))
+        stored = await lost(store.store_changes([change]), state_path("t", 0))
+        assert stored == [Stored(change, change.after)]
+        cluster = await ClusterStore(lease).load_cluster()
+        assert cluster.topics[0].topic.partitions == (change.after,)
+
+    in_place(zookeeper_port, "/lost", program)
 
 
 def test_session_reconnected_in_time_outlives_its_timeout(

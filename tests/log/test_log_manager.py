@@ -14,8 +14,9 @@ from log.log_managers import EPOCH, TOPIC_ID, append, created, lead, opened, par
 from log.logs import SMALL
 from ottla.clock import SystemClock
 from ottla.errors import DescriptorsExhausted, DiskFull, ErrorCode, RequestError, StorageFailure
-from ottla.ids import Offset, TopicPartition
+from ottla.ids import BrokerEpoch, Offset, TopicPartition
 from ottla.log import loading
+from ottla.log.checkpoints import format_clean_shutdown
 from ottla.log.directory import DirectoryRefused
 from ottla.log.disk import read_whole, write_atomically
 from ottla.log.files import OsDisk
@@ -67,6 +68,7 @@ def test_c2_logs_reopen_unchanged_after_a_clean_shutdown() -> None:
         await logs.close(EPOCH)
         again = await opened(disk.after_crash(Loss.ALL, Random(0)), clock, TWO)
         assert all(one.stopped_cleanly and one.clean_epoch == EPOCH for one in again.directories)
+        assert again.last_clean_epoch == EPOCH
         assert {hosted.partition: await values(hosted) for hosted in again} == before
         assert [hosted.topic_id for hosted in again] == [TOPIC_ID] * 5
         assert {one.partition.partition: one.high_watermark for one in again} == {
@@ -116,6 +118,23 @@ def test_c2_crash_during_a_start_loses_nothing() -> None:
                 assert not (touched and again.directories[0].stopped_cleanly)
             more += 1
         assert more >= 4
+
+    simulated(program)
+
+
+def test_b1_last_clean_epoch_needs_every_directory() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, TWO)
+        assert logs.last_clean_epoch == -1
+        await logs.close(EPOCH)
+        disk.remove(f"/two/{CLEAN_SHUTDOWN}")
+        logs = await opened(disk, clock, TWO)
+        assert logs.last_clean_epoch == -1
+        await logs.close(EPOCH)
+        older = format_clean_shutdown(BrokerEpoch(EPOCH - 1))
+        write_atomically(disk, f"/two/{CLEAN_SHUTDOWN}", older.encode())
+        assert (await opened(disk, clock, TWO)).last_clean_epoch == EPOCH - 1
 
     simulated(program)
 
@@ -458,6 +477,7 @@ def test_unusable_directory_is_skipped_if_another_works() -> None:
         again = await opened(disk, clock, TWO)
         assert [hosted.partition for hosted in again] == [partition(1)]
         assert list(again.missing) == ["/one"]
+        assert again.last_clean_epoch == -1
         await again.close(EPOCH)
         disk.fails = lambda what, path: True
         with pytest.raises(StorageFailure, match="no data directory can be used"):

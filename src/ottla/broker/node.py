@@ -31,12 +31,14 @@ from ottla.broker.topics import Topics
 from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker, ClusterImage
 from ottla.cluster.partition_limit import default_limit
+from ottla.cluster.registration import NO_BROKER_EPOCH, Registration
 from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
 from ottla.controller.controller import Controller
 from ottla.controller.elector import ControllerElector
 from ottla.controller.lease import ControllerLease, ensure, register
+from ottla.controller.loading import load_broker_configs, load_topic_configs
 from ottla.controller.producer_ids import ProducerIds
-from ottla.controller.store import ClusterStore, load_broker_configs, load_topic_configs
+from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import NodeExists
 from ottla.coordination.session import Coordination, Session, SessionState
 from ottla.errors import RAISE_OPEN_FILES, OttlaError
@@ -93,6 +95,7 @@ class Environment:
     random: Callable[[], float]
     new_id: Callable[[], Uuid]
     limits: ProcessLimits = UNLIMITED
+    host_name: str | None = None  # of the machine that the broker runs on
 
 
 class Node:
@@ -112,7 +115,8 @@ class Node:
         self._environment = environment
         self._effective_config: EffectiveConfig | None = None
         self._dispatch: Dispatch | None = None
-        self._epoch = BrokerEpoch(-1)  # of the registration
+        self._epoch = NO_BROKER_EPOCH  # of the registration
+        self._incarnation = environment.new_id()
         self._served = served()
         self._exit = AsyncExitStack()
         self._listeners: list[Listener] = []
@@ -257,7 +261,7 @@ class Node:
         self._dispatch = partial(_dispatch_when, roles.informed, dispatch)
         await self._serve(parts)
         with session.provisional():
-            self._epoch = roles.broker_epoch = await self._register(session)
+            self._epoch = roles.broker_epoch = await self._register(session, logs)
             await elector.elect()
         self._run(elector.run())
         await roles.informed.wait()
@@ -290,10 +294,22 @@ class Node:
         else:
             _LOG.info("limits set", about)
 
-    async def _register(self, session: Session) -> BrokerEpoch:
-        config, now_ms = self._config, self._environment.clock.now_ms()
-        me = Broker(self.id, BrokerEpoch(-1), self.addresses, config[broker.BROKER_RACK])
-        return await register(session, me, dict(protocols(config)), now_ms)
+    async def _register(self, session: Session, logs: LogManager) -> BrokerEpoch:
+        registration = Registration(
+            self._me,
+            self._incarnation,
+            dict(protocols(self._config)),
+            tuple(one.id for one in logs.directories if one.id is not None),
+            logs.last_clean_epoch,
+            self._environment.clock.now_ms(),
+        )
+        return await register(session, registration)
+
+    @property
+    def _me(self) -> Broker:
+        config = self._config
+        host = config[broker.OTTLA_BROKER_HOST] or self._environment.host_name
+        return Broker(self.id, self._epoch, self.addresses, config[broker.BROKER_RACK], host)
 
     async def _take_over(
         self, lease: ControllerLease, *, cluster_id: str, topics: Topics, roles: ReplicaRoles
@@ -309,8 +325,7 @@ class Node:
             latest_epoch=roles.latest_epoch,
             refusal=topics.shutdown.refusal_if_begun,
         )
-        me = Broker(self.id, self._epoch, self.addresses, self._config[broker.BROKER_RACK])
-        await topics.take_over(controller, [me])
+        await topics.take_over(controller, [self._me])
 
     async def _settings(self, session: Session) -> EffectiveConfig:
         dynamic = await load_broker_configs(session)

@@ -11,6 +11,7 @@ import os
 import random
 import shlex
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -128,6 +129,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
             random.SystemRandom().random,
             lambda: Uuid(os.urandom(16)),
             ProcessLimits(open_files_max, lambda: disk.open_files, memory_bytes()),
+            socket.gethostname(),
         )
         node = Node(config, _node_id(config, disk, first), environment, stopping.set)
         if is_first_start:

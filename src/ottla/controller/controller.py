@@ -24,7 +24,8 @@ from ottla.controller.control_update import (
     Failures,
     ReplicaState,
 )
-from ottla.controller.store import ClusterStore, StoredTopic
+from ottla.controller.loading import StoredTopic
+from ottla.controller.store import ClusterStore
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import (
     NO_BROKER,

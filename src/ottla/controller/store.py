@@ -5,43 +5,43 @@ it, or are completed when it is loaded. A deletion is first recorded in a node o
 it is finished after an interruption. That node remains until nothing of the topic is left.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
-from ottla.cluster.image import PartitionChange, PartitionState, Topic
+from ottla.cluster.image import PartitionChange
+from ottla.cluster.registration import Registered, format_handled_restarts
 from ottla.cluster.znodes import (
-    BROKER_CONFIGS,
-    DEFAULT_ENTITY,
-    TOPIC_CONFIGS,
-    TOPICS,
-    StateNode,
+    DELETIONS,
+    UNCLEAN_RESTARTS,
     TopicNode,
     broker_config_path,
+    broker_path,
+    changed_config,
+    counter_path,
+    deletion_path,
     format_config,
-    parse_config,
-    parse_state,
-    parse_topic,
     partitions_path,
     state_path,
     topic_config_path,
     topic_path,
 )
-from ottla.controller.lease import ControllerLease, ensure
-from ottla.coordination.errors import NodeExists, NoNode
-from ottla.coordination.operations import Create, Delete, Operation, SetData
-from ottla.coordination.session import Node, Session
-from ottla.ids import BrokerId
+from ottla.controller.lease import ControllerLease
+from ottla.controller.loading import (
+    NodeMemory,
+    StoredCluster,
+    StoredTopic,
+    load_cluster,
+    load_topics,
+    read_registrations,
+)
+from ottla.controller.partition_changes import Conflict, Outcome, store_changes
+from ottla.coordination.errors import BadVersion, NodeError, NodeExists, NoNode
+from ottla.coordination.operations import Check, Create, Delete, Operation, SetData
+from ottla.coordination.session import Session, Watch
+from ottla.ids import BrokerEpoch, BrokerId
 
-DELETIONS: Final = "/admin/delete_topics"
 DELETED_AT_ONCE: Final = 200  # partitions deleted per step; other requests run in between
-
-
-class StoredTopic(NamedTuple):
-    """A topic and its configuration overrides."""
-
-    topic: Topic
-    config: Mapping[str, str]
 
 
 class ClusterStore:
@@ -49,6 +49,9 @@ class ClusterStore:
 
     def __init__(self, lease: ControllerLease) -> None:
         self._lease = lease
+        self._memory = NodeMemory()
+        self._registrations: Mapping[BrokerId, Registered] = {}
+        self._handled_restarts: Mapping[BrokerId, BrokerEpoch] = {}
 
     @property
     def _session(self) -> Session:
@@ -56,29 +59,27 @@ class ClusterStore:
 
     # Loads.
 
+    async def load_cluster(self, watch: Watch | None = None) -> StoredCluster:
+        """Return the whole cluster; the watch fires when brokers register or die (rule B7)."""
+        found = await load_cluster(self._session, self._memory, watch)
+        self._registrations = found.registrations
+        self._handled_restarts = found.handled_restarts
+        return found
+
+    async def read_registrations(self, watch: Watch | None = None) -> Mapping[BrokerId, Registered]:
+        """Return the live brokers; a broker that registers later joins no ISR until it is read."""
+        self._registrations = await read_registrations(self._session, watch)
+        return self._registrations
+
     async def load_topics(self) -> list[StoredTopic]:
-        """Return every topic except those that are being deleted."""
-        await ensure(self._session, ("/admin", DELETIONS))
+        """Finish the deletion of topics, and return all others."""
         for name in await self.deletions():
             await self.delete_topic(name)
-        return [await self._load(name) for name in await self._session.children(TOPICS)]
+        return await load_topics(self._session, self._memory)
 
     async def deletions(self) -> list[str]:
         """Return the topics whose deletion has begun and has not finished."""
         return await self._session.children(DELETIONS)
-
-    async def _load(self, name: str) -> StoredTopic:
-        found = await self._session.get(topic_path(name))
-        node = parse_topic(found.data, topic_path(name))
-        paths = [state_path(name, index) for index in range(len(node.partitions))]
-        states = await self._session.get_all(paths)
-        parsed: dict[bytes, StateNode] = {}  # most partitions of a topic have the same state
-        partitions = [
-            _partition(replicas, found, path, parsed)
-            for replicas, found, path in zip(node.partitions, states, paths, strict=True)
-        ]
-        config = await _load_config(self._session, topic_config_path(name))
-        return StoredTopic(Topic(name, node.id, tuple(partitions)), config)
 
     # Stores.
 
@@ -88,39 +89,70 @@ class ClusterStore:
         if await self.is_being_deleted(name):
             # The deletion was interrupted; creating the topic again completes it.
             await self.delete_topic(name)
-            operations.append(Delete(_mark(name)))
+            operations.append(Delete(deletion_path(name)))
         if config:
             operations.append(Create(topic_config_path(name), format_config(config)))
         operations.append(Create(topic_path(name), node.format()))
         operations.append(Create(partitions_path(name)))
         await self._lease.change(operations)
+        self._memory.forget(name)
+        self._memory.topics[name] = node, 0
 
     async def grow_topic(self, name: str, node: TopicNode) -> None:
         """Store a topic that has got more partitions."""
-        await self._lease.change([SetData(topic_path(name), node.format())])
+        if name not in self._memory.topics:
+            self._memory.topic(name, await self._session.get(topic_path(name)))
+        known, version = self._memory.topics.pop(name)  # read again if this fails
+        added = node.partitions[len(known.partitions) :]
+        grown = known._replace(partitions=(*known.partitions, *added))
+        await self._lease.change([SetData(topic_path(name), grown.format(), version)])
+        self._memory.topics[name] = grown, version + 1
+
+    async def store_changes(self, changes: Sequence[PartitionChange]) -> list[Outcome]:
+        """Store changes of different partitions; one that conflicts does not stop the others."""
+        versions = {broker: one.counter_version for broker, one in self._registrations.items()}
+        return await store_changes(changes, self._lease, self._memory, versions)
 
     async def store_elections(self, elected: Iterable[PartitionChange]) -> None:
-        """Store new leaders and ISRs of partitions (rule B5)."""
-        operations: list[Operation] = []
-        formatted: dict[tuple[object, ...], bytes] = {}  # most partitions have the same state
-        for one in elected:
-            after = one.after
-            state = after.leader, after.leader_epoch, after.in_sync, self._lease.epoch
-            data = formatted.get(state) or formatted.setdefault(state, StateNode(*state).format())
-            path = state_path(one.topic, one.index)
-            if one.before.version < 0:
-                operations += (Create(path.rpartition("/")[0]), Create(path, data))
-            else:
-                operations.append(SetData(path, data, one.before.version))
-        await self._lease.change_all(operations)
+        """Store new leaders and ISRs of partitions; raise BadVersion for the first conflict."""
+        for one in await self.store_changes(list(elected)):
+            if isinstance(one, Conflict):
+                raise BadVersion(state_path(one.change.topic, one.change.index))
+
+    async def store_handled_restarts(self, restarts: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Store that brokers which restarted uncleanly have left ISR and ELR (rule A14)."""
+        handled = {**self._handled_restarts, **restarts}
+        data, exists = (
+            format_handled_restarts(handled),
+            await self._session.exists(UNCLEAN_RESTARTS),
+        )
+        await self._lease.change(
+            [SetData(UNCLEAN_RESTARTS, data) if exists else Create(UNCLEAN_RESTARTS, data)]
+        )
+        self._handled_restarts = handled
+
+    async def unregister(self, broker: Registered) -> bool:
+        """Delete the registration of a dead broker; False if it has registered again."""
+        broker_id = broker.registration.broker.id
+        try:
+            await self._lease.change(
+                [
+                    Check(counter_path(broker_id), broker.counter_version),
+                    Delete(broker_path(broker_id)),
+                ]
+            )
+        except NodeError:
+            return False
+        return True
 
     async def begin_deletion(self, name: str) -> None:
         """Record that a topic is deleted; an interrupted deletion is finished later."""
         with suppress(NodeExists):
-            await self._lease.change([Create(_mark(name))])
+            await self._lease.change([Create(deletion_path(name))])
 
     async def delete_topic(self, name: str) -> None:
         """Delete every node of a topic except the record of its deletion."""
+        self._memory.forget(name)
         indexes: list[str] = []
         with suppress(NoNode):
             indexes = await self._session.children(partitions_path(name))
@@ -137,11 +169,11 @@ class ClusterStore:
 
     async def is_being_deleted(self, name: str) -> bool:
         """Whether a topic's deletion has begun and has not finished."""
-        return await self._session.exists(_mark(name)) is not None
+        return await self._session.exists(deletion_path(name)) is not None
 
     async def end_deletion(self, name: str) -> None:
         """Remove the record of a deletion; nothing of the topic is left."""
-        await self._delete(_mark(name))
+        await self._delete(deletion_path(name))
 
     async def set_topic_config(self, name: str, values: Mapping[str, str]) -> None:
         """Replace a topic's configuration overrides."""
@@ -152,56 +184,9 @@ class ClusterStore:
         await self._set_config(broker_config_path(broker), values)
 
     async def _set_config(self, path: str, values: Mapping[str, str]) -> None:
-        data = format_config(values)
-        exists = await self._session.exists(path) is not None
-        await self._lease.change([SetData(path, data) if exists else Create(path, data)])
-
-
-async def load_topic_configs(session: Session) -> list[tuple[str, dict[str, str]]]:
-    """Return the configuration overrides of topics that have some."""
-    names = await session.children(TOPIC_CONFIGS)
-    paths = [topic_config_path(name) for name in names]
-    found = await session.get_all(paths)
-    return [
-        (name, parse_config(node.data, path))
-        for name, path, node in zip(names, paths, found, strict=True)
-        if node is not None
-    ]
-
-
-async def load_broker_configs(session: Session) -> dict[BrokerId | None, dict[str, str]]:
-    """Return the dynamic settings by broker; None is the cluster-wide default."""
-    found: dict[BrokerId | None, dict[str, str]] = {}
-    for name in await session.children(BROKER_CONFIGS):
-        broker = None if name == DEFAULT_ENTITY else BrokerId(int(name))
-        found[broker] = await _load_config(session, f"{BROKER_CONFIGS}/{name}")
-    return found
-
-
-async def _load_config(session: Session, path: str) -> dict[str, str]:
-    try:
-        return parse_config((await session.get(path)).data, path)
-    except NoNode:
-        return {}
-
-
-def _mark(name: str) -> str:
-    return f"{DELETIONS}/{name}"
-
-
-def _partition(
-    replicas: tuple[BrokerId, ...], found: Node | None, path: str, parsed: dict[bytes, StateNode]
-) -> PartitionState:
-    if found is None:
-        return PartitionState(replicas)
-    state = parsed.get(found.data)
-    if state is None:
-        state = parsed[found.data] = parse_state(found.data, path)
-    return PartitionState(
-        replicas, state.leader, state.leader_epoch, state.in_sync, found.stat.version
-    )
-
-
-def led_by(broker: BrokerId, topic: str, index: int, before: PartitionState) -> PartitionChange:
-    """Elect a broker as leader and only ISR member of a partition."""
-    return PartitionChange(topic, index, before, before.led_by(broker, (broker,)))
+        (found,) = await self._session.get_all((path,))
+        if found is None:
+            await self._lease.change([Create(path, format_config(values))])
+        else:
+            data = changed_config(found.data, path, values)
+            await self._lease.change([SetData(path, data, found.stat.version)])

@@ -204,6 +204,13 @@ class LogManager:
         """The data directories that have not failed."""
         return [directory for directory in self.directories if directory.failure is None]
 
+    @property
+    def last_clean_epoch(self) -> BrokerEpoch:
+        """The broker epoch in which every directory was shut down cleanly; -1 if there is none."""
+        epochs = [one.clean_epoch for one in self.directories]
+        known = [one for one in epochs if one is not None]
+        return BrokerEpoch(-1) if self.missing or len(known) < len(epochs) else min(known)
+
     # Creation and deletion.
 
     @uninterrupted

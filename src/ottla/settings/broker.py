@@ -59,6 +59,9 @@ BROKER_ID = Setting("broker.id", INT, -1, at_least(-1),
 BROKER_RACK = Setting("broker.rack", STRING, None,
     doc="Rack, zone or host of this broker. The controller places the replicas of a partition on different "
         "racks. Consumers with the same client.rack can fetch from this broker.")
+OTTLA_BROKER_HOST = Setting("ottla.broker.host", STRING, None,
+    doc="Machine of this broker; null means the host's name. The controller places the replicas of a partition on "
+        "different racks first, then on different machines. Brokers that share a machine must have the same value.")
 ZOOKEEPER_CONNECT = Setting("zookeeper.connect", STRING, None, matching(r"[^\s,/]+(\s*,\s*[^\s,/]+)*(/\S*)?", "host:port,host:port,.../path"),
     doc="ZooKeeper servers that coordinate the cluster, with an optional chroot path. If unset, the broker uses "
         "its embedded coordination and forms a cluster of one.")
