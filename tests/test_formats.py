@@ -1,9 +1,18 @@
 """The bytes on the pages of docs/formats/ are the bytes that the code writes."""
 
+import json
 import re
 from pathlib import Path
 
 from ottla.clock import SystemClock
+from ottla.cluster.image import Address, Broker
+from ottla.cluster.registration import (
+    NO_BROKER_EPOCH,
+    Registration,
+    format_counter,
+    format_handled_restarts,
+)
+from ottla.cluster.znodes import StateNode, TopicNode
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.operations import Create, Delete, SetData
 from ottla.ids import (
@@ -72,6 +81,30 @@ def test_coordination_journal_bytes_equal_the_page() -> None:
     finish(session.multi([SetData("/ids", b"x"), Delete("/ids/1")]))
     finish(store.close())
     assert b"".join(worked_bytes("coordination-journal.md")) == read_whole(disk, path)
+
+
+def test_coordination_nodes_equal_the_page() -> None:
+    text = (FORMATS / "coordination-nodes.md").read_text()
+    blocks = re.findall(r"^```json\n(.*?)\n```", text, re.DOTALL | re.MULTILINE)
+    one, two, three = (BrokerId(number) for number in (1, 2, 3))
+    some_id = Uuid(bytes(range(16)))
+    addresses = {"PLAINTEXT": Address("b1.example", 9092)}
+    registration = Registration(
+        Broker(one, NO_BROKER_EPOCH, addresses, "zone-a", "machine-7"),
+        some_id,
+        {"PLAINTEXT": "PLAINTEXT"},
+        (Uuid(b"\r" * 16),),
+        BrokerEpoch(41),
+        1_700_000_000_000,
+    )
+    nodes = [
+        registration.format(),
+        format_counter(None, registration),
+        format_handled_restarts({one: BrokerEpoch(41), two: BrokerEpoch(17)}),
+        TopicNode(some_id, ((one, two), (three, two, one)), {1: (three,)}, {1: (one,)}).format(),
+        StateNode(two, LeaderEpoch(8), (two,), 3, (one,)).format(),
+    ]
+    assert [json.loads(block) for block in blocks] == [json.loads(node) for node in nodes]
 
 
 def worked_texts(page: str) -> list[str]:
