@@ -1,20 +1,40 @@
 """The controller's decisions: changes of partitions after events and requests."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ottla.cluster.image import ClusterImage, PartitionChange, PartitionState, Topic
+from ottla.cluster.reassignment import StepKind
 from ottla.controller.plan import (
     AlteredPartition,
     Conditions,
+    ElectionType,
+    ReassignmentOutcome,
     alter_partition,
     alter_partition_response,
+    alter_reassignment,
     brokers_changed,
     brokers_to_spare,
+    controlled_shutdown,
+    directory_failed,
+    elect_leaders,
+    full_leader,
+    min_isr_changed,
     new_partitions,
+    preferred_imbalance,
+    reassignment_steps,
     with_changes,
 )
 from ottla.errors import ErrorCode
-from ottla.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition, Uuid
+from ottla.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionIndex,
+    TopicPartition,
+    Uuid,
+)
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -341,3 +361,191 @@ def test_alter_partition_response_groups_partitions_by_topic() -> None:
         for topic in response.topics
     ] == [(TOPIC_ID, [(0, 0), (1, 74)]), (Uuid(bytes(16)), [(0, 100)])]
     assert type(response).decode(response.encode(3), 3).topics[0].partitions[0].isr == (1, 2)
+
+
+# Shutdowns and disks.
+
+
+def test_b11_shutdown_moves_leaders_and_leaves_isrs() -> None:
+    image = image_of(state(1, 2), state(2, 1), state(2, 3), state(1, 2, isr=[1]), state(1))
+    plan = controlled_shutdown(image, conditions(1, 2, 3, shutting_down=[1]), BrokerId(1))
+    assert brief(plan.changes) == [(0, 2, (2,)), (1, 2, (2,))]
+    assert all(one.after.leader_epoch == 6 for one in plan.changes)
+    # Partition 3 has no other member in sync; partition 4 has no other replica to wait for.
+    assert plan.remaining == [TopicPartition("t", 3)]
+
+
+def test_b11_leaders_do_not_move_to_a_broker_that_shuts_down() -> None:
+    image = image_of(state(1, 2, 3), state(1, 2))
+    plan = controlled_shutdown(image, conditions(1, 2, 3, shutting_down=[1, 2]), BrokerId(1))
+    assert brief(plan.changes) == [(0, 3, (2, 3))]
+    assert plan.remaining == [TopicPartition("t", 1)]
+
+
+def test_b11_broker_that_shut_down_is_eligible() -> None:
+    """A clean stop loses nothing, so the broker may lead if the others die."""
+    image = image_of(state(1, 2))
+    plan = controlled_shutdown(image, conditions(1, 2, min_isr=2), BrokerId(1))
+    assert [(one.after.in_sync, one.after.elr) for one in plan.changes] == [((2,), (1,))]
+    after = with_changes(image, plan.changes)
+    assert brief(brokers_changed(after, conditions(1, min_isr=2))) == [(0, 1, (1,))]
+
+
+def partitions(*indexes: int) -> list[TopicPartition]:
+    return [TopicPartition("t", index) for index in indexes]
+
+
+def test_c6_full_leader_hands_over_to_an_isr_member() -> None:
+    image = image_of(state(1, 2), state(1, 2, isr=[1]), state(2, 1), state(1, 2))
+    changes = full_leader(image, conditions(1, 2), BrokerId(1), partitions(0, 1, 2, 9))
+    # Without another member in sync it continues to serve reads.
+    assert brief(changes) == [(0, 2, (2,))]
+
+
+def test_c6_failed_directory_gives_up_its_partitions() -> None:
+    image = image_of(state(1, 2), state(1, 2, isr=[1]), state(2, 1), state(1, 2))
+    given = conditions(1, 2)
+    changes = directory_failed(image, given, BrokerId(1), partitions(0, 1, 2, 9))
+    assert brief(changes) == [(0, 2, (2,)), (1, NO_BROKER, ()), (2, 2, (2,))]
+    assert changes[1].after.elr == (1,)
+    # A new controller finds the same in the conditions.
+    failed = Conditions(given.alive, given.min_isr, offline={BrokerId(1): partitions(0, 1, 2)})
+    assert brokers_changed(image, failed) == changes
+    assert brokers_changed(with_changes(image, changes), failed) == []
+
+
+def test_a14_lower_minimum_clears_the_elr() -> None:
+    image = image_of(
+        state(1, 2, 3, isr=[1], elr=[2, 3]), state(1, leader=NO_BROKER, isr=[], elr=[1])
+    )
+    assert min_isr_changed(image, conditions(1, min_isr=2), ["t"]) == []
+    (change,) = min_isr_changed(image, conditions(1, min_isr=1), ["t"])
+    assert (change.index, change.after.in_sync, change.after.elr) == (0, (1,), ())
+
+
+# Elections on request.
+
+
+def elections(
+    image: ClusterImage, given: Conditions, kind: ElectionType, *indexes: int
+) -> list[tuple[int, ErrorCode, int | None]]:
+    asked = partitions(*indexes) if indexes else None
+    return [
+        (one.index, one.error, None if one.change is None else one.change.after.leader)
+        for one in elect_leaders(image, given, kind, asked)
+    ]
+
+
+def test_preferred_leaders_are_elected_on_request() -> None:
+    image = image_of(
+        state(1, 2), state(1, 2, leader=2), state(1, 2, leader=2, isr=[2]), state(3, 2, leader=2)
+    )
+    given = conditions(1, 2, 3, shutting_down=[3])
+    expected = [
+        (1, ErrorCode.NONE, 1),
+        (2, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, None),
+        (3, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, None),
+    ]
+    assert elections(image, given, ElectionType.PREFERRED) == expected
+    first = (0, ErrorCode.ELECTION_NOT_NEEDED, None)
+    unknown = (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    assert elections(image, given, ElectionType.PREFERRED, 0, 1, 2, 3, 9) == [
+        first,
+        *expected,
+        unknown,
+    ]
+    (outcome,) = elect_leaders(
+        image, given, ElectionType.PREFERRED, [TopicPartition("u", PartitionIndex(0))]
+    )
+    assert (outcome.error, outcome.message) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "No such topic as u",
+    )
+
+
+def test_a13_administrator_can_elect_an_unclean_leader() -> None:
+    offline = state(1, 2, leader=NO_BROKER, isr=[], elr=[1], last=[1])
+    image = image_of(offline, state(2), state(3, leader=NO_BROKER, isr=[], elr=[3], last=[3]))
+    given = conditions(2)
+    assert brokers_changed(image, given) == []
+    assert elections(image, given, ElectionType.UNCLEAN, 0, 1, 2) == [
+        (0, ErrorCode.NONE, 2),
+        (1, ErrorCode.ELECTION_NOT_NEEDED, None),
+        (2, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, None),
+    ]
+
+
+def test_leaderships_return_to_preferred_leaders() -> None:
+    moved = [state(1, 2, leader=2) for _ in range(2)]
+    image = image_of(*moved, *(state(1, 2) for _ in range(8)), state(2, 1))
+    assert preferred_imbalance(image, conditions(1, 2), percentage=20) == []
+    changes = preferred_imbalance(image, conditions(1, 2), percentage=19)
+    assert brief(changes) == [(0, 1, (1, 2)), (1, 1, (1, 2))]
+    assert preferred_imbalance(image, conditions(2), percentage=0) == []
+    assert preferred_imbalance(image, conditions(1, 2, shutting_down=[1]), percentage=0) == []
+    moving = replace(moved[0], removing=ids(2))
+    assert preferred_imbalance(image_of(moving), conditions(1, 2), percentage=0) == []
+
+
+# Reassignments.
+
+
+def reassign(image: ClusterImage, target: Sequence[int] | None) -> ReassignmentOutcome:
+    return alter_reassignment(image, conditions(1, 2, 3), partitions(0)[0], target)
+
+
+def test_reassignment_is_begun_and_cancelled_on_request() -> None:
+    image = image_of(state(1, 2))
+    begun = reassign(image, [3, 2])
+    assert begun.change is not None
+    assert (begun.change.after.replicas, begun.delete) == ((3, 2, 1), ())
+    image = with_changes(image, [begun.change])
+    again = reassign(image, [3, 2])
+    assert (again.error, again.change) == (ErrorCode.NONE, None)
+    cancelled = reassign(image, None)
+    assert cancelled.change is not None
+    assert (cancelled.change.after.replicas, cancelled.delete) == ((2, 1), (3,))
+
+
+def test_invalid_reassignments_are_refused() -> None:
+    image = image_of(state(1, 2), state(4, 1, leader=1, isr=[1]))
+    assert reassign(image, None).error is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    for target in ([], [1, 1], [1, 9], [-1]):
+        refused = reassign(image, target)
+        assert (refused.error, refused.change) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, None)
+        assert refused.message
+    unknown = alter_reassignment(image, conditions(1), partitions(7)[0], [1])
+    assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    factor = alter_reassignment(
+        image, conditions(1, 2, 3), partitions(0)[0], [3], can_change_factor=False
+    )
+    assert factor.error is ErrorCode.INVALID_REPLICATION_FACTOR
+    dead = alter_reassignment(image, conditions(1, 2, 3), partitions(1)[0], [4, 2])
+    assert dead.error is ErrorCode.NONE  # broker 4 is dead, and has been a replica before
+
+
+def test_a15_controller_takes_the_next_step_of_every_reassignment() -> None:
+    given = conditions(1, 2, 3, min_isr=2)
+    image = image_of(
+        state(1, 2),
+        replace(state(3, 2, 1, leader=1), adding=ids(3), removing=ids(1)),
+        replace(state(3, 2, 1, leader=3), adding=ids(3), removing=ids(1)),
+        replace(state(3, 2, 1, leader=3, isr=[3, 2]), adding=ids(3), removing=ids(1)),
+        replace(state(3, 2, 1, leader=1, isr=[2, 1]), adding=ids(3), removing=ids(1)),
+    )
+    steps = reassignment_steps(image, given)
+    assert [(one.change.index, one.kind, one.delete) for one in steps] == [
+        (1, StepKind.MOVE_LEADER, ()),
+        (2, StepKind.SHRINK_ISR, ()),
+        (3, StepKind.FINISH, (1,)),
+    ]
+    image = with_changes(image, [one.change for one in steps])
+    steps = reassignment_steps(image, given)
+    assert [(one.change.index, one.kind) for one in steps] == [
+        (1, StepKind.SHRINK_ISR),
+        (2, StepKind.FINISH),
+    ]
+    # The replica that leaves must not return while its log is deleted.
+    request = proposal(3, 2, 1, broker=3, broker_epoch=30, index=2, leader_epoch=6)
+    request.topics[0].partitions[0].partition_epoch = 8
+    assert outcome(image, request, given).error is ErrorCode.INELIGIBLE_REPLICA

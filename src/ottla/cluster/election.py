@@ -8,11 +8,12 @@ election of the last known leader can lose acknowledged records.
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import Final
 
 from ottla.cluster.image import PartitionState
 from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch
 
-_NOBODY: frozenset[BrokerId] = frozenset()
+_NOBODY: Final = frozenset[BrokerId]()
 
 
 def minimum_in_sync(configured: int, replicas: Collection[BrokerId]) -> int:
@@ -72,7 +73,9 @@ def elect_after_departure(
         if not elr and last_known and last_known[0] in electable:
             leader = last_known[0]
         elif unclean:
-            leader = _first(before.replicas, before.replicas, electable)
+            # A reassignment may have deleted the logs of the replicas that it removes.
+            staying = [broker for broker in before.replicas if broker not in before.removing]
+            leader = _first(before.replicas, staying, electable)
         if leader != NO_BROKER:  # other replicas may differ from it, so none is eligible
             in_sync, elr = (leader,), ()
     if leader == NO_BROKER:
@@ -112,6 +115,13 @@ def change_in_sync(
     elr = eligible_leaders(before, in_sync, minimum)
     after = _next(before, before.leader, in_sync, elr)
     return replace(after, leader_epoch=before.leader_epoch)
+
+
+def trust_in_sync_only(before: PartitionState, *, min_isr: int) -> PartitionState:
+    """Clear the ELR if the ISR has the minimum, which may be a new one (rule A14)."""
+    if not before.elr or len(before.in_sync) < minimum_in_sync(min_isr, before.replicas):
+        return before
+    return _next(before, before.leader, before.in_sync, (), before.last_known_elr)
 
 
 def eligible_leaders(

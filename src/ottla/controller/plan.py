@@ -17,13 +17,31 @@ Invariants of every change:
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
 
-from ottla.cluster.election import change_in_sync, elect_after_departure, elect_first
+from ottla.cluster.election import (
+    change_in_sync,
+    elect_after_departure,
+    elect_first,
+    elect_preferred,
+    hand_over,
+    trust_in_sync_only,
+)
 from ottla.cluster.image import ClusterImage, PartitionChange, PartitionState, Topic
-from ottla.errors import ErrorCode
-from ottla.ids import BrokerEpoch, BrokerId, TopicPartition, Uuid
+from ottla.cluster.reassignment import (
+    StepKind,
+    begin_reassignment,
+    can_join,
+    cancel_reassignment,
+    next_step,
+    original_of,
+)
+from ottla.cluster.topic_creation import checked
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import NO_BROKER, BrokerEpoch, BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -82,7 +100,7 @@ class Conditions:
         return {partition: frozenset(brokers) for partition, brokers in found.items()}
 
 
-_NOBODY: frozenset[BrokerId] = frozenset()
+_NOBODY: Final = frozenset[BrokerId]()
 
 
 def brokers_to_spare(
@@ -187,6 +205,337 @@ def brokers_changed(
     return changes
 
 
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown:
+    """What a broker that shuts down gives up, and what it still leads."""
+
+    changes: list[PartitionChange]
+    remaining: list[TopicPartition]  # the broker asks again until this is empty, or gives up
+
+
+def controlled_shutdown(
+    image: ClusterImage, conditions: Conditions, broker: BrokerId
+) -> ControlledShutdown:
+    """Move the leaderships of a broker that shuts down, and remove it from ISRs (rule B11).
+
+    It keeps leading the partitions without another live ISR member. As in Kafka, those with one
+    replica do not count as remaining: waiting for them would not help.
+    """
+    electable = conditions.electable() - {broker}
+    offline = conditions.offline_replicas()
+    changes: list[PartitionChange] = []
+    remaining: list[TopicPartition] = []
+    for topic in image.topics.values():
+        for index, before in enumerate(topic.partitions):
+            if broker not in before.in_sync:
+                continue
+            after = hand_over(
+                before,
+                broker,
+                electable=electable - offline.get((topic.name, index), _NOBODY),
+                min_isr=conditions.min_isr(topic.name),
+            )
+            if after is not before:
+                changes.append(PartitionChange(topic.name, index, before, after))
+            elif len(before.replicas) > 1:
+                remaining.append(TopicPartition(topic.name, PartitionIndex(index)))
+    return ControlledShutdown(changes, remaining)
+
+
+def directory_failed(
+    image: ClusterImage,
+    conditions: Conditions,
+    broker: BrokerId,
+    partitions: Iterable[TopicPartition],
+) -> list[PartitionChange]:
+    """Remove replicas in a failed directory from ISRs, and move their leaderships (rule C6).
+
+    Unlike a full directory, a failed one serves nothing: a partition without another replica has
+    no leader. `conditions.offline` must have the replicas from now on, until the broker restarts.
+    """
+    electable = conditions.electable() - {broker}
+    offline = conditions.offline_replicas()
+    changes: list[PartitionChange] = []
+    for topic, index, before in _known(image, partitions):
+        if broker in before.in_sync:
+            after = elect_after_departure(
+                before,
+                (broker,),
+                electable=electable - offline.get((topic, index), _NOBODY),
+                min_isr=conditions.min_isr(topic),
+                unclean=conditions.unclean(topic),
+            )
+            changes.append(PartitionChange(topic, index, before, after))
+    return changes
+
+
+def full_leader(
+    image: ClusterImage,
+    conditions: Conditions,
+    broker: BrokerId,
+    partitions: Iterable[TopicPartition],
+) -> list[PartitionChange]:
+    """Move the leaderships of a broker whose directory is full to other ISR members (rule C6).
+
+    The broker leaves these ISRs, and returns when it has space to follow again. Without another
+    live ISR member it stays leader, because it still serves reads.
+    """
+    electable = conditions.electable() - {broker}
+    offline = conditions.offline_replicas()
+    changes: list[PartitionChange] = []
+    for topic, index, before in _known(image, partitions):
+        if before.leader != broker:
+            continue
+        after = hand_over(
+            before,
+            broker,
+            electable=electable - offline.get((topic, index), _NOBODY),
+            min_isr=conditions.min_isr(topic),
+        )
+        if after is not before:
+            changes.append(PartitionChange(topic, index, before, after))
+    return changes
+
+
+def min_isr_changed(
+    image: ClusterImage, conditions: Conditions, topics: Iterable[str]
+) -> list[PartitionChange]:
+    """Clear the ELRs that a new min.insync.replicas makes worthless (rule A14).
+
+    With a lower minimum, leaders acknowledge records that the ELR lacks. So these changes must be
+    stored before any leader gets the new minimum, which `conditions.min_isr` returns.
+    """
+    changes: list[PartitionChange] = []
+    for name in topics:
+        min_isr = conditions.min_isr(name)
+        for index, before in enumerate(image.topics[name].partitions):
+            after = trust_in_sync_only(before, min_isr=min_isr)
+            if after is not before:
+                changes.append(PartitionChange(name, index, before, after))
+    return changes
+
+
+def _known(
+    image: ClusterImage, partitions: Iterable[TopicPartition]
+) -> Iterator[tuple[str, int, PartitionState]]:
+    """Yield the partitions that have a stored state."""
+    for topic, index in partitions:
+        state = image.state(topic, index)
+        if state is not None and state.version >= 0:
+            yield topic, index, state
+
+
+# Elections on request.
+
+
+class ElectionType(IntEnum):
+    """The election type of an ElectLeaders request."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionOutcome:
+    """The outcome of an ElectLeaders request for one partition."""
+
+    topic: str
+    index: int
+    error: ErrorCode
+    message: str | None = None  # None: the text of the error
+    change: PartitionChange | None = None  # None: there is nothing to store
+
+
+def elect_leaders(
+    image: ClusterImage,
+    conditions: Conditions,
+    election: ElectionType,
+    partitions: Iterable[TopicPartition] | None,
+) -> list[ElectionOutcome]:
+    """Elect leaders that an administrator asks for.
+
+    With `partitions` None all partitions are meant. As in Kafka, the outcome then lacks those that
+    need no election.
+    """
+    if partitions is not None:
+        return [_elect_leader(image, conditions, election, one) for one in partitions]
+    every = (
+        TopicPartition(topic.name, PartitionIndex(index))
+        for topic in image.topics.values()
+        for index in range(len(topic.partitions))
+    )
+    outcomes = (_elect_leader(image, conditions, election, one) for one in every)
+    return [one for one in outcomes if one.error is not ErrorCode.ELECTION_NOT_NEEDED]
+
+
+def _elect_leader(
+    image: ClusterImage, conditions: Conditions, election: ElectionType, partition: TopicPartition
+) -> ElectionOutcome:
+    name, index = partition
+    topic, before = image.topics.get(name), image.state(name, index)
+    if topic is None or before is None:
+        missing = (
+            f"No such topic as {name}" if topic is None else f"No such partition as {partition}"
+        )
+        return ElectionOutcome(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, missing)
+    in_service = conditions.in_service()
+    electable = frozenset(
+        broker
+        for broker in conditions.electable()
+        if not conditions.is_offline(name, index, broker)
+    )
+    if election is ElectionType.PREFERRED:
+        if before.leader == before.replicas[0]:
+            return ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED)
+        after = elect_preferred(before, electable)
+        if after is before:
+            return ElectionOutcome(name, index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    else:
+        if before.leader in in_service:
+            return ElectionOutcome(name, index, ErrorCode.ELECTION_NOT_NEEDED)
+        if before.version < 0:
+            after = elect_first(before, electable)
+        else:
+            after = elect_after_departure(
+                before,
+                frozenset(before.in_sync) - in_service,
+                electable=electable,
+                min_isr=conditions.min_isr(name),
+                unclean=True,
+            )
+        if after.leader == NO_BROKER:
+            return ElectionOutcome(name, index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+    change = PartitionChange(name, index, before, after)
+    return ElectionOutcome(name, index, ErrorCode.NONE, change=change)
+
+
+def preferred_imbalance(
+    image: ClusterImage, conditions: Conditions, *, percentage: int
+) -> list[PartitionChange]:
+    """Move leaderships back to preferred leaders (auto.leader.rebalance.enable).
+
+    A broker gets its partitions back if other brokers lead more than `percentage` of them
+    (leader.imbalance.per.broker.percentage). Reassignments in progress are left alone.
+    """
+    electable = conditions.electable()
+    preferred: defaultdict[BrokerId, int] = defaultdict(int)
+    elsewhere: defaultdict[BrokerId, list[tuple[str, int, PartitionState]]] = defaultdict(list)
+    for topic in image.topics.values():
+        for index, before in enumerate(topic.partitions):
+            first = before.replicas[0]
+            preferred[first] += 1
+            if before.leader != first:
+                elsewhere[first].append((topic.name, index, before))
+    changes: list[PartitionChange] = []
+    for broker, partitions in elsewhere.items():
+        if broker not in electable or len(partitions) * 100 <= percentage * preferred[broker]:
+            continue
+        for name, index, before in partitions:
+            is_moving = before.adding or before.removing
+            if is_moving or conditions.is_offline(name, index, broker):
+                continue
+            after = elect_preferred(before, electable)
+            if after is not before:
+                changes.append(PartitionChange(name, index, before, after))
+    return changes
+
+
+# Reassignments.
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentOutcome:
+    """The outcome of an AlterPartitionReassignments request for one partition."""
+
+    topic: str
+    index: int
+    error: ErrorCode
+    message: str | None = None
+    change: PartitionChange | None = None  # None: there is nothing to store
+    delete: tuple[BrokerId, ...] = ()  # replicas that are deleted after the change is stored
+
+
+def alter_reassignment(
+    image: ClusterImage,
+    conditions: Conditions,
+    partition: TopicPartition,
+    target: Sequence[int] | None,
+    *,
+    can_change_factor: bool = True,
+) -> ReassignmentOutcome:
+    """Begin a reassignment to a target, or cancel the one in progress with None (KIP-455)."""
+    name, index = partition
+    before = image.state(name, index)
+    try:
+        if before is None:
+            raise RequestError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a partition {partition}."
+            )
+        min_isr = conditions.min_isr(name)
+        if target is None:
+            electable = conditions.electable()
+            after = cancel_reassignment(before, electable=electable, min_isr=min_isr)
+            delete = before.adding
+        else:
+            after = begin_reassignment(before, _checked_target(before, conditions, target))
+            delete = ()
+            factor = len(original_of(before))
+            if not can_change_factor and len(target) != factor:
+                raise RequestError(
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    f"The replication factor of {partition} cannot change from {factor} to "
+                    f"{len(target)}.",
+                )
+    except RequestError as error:
+        return ReassignmentOutcome(name, index, error.code, error.message)
+    if after is before:
+        return ReassignmentOutcome(name, index, ErrorCode.NONE)
+    change = PartitionChange(name, index, before, after)
+    return ReassignmentOutcome(name, index, ErrorCode.NONE, change=change, delete=delete)
+
+
+def _checked_target(
+    before: PartitionState, conditions: Conditions, target: Sequence[int]
+) -> tuple[BrokerId, ...]:
+    # A broker that has died since the partition was placed there may stay a replica.
+    known = {*conditions.alive, *original_of(before)}
+    (checked_target,) = checked([target], sorted(known), len(target))
+    return checked_target
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentStep:
+    """The next step of one reassignment."""
+
+    kind: StepKind
+    change: PartitionChange
+    delete: tuple[BrokerId, ...]  # replicas that are deleted before the change is stored
+
+
+def reassignment_steps(image: ClusterImage, conditions: Conditions) -> list[ReassignmentStep]:
+    """Return the next steps of all reassignments (rule A15).
+
+    The controller calls this when it takes over, and after each ISR change and each step, before it
+    accepts another ISR change of these partitions.
+    """
+    electable = conditions.electable()
+    offline = conditions.offline_replicas()
+    steps: list[ReassignmentStep] = []
+    for topic in image.topics.values():
+        for index, before in enumerate(topic.partitions):
+            if not before.adding and not before.removing:
+                continue
+            step = next_step(
+                before,
+                electable=electable - offline.get((topic.name, index), _NOBODY),
+                min_isr=conditions.min_isr(topic.name),
+            )
+            if step is not None:
+                change = PartitionChange(topic.name, index, before, step.after)
+                steps.append(ReassignmentStep(step.kind, change, step.delete))
+    return steps
+
+
 # AlterPartition.
 
 
@@ -251,7 +600,7 @@ def alter_partition_response(
     return AlterPartitionResponse(throttle_time_ms=0, error_code=0, topics=topics)
 
 
-_NO_STATE = PartitionState(())
+_NO_STATE: Final = PartitionState(())
 
 
 def _altered(
@@ -277,14 +626,16 @@ def _altered(
         return AlteredPartition(topic.id, index, ErrorCode.NONE, before)
     if asked.partition_epoch < before.version:
         return AlteredPartition(topic.id, index, ErrorCode.INVALID_UPDATE_VERSION)
+    min_isr = conditions.min_isr(topic.name)
     for member, epoch in proposed.items():
         if member not in before.in_sync and (
             epochs.get(member) != epoch
             or member in conditions.shutting_down
             or conditions.is_offline(topic.name, index, member)
+            or not can_join(before, member, min_isr=min_isr)
         ):
             return AlteredPartition(topic.id, index, ErrorCode.INELIGIBLE_REPLICA)
-    after = change_in_sync(before, in_sync, min_isr=conditions.min_isr(topic.name))
+    after = change_in_sync(before, in_sync, min_isr=min_isr)
     change = PartitionChange(topic.name, index, before, after)
     return AlteredPartition(topic.id, index, ErrorCode.NONE, after, change)
 
