@@ -1,0 +1,314 @@
+"""Random histories of a small cluster: the plan keeps its invariants, and no acknowledged record.
+
+A model has the logs of the replicas. A record is acknowledged (acks=all) when every ISR member has
+it and the ISR has the minimum. Whatever happens, every later leader must have it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.cluster.election import is_unclean, minimum_in_sync
+from ottla.cluster.image import ClusterImage, PartitionChange, PartitionState, Topic
+from ottla.controller.plan import (
+    Conditions,
+    ElectionType,
+    alter_partition,
+    alter_reassignment,
+    brokers_changed,
+    controlled_shutdown,
+    directory_failed,
+    elect_leaders,
+    full_leader,
+    min_isr_changed,
+    new_partitions,
+    preferred_imbalance,
+    reassignment_steps,
+    with_changes,
+)
+from ottla.errors import ErrorCode
+from ottla.ids import NO_BROKER, BrokerEpoch, BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+
+TOPIC_ID = Uuid(bytes(15) + b"\x01")
+BROKERS = tuple(map(BrokerId, (1, 2, 3, 4)))
+PARTITION = TopicPartition("t", PartitionIndex(0))
+
+
+@dataclass
+class Cluster:
+    """One partition on up to four brokers, and the model of its logs."""
+
+    min_isr: int
+    unclean: bool
+    loses: bool  # whether an unclean stop loses the end of a log
+    image: ClusterImage
+    alive: set[BrokerId] = field(default_factory=lambda: set(BROKERS))
+    down: set[BrokerId] = field(default_factory=set[BrokerId])  # in a controlled shutdown
+    was_clean: dict[BrokerId, bool] = field(default_factory=dict[BrokerId, bool])
+    offline: set[BrokerId] = field(default_factory=set[BrokerId])  # with a failed directory
+    epochs: dict[BrokerId, int] = field(default_factory=lambda: dict.fromkeys(BROKERS, 1))
+    logs: dict[BrokerId, list[int]] = field(default_factory=lambda: {one: [] for one in BROKERS})
+    acknowledged: set[int] = field(default_factory=set[int])
+    incomplete: set[BrokerId] = field(default_factory=set[BrokerId])  # stopped uncleanly
+    records: int = 0
+    elections: int = 0
+
+    @property
+    def state(self) -> PartitionState:
+        return self.image.topics["t"].partitions[0]
+
+    @property
+    def minimum(self) -> int:
+        return minimum_in_sync(self.min_isr, self.state.replicas)
+
+    def conditions(self) -> Conditions:
+        return Conditions(
+            frozenset(self.alive),
+            lambda topic: self.min_isr,
+            lambda topic: self.unclean,
+            frozenset(self.down),
+            offline={one: [PARTITION] for one in self.offline},
+        )
+
+    def store(self, changes: Iterable[PartitionChange], lost: Sequence[BrokerId] = ()) -> None:
+        """Store changes, as the controller does, and check them."""
+        for one in changes:
+            before, after = one.before, one.after
+            assert before == self.state
+            assert after.version == before.version + 1
+            assert after.leader_epoch >= before.leader_epoch
+            if after.leader != before.leader:
+                assert after.leader_epoch > before.leader_epoch
+                self.elections += 1
+            assert after.leader == NO_BROKER or after.leader in after.in_sync
+            assert after.in_sync or after.elr or after.last_known_elr
+            members = {*after.in_sync, *after.elr, *after.adding, *after.removing}
+            assert members <= set(after.replicas)
+            assert not set(after.in_sync) & set(after.elr)
+            if len(after.in_sync) >= minimum_in_sync(self.min_isr, after.replicas):
+                assert not after.elr
+            if is_unclean(before, after) and not self.unclean:
+                assert after.last_known_elr == ()
+                assert before.last_known_elr == (after.leader,)
+            if after.leader not in (NO_BROKER, before.leader):
+                assert after.leader in self.alive - self.down - self.offline
+            self.image = with_changes(self.image, [one])
+
+    def take_over(self, lost: Sequence[BrokerId] = (), restarted: Sequence[BrokerId] = ()) -> None:
+        conditions = self.conditions()
+        changes = brokers_changed(self.image, conditions, lost=lost, restarted=restarted)
+        self.store(changes, lost)
+        assert brokers_changed(self.image, conditions) == []
+
+    def leads(self) -> bool:
+        state = self.state
+        return state.leader in self.alive and state.leader not in self.offline
+
+    # The replicas.
+
+    def produce(self) -> None:
+        if self.leads() and len(self.state.in_sync) >= self.minimum:
+            self.records += 1
+            self.logs[self.state.leader].append(self.records)
+
+    def common(self, broker: BrokerId) -> int:
+        """Return up to where a replica has the records of the leader."""
+        own, led = self.logs[broker], self.logs[self.state.leader]
+        equal = (at for at, (one, other) in enumerate(zip(own, led, strict=False)) if one != other)
+        return next(equal, min(len(own), len(led)))
+
+    def fetch(self, broker: BrokerId) -> None:
+        if not self.leads() or broker not in self.alive or broker not in self.state.replicas:
+            return
+        if broker not in self.offline and broker != self.state.leader:
+            self.logs[broker] = list(self.logs[self.state.leader])
+
+    def acknowledge(self) -> None:
+        if self.leads() and len(self.state.in_sync) >= self.minimum:
+            watermark = min(self.common(one) for one in self.state.in_sync)
+            self.acknowledged.update(self.logs[self.state.leader][:watermark])
+
+    def propose(self, in_sync: Sequence[BrokerId]) -> ErrorCode:
+        state = self.state
+        asked = PartitionData(
+            partition_index=0,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.version,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=one, broker_epoch=self.epochs[one]) for one in in_sync
+            ],
+        )
+        request = AlterPartitionRequest(
+            broker_id=state.leader,
+            broker_epoch=self.epochs[state.leader],
+            topics=[TopicData(topic_id=TOPIC_ID, partitions=[asked])],
+        )
+        epochs = {one: BrokerEpoch(self.epochs[one]) for one in self.alive}
+        outcomes = alter_partition(self.image, request, self.conditions(), epochs)
+        assert not isinstance(outcomes, ErrorCode)
+        if outcomes[0].change is not None:
+            assert outcomes[0].change.after.leader_epoch == state.leader_epoch
+            self.store([outcomes[0].change])
+        return outcomes[0].error
+
+    def expand(self, broker: BrokerId) -> None:
+        self.fetch(broker)
+        state = self.state
+        if not self.leads() or broker in state.in_sync or broker not in state.replicas:
+            return
+        is_complete = broker in self.alive and self.logs[broker] == self.logs[state.leader]
+        if is_complete and self.propose((*state.in_sync, broker)) is ErrorCode.NONE:
+            self.incomplete.discard(broker)
+
+    def shrink(self, broker: BrokerId) -> None:
+        state = self.state
+        if self.leads() and broker in state.in_sync and broker != state.leader:
+            assert self.propose([one for one in state.in_sync if one != broker]) is ErrorCode.NONE
+
+    # The brokers.
+
+    def kill(self, broker: BrokerId) -> None:
+        if broker not in self.alive:
+            return
+        if self.loses:
+            if len(self.incomplete | {broker}) >= self.minimum:
+                return  # more than the cluster must survive
+            del self.logs[broker][self.records // 2 :]
+        self.incomplete.add(broker)
+        self.was_clean[broker] = False
+        self.alive.remove(broker)
+        self.down.discard(broker)
+
+    def stop(self, broker: BrokerId) -> None:
+        if broker not in self.alive:
+            return
+        self.down.add(broker)
+        plan = controlled_shutdown(self.image, self.conditions(), broker)
+        self.store(plan.changes)
+        if not plan.remaining:
+            self.alive.remove(broker)
+            self.down.remove(broker)
+            self.was_clean[broker] = True
+
+    def start(self, broker: BrokerId) -> None:
+        if broker in self.alive:
+            return
+        self.alive.add(broker)
+        self.offline.discard(broker)
+        self.epochs[broker] += 1
+        lost = () if self.was_clean[broker] else (broker,)
+        self.take_over(lost, (broker,))
+
+    def fail_directory(self, broker: BrokerId) -> None:
+        if broker in self.alive and broker not in self.offline:
+            self.offline.add(broker)
+            conditions = self.conditions()
+            self.store(directory_failed(self.image, conditions, broker, [PARTITION]))
+
+    # The administrator.
+
+    def set_min_isr(self, value: int) -> None:
+        if self.loses:
+            return  # the fault budget is the lowest minimum
+        self.min_isr = value
+        self.store(min_isr_changed(self.image, self.conditions(), ["t"]))
+
+    def elect(self, kind: ElectionType) -> None:
+        if kind is ElectionType.UNCLEAN and not self.unclean:
+            return
+        outcomes = elect_leaders(self.image, self.conditions(), kind, [PARTITION])
+        self.store(one.change for one in outcomes if one.change is not None)
+
+    def reassign(self, target: Sequence[int] | None) -> None:
+        outcome = alter_reassignment(self.image, self.conditions(), PARTITION, target)
+        if outcome.change is not None:
+            self.store([outcome.change])
+        self.delete(outcome.delete)
+
+    def advance(self) -> None:
+        for one in reassignment_steps(self.image, self.conditions()):
+            self.delete(one.delete)
+            self.store([one.change])
+
+    def delete(self, brokers: Iterable[BrokerId]) -> None:
+        for broker in brokers:
+            self.logs[broker] = []
+
+    def check(self) -> None:
+        if self.leads() and not self.unclean:
+            assert self.acknowledged <= set(self.logs[self.state.leader]), self.state
+
+
+BROKER = st.sampled_from(BROKERS)
+EVENTS = st.one_of(
+    st.tuples(
+        st.sampled_from(
+            [
+                Cluster.fetch, Cluster.expand, Cluster.shrink, Cluster.kill, Cluster.stop,
+                Cluster.start, Cluster.fail_directory,
+            ]
+        ),
+        BROKER,
+    ),
+    st.tuples(st.just(Cluster.set_min_isr), st.integers(1, 3)),
+    st.tuples(st.just(Cluster.elect), st.sampled_from(ElectionType)),
+    st.tuples(
+        st.just(Cluster.reassign),
+        st.none() | st.lists(st.integers(1, 4), min_size=1, max_size=3, unique=True),
+    ),
+    st.sampled_from(
+        [(Cluster.produce,), (Cluster.acknowledge,), (Cluster.take_over,), (Cluster.advance,)]
+    ),
+)  # fmt: skip
+
+
+@given(
+    st.integers(1, 3),
+    st.booleans(),
+    st.booleans(),
+    st.permutations(BROKERS),
+    st.integers(1, 3),
+    st.lists(EVENTS, max_size=40),
+)
+def test_a14_every_leader_has_the_acknowledged_records(
+    min_isr: int,
+    unclean: bool,
+    loses: bool,
+    order: list[BrokerId],
+    factor: int,
+    events: list[tuple[object, ...]],
+) -> None:
+    topic = Topic("t", TOPIC_ID, (PartitionState(tuple(order[:factor])),))
+    cluster = Cluster(min_isr, unclean, loses, ClusterImage("c").with_topics([topic]))
+    cluster.store(new_partitions(cluster.image, cluster.conditions()))
+    for event, *arguments in events:
+        assert callable(event)
+        event(cluster, *arguments)
+        cluster.check()
+    # When all brokers are back and follow, the partition is as it was meant to be.
+    cluster.offline.clear()
+    cluster.down.clear()
+    for broker in BROKERS:
+        cluster.start(broker)
+    cluster.take_over()
+    cluster.check()
+    assert cluster.state.leader != NO_BROKER
+    for _ in range(4):
+        for broker in cluster.state.replicas:
+            cluster.expand(broker)
+        cluster.advance()
+        cluster.check()
+    assert set(cluster.state.in_sync) == set(cluster.state.replicas)
+    assert (cluster.state.adding, cluster.state.removing, cluster.state.elr) == ((), (), ())
+    cluster.store(preferred_imbalance(cluster.image, cluster.conditions(), percentage=0))
+    assert cluster.state.leader == cluster.state.replicas[0]
+    cluster.store(full_leader(cluster.image, cluster.conditions(), cluster.state.leader, []))
+    cluster.check()
