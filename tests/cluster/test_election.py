@@ -9,7 +9,6 @@ from ottla.cluster.election import (
     elect_preferred,
     hand_over,
     is_unclean,
-    minimum_in_sync,
 )
 from ottla.cluster.image import PartitionState
 from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch
@@ -236,7 +235,3 @@ def test_leadership_is_handed_over_inside_the_isr_only() -> None:
     assert hand_over(alone, BrokerId(1), electable=ids(1, 2, 3), min_isr=2) is alone
     outside = state(1, 2, 3, isr=(1,))
     assert hand_over(outside, BrokerId(2), electable=ids(1, 2, 3), min_isr=1) is outside
-
-
-def test_minimum_is_capped_by_the_number_of_replicas() -> None:
-    assert [minimum_in_sync(2, ids(*numbers)) for numbers in ((1,), (1, 2), (1, 2, 3))] == [1, 2, 2]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cluster.election import is_unclean, minimum_in_sync
+from ottla.cluster.election import effective_min, is_unclean
 from ottla.cluster.image import ClusterImage, PartitionChange, PartitionState, Topic
 from ottla.controller.plan import (
     Conditions,
@@ -67,7 +67,7 @@ class Cluster:
 
     @property
     def minimum(self) -> int:
-        return minimum_in_sync(self.min_isr, self.state.replicas)
+        return effective_min(self.min_isr, len(self.state.replicas))
 
     def conditions(self) -> Conditions:
         return Conditions(
@@ -93,7 +93,7 @@ class Cluster:
             members = {*after.in_sync, *after.elr, *after.adding, *after.removing}
             assert members <= set(after.replicas)
             assert not set(after.in_sync) & set(after.elr)
-            if len(after.in_sync) >= minimum_in_sync(self.min_isr, after.replicas):
+            if len(after.in_sync) >= effective_min(self.min_isr, len(after.replicas)):
                 assert not after.elr
             if is_unclean(before, after) and not self.unclean:
                 assert after.last_known_elr == ()

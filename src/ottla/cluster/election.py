@@ -16,13 +16,13 @@ from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch
 _NOBODY: Final = frozenset[BrokerId]()
 
 
-def minimum_in_sync(configured: int, replicas: Collection[BrokerId]) -> int:
-    """Return the effective min.insync.replicas of a partition.
+def effective_min(in_sync_min: int, replicas: int) -> int:
+    """Return min.insync.replicas, which counts at most as many as there are replicas (rule A8).
 
-    Leader and controller must use the same minimum: the ELR is complete only as long as the leader
-    does not move the high watermark with fewer ISR members (rules A4 and A14).
+    Leader and controller use the same minimum: the ELR is complete only as long as the leader does
+    not move the high watermark with fewer ISR members (rules A4 and A14).
     """
-    return min(configured, len(replicas))
+    return min(in_sync_min, replicas)
 
 
 def elect_first(before: PartitionState, electable: Collection[BrokerId]) -> PartitionState:
@@ -57,7 +57,7 @@ def elect_after_departure(
     in_sync = tuple(
         broker for broker in before.in_sync if broker not in leaving and broker not in lost
     )
-    minimum = minimum_in_sync(min_isr, before.replicas)
+    minimum = effective_min(min_isr, len(before.replicas))
     elr = eligible_leaders(before, in_sync, minimum, lost)
     leader = before.leader
     if leader in in_sync and leader not in restarted:
@@ -111,7 +111,7 @@ def change_in_sync(
     before: PartitionState, in_sync: tuple[BrokerId, ...], *, min_isr: int
 ) -> PartitionState:
     """Set the ISR that the leader proposed; the leader and its epoch stay (KIP-497)."""
-    minimum = minimum_in_sync(min_isr, before.replicas)
+    minimum = effective_min(min_isr, len(before.replicas))
     elr = eligible_leaders(before, in_sync, minimum)
     after = _next(before, before.leader, in_sync, elr)
     return replace(after, leader_epoch=before.leader_epoch)
@@ -119,7 +119,7 @@ def change_in_sync(
 
 def trust_in_sync_only(before: PartitionState, *, min_isr: int) -> PartitionState:
     """Clear the ELR if the ISR has the minimum, which may be a new one (rule A14)."""
-    if not before.elr or len(before.in_sync) < minimum_in_sync(min_isr, before.replicas):
+    if not before.elr or len(before.in_sync) < effective_min(min_isr, len(before.replicas)):
         return before
     return _next(before, before.leader, before.in_sync, (), before.last_known_elr)
 

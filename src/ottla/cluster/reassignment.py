@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ottla.cluster.election import eligible_leaders, minimum_in_sync
+from ottla.cluster.election import effective_min, eligible_leaders
 from ottla.cluster.image import PartitionState
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch
@@ -116,7 +116,7 @@ def _is_caught_up(
     min_isr: int,
 ) -> bool:
     """Whether enough replicas of the target are in the ISR, with all that are new."""
-    is_enough = len(staying) >= minimum_in_sync(min_isr, target)
+    is_enough = len(staying) >= effective_min(min_isr, len(target))
     return is_enough and set(staying).issuperset(state.adding)
 
 
@@ -132,7 +132,7 @@ def cancel_reassignment(
     original = original_of(before)
     in_sync = tuple(broker for broker in before.in_sync if broker in original)
     last_known = tuple(broker for broker in before.last_known_elr if broker in original)
-    minimum = minimum_in_sync(min_isr, original)
+    minimum = effective_min(min_isr, len(original))
     elr = eligible_leaders(replace(before, replicas=original), in_sync, minimum)
     leader = before.leader
     if leader not in in_sync:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from ottla.cluster.election import effective_min
 from ottla.cluster.image import PartitionState
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
@@ -25,11 +26,6 @@ LAG_SECONDS: Final = 30.0
 
 Eligible = Callable[[BrokerId, BrokerEpoch], bool]
 """Whether a broker is registered in this epoch and not shutting down, as far as is known here."""
-
-
-def effective_min(in_sync_min: int, replicas: int) -> int:
-    """Return min.insync.replicas, which counts at most as many as there are replicas (rule A8)."""
-    return min(in_sync_min, replicas)
 
 
 @dataclass(slots=True)
