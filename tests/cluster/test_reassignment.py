@@ -103,6 +103,16 @@ def test_a15_leader_moves_to_a_live_replica() -> None:
     assert step(one, electable=ids(1, 2)) is None
 
 
+def test_a15_leader_is_elected_among_those_that_stay() -> None:
+    """The only ISR members were in a controlled shutdown, and one of them is back."""
+    one = joined(begin_reassignment(stored(1, 2), ids(2, 3)), 3)
+    leaderless = elect_after_departure(one, ids(1), electable=(), min_isr=1)
+    assert (leaderless.in_sync, leaderless.last_known_elr) == ((2, 3), (1,))
+    found = step(leaderless, electable=ids(3))
+    assert found is not None
+    assert (found[0], found[1].leader, found[1].last_known_elr) == (StepKind.MOVE_LEADER, 3, ())
+
+
 def test_a15_replica_that_leaves_cannot_become_leader_again() -> None:
     """Its log may be deleted: it is in neither ISR nor ELR, and no unclean election takes it."""
     one = joined(begin_reassignment(stored(1, 2), ids(3)), 3)

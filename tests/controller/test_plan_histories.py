@@ -90,6 +90,7 @@ class Cluster:
                 self.elections += 1
             assert after.leader == NO_BROKER or after.leader in after.in_sync
             assert after.in_sync or after.elr or after.last_known_elr
+            assert after.leader == NO_BROKER or not after.last_known_elr
             members = {*after.in_sync, *after.elr, *after.adding, *after.removing}
             assert members <= set(after.replicas)
             assert not set(after.in_sync) & set(after.elr)

@@ -166,14 +166,15 @@ def _next(
     removing: tuple[BrokerId, ...] | None = None,
 ) -> PartitionState:
     """Return the next state in a new leader epoch; None keeps a value."""
+    leader = before.leader if leader is None else leader
     return PartitionState(
         before.replicas if replicas is None else replicas,
-        before.leader if leader is None else leader,
+        leader,
         LeaderEpoch(before.leader_epoch + 1),
         before.in_sync if in_sync is None else in_sync,
         before.version + 1,
         before.elr if elr is None else elr,
-        before.last_known_elr,
+        before.last_known_elr if leader == NO_BROKER else (),
         before.adding if adding is None else adding,
         before.removing if removing is None else removing,
     )

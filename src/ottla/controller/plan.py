@@ -91,9 +91,9 @@ class Conditions:
         """Whether the replica of a live broker is in a failed data directory."""
         return TopicPartition(topic, index) in self.offline.get(broker, ())
 
-    def offline_replicas(self) -> dict[tuple[str, int], frozenset[BrokerId]]:
+    def offline_replicas(self) -> dict[TopicPartition, frozenset[BrokerId]]:
         """Return by partition the live brokers whose replica is in a failed data directory."""
-        found: defaultdict[tuple[str, int], set[BrokerId]] = defaultdict(set)
+        found: defaultdict[TopicPartition, set[BrokerId]] = defaultdict(set)
         for broker, partitions in self.offline.items():
             for partition in partitions:
                 found[partition].add(broker)
@@ -178,7 +178,7 @@ def brokers_changed(
     for topic in image.topics.values():
         name, min_isr, unclean = topic.name, 0, False
         for index, before in enumerate(topic.partitions):
-            failed = offline.get((name, index), _NOBODY) if offline else _NOBODY
+            failed = _failed(offline, name, index)
             if (
                 before.leader in leading
                 and complete.issuperset(before.in_sync)
@@ -232,7 +232,7 @@ def controlled_shutdown(
             after = hand_over(
                 before,
                 broker,
-                electable=electable - offline.get((topic.name, index), _NOBODY),
+                electable=electable - _failed(offline, topic.name, index),
                 min_isr=conditions.min_isr(topic.name),
             )
             if after is not before:
@@ -261,7 +261,7 @@ def directory_failed(
             after = elect_after_departure(
                 before,
                 (broker,),
-                electable=electable - offline.get((topic, index), _NOBODY),
+                electable=electable - _failed(offline, topic, index),
                 min_isr=conditions.min_isr(topic),
                 unclean=conditions.unclean(topic),
             )
@@ -289,7 +289,7 @@ def full_leader(
         after = hand_over(
             before,
             broker,
-            electable=electable - offline.get((topic, index), _NOBODY),
+            electable=electable - _failed(offline, topic, index),
             min_isr=conditions.min_isr(topic),
         )
         if after is not before:
@@ -313,6 +313,14 @@ def min_isr_changed(
             if after is not before:
                 changes.append(PartitionChange(name, index, before, after))
     return changes
+
+
+def _failed(
+    offline: Mapping[TopicPartition, frozenset[BrokerId]], topic: str, index: int
+) -> frozenset[BrokerId]:
+    if not offline:  # almost always
+        return _NOBODY
+    return offline.get(TopicPartition(topic, PartitionIndex(index)), _NOBODY)
 
 
 def _known(
@@ -527,7 +535,7 @@ def reassignment_steps(image: ClusterImage, conditions: Conditions) -> list[Reas
                 continue
             step = next_step(
                 before,
-                electable=electable - offline.get((topic.name, index), _NOBODY),
+                electable=electable - _failed(offline, topic.name, index),
                 min_isr=conditions.min_isr(topic.name),
             )
             if step is not None:
