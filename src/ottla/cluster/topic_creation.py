@@ -5,7 +5,7 @@ to do. The replicas of a partition are on different, known brokers, and partitio
 0 without gaps.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.cluster.image import Broker
@@ -116,12 +116,11 @@ def _given(asked: AskedTopic, brokers: Sequence[Broker]) -> Assignment:
             "partitions should be a consecutive 0-based integer sequence",
         )
     rows = [asked.assignment[index] for index in range(len(asked.assignment))]
-    return checked(rows, brokers, len(rows[0]))
+    return checked(rows, {one.id for one in brokers}, len(rows[0]))
 
 
-def checked(rows: Sequence[Sequence[int]], brokers: Sequence[Broker], factor: int) -> Assignment:
-    """Check and return a manual assignment."""
-    known = {one.id for one in brokers}
+def checked(rows: Sequence[Sequence[int]], known: Collection[BrokerId], factor: int) -> Assignment:
+    """Check and return a manual assignment to known brokers."""
     for row in rows:
         if not row:
             problem = "The manual partition assignment includes an empty replica list."
@@ -130,7 +129,7 @@ def checked(rows: Sequence[Sequence[int]], brokers: Sequence[Broker], factor: in
                 "The manual partition assignment includes the broker "
                 f"{max(row, key=list(row).count)} more than once."
             )
-        elif unknown := sorted(set(row) - known):
+        elif unknown := sorted(set(row).difference(known)):
             problem = (
                 f"The manual partition assignment includes broker {unknown[0]}, but no such "
                 "broker is registered."
@@ -173,4 +172,4 @@ def added_partitions(
             f"Attempted to add {count - len(present)} additional partition(s), but only "
             f"{len(assignments)} assignment(s) were specified.",
         )
-    return checked(assignments, brokers, factor)
+    return checked(assignments, {one.id for one in brokers}, factor)

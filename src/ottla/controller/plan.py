@@ -507,7 +507,7 @@ def _checked_target(
 ) -> tuple[BrokerId, ...]:
     # A broker that has died since the partition was placed there may stay a replica.
     known = {*conditions.alive, *original_of(before)}
-    (checked_target,) = checked([target], sorted(known), len(target))
+    (checked_target,) = checked([target], known, len(target))
     return checked_target
 
 
