@@ -9,13 +9,16 @@ client.
 """
 
 import asyncio
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, cast
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import WriterNotClosedException
+from kazoo.exceptions import KazooException, WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
+
+from ottla.coordination.session import Node, Stat
 
 # Retry as often as Kafka's brokers do; kazoo's default backs off up to a minute.
 _RETRY: Final = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
@@ -82,6 +85,52 @@ class Kazoo(Protocol):
     def transaction(self) -> KazooTransaction: ...
 
 
+_GET_DATA: Final = 4  # the type of a read inside a multiRead request
+_FAILED: Final = -1
+_NO_NODE: Final = -101
+_HEADER: Final = struct.Struct("!iBi")  # type, whether it is the end, error
+_LENGTH: Final = struct.Struct("!i")
+_STAT: Final = struct.Struct("!qq16xi8xq4xi8x")  # czxid, mzxid, version, owner, children
+
+
+class _MultiRead:
+    """Reads many nodes with one request (multiRead, since ZooKeeper 3.6); kazoo has none."""
+
+    type: Final = 22
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+
+    def serialize(self) -> bytes:
+        """Encode the request."""
+        parts: list[bytes] = []
+        for path in self._paths:
+            encoded = path.encode()
+            parts += (_HEADER.pack(_GET_DATA, 0, -1), _LENGTH.pack(len(encoded)), encoded, b"\0")
+        return b"".join((*parts, _HEADER.pack(-1, 1, -1)))
+
+    def deserialize(self, data: bytes, offset: int) -> list[Node | None]:
+        """Decode the response; None for a node that does not exist."""
+        nodes: list[Node | None] = []
+        while True:
+            kind, is_end, _ = _HEADER.unpack_from(data, offset)
+            offset += _HEADER.size
+            if is_end:
+                return nodes
+            (length,) = _LENGTH.unpack_from(data, offset)  # or an error code
+            offset += _LENGTH.size
+            if kind == _FAILED:
+                if length != _NO_NODE:
+                    raise KazooException(f"error {length}")
+                nodes.append(None)
+                continue
+            end = offset + max(0, length)  # -1: no data
+            czxid, mzxid, version, owner, children = _STAT.unpack_from(data, end)
+            stat = Stat(version, czxid, mzxid, owner, children)
+            nodes.append(Node(bytes(data[offset:end]), stat))
+            offset = end + _STAT.size
+
+
 class _Callback(Protocol):
     func: Callable[..., object]
     args: tuple[object, ...]
@@ -143,6 +192,13 @@ class KazooThread:
     def watch(self, told: Callable[[str], None] | None) -> KazooWatch | None:
         """Return a kazoo watch that calls `told` with the type of the event."""
         return None if told is None else lambda event: self.hand_over(told, event.type)
+
+    def read_many(self, paths: Sequence[str]) -> KazooResult:
+        """Read many nodes; the value is a list of nodes, None for those that do not exist."""
+        client = cast(Any, self.client)
+        result: KazooResult = client.handler.async_result()
+        client._call(_MultiRead(paths), result)  # noqa: SLF001 - kazoo has no public way
+        return result
 
     def ask(self, result: KazooResult) -> "asyncio.Future[Any]":
         """Return a future for a result; it raises kazoo's exceptions."""

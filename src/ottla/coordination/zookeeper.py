@@ -9,6 +9,7 @@ for its timeout is lost, even if ZooKeeper cannot be reached to confirm it (rule
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import chain
 from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
@@ -44,7 +45,7 @@ SESSION_TIMEOUT_MS: Final = (
     18_000  # Kafka's zookeeper.session.timeout.ms, and connection.timeout.ms
 )
 
-READS_IN_FLIGHT: Final = 200  # of one bulk read
+READS_PER_REQUEST: Final = 200
 
 _ANY_VERSION: Final = -1
 
@@ -169,18 +170,16 @@ class ZooKeeperSession:
         return Node(data, _stat(stat))
 
     async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many nodes, with many requests in flight; None for a node that does not exist."""
+        """Read many nodes, some with each request; None for a node that does not exist."""
+        for path in paths:
+            check_path(path)
 
-        async def found(path: str) -> Node | None:
-            try:
-                return await self.get(path)
-            except NoNode:
-                return None
+        async def read(start: int) -> list[Node | None]:
+            some = [self._real(path) for path in paths[start : start + READS_PER_REQUEST]]
+            return await self._ask(paths[start], lambda: self._thread.read_many(some))
 
-        nodes: list[Node | None] = []
-        for start in range(0, len(paths), READS_IN_FLIGHT):
-            nodes += await asyncio.gather(*map(found, paths[start : start + READS_IN_FLIGHT]))
-        return nodes
+        starts = range(0, len(paths), READS_PER_REQUEST)
+        return [*chain.from_iterable(await asyncio.gather(*map(read, starts)))]
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> Stat:
         """Replace a node's data if it has the expected version."""
@@ -372,4 +371,6 @@ def _translated(error: Exception, path: str, index: int = 0) -> CoordinationErro
         return ConnectionLoss()
     if isinstance(error, kazoo_errors.SessionExpiredError):
         return SessionExpired()
+    if isinstance(error, kazoo_errors.UnimplementedError):
+        return EnsembleFailed("the ensemble is too old: upgrade it to ZooKeeper 3.6 or later")
     return EnsembleFailed(f"{path}: ZooKeeper returned {type(error).__name__} {error}")

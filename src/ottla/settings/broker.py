@@ -63,7 +63,7 @@ OTTLA_BROKER_HOST = Setting("ottla.broker.host", STRING, None,
     doc="Machine of this broker; null means the host's name. The controller places the replicas of a partition on "
         "different racks first, then on different machines. Brokers that share a machine must have the same value.")
 ZOOKEEPER_CONNECT = Setting("zookeeper.connect", STRING, None, matching(r"[^\s,/]+(\s*,\s*[^\s,/]+)*(/\S*)?", "host:port,host:port,.../path"),
-    doc="ZooKeeper servers that coordinate the cluster, with an optional chroot path. If unset, the broker uses "
+    doc="ZooKeeper servers (3.6 or later) that coordinate the cluster, with an optional chroot path. If unset, the broker uses "
         "its embedded coordination and forms a cluster of one.")
 ZOOKEEPER_SESSION_TIMEOUT_MS = Setting("zookeeper.session.timeout.ms", INT, 18_000, at_least(1),
     doc="ZooKeeper session timeout in milliseconds. When the session expires, the broker loses its leaderships. "
