@@ -9,7 +9,7 @@ from client.scenario_runner import run
 from client.scripted_broker import ScriptedBroker
 from ottla.access.scram import HASHES
 from ottla.client.network.connections import ConnectionConfig, Connections
-from ottla.client.network.login import Login, login_with_password
+from ottla.client.network.login import login_with_password
 from ottla.client.network.metadata import Metadata, MetadataConfig
 from ottla.client.producer.producer import Producer
 from ottla.clock import SystemClock
@@ -29,6 +29,7 @@ from ottla.settings.credentials import Credentials
 from ottla.settings.invalid_settings import InvalidSettings
 from ottla.transport.backoff import Backoff
 from ottla.transport.failures import AuthenticationFailed, Disconnected
+from ottla.transport.login import Login
 from ottla.transport.network import TcpNetwork
 
 HOST = "127.0.0.1"

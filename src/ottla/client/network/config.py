@@ -20,8 +20,8 @@ from ottla.settings.producer import PRODUCER
 from ottla.transport.backoff import Backoff
 
 if TYPE_CHECKING:
-    from ottla.client.network.login import Login
     from ottla.client.network.tokens import TokenFunction
+    from ottla.transport.login import Login
 
 DEFAULT_PORT: Final = 9092
 

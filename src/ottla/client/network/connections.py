@@ -22,7 +22,7 @@ from ottla.transport.failures import AuthenticationFailed, Disconnected
 from ottla.transport.network import Connector
 
 if TYPE_CHECKING:
-    from ottla.client.network.login import Login
+    from ottla.transport.login import Login
 
 CLOSED: Final = "the client is closed"
 DOUBLINGS_MAX: Final = 32

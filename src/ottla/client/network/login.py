@@ -1,61 +1,13 @@
-"""SASL authentication of a connection.
+"""How clients log in: with a password or with a token."""
 
-Invariant: authentication ends with an authenticated connection, with AuthenticationFailed, which is
-not retriable, or with an error that may be retried. Credentials go to the broker and nowhere else.
-"""
-
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from ottla.access.mechanisms import oauthbearer, plain
-from ottla.access.scram import Exchange, LoginFailed, scram
+from ottla.access.scram import Exchange, scram
 from ottla.client.network.tokens import Tokens
-from ottla.errors import ErrorCode
-from ottla.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from ottla.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.settings.config_types import Secret
 from ottla.settings.credentials import Credentials
-from ottla.transport.channel import Channel
-from ottla.transport.failures import AuthenticationFailed, NotSupported
-
-_NO_SASL = "this listener does not use SASL: set security.protocol to PLAINTEXT or SSL"
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """How a client authenticates."""
-
-    mechanism: str
-    exchange: Callable[[], Awaitable[Exchange]] = field(repr=False)
-    """Starts a new exchange of the mechanism."""
-
-    async def on(self, channel: Channel, timeout_s: float) -> float:
-        """Authenticate a connection; returns the session lifetime in seconds, 0 for unlimited."""
-        exchange = await self.exchange()
-        await _agree(channel, self.mechanism, timeout_s)
-        lifetime_ms = 0
-        try:
-            ours = next(exchange)
-            while True:
-                answer = await channel.ask(
-                    SaslAuthenticateRequest(auth_bytes=ours), SaslAuthenticateResponse, timeout_s
-                )
-                if answer.error_code:
-                    raise _refused(channel, self.mechanism, answer)
-                lifetime_ms = answer.session_lifetime_ms
-                ours = exchange.send(bytes(answer.auth_bytes))
-        except StopIteration:
-            return lifetime_ms / 1000
-        except LoginFailed as failed:
-            raise AuthenticationFailed(
-                f"{self.mechanism} authentication at {channel.address} failed: {failed}"
-            ) from None
-        finally:
-            exchange.close()
+from ottla.transport.login import Login
 
 
 def login_with_password(
@@ -79,53 +31,3 @@ def login_with_token(tokens: Tokens) -> Login:
         return oauthbearer(Secret(token.text), token.extensions)
 
     return Login("OAUTHBEARER", exchange)
-
-
-async def _agree(channel: Channel, mechanism: str, timeout_s: float) -> None:
-    """Send SaslHandshake with the mechanism."""
-    try:
-        version = channel.version(SASL_HANDSHAKE)
-        channel.version(SASL_AUTHENTICATE)
-        if version < 1:
-            raise NotSupported(
-                f"the broker at {channel.address} is older than Kafka 1.0: its SASL "
-                "authentication is not supported"
-            )
-    except NotSupported as error:
-        message = f"SASL authentication at {channel.address} failed: {error.message}"
-        raise AuthenticationFailed(message, _NO_SASL, error.code) from None
-    answer = await channel.ask(
-        SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, timeout_s
-    )
-    code = ErrorCode.of(answer.error_code)
-    if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        offered = ", ".join(sorted(answer.mechanisms))
-        raise AuthenticationFailed(
-            f"{channel.address} does not support the SASL mechanism {mechanism}",
-            f"set sasl.mechanism to one of the supported mechanisms: {offered}",
-            code,
-        )
-    if code is ErrorCode.ILLEGAL_SASL_STATE:
-        raise AuthenticationFailed(
-            f"SASL authentication at {channel.address} failed", _NO_SASL, code
-        )
-    if code is not ErrorCode.NONE:
-        raise AuthenticationFailed(
-            f"SASL authentication at {channel.address} failed", code.text, code
-        )
-
-
-def _refused(
-    channel: Channel, mechanism: str, answer: SaslAuthenticateResponse
-) -> AuthenticationFailed:
-    told = f" ({answer.error_message})" if answer.error_message else ""
-    hint = (
-        "check that the token is valid for this broker"
-        if mechanism == "OAUTHBEARER"
-        else "check the user name and the password, and that the user exists for this mechanism"
-    )
-    return AuthenticationFailed(
-        f"{channel.address} rejected the {mechanism} authentication{told}",
-        hint,
-        ErrorCode.of(answer.error_code),
-    )

@@ -6,7 +6,7 @@ Imported only by clients that authenticate: tokens import HTTP.
 import secrets
 from collections.abc import Callable, Mapping
 
-from ottla.client.network.login import Login, login_with_password, login_with_token
+from ottla.client.network.login import login_with_password, login_with_token
 from ottla.client.network.token_endpoint import TokenEndpoint, is_safe
 from ottla.client.network.tokens import RefreshConfig, TokenFunction, Tokens
 from ottla.clock import Clock
@@ -16,6 +16,7 @@ from ottla.settings.config_types import BadValue, Secret
 from ottla.settings.credentials import credentials
 from ottla.settings.invalid_settings import InvalidSettings, Problem
 from ottla.settings.jaas import read_jaas
+from ottla.transport.login import Login
 
 
 def login(
