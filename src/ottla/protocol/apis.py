@@ -65,6 +65,7 @@ DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
 ALTER_USER_SCRAM_CREDENTIALS = Api(51, "AlterUserScramCredentials", SPECIAL, "0", flexible="0+")
 ALTER_PARTITION = Api(56, "AlterPartition", BROKERS, "2-3", flexible="0+")
 UPDATE_FEATURES = Api(57, "UpdateFeatures", SPECIAL, "0-2", flexible="0+")
+ENVELOPE = Api(58, "Envelope", BROKERS, "0", flexible="0+")
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", BASIC, "0-2", flexible="0+")
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", SPECIAL, "0", flexible="0+")
 UNREGISTER_BROKER = Api(64, "UnregisterBroker", RARE, "0", flexible="0+")
