@@ -147,8 +147,9 @@ class ScramServer:
             raise LoginRefused
         if len(found["nonce"]) > CLIENT_NONCE_BYTES_MAX:
             raise LoginRefused
+        decoy = self._users.decoy(username)  # always: an existing user takes as long
         known = self._users.verifiers.get(username)
-        verifier = known or self._users.decoy(username)
+        verifier = decoy if known is None else known
         nonce = found["nonce"] + self._nonce.encode("ascii")
         reply = b"r=%b,s=%b,i=%d" % (nonce, b64encode(verifier.salt), verifier.iterations)
         self._challenge = _Challenge(
