@@ -19,10 +19,14 @@ CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
+CREDENTIAL: Final = "/ottla/credential"
 DEFAULT_ENTITY: Final = "<default>"  # the entity that holds the default of all brokers
 DELETIONS: Final = "/admin/delete_topics"
 REGISTRATIONS: Final = "/ottla/registrations"
 UNCLEAN_RESTARTS: Final = "/ottla/unclean_restarts"
+
+CREDENTIAL_CHARACTERS_MIN: Final = 32
+"""A shorter password is not one that a broker has generated."""
 
 PERSISTENT_PATHS: Final = (
     "/brokers", BROKER_IDS, TOPICS, "/cluster", "/config", TOPIC_CONFIGS, BROKER_CONFIGS,
@@ -235,6 +239,22 @@ def parse_producer_id_block(data: bytes) -> ProducerIdBlock:
         )
     except (LookupError, ValueError, TypeError) as error:
         raise BadNode(f"{PRODUCER_ID_BLOCK}: {error!r}") from error
+
+
+def format_credential(password: str) -> bytes:
+    """Encode the credential of the cluster."""
+    return to_json({"version": 1, "password": password})
+
+
+def parse_credential(data: bytes) -> str:
+    """Parse the credential of the cluster; no error contains any of it."""
+    try:
+        found = read_json(data, CREDENTIAL).get("password")
+    except BadNode:
+        found = None
+    if not isinstance(found, str) or len(found) < CREDENTIAL_CHARACTERS_MIN:
+        raise BadNode(f"{CREDENTIAL}: no password")
+    return found
 
 
 def _rows(rows: Iterable[tuple[int, Replicas]]) -> dict[str, list[BrokerId]]:
