@@ -25,6 +25,7 @@ INPUTS: Final = {
     "stored": 20_000,
     "conversations": 20_000,
     "batches": 60_000,
+    "logins": 4_000,
 }
 INPUTS_MIN: Final = 200_000
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import typer.main
 
-from ottla.broker.dispatch import served
+from ottla.broker.dispatch import served, served_to_brokers
 from ottla.cli.kafka import scripts as scripts_of_tools
 from ottla.cli.kafka.flags import Flag, Usage
 from ottla.cli.kafka.scripts import Script
@@ -251,8 +251,11 @@ def apis_page() -> Iterator[str]:
     yield "closes the connection of a client that sends such a version, or an API that it does"
     yield "not serve."
     yield ""
-    apis = served()
-    yield f"A broker serves {len(apis)} APIs."
+    yield "The broker advertises and serves the APIs between brokers only to brokers that have"
+    yield "logged in: see [security.md](../security.md)."
+    yield ""
+    apis = served_to_brokers()
+    yield f"A broker serves {len(served())} APIs to clients."
     for use in Use:
         yield ""
         yield f"## {use.value}"

@@ -42,7 +42,7 @@ ACCEPTED: Final = Metric("ottla_connections_accepted_total", Kind.COUNTER, ("lis
 REFUSED: Final = Metric("ottla_connections_refused_total", Kind.COUNTER, ("listener",),
     "Number of connections that were rejected because of a connection limit.")
 CLOSED: Final = Metric("ottla_connections_closed_by_broker_total", Kind.COUNTER, ("listener", "reason"),
-    "Number of connections that the broker closed, by reason: `violation` (invalid request), `overdue` (idle or too slow), `crowded` (longest idle at the connection limit), `failure` (internal error, see the log).")
+    "Number of connections that the broker closed, by reason: `violation` (invalid request), `overdue` (idle or too slow), `crowded` (longest idle at the connection limit), `unauthenticated` (refused login), `failure` (internal error, see the log).")
 REQUESTS_QUEUED: Final = Metric("ottla_requests_queued_bytes", Kind.GAUGE, (),
     "Memory in bytes of large requests that are being received or processed, limited by queued.max.request.bytes.", "kafka.network:type=SocketServer,name=MemoryPoolUsed")
 RESPONSES_QUEUED: Final = Metric("ottla_responses_queued_bytes", Kind.GAUGE, (),

@@ -152,6 +152,7 @@ async def broker(
         LocalCleaner(),
         random.random,
         lambda: Uuid(os.urandom(16)),
+        os.urandom,
         limits,
     )
     try:

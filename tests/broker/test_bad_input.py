@@ -73,6 +73,12 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -581,15 +587,34 @@ def test_client_that_never_reads_takes_bounded_memory(
 
 
 @pytest.mark.parametrize("replica", [0, 1, 2])
-def test_fake_replica_reads_no_more_than_a_consumer(wire: Wire, replica: int) -> None:
+def test_fake_replica_is_refused(wire: Wire, replica: int) -> None:
     end = end_of(wire)
-    by_name, by_id = fetch_request(end, replica_id=replica), fetch_request(end)
+    by_name, by_id = fetch_request(0, replica_id=replica), fetch_request(0)
     by_id.replica_state = ReplicaState(replica_id=replica, replica_epoch=1)
     by_id.topics[0].topic_id = topic_id(wire)
-    for request, version in ((by_name, 11), (by_id, 15)):
+    for request, version in ((by_name, 4), (by_name, 11), (by_id, 15)):
         answer = wire.ask(request, FetchResponse, version)
-        assert not answer.responses[0].partitions[0].records
-        assert answer.responses[0].partitions[0].high_watermark == end
+        partition = answer.responses[0].partitions[0]
+        assert partition.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert not partition.records
+        assert partition.high_watermark == -1
+    asked = ListOffsetsTopic(
+        name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    )
+    offsets = ListOffsetsRequest(replica_id=replica, isolation_level=0, topics=[asked])
+    found = wire.ask(offsets, ListOffsetsResponse, 7).topics[0].partitions[0]
+    assert (found.error_code, found.offset) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+    epochs = OffsetForLeaderEpochRequest(
+        replica_id=replica,
+        topics=[
+            OffsetForLeaderTopic(
+                topic=TOPIC, partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+            )
+        ],
+    )
+    end_offset = wire.ask(epochs, OffsetForLeaderEpochResponse, 4).topics[0].partitions[0]
+    assert end_offset.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert end_offset.end_offset == -1
     assert produce(wire, batch(b"x")) == (0, end)
 
 

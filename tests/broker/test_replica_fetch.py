@@ -53,11 +53,12 @@ NO_EPOCH = -1
 def clients_are_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every connection count as one of a broker."""
 
-    def is_broker(connection: object) -> bool:
+    def is_replica_allowed(connection: object) -> bool:
         return True
 
     for handler in ("fetch", "list_offsets", "offset_for_leader_epoch"):
-        monkeypatch.setattr(f"ottla.broker.handlers.{handler}.is_broker", is_broker)
+        name = f"ottla.broker.handlers.{handler}.is_replica_allowed"
+        monkeypatch.setattr(name, is_replica_allowed)
 
 
 @asynccontextmanager
@@ -478,7 +479,8 @@ def test_client_gets_no_offsets_as_a_replica(
             await produce(client, "t", batch(b"a"), acks=1)
             assert await epoch_end(client, 2) == (0, 1)
             monkeypatch.undo()
-            assert await list_latest(client, 2) == (0, 0), "it gets what consumers get"
+            assert await list_latest(client, 2) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+            assert await list_latest(client, -1) == (0, 0)
             assert await epoch_end(client, 2) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
             assert await epoch_end(client, -1) == (0, 1)
 

@@ -93,6 +93,19 @@ KNOWN: Final = (
         so=_we_lack_it,
     ),
     Known(
+        "SaslHandshake, SaslAuthenticate",
+        "Ottla accepts logins of brokers (SCRAM-SHA-256) on a listener without SASL",
+        "only a broker of the cluster may send the requests between brokers; see "
+        "[security.md](../security.md)",
+        scenario="login_as_a_broker",
+    ),
+    Known(
+        "Fetch, ListOffsets, OffsetForLeaderEpoch",
+        "Ottla rejects replica ids of clients (0 or higher) with TOPIC_AUTHORIZATION_FAILED",
+        "on a listener without authentication, every client of Kafka can pose as a replica",
+        scenario="pretended_replica",
+    ),
+    Known(
         "FindCoordinator, InitProducerId",
         "Ottla rejects transactional ids with TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
         "Ottla does not support transactions yet, and clients do not retry this error",

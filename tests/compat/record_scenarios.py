@@ -365,6 +365,21 @@ def leader_epochs(ask: Asker) -> None:
     end("absent", 0)
 
 
+def pretended_replica(ask: Asker) -> None:
+    """A client with the replica id of the leader, and of a broker that does not exist."""
+    filled(ask, "pretended")
+    for replica in (1, 5):
+        request = fetch([wanted("pretended", 0)])
+        request.replica_id = replica
+        ask(request, 12)
+        partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        listed = ListOffsetsTopic(name="pretended", partitions=[partition])
+        ask(ListOffsetsRequest(replica_id=replica, topics=[listed]), 8)
+        epoch = OffsetForLeaderPartition(partition=0, leader_epoch=0)
+        topic = OffsetForLeaderTopic(topic="pretended", partitions=[epoch])
+        ask(OffsetForLeaderEpochRequest(replica_id=replica, topics=[topic]), 4)
+
+
 def delete_records(ask: Asker) -> None:
     filled(ask, "cut")
 
@@ -402,5 +417,6 @@ SCENARIOS = (
     fetch_sessions,
     list_offsets,
     leader_epochs,
+    pretended_replica,
     delete_records,
 )

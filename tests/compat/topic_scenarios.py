@@ -24,6 +24,8 @@ from ottla.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 STRANGER = Uuid(bytes(range(16)))
 
@@ -57,6 +59,18 @@ def api_versions(ask: Asker) -> None:
         )
     ask(ApiVersionsRequest(client_software_name="-judge-", client_software_version="1"), 3)
     ask(ApiVersionsRequest(client_software_name="judge", client_software_version=""), 3)
+
+
+def login_without_sasl(ask: Asker) -> None:
+    for mechanism in ("PLAIN", "SCRAM-SHA-512", "unknown"):
+        ask.every(SaslHandshakeRequest(mechanism=mechanism))
+    ask.every(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"))
+    ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 0)
+
+
+def login_as_a_broker(ask: Asker) -> None:
+    ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"))
+    ask(SaslAuthenticateRequest(auth_bytes=b"n,,n=ottla-broker,r=0123456789abcdef"))
 
 
 def metadata(ask: Asker) -> None:
@@ -312,6 +326,8 @@ def describe_log_dirs(ask: Asker) -> None:
 
 SCENARIOS = (
     api_versions,
+    login_without_sasl,
+    login_as_a_broker,
     metadata,
     metadata_of_neither_name_nor_id,
     create_topics,

@@ -1,13 +1,15 @@
 """Dispatches requests to handlers.
 
-Invariant: ApiVersions advertises exactly the APIs that have a handler.
+Invariant: ApiVersions advertises exactly the APIs that have a handler. Those of BROKER_HANDLERS are
+served, and advertised, only to brokers of the cluster.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from ottla.broker.broker_only import BROKER_ONLY, REFUSABLE, refuse
 from ottla.broker.configs import ConfigAdminManager
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
@@ -35,6 +37,8 @@ from ottla.broker.handlers import (
     offset_commit,
     offset_delete,
     offset_for_leader_epoch,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 from ottla.broker.handlers.delete_topics import DeleteTopicsHandler
@@ -54,6 +58,7 @@ from ottla.broker.response_errors import ResponseErrors
 from ottla.broker.shutdown import Shutdown
 from ottla.broker.topics import Topics
 from ottla.clock import Clock
+from ottla.controller.credential import ClusterCredential
 from ottla.controller.producer_ids import ProducerIds
 from ottla.ids import BrokerId, Uuid
 from ottla.metrics import ApiCounts
@@ -82,6 +87,7 @@ class BrokerParts:
     topics: Topics
     config_admin: ConfigAdminManager
     fetch_sessions: FetchSessions
+    cluster_credential: ClusterCredential
     producer_ids: ProducerIds
     produce_fast_path: ProduceFastPath
     request_metrics: RequestMetrics
@@ -89,11 +95,13 @@ class BrokerParts:
     shutdown: Shutdown
 
 
-HANDLERS: Final[Mapping[Api, Callable[[BrokerParts], Handler]]] = {
+HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
     apis.ALTER_CONFIGS: lambda parts: partial(
         alter_configs.handle, config_admin=parts.config_admin, scheduler=parts.scheduler
     ),
-    apis.API_VERSIONS: lambda _: partial(api_versions.handle, served=served()),
+    apis.API_VERSIONS: lambda _: partial(
+        api_versions.handle, served=served(), served_to_brokers=served_to_brokers()
+    ),
     apis.CONSUMER_GROUP_HEARTBEAT: lambda _: consumer_group_heartbeat.handle,
     apis.CREATE_PARTITIONS: lambda parts: partial(
         create_partitions.handle,
@@ -217,16 +225,35 @@ HANDLERS: Final[Mapping[Api, Callable[[BrokerParts], Handler]]] = {
             fast_path=parts.produce_fast_path,
         ).handle
     ),
+    apis.SASL_AUTHENTICATE: lambda _: sasl_authenticate.handle,
+    apis.SASL_HANDSHAKE: lambda parts: partial(
+        sasl_handshake.handle, cluster_credential=parts.cluster_credential
+    ),
     apis.SYNC_GROUP: lambda parts: partial(sync_group.handle, groups=parts.groups),
 }
 """Makes the handler of each API from the parts that it needs, once, when the broker starts."""
 
+BROKER_HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {}
+"""The same for the APIs between brokers; a client gets CLUSTER_AUTHORIZATION_FAILED."""
+
 
 def served() -> dict[int, Versions]:
-    """Return the versions that the broker accepts, by API key."""
+    """Return the versions that the broker serves to clients, by API key."""
+    return _versions(HANDLERS)
+
+
+def served_to_brokers() -> dict[int, Versions]:
+    """Return the versions that the broker serves to brokers, by API key.
+
+    It accepts these from everybody, so that it can refuse them with an error code.
+    """
+    return _versions((*HANDLERS, *BROKER_HANDLERS))
+
+
+def _versions(listed: Iterable[Api]) -> dict[int, Versions]:
     return {
         api.key: Versions(api.versions.low, min(api.versions.high, api.advertised.high))
-        for api in HANDLERS
+        for api in listed
     }
 
 
@@ -237,10 +264,14 @@ _COUNT_THEIR_ERRORS: Final = frozenset((apis.PRODUCE.key, apis.FETCH.key))
 def dispatcher(parts: BrokerParts) -> Dispatch:
     """Return a function that dispatches requests to their handlers and counts them."""
     clock, shutdown, request_metrics = parts.clock, parts.shutdown, parts.request_metrics
+    assert HANDLERS.keys().isdisjoint(BROKER_ONLY), "only brokers may send these"
+    assert BROKER_HANDLERS.keys() <= BROKER_ONLY & REFUSABLE
     handlers = {
         api.key: (make_handler(parts), request_metrics.of(api))
-        for api, make_handler in HANDLERS.items()
+        for api, make_handler in (HANDLERS | BROKER_HANDLERS).items()
     }
+    broker_only = frozenset(api.key for api in BROKER_ONLY)
+    refuse_client = partial(refuse, scheduler=parts.scheduler)
     elapsed_s = clock.elapsed_s
     errors = ResponseErrors()
 
@@ -258,6 +289,8 @@ def dispatcher(parts: BrokerParts) -> Dispatch:
                 counts.note_error(code)
 
     def made(handler: Handler, request: Request, connection: Connection) -> Served:
+        if request.api.key in broker_only and not connection.is_broker:
+            handler = refuse_client
         if isinstance(request, LargeRequest):
             return DeferredResponse(wide.answer(request, connection, handler))
         return handler(request, connection)

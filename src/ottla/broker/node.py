@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
 
+from ottla.broker.broker_only import BROKER_ONLY
 from ottla.broker.configs import ConfigAdminManager
 from ottla.broker.cooperative import CooperativeScheduler
-from ottla.broker.dispatch import BrokerParts, dispatcher, served
+from ottla.broker.dispatch import BrokerParts, dispatcher, served_to_brokers
 from ottla.broker.effective_config import EffectiveConfig, without_read_only
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
@@ -34,6 +35,7 @@ from ottla.cluster.partition_limit import default_limit
 from ottla.cluster.registration import NO_BROKER_EPOCH, Registration
 from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
 from ottla.controller.controller import Controller
+from ottla.controller.credential import cluster_credential
 from ottla.controller.elector import ControllerElector
 from ottla.controller.lease import ControllerLease, ensure, register
 from ottla.controller.loading import load_broker_configs, load_topic_configs
@@ -49,7 +51,7 @@ from ottla.log.disk import Disk
 from ottla.log.log_cleaner import LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
-from ottla.protocol.apis import API_VERSIONS, PRODUCE
+from ottla.protocol.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.protocol.conversation import Request, Response
 from ottla.settings import broker
 from ottla.settings.config import Config
@@ -94,6 +96,7 @@ class Environment:
     cleaner: Cleaner
     random: Callable[[], float]
     new_id: Callable[[], Uuid]
+    random_bytes: Callable[[int], bytes]
     limits: ProcessLimits = UNLIMITED
     host_name: str | None = None  # of the machine that the broker runs on
 
@@ -117,7 +120,7 @@ class Node:
         self._dispatch: Dispatch | None = None
         self._epoch = NO_BROKER_EPOCH  # of the registration
         self._incarnation = environment.new_id()
-        self._served = served()
+        self._served = served_to_brokers()
         self._exit = AsyncExitStack()
         self._listeners: list[Listener] = []
         self._memory = MemoryPools(
@@ -178,6 +181,8 @@ class Node:
         cluster_id = await _cluster_id(session, environment.new_id)
         if not self._listeners:
             await self._bind_listeners()
+        with session.provisional():
+            credential = await cluster_credential(session, environment.random_bytes)
         settings = self._effective_config = await self._settings(session)
         settings.know(await load_topic_configs(session))
         logs = await LogManager.open(
@@ -238,6 +243,7 @@ class Node:
                 node_id=self.id, metadata_cache=metadata_cache, topics=topics
             ),
             fetch_sessions=self._fetch_sessions(settings),
+            cluster_credential=credential,
             producer_ids=ProducerIds(session, self.id),
             produce_fast_path=ProduceFastPath(
                 partitions=replica_manager.partitions,
@@ -401,6 +407,7 @@ class Node:
             self._config[broker.CONNECTIONS_MAX_IDLE_MS],
             self._config[broker.SOCKET_SEND_BUFFER_BYTES],
             self._config[broker.SOCKET_RECEIVE_BUFFER_BYTES],
+            self._config[broker.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS],
         )
 
     def _dispatch_request(self, request: Request, connection: Connection) -> Served:
@@ -509,11 +516,17 @@ class Node:
             _LOG.error("coordination session changed", {"state": now.value})
 
 
+_AT_ONCE: Final = BROKER_ONLY | {API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE}
+
+
 def _dispatch_when(
     informed: asyncio.Event, dispatch: Dispatch, request: Request, connection: Connection
 ) -> Served:
-    """Dispatch a request once the controller has told this broker what it leads."""
-    if informed.is_set() or request.api is API_VERSIONS:
+    """Dispatch a request once the controller has told this broker what it leads.
+
+    Logins and requests between brokers do not wait: the controller uses them to tell it.
+    """
+    if informed.is_set() or request.api in _AT_ONCE:
         return dispatch(request, connection)
 
     async def later() -> Response | None:

@@ -14,9 +14,12 @@ class Replica(NamedTuple):
     epoch: BrokerEpoch
 
 
-def is_broker(connection: Connection) -> bool:
-    """Whether the peer of a connection has authenticated as a member of the cluster."""
-    return getattr(connection, "is_broker", False)
+def is_replica_allowed(connection: Connection) -> bool:
+    """Whether a request of this connection may have a replica id (0 or higher).
+
+    A replica reads records above the high watermark, and its fetches move the high watermark.
+    """
+    return connection.is_broker
 
 
 def replica_of(message: FetchRequest) -> Replica | None:

@@ -128,6 +128,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
             ChildCleaner(OsProcesses()),
             random.SystemRandom().random,
             lambda: Uuid(os.urandom(16)),
+            os.urandom,
             ProcessLimits(open_files_max, lambda: disk.open_files, memory_bytes()),
             socket.gethostname(),
         )

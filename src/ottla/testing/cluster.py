@@ -204,6 +204,7 @@ class _Running:
                 LocalCleaner(),
                 random.SystemRandom().random,  # not the generator that a test may have seeded
                 lambda: Uuid(os.urandom(16)),
+                os.urandom,
             )
             node = self._node = Node(self._config, self._id, around)
             await stack.enter_async_context(node)

@@ -132,6 +132,7 @@ class SimulatedBroker:
             LocalCleaner(world.clock.elapsed_s, lambda seconds: None),
             random.random,
             lambda: Uuid(random.randbytes(16)),
+            random.randbytes,
         )
         try:
             async with Node(self._config, BrokerId(1), around) as node:

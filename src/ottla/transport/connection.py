@@ -20,7 +20,13 @@ for other clients (Fetch, JoinGroup, SyncGroup) is then dropped, because it can 
 limit. Every other request is finished, and what the client has sent before is read to its end: as
 in Kafka, a client may send a change and close without reading the response.
 
+A client may log in once, as a broker of the cluster (SaslHandshake, then SaslAuthenticate). In the
+middle of a login nothing else is served: another request closes the connection, and so do a frame
+over LOGIN_BYTES_MAX and a login that takes longer than LOGIN_SECONDS. A refused login is answered
+after a delay, as in Kafka, and the connection is closed. A login is optional: clients have none.
+
 Invariant: the state changes only along TRANSITIONS; an illegal transition raises.
+Invariant: `is_broker` becomes true only when a login of this connection is complete.
 Invariant: whatever a client sends, the worst outcome is that its connection is closed.
 
 A request that is answered at once costs neither a task nor a future.
@@ -35,9 +41,10 @@ from inspect import CORO_CREATED, getcoroutinestate
 from socket import SO_KEEPALIVE, SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 from typing import Any, Final, TypeAlias, cast
 
+from ottla.access.scram_server import ScramServer
 from ottla.clock import Clock
 from ottla.errors import ProtocolViolation
-from ottla.protocol.apis import FETCH, JOIN_GROUP, PRODUCE, SYNC_GROUP
+from ottla.protocol.apis import FETCH, JOIN_GROUP, PRODUCE, SASL_AUTHENTICATE, SYNC_GROUP
 from ottla.protocol.conversation import (
     ALL_VERSIONS,
     LargeRequest,
@@ -46,7 +53,7 @@ from ottla.protocol.conversation import (
     ServerConversation,
     objects_at_once,
 )
-from ottla.protocol.frames import FRAME_BYTES_MAX
+from ottla.protocol.frames import FRAME_BYTES_MAX, KEPT_BYTES_MAX
 from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
@@ -64,6 +71,12 @@ REQUESTS_PER_TURN: Final = 16
 
 WRITE_BUFFER_BYTES: Final = 32 * 1024
 """Unsent response bytes above which the next request of a connection has to wait."""
+
+LOGIN_BYTES_MAX: Final = KEPT_BYTES_MAX - 4
+"""The largest frame during a login, which SCRAM never needs; it gets no memory of its own."""
+
+LOGIN_SECONDS: Final = 10.0
+"""How long a login may take; the connection is closed then."""
 
 
 def _needs_frame(request: Request) -> bool:
@@ -107,9 +120,9 @@ class Admittance(Enum):
 
 
 class State(IntEnum):  # an IntEnum, because its hash is computed by compiled code
-    """What a connection does, apart from reading: `_serve` runs only in READY.
+    """What a connection does, apart from reading: requests are served in READY.
 
-    Acknowledgements can be pending in every state but the first two and REFUSED.
+    Acknowledgements can be pending in every state but the first two, REFUSED and those of a login.
     """
 
     OPENING = auto()  # not accepted yet
@@ -120,6 +133,8 @@ class State(IntEnum):  # an IntEnum, because its hash is computed by compiled co
     SERVING_BLOCKED = auto()  # a deferred response is pending and the client does not read
     HELD = auto()  # the next request waits for pending acknowledgements
     HELD_BLOCKED = auto()  # it waits for acknowledgements and the client does not read
+    AUTHENTICATING = auto()  # a login has begun; only SaslAuthenticate is served
+    AUTHENTICATING_BLOCKED = auto()  # a login has begun and the client does not read
     CLOSING = auto()  # nothing more is read or served; closes after pending responses
     REFUSED = auto()  # over a connection limit; nothing is read
     CLOSED = auto()  # the transport is gone
@@ -137,6 +152,8 @@ class Event(IntEnum):
     UNBLOCK = auto()  # the transport's write buffer has drained
     HOLD = auto()  # the next request has to wait for pending acknowledgements
     ACKNOWLEDGE = auto()  # one or more of them were sent
+    AUTHENTICATE = auto()  # a SaslHandshake request begins a login
+    AUTHENTICATED = auto()  # the login is complete
     CLOSE = auto()  # the connection is to be closed after pending responses
     LOSE = auto()  # the transport is closed
 
@@ -159,6 +176,11 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     (State.HELD, Event.BLOCK): State.HELD_BLOCKED,
     (State.HELD_BLOCKED, Event.UNBLOCK): State.HELD,
     (State.HELD_BLOCKED, Event.ACKNOWLEDGE): State.BLOCKED,
+    (State.READY, Event.AUTHENTICATE): State.AUTHENTICATING,
+    (State.AUTHENTICATING, Event.AUTHENTICATED): State.READY,
+    (State.AUTHENTICATING, Event.DEFER): State.SERVING,  # a refusal is sent after a delay
+    (State.AUTHENTICATING, Event.BLOCK): State.AUTHENTICATING_BLOCKED,
+    (State.AUTHENTICATING_BLOCKED, Event.UNBLOCK): State.AUTHENTICATING,
     **{
         (state, Event.CLOSE): State.CLOSING
         for state in (
@@ -168,6 +190,8 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
             State.SERVING_BLOCKED,
             State.HELD,
             State.HELD_BLOCKED,
+            State.AUTHENTICATING,
+            State.AUTHENTICATING_BLOCKED,
         )
     },
     **{
@@ -183,12 +207,17 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
 
 # Named once: looking a member up in its class costs more than the comparison on every request.
 _READY: Final = State.READY
+_AUTHENTICATING: Final = State.AUTHENTICATING
 _SERVING: Final = frozenset((State.QUEUED, State.SERVING, State.SERVING_BLOCKED))
-_BLOCKED: Final = frozenset((State.BLOCKED, State.SERVING_BLOCKED, State.HELD_BLOCKED))
+_BLOCKED: Final = frozenset(
+    (State.BLOCKED, State.SERVING_BLOCKED, State.HELD_BLOCKED, State.AUTHENTICATING_BLOCKED)
+)
 _HELD: Final = frozenset((State.HELD, State.HELD_BLOCKED))
 
 _WAIT_FOR_OTHERS: Final = frozenset((FETCH, JOIN_GROUP, SYNC_GROUP))
 """APIs whose requests wait for other clients, without a limit of the broker."""
+
+_SASL_AUTHENTICATE: Final = SASL_AUTHENTICATE.key.to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +229,7 @@ class ConnectionConfig:
     idle_ms_max: int = 600_000
     send_buffer_bytes: int = -1  # SO_SNDBUF; -1 leaves it to the operating system
     receive_buffer_bytes: int = -1  # SO_RCVBUF; -1 leaves it to the operating system
+    refused_login_ms: int = 100  # the delay of the response to a refused login
 
 
 WatchDeparture: TypeAlias = Callable[[asyncio.Transport, Callable[[], None]], Callable[[], None]]
@@ -229,6 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         "_file_sender",
         "_has_departed",
         "_is_full",
+        "_login_since_s",
         "_on_close_reason",
         "_opened",
         "_paused_since_s",
@@ -245,8 +276,10 @@ class Connection(asyncio.BufferedProtocol):
         "address",
         "clock",
         "config",
+        "is_broker",
         "last_active_s",
         "listener",
+        "login",
         "memory",
         "software",
     )
@@ -285,6 +318,9 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener  # the name of the listener that accepted it
         self.address = "?"
         self.software: tuple[str, str] | None = None  # name and version from ApiVersions (KIP-511)
+        self.is_broker = False  # the other end has logged in as a broker of the cluster
+        self.login: ScramServer | None = None  # the login that has begun and not ended
+        self._login_since_s = 0.0
         self.memory = ConnectionMemory(memory or MemoryPools(), self)
         self._conversation = ServerConversation(
             config.versions,
@@ -491,6 +527,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 assert not isinstance(response, DeferredResponse | PendingAck)
                 self._send(request, response)
+        if self._state is _AUTHENTICATING:
+            self._serve_login()
         if kept := framer.keep_rest():
             memory.hold_request(kept)
         elif memory.request_bytes and not self._is_serving and not framer.has_rest:
@@ -518,6 +556,65 @@ class Connection(asyncio.BufferedProtocol):
         self._task = loop.create_task(self._serve_deferred(request, response))
         if self._has_departed:
             loop.call_soon(self._drop_waiting)
+
+    # A login.
+
+    def begin_login(self, login: ScramServer) -> None:
+        """Serve only SaslAuthenticate requests, until the login is complete or refused.
+
+        A handler of a request calls this; the response to that request is sent first.
+        """
+        assert not self.is_broker, "a connection logs in once"
+        self._change(Event.AUTHENTICATE)
+        self.login = login
+        self._login_since_s = self.last_active_s
+        self._conversation.framer.frame_bytes_max = LOGIN_BYTES_MAX
+
+    def _serve_login(self) -> None:
+        """Serve the SaslAuthenticate requests that were read; their handler advances `login`."""
+        conversation, login = self._conversation, self.login
+        assert login is not None
+        while self._state is _AUTHENTICATING and self._transport is not None:
+            try:
+                frame = conversation.next_frame()
+                if frame is None:
+                    return
+                if bytes(frame[:2]) != _SASL_AUTHENTICATE:
+                    raise ProtocolViolation("another request than SaslAuthenticate during a login")
+                request = conversation.request(frame)
+            except ProtocolViolation as violation:
+                self._close_for_violation(violation)
+                return
+            try:
+                response = self._dispatch(request, self)
+                assert isinstance(response, Message)
+            except Exception:
+                self._close_for_failure(request)
+                return
+            if login.is_refused:
+                self._refuse_login(request, response)
+                return
+            self._send(request, response)
+            if login.username is not None:
+                self.login = None
+                self.is_broker = True
+                self._conversation.framer.frame_bytes_max = self.config.frame_bytes_max
+                self._change(Event.AUTHENTICATED)
+                self._yield_turn()  # the client may have sent requests behind the login
+
+    def _refuse_login(self, request: Request, response: Message) -> None:
+        """Send the response after a delay, which slows guessing down, and close."""
+        self._change(Event.DEFER)
+        self.login = None
+
+        async def refuse() -> None:
+            await self.clock.sleep(self.config.refused_login_ms / 1000)
+            self._task = None
+            self._send(request, response)
+            self._report_close(CloseReason.UNAUTHENTICATED, "the login was refused")
+            self.close()
+
+        self._task = asyncio.get_running_loop().create_task(refuse())
 
     def _yield_turn(self) -> None:
         """Let other connections be served, and continue then."""
@@ -662,7 +759,8 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             return
         has_rest = self._conversation.framer.has_rest
-        pause = self._state is not _READY or self.memory.short or has_rest
+        is_waiting = self._state is not _READY and self._state is not _AUTHENTICATING
+        pause = is_waiting or self.memory.short or has_rest
         if pause and self._paused_since_s is None:
             self._paused_since_s = self.last_active_s
             transport.pause_reading()
@@ -722,6 +820,8 @@ class Connection(asyncio.BufferedProtocol):
             return reason
         if is_reading and pace.is_late(arrived, now):
             return f"request incomplete after {pace.allowed_s(arrived):.0f} s"
+        if self.login is not None and now - self._login_since_s > LOGIN_SECONDS:
+            return f"login incomplete after {LOGIN_SECONDS:.0f} s"
         idle_s = self.config.idle_ms_max / 1000
         # As in Kafka, a client that waits for others is idle: nobody knows whether it still exists.
         request = self._served_request

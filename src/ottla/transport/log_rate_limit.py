@@ -17,6 +17,7 @@ class CloseReason(StrEnum):
     VIOLATION = "violation"  # the bytes are not a valid request
     OVERDUE = "overdue"  # the client is idle or too slow
     CROWDED = "crowded"  # max.connections is exceeded and this one was idle longest
+    UNAUTHENTICATED = "unauthenticated"  # the broker refused a login
     FAILURE = "failure"  # an error in the broker
 
 

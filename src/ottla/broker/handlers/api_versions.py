@@ -18,8 +18,17 @@ from ottla.transport.connection import Connection
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # KIP-511
 
 
-def handle(request: Request, connection: Connection, *, served: Mapping[int, Versions]) -> Response:
-    """Return the versions; a request in a newer version gets the range of ApiVersions only."""
+def handle(
+    request: Request,
+    connection: Connection,
+    *,
+    served: Mapping[int, Versions],
+    served_to_brokers: Mapping[int, Versions],
+) -> Response:
+    """Return the versions; a request in a newer version gets the range of ApiVersions only.
+
+    A broker of the cluster asks again after its login, and gets the APIs between brokers, too.
+    """
     if request.refused is not ErrorCode.NONE:
         ours = API_VERSIONS.advertised
         known = ApiVersion(api_key=API_VERSIONS.key, min_version=ours.low, max_version=ours.high)
@@ -39,6 +48,8 @@ def handle(request: Request, connection: Connection, *, served: Mapping[int, Ver
                 min_version=API_OF_KEY[key].advertised.low,
                 max_version=min(versions.high, API_OF_KEY[key].advertised.high),
             )
-            for key, versions in sorted(served.items())
+            for key, versions in sorted(
+                (served_to_brokers if connection.is_broker else served).items()
+            )
         ],
     )

@@ -23,7 +23,7 @@ from ottla.broker.fetch_sessions import (
 )
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
-from ottla.broker.replica_requests import Replica, is_broker, replica_of
+from ottla.broker.replica_requests import Replica, is_replica_allowed, replica_of
 from ottla.broker.shutdown import Shutdown
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
@@ -95,8 +95,8 @@ class FetchHandler:
         by_id = request.version >= _BY_ID
         now_s = self.clock.elapsed_s()
         replica = replica_of(message)
-        if replica is not None and not is_broker(connection):
-            return self._refused(asked)
+        if replica is not None and not is_replica_allowed(connection):
+            return DeferredResponse(self._refuse(asked))
         try:
             session = self.fetch_sessions.begin(
                 message.session_id,
@@ -124,10 +124,10 @@ class FetchHandler:
         fetch.end()
         return found
 
-    def _refused(self, asked: Sequence[FetchPartition]) -> FetchResponse:
+    async def _refuse(self, asked: Sequence[FetchPartition]) -> Response:
         """Refuse a client that fetches as a replica, as Kafka refuses one without the right."""
         by_topic: _ByTopic = {}
-        for one in asked:
+        async for one in self.scheduler.new_loop().over(asked):
             self.counts.note_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             data = PartitionData(
                 partition_index=one.key[1],

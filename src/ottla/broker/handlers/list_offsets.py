@@ -5,7 +5,7 @@ from typing import Final
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.fetch_read import READ_COMMITTED
 from ottla.broker.replica_manager import ReplicaManager
-from ottla.broker.replica_requests import is_broker
+from ottla.broker.replica_requests import is_replica_allowed
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.list_offsets import (
@@ -44,9 +44,28 @@ def handle(
     """Return an offset per partition; a timestamp lookup may read from disk."""
     message = request.message
     assert isinstance(message, ListOffsetsRequest)
-    by_replica = message.replica_id >= 0 and is_broker(connection)
+    by_replica = message.replica_id >= 0
+    if by_replica and not is_replica_allowed(connection):
+        return DeferredResponse(_refuse(message, scheduler))
     return DeferredResponse(
         _answer(message, request.version, replica_manager, scheduler, by_replica=by_replica)
+    )
+
+
+async def _refuse(message: ListOffsetsRequest, scheduler: CooperativeScheduler) -> Response:
+    """Refuse a client that asks as a replica."""
+    turns = scheduler.new_loop()
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _failed(one.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    async for one in turns.over(topic.partitions)
+                ],
+            )
+            async for topic in turns.over(message.topics)
+        ]
     )
 
 

@@ -2,7 +2,7 @@
 
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.replica_manager import ReplicaManager
-from ottla.broker.replica_requests import is_broker
+from ottla.broker.replica_requests import is_replica_allowed
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -25,7 +25,7 @@ def handle(
     """Return the end offset per partition; -1 if the epoch is not known."""
     message = request.message
     assert isinstance(message, OffsetForLeaderEpochRequest)
-    is_allowed = message.replica_id < 0 or is_broker(connection)
+    is_allowed = message.replica_id < 0 or is_replica_allowed(connection)
     return DeferredResponse(_answer(message, replica_manager, scheduler, is_allowed=is_allowed))
 
 
