@@ -19,6 +19,7 @@ from ottla.log.segment.segment import RELATIVE_MAX, Segment
 from ottla.protocol.primitives import Buffer
 from ottla.records.batch import (
     CONTROL,
+    LENGTH_END,
     NO_TIMESTAMP,
     Batch,
     BatchHeader,
@@ -174,8 +175,7 @@ class Appender:
         headers = _replicated_headers(data, state.log_end_offset)
         if not headers:
             return
-        spread = headers[-1].last_offset - headers[0].base_offset
-        if len(headers) > 1 and spread > RELATIVE_MAX:
+        if len(headers) > 1 and headers[-1].last_offset - headers[0].base_offset > RELATIVE_MAX:
             position, view = 0, memoryview(data)
             for header in headers:
                 self._write_replicated([header], view[position : position + header.size], now_ms)
@@ -185,25 +185,30 @@ class Appender:
 
     def _write_replicated(self, headers: Sequence[BatchHeader], data: Buffer, now_ms: int) -> None:
         state = self._state
-        last_offset = headers[-1].last_offset
-        timestamp = max(header.max_timestamp for header in headers)
-        first_offset = headers[0].base_offset
-        segment = self._segment_for(len(data), first_offset, last_offset, timestamp, now_ms)
+        first, last = headers[0], headers[-1]
+        last_offset = last.last_offset
+        timestamp = last.max_timestamp
+        if len(headers) > 1:
+            timestamp = max(header.max_timestamp for header in headers)
+        segment = self._segment_for(len(data), first.base_offset, last_offset, timestamp, now_ms)
         interval_bytes = state.config.index_interval_bytes
         try:
-            segment.append([data], _located(headers, segment.size), interval_bytes)
+            if len(headers) == 1:
+                segment.append_one([data], last_offset, timestamp, interval_bytes)
+            else:
+                segment.append([data], _located(headers, segment.size), interval_bytes)
             state.log_end_offset = Offset(last_offset + 1)
-            position, view = 0, memoryview(data)
+            position = 0
             for header in headers:
                 if header.leader_epoch >= 0:
                     changed = state.epochs.assign(header.leader_epoch, header.base_offset)
                     state.epochs_dirty |= changed
                 if header.producer_id >= 0:
-                    batch = Batch(view[position : position + header.size], header)
+                    batch = Batch(memoryview(data)[position : position + header.size], header)
                     completed = state.producers.replay(batch)
                     if completed is not None and completed.aborted:
                         segment.index_aborted(completed)
-                position += header.size
+                position += header.length + LENGTH_END
         except BaseException as error:
             self._fail_unless_undone(error)
             raise
@@ -336,7 +341,7 @@ def _replicated_headers(data: Buffer, expected: Offset) -> list[BatchHeader]:
             batch = Batch(view[position : position + header.size], header)
             if (record := read_control(batch)) is not None:
                 read_end_txn_marker(record)  # so that it cannot fail after the write
-        position += header.size
+        position += header.length + LENGTH_END
     return headers
 
 

@@ -46,7 +46,6 @@ _ROW: Final = Layout(">iiqiqix")  # a partition of a request, without tagged fie
 # One tagged field, tag 1 with 13 bytes: replica id, epoch, no tagged fields inside.
 _FOLLOWER: Final = Layout(">3siqB")
 _FOLLOWER_TAG: Final = b"\1\1\x0d"
-_NO_REPLICA: Final = ReplicaState()  # not sent
 # Throttle time, error, session id and number of topics.
 _RESPONSE: Final = Layout(">ihiB")
 # A partition of a response up to the length of its records.
@@ -167,7 +166,7 @@ def request_writer(version: int, compiled: Writer) -> Writer:
                 raise NotPlain
             elif follower is not None:
                 tags = _FOLLOWER.pack(_FOLLOWER_TAG, follower.replica_id, follower.replica_epoch, 0)
-                if follower == _NO_REPLICA:
+                if follower.replica_id == follower.replica_epoch == -1:  # not sent
                     raise NotPlain
             out += _REQUEST.pack(
                 message.max_wait_ms,
