@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cluster.election import change_in_sync, elect_after_departure
+from ottla.cluster.election import change_in_sync, elect_after_departure, is_unclean
 from ottla.cluster.image import PartitionState
 from ottla.cluster.reassignment import (
     StepKind,
@@ -126,6 +126,15 @@ def test_a15_replica_that_leaves_cannot_become_leader_again() -> None:
     assert (dead.leader, dead.in_sync, dead.elr) == (NO_BROKER, (), (3,))
 
 
+def test_a15_unclean_election_prefers_replicas_with_records() -> None:
+    """A replica that was just added may be empty, so the old ones come first."""
+    grown = begin_reassignment(stored(1, 2, 3, isr=[1]), ids(4, 2))
+    assert grown.replicas == (4, 2, 1, 3)
+    for electable, leader in ((ids(4, 3, 2), 2), (ids(4, 3), 3), (ids(4), 4)):
+        one = elect_after_departure(grown, ids(1), electable=electable, min_isr=1, unclean=True)
+        assert (one.leader, one.in_sync) == (leader, (leader,))
+
+
 def test_replica_that_leaves_can_return_while_new_ones_catch_up() -> None:
     grown = begin_reassignment(stored(1, 2, 3, isr=[1, 3]), ids(4, 5, 6))
     assert can_join(grown, BrokerId(2), min_isr=2)
@@ -138,7 +147,7 @@ def test_replicas_are_reordered_at_once() -> None:
     assert begin_reassignment(same, ids(1, 2, 3)) is same
 
 
-def test_new_target_replaces_the_one_in_progress() -> None:
+def test_a15_new_target_replaces_the_one_in_progress() -> None:
     one = joined(begin_reassignment(stored(1, 2), ids(3, 4)), 3)
     assert begin_reassignment(one, ids(3, 4)) is one
     other = begin_reassignment(one, ids(3, 5))
@@ -214,9 +223,13 @@ def test_a15_reassignment_ends_in_the_target_after_every_interruption(
 
     def elect(leaving: tuple[BrokerId, ...], lost: tuple[BrokerId, ...] = ()) -> None:
         nonlocal one
+        earlier = one
         one = elect_after_departure(
             one, leaving, electable=alive, min_isr=min_isr, lost=lost, unclean=unclean
         )
+        if is_unclean(earlier, one):
+            assert unclean or earlier.last_known_elr == (one.leader,)
+            has_log.add(one.leader)  # it leads with the records that it has
 
     def advance(*, dies: bool = False) -> bool:
         nonlocal one

@@ -330,6 +330,16 @@ def test_b5_repeated_proposal_succeeds_without_a_change() -> None:
     assert (partition.error_code, partition.isr, partition.partition_epoch) == (0, (1, 2), 8)
 
 
+def test_b5_delayed_proposal_does_not_undo_a_later_one() -> None:
+    """Both proposals are of one leader epoch; the partition epoch tells them apart."""
+    image = image_of(state(1, 2, 3))
+    later = outcome(image, proposal(1), conditions(1, 2, 3)).change
+    assert later is not None
+    image = with_changes(image, [later])
+    delayed = outcome(image, proposal(1, 2), conditions(1, 2, 3))
+    assert (delayed.error, delayed.change) == (ErrorCode.INVALID_UPDATE_VERSION, None)
+
+
 def test_b5_leader_and_controller_drop_different_replicas() -> None:
     """Whoever is second must see the first change before it decides again."""
     image, given = image_of(state(1, 2, 3)), conditions(1, 2)

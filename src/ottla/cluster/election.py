@@ -73,9 +73,8 @@ def elect_after_departure(
         if not elr and last_known and last_known[0] in electable:
             leader = last_known[0]
         elif unclean:
-            # A reassignment may have deleted the logs of the replicas that it removes.
-            staying = [broker for broker in before.replicas if broker not in before.removing]
-            leader = _first(before.replicas, staying, electable)
+            candidates = _unclean_candidates(before)
+            leader = _first(candidates, candidates, electable)
         if leader != NO_BROKER:  # other replicas may differ from it, so none is eligible
             in_sync, elr = (leader,), ()
     if leader == NO_BROKER:
@@ -164,6 +163,21 @@ def _last_known_leader(before: PartitionState) -> tuple[BrokerId, ...]:
         return (before.leader,)
     # A state that Kafka stored has a last ISR member, and no last known leader.
     return before.last_known_elr[:1] or before.in_sync[:1] or before.elr[:1]
+
+
+def _unclean_candidates(before: PartitionState) -> tuple[BrokerId, ...]:
+    """Return the replicas that an unclean election may take, in its order.
+
+    A replica that a reassignment adds may be empty, so it comes last. The log of one that it
+    removes may be deleted, unless such a replica is still in the ISR or the ELR (rule A15).
+    """
+    adding, removing = before.adding, before.removing
+    if not adding and not removing:
+        return before.replicas
+    old = [one for one in before.replicas if one not in adding and one not in removing]
+    if any(one in before.in_sync or one in before.elr for one in removing):
+        old += removing
+    return (*old, *adding)
 
 
 def _first(
