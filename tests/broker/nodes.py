@@ -22,6 +22,7 @@ from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Message
 from ottla.settings.config_parser import broker_config
 from ottla.settings.derived import broker_id
+from ottla.testing.troubled_disk import TroubledDisk
 from ottla.transport.listener import Listener
 from ottla.transport.memory import MemoryPools
 from ottla.transport.network import TcpNetwork
@@ -132,7 +133,7 @@ class RunningBroker:
 async def broker(
     folder: Path,
     *overrides: str,
-    disk: OsDisk | None = None,
+    disk: OsDisk | TroubledDisk | None = None,
     limits: ProcessLimits = UNLIMITED,
 ) -> AsyncGenerator[RunningBroker]:
     """Start a broker with its data in a folder; a broker started there later has the same data."""

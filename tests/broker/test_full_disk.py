@@ -1,16 +1,18 @@
 """A broker on a full disk: it starts, serves reads, refuses writes, and recovers."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from broker.nodes import Client, run
+from broker.nodes import Client, broker, run
 from broker.test_naming import create_error
 from broker.test_node import batch, create, fetch, produce
 from ottla.broker import service, topics
 from ottla.broker.stop_signals import StopSignals
-from ottla.errors import ErrorCode, OttlaError
+from ottla.errors import ErrorCode, OttlaError, StorageFailure
 from ottla.ids import Uuid
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -33,49 +35,54 @@ async def produce_until_acknowledged(client: Client, topic: str, records: bytes)
         await asyncio.sleep(0.05)
 
 
+@asynccontextmanager
+async def started(
+    folder: Path, is_full: Callable[[], bool], *, killed: bool
+) -> AsyncGenerator[Client]:
+    """Run a broker whose coordination is on the same disk, as in production; yield a client."""
+    disk = TroubledDisk(is_full)
+    with suppress(StorageFailure):
+        async with broker(folder, disk=disk) as running:
+            yield await running.client()
+            if killed:
+                disk.take_away()
+
+
 @pytest.mark.parametrize("killed", [False, True])
-def test_broker_starts_on_a_full_disk_and_recovers(killed: bool) -> None:
+def test_broker_starts_on_a_full_disk_and_recovers(tmp_path: Path, killed: bool) -> None:
+    full = False
+
     async def scenario() -> None:
-        async with Cluster() as cluster:
-            (broker,) = cluster.brokers
-            client = await connect(cluster)
+        nonlocal full
+        async with started(tmp_path, lambda: full, killed=killed) as client:
             topic_id = await create(client, "t")
             assert await produce(client, "t", batch(b"a")) == (0, 0)
-            await client.close()
-            with broker.disk_full():
-                for restart in range(3):
-                    await (broker.kill() if killed or restart else broker.stop())
-                    await broker.start()
-                    client = await connect(cluster)
-                    assert await fetch(client, topic_id) == [b"a"]
-                    code, _ = await produce(client, "t", batch(b"lost"))
-                    assert code == ErrorCode.KAFKA_STORAGE_ERROR
-                    code, why = await create_error(client, "u")
-                    assert code == ErrorCode.KAFKA_STORAGE_ERROR
-                    assert "No space left" in str(why)
-                    answer = await client.ask(
-                        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
-                        InitProducerIdResponse,
-                    )
-                    assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-                    await client.close()
-            client = await connect(cluster)
+            full = True
+        for _ in range(2):
+            async with started(tmp_path, lambda: full, killed=True) as client:
+                assert await fetch(client, topic_id) == [b"a"]
+                code, _ = await produce(client, "t", batch(b"lost"))
+                assert code == ErrorCode.KAFKA_STORAGE_ERROR
+                code, why = await create_error(client, "u")
+                assert code == ErrorCode.KAFKA_STORAGE_ERROR
+                assert "No space left" in str(why)
+                answer = await client.ask(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
+                    InitProducerIdResponse,
+                )
+                assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        async with started(tmp_path, lambda: full, killed=True) as client:
+            assert await fetch(client, topic_id) == [b"a"]
+            full = False
             assert await produce_until_acknowledged(client, "t", batch(b"b")) == 1
             await create(client, "u")
             assert await produce(client, "u", batch(b"x")) == (0, 0)
-            await client.close()
-            await broker.kill()
-            await broker.start()
-            client = await connect(cluster)
+        async with started(tmp_path, lambda: full, killed=False) as client:
             assert await fetch(client, topic_id) == [b"a", b"b"]
             assert await produce_until_acknowledged(client, "t", batch(b"c")) == 2
-            await client.close()
-            await broker.stop()
-            epochs = (broker.data / "logs" / "t-0" / "leader-epoch-checkpoint").read_text()
-            starts = [tuple(map(int, line.split())) for line in epochs.splitlines()[2:]]
-            assert [start for _, start in starts] == [0, 1, 2], (
-                "each start has its own leader epoch"
-            )
+        epochs = (tmp_path / "data" / "t-0" / "leader-epoch-checkpoint").read_text()
+        starts = [tuple(map(int, line.split())) for line in epochs.splitlines()[2:]]
+        assert [start for _, start in starts] == [0, 1, 2], "each start has its own leader epoch"
 
     run(scenario)
 

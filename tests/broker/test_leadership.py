@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.replica_roles import ReplicaRoles
 from ottla.cluster.image import PartitionChange
 from ottla.controller import controller
+from ottla.controller.partition_changes import Outcome
 from ottla.controller.store import ClusterStore
 from ottla.errors import DiskFull, ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, LeaderEpoch, TopicPartition
@@ -56,14 +57,13 @@ def test_many_partitions_become_leader_in_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lots: list[int] = []
-    store = ClusterStore.store_elections
+    store = ClusterStore.store_changes
 
-    async def counted(self: ClusterStore, elected: Iterable[PartitionChange]) -> None:
-        listed = [*elected]
-        lots.append(len(listed))
-        await store(self, listed)
+    async def counted(self: ClusterStore, changes: Sequence[PartitionChange]) -> list[Outcome]:
+        lots.append(len(changes))
+        return await store(self, changes)
 
-    monkeypatch.setattr(ClusterStore, "store_elections", counted)
+    monkeypatch.setattr(ClusterStore, "store_changes", counted)
     monkeypatch.setattr(controller, "STORED_AT_ONCE", 4)
 
     async def scenario() -> None:
@@ -181,16 +181,19 @@ def test_creation_of_many_partitions_does_not_delay_the_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "STORED_AT_ONCE", 2)
-    store = ClusterStore.store_elections
+    store = ClusterStore.store_changes
 
     async def scenario() -> None:
         async with broker(tmp_path) as running:
 
-            async def stored(self: ClusterStore, elected: Iterable[PartitionChange]) -> None:
-                await store(self, elected)
+            async def stored(
+                self: ClusterStore, changes: Sequence[PartitionChange]
+            ) -> list[Outcome]:
+                outcomes = await store(self, changes)
                 running.parts.shutdown.begun = True
+                return outcomes
 
-            monkeypatch.setattr(ClusterStore, "store_elections", stored)
+            monkeypatch.setattr(ClusterStore, "store_changes", stored)
             first, second = await running.client(), await running.client()
             begun = asyncio.ensure_future(create_wide(first, "t", 5))
             while not running.parts.shutdown.begun:

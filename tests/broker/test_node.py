@@ -3,17 +3,17 @@
 import asyncio
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from broker.nodes import Client, broker, run
 from ottla.broker.topics import Topics
-from ottla.cluster.image import Broker
 from ottla.cluster.topic_creation import AskedTopic
 from ottla.cluster.znodes import TopicNode
 from ottla.controller.controller import Controller
+from ottla.controller.loading import StoredCluster
 from ottla.controller.store import ClusterStore
 from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, BrokerEpoch, Uuid
@@ -175,10 +175,10 @@ def test_topic_creation_finishes_after_cancellation(
         started: list[Topics] = []
 
         async def take_over_and_tell(
-            topics: Topics, controller: Controller, brokers: Sequence[Broker]
+            topics: Topics, controller: Controller, found: StoredCluster, *, is_first: bool
         ) -> None:
             started.append(topics)
-            await take_over(topics, controller, brokers)
+            await take_over(topics, controller, found, is_first=is_first)
 
         async def slowly(
             store: ClusterStore, name: str, node: TopicNode, config: Mapping[str, str]

@@ -17,6 +17,7 @@ from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.handlers import (
     alter_configs,
+    alter_partition,
     api_versions,
     consumer_group_heartbeat,
     create_partitions,
@@ -31,6 +32,7 @@ from ottla.broker.handlers import (
     incremental_alter_configs,
     init_producer_id,
     join_group,
+    leader_and_isr,
     leave_group,
     list_groups,
     list_offsets,
@@ -39,7 +41,9 @@ from ottla.broker.handlers import (
     offset_for_leader_epoch,
     sasl_authenticate,
     sasl_handshake,
+    stop_replica,
     sync_group,
+    update_metadata,
 )
 from ottla.broker.handlers.delete_topics import DeleteTopicsHandler
 from ottla.broker.handlers.describe_configs import DescribeConfigsHandler
@@ -52,6 +56,7 @@ from ottla.broker.large_requests import Handler, LargeRequests
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
 from ottla.broker.response_backpressure import may_need_backpressure, response_with_backpressure
 from ottla.broker.response_errors import ResponseErrors
@@ -66,6 +71,7 @@ from ottla.protocol import apis
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Api, Message
 from ottla.protocol.schema import Versions
+from ottla.transport.broker_channels import ControllerChannel
 from ottla.transport.connection import Connection, DeferredResponse, Dispatch, Served
 from ottla.transport.pending_acks import PendingAck
 
@@ -85,6 +91,8 @@ class BrokerParts:
     replica_manager: ReplicaManager
     groups: GroupCoordinators
     topics: Topics
+    roles: ReplicaRoles
+    controller_channel: ControllerChannel
     config_admin: ConfigAdminManager
     fetch_sessions: FetchSessions
     cluster_credential: ClusterCredential
@@ -233,7 +241,18 @@ HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
 }
 """Makes the handler of each API from the parts that it needs, once, when the broker starts."""
 
-BROKER_HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {}
+BROKER_HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
+    apis.ALTER_PARTITION: lambda parts: partial(alter_partition.handle, topics=parts.topics),
+    apis.LEADER_AND_ISR: lambda parts: partial(
+        leader_and_isr.handle, roles=parts.roles, metadata_cache=parts.metadata_cache
+    ),
+    apis.STOP_REPLICA: lambda parts: partial(
+        stop_replica.handle, roles=parts.roles, metadata_cache=parts.metadata_cache
+    ),
+    apis.UPDATE_METADATA: lambda parts: partial(
+        update_metadata.handle, roles=parts.roles, metadata_cache=parts.metadata_cache
+    ),
+}
 """The same for the APIs between brokers; a client gets CLUSTER_AUTHORIZATION_FAILED."""
 
 

@@ -174,6 +174,10 @@ class EffectiveConfig:
         """Return min.insync.replicas of a topic."""
         return self.topic(name)[topic.MIN_INSYNC_REPLICAS]
 
+    def unclean(self, name: str) -> bool:
+        """Return unclean.leader.election.enable of a topic."""
+        return self.topic(name)[topic.UNCLEAN_LEADER_ELECTION_ENABLE]
+
 
 def without_read_only(stored: Mapping[str, str] | None) -> dict[str, str]:
     """Return stored dynamic configs, without those that only the properties file can set.

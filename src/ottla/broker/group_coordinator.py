@@ -65,6 +65,7 @@ class _Outcome(NamedTuple):
 
     event: Appended | AppendFailed
     durable_upto: int  # flushed below this offset, or failed
+    committed_upto: int  # replicated below this offset, or failed
     late: asyncio.TimerHandle
 
 
@@ -223,7 +224,7 @@ class PartitionCoordinator:
     # Appends.
 
     def _append(self, effect: Append) -> None:
-        partition, durable_upto = self.partition, 0
+        partition, durable_upto, committed_upto = self.partition, 0, 0
         event: Appended | AppendFailed
         try:
             if effect.leader_epoch != partition.leader_epoch:
@@ -232,24 +233,27 @@ class PartitionCoordinator:
             event = Appended(effect, offsets[0])
             if partition.must_flush:
                 durable_upto = partition.log.log_end_offset
+            if partition.in_sync is not None:
+                committed_upto = partition.log.log_end_offset
         except RequestError as error:
             event = AppendFailed(effect, error.code)
-        if not durable_upto and not self._outcomes:
+        if not durable_upto and not committed_upto and not self._outcomes:
             self.tell(event)
             return
         loop = asyncio.get_running_loop()
         late = loop.call_later(self._rules.commit_timeout_ms / 1000, self._answer_late, effect.then)
-        self._outcomes.append(_Outcome(event, durable_upto, late))
+        self._outcomes.append(_Outcome(event, durable_upto, committed_upto, late))
         if self._telling is None:
             self._telling = loop.create_task(self._tell_in_order())
 
     async def _tell_in_order(self) -> None:
-        """Report append results in log order, also those that need no flush."""
+        """Report append results in log order, also those that need neither flush nor replicas."""
         try:
             while self._outcomes:
-                event, durable_upto, late = self._outcomes[0]
+                event, durable_upto, committed_upto, late = self._outcomes[0]
                 try:
                     await self.partition.durable(durable_upto)
+                    await self.partition.committed(committed_upto)
                 except RequestError as error:
                     event = AppendFailed(event.append, error.code)
                 late.cancel()

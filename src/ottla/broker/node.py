@@ -20,6 +20,7 @@ from ottla.broker.dispatch import BrokerParts, dispatcher, served_to_brokers
 from ottla.broker.effective_config import EffectiveConfig, without_read_only
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
+from ottla.broker.handlers import alter_partition
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics_page import MetricsPage
 from ottla.broker.process_limits import UNLIMITED, ProcessLimits
@@ -34,12 +35,13 @@ from ottla.cluster.image import Address, Broker, ClusterImage
 from ottla.cluster.partition_limit import default_limit
 from ottla.cluster.registration import NO_BROKER_EPOCH, Registration
 from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
-from ottla.controller.controller import Controller
-from ottla.controller.credential import cluster_credential
+from ottla.controller.controller import Apply, Controller, ControllerConfig
+from ottla.controller.credential import ClusterCredential, cluster_credential
 from ottla.controller.elector import ControllerElector
 from ottla.controller.lease import ControllerLease, ensure, register
 from ottla.controller.loading import load_broker_configs, load_topic_configs
 from ottla.controller.producer_ids import ProducerIds
+from ottla.controller.remote_broker import RemoteBroker
 from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import NodeExists
 from ottla.coordination.session import Coordination, Session, SessionState
@@ -53,6 +55,11 @@ from ottla.log.log_manager import LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
 from ottla.protocol.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.protocol.conversation import Request, Response
+from ottla.protocol.message import Message
+from ottla.protocol.messages.alter_partition import AlterPartitionRequest
+from ottla.release import RELEASE
+from ottla.replication.alter_partition import AlterPartitionManager
+from ottla.replication.fetcher import FetcherConfig, ReplicaFetchers
 from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.derived import log_dirs
@@ -64,6 +71,9 @@ from ottla.settings.endpoints import (
 )
 from ottla.settings.invalid_settings import InvalidSettings
 from ottla.transport.admission import Admission, AdmissionConfig
+from ottla.transport.backoff import Backoff
+from ottla.transport.broker_channels import BrokerChannels, ChannelsConfig, ControllerChannel
+from ottla.transport.broker_login import BrokerLogin
 from ottla.transport.connection import (
     Connection,
     ConnectionConfig,
@@ -83,6 +93,7 @@ from ottla.transport.port_owner import port_owner
 _LOG = logging.getLogger(__name__)
 
 FEW_CONNECTIONS: Final = 100  # fewer are worth a warning
+LOGIN_SECONDS: Final = 10.0  # for each step of a login at another broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,7 @@ class Node:
         self.metrics: Address | None = None  # the address of the metrics page
         self.no_metrics: str | None = None  # why the configured metrics page is missing
         self._metadata_cache: MetadataCache | None = None
+        self._topics: Topics | None = None
         self.given_up = False  # all data directories have failed
         self.unclean: dict[
             str, BaseException
@@ -206,6 +218,35 @@ class Node:
         )
         shutdown = Shutdown()
         scheduler = CooperativeScheduler(environment.clock, shutdown)
+        channels, fetch_channels = (
+            self._channels(metadata_cache, credential, purpose) for purpose in ("", "fetcher-")
+        )
+        controller_channel = ControllerChannel(
+            channels,
+            lambda: metadata_cache.image.controller,
+            clock=environment.clock,
+            backoff=self._backoff,
+        )
+        fetchers = ReplicaFetchers(
+            self.id,
+            channels=fetch_channels,
+            logs=logs,
+            config=FetcherConfig.of(settings.broker),
+            broker_epoch=lambda: self._epoch,
+            clock=environment.clock,
+            random=environment.random,
+        )
+        self._exit.push_async_callback(fetch_channels.close)
+        self._exit.push_async_callback(channels.close)
+        self._exit.push_async_callback(fetchers.close)
+        alter_partition_manager = AlterPartitionManager(
+            controller_channel,
+            self.id,
+            lambda: self._epoch,
+            clock=environment.clock,
+            backoff=self._backoff,
+        )
+        self._run(alter_partition_manager.run())
         roles = ReplicaRoles(
             node_id=self.id,
             clock=environment.clock,
@@ -214,6 +255,8 @@ class Node:
             replica_manager=replica_manager,
             groups=groups,
             scheduler=scheduler,
+            fetchers=fetchers,
+            propose=alter_partition_manager.propose,
         )
         topics = Topics(
             node_id=self.id,
@@ -228,7 +271,9 @@ class Node:
             new_id=environment.new_id,
             random=environment.random,
             shutdown=shutdown,
+            controller_channel=controller_channel,
         )
+        self._topics = topics
         request_metrics = RequestMetrics(self._served)
         parts = BrokerParts(
             node_id=self.id,
@@ -239,6 +284,8 @@ class Node:
             replica_manager=replica_manager,
             groups=groups,
             topics=topics,
+            roles=roles,
+            controller_channel=controller_channel,
             config_admin=ConfigAdminManager(
                 node_id=self.id, metadata_cache=metadata_cache, topics=topics
             ),
@@ -259,7 +306,7 @@ class Node:
             session,
             self.id,
             environment.clock,
-            partial(self._take_over, cluster_id=cluster_id, topics=topics, roles=roles),
+            partial(self._take_over, cluster_id, topics, roles, channels),
             topics.resign,
         )
         self._exit.push_async_callback(topics.resign)  # no topic changes after this
@@ -270,6 +317,7 @@ class Node:
             self._epoch = roles.broker_epoch = await self._register(session, logs)
             await elector.elect()
         self._run(elector.run())
+        self._run(self._check_isrs(replica_manager))
         await roles.informed.wait()
         self._dispatch = dispatch
         self._run(topics.keep_leading())
@@ -318,20 +366,87 @@ class Node:
         return Broker(self.id, self._epoch, self.addresses, config[broker.BROKER_RACK], host)
 
     async def _take_over(
-        self, lease: ControllerLease, *, cluster_id: str, topics: Topics, roles: ReplicaRoles
+        self,
+        cluster_id: str,
+        topics: Topics,
+        roles: ReplicaRoles,
+        channels: BrokerChannels,
+        lease: ControllerLease,
+        resign: Callable[[], None],
     ) -> None:
         """Become the controller."""
+        settings = self._effective_config
+        assert settings is not None
+
+        def connect(other: Broker) -> Apply:
+            if other.id == self.id:
+                return roles.apply
+            return RemoteBroker(other.id, channels, lambda: controller.image).apply
+
         controller = Controller(
             node_id=self.id,
             clock=self._environment.clock,
             store=ClusterStore(lease),
             epoch=lease.epoch,
             cluster_id=cluster_id,
-            connect=lambda broker: roles.apply,
+            config=ControllerConfig(min_isr=settings.in_sync_min, unclean=settings.unclean),
+            connect=connect,
             latest_epoch=roles.latest_epoch,
             refusal=topics.shutdown.refusal_if_begun,
+            on_resigned=resign,
         )
-        await topics.take_over(controller, [self._me])
+        found = await controller.load()
+        await topics.take_over(controller, found, is_first=not roles.informed.is_set())
+
+    def _channels(
+        self, metadata_cache: MetadataCache, credential: ClusterCredential, purpose: str
+    ) -> BrokerChannels:
+        """Return connections to the other brokers."""
+        environment, between = self._environment, inter_broker_listener(self._config)
+        assert between is not None, "broker_config checks it"
+
+        def find(broker_id: BrokerId) -> Broker | None:
+            # The controller knows new brokers before the metadata cache.
+            topics = self._topics
+            if topics is not None and topics.is_controller:
+                return topics.controller.image.brokers.get(broker_id)
+            return metadata_cache.image.brokers.get(broker_id)
+
+        return BrokerChannels(
+            self.id,
+            ChannelsConfig(
+                client_id=f"broker-{purpose}{self.id}",
+                listener=between.name,
+                backoff=self._backoff,
+            ),
+            network=environment.network,
+            clock=environment.clock,
+            broker=find,
+            serve=self._serve_own,
+            login=BrokerLogin(credential.login(), ("ottla", RELEASE), LOGIN_SECONDS),
+        )
+
+    @property
+    def _backoff(self) -> Backoff:
+        return Backoff(0.05, 1.0, self._environment.random)
+
+    async def _serve_own(self, message: Message) -> Message:
+        """Serve a request of this broker to itself."""
+        assert isinstance(message, AlterPartitionRequest)
+        assert self._topics is not None
+        response = await alter_partition.answer(message, self._topics)
+        assert isinstance(response, Message)
+        return response
+
+    async def _check_isrs(self, replica_manager: ReplicaManager) -> None:
+        """Let slow followers leave the ISR (rule A9), until cancelled."""
+        clock = self._environment.clock
+        while True:
+            await clock.sleep(self._current[broker.REPLICA_LAG_TIME_MAX_MS] / 2000)
+            now_s = clock.elapsed_s()
+            for partition in [*replica_manager.partitions.values()]:
+                if partition.in_sync is not None:
+                    partition.check_isr(now_s)
 
     async def _settings(self, session: Session) -> EffectiveConfig:
         dynamic = await load_broker_configs(session)

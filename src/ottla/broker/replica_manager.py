@@ -1,7 +1,7 @@
-"""The replica manager: the logs of this broker and the partitions that it leads.
+"""The replica manager: the logs of this broker, and the partitions that it leads and follows.
 
 Invariant: accessed only on the event loop. A partition is in `partitions` exactly while this broker
-leads it.
+leads it, and in `followers` exactly while it follows it.
 """
 
 from ottla.broker.metadata_cache import MetadataCache
@@ -9,17 +9,19 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset, PartitionIndex, TopicPartition
 from ottla.log.log_manager import LogManager
 from ottla.metrics import TopicCounts
+from ottla.replication.follower import FollowerPartition
 from ottla.replication.partition import Partition
 
 
 class ReplicaManager:
     """The partitions of this broker."""
 
-    __slots__ = ("_metadata_cache", "logs", "partitions", "traffic")
+    __slots__ = ("_metadata_cache", "followers", "logs", "partitions", "traffic")
 
     def __init__(self, logs: LogManager, metadata_cache: MetadataCache) -> None:
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.followers: dict[TopicPartition, FollowerPartition] = {}
         self.traffic: dict[str, TopicCounts] = {}  # by topic, from its first leader until deletion
         self._metadata_cache = metadata_cache
 

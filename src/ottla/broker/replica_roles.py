@@ -21,6 +21,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.clock import Clock
 from ottla.cluster.image import ClusterImage, PartitionState
+from ottla.controller.control_requests import is_newer
 from ottla.controller.control_update import ControlUpdate, Failures, ReplicaState
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import (
@@ -30,13 +31,16 @@ from ottla.ids import (
     LeaderEpoch,
     PartitionIndex,
     TopicPartition,
+    Uuid,
 )
 from ottla.log.loading import HostedLog
 from ottla.log.log_config import LogConfig
 from ottla.log.names import DirectoryState
 from ottla.metrics import TopicCounts
 from ottla.records.validation import ValidationConfig
-from ottla.replication.partition import Partition
+from ottla.replication.fetcher import ReplicaFetchers
+from ottla.replication.follower import FollowerPartition
+from ottla.replication.partition import Partition, Propose
 from ottla.settings import broker
 
 _LOG = logging.getLogger(__name__)
@@ -58,6 +62,8 @@ class ReplicaRoles:
         replica_manager: ReplicaManager,
         groups: GroupCoordinators,
         scheduler: CooperativeScheduler,
+        fetchers: ReplicaFetchers,
+        propose: Propose,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -67,10 +73,14 @@ class ReplicaRoles:
         self._logs = replica_manager.logs
         self._groups = groups
         self._scheduler = scheduler
+        self._fetchers = fetchers
+        self._propose = propose
+        self._applied: dict[TopicPartition, tuple[Uuid, PartitionState]] = {}  # the last states
+        self._loading: set[asyncio.Task[None]] = set()  # groups of partitions that it leads
         self._turn = asyncio.Lock()  # held by the update that is being applied
         self._controller_epoch = ControllerEpoch(-1)  # the highest that was seen
         self.broker_epoch = BrokerEpoch(-1)  # of this broker's registration
-        self.informed = asyncio.Event()  # set when the first image has arrived
+        self.informed = asyncio.Event()  # set when the first full image has arrived
 
     async def apply(self, update: ControlUpdate) -> Failures:
         """Carry out what the controller decided; return the partitions that failed, and why.
@@ -93,7 +103,8 @@ class ReplicaRoles:
             if update.image is not None:
                 self._metadata_cache.image = update.image
                 self._apply_configs(update, update.image)
-                self.informed.set()
+                if update.changed is None:
+                    self.informed.set()
             return failures
 
     def _check_current(self, update: ControlUpdate) -> None:
@@ -135,6 +146,9 @@ class ReplicaRoles:
             for index in range(len(found.partitions) if found else 0):
                 key = TopicPartition(name, PartitionIndex(index))
                 partition = self._replica_manager.partitions.get(key)
+                followed = self._replica_manager.followers.get(key)
+                if followed is not None:
+                    followed.log.config = settings.log_config(name)
                 if partition is not None:
                     partition.log.config = settings.log_config(name)
                     partition.rules = settings.topic_rules(name)
@@ -144,16 +158,22 @@ class ReplicaRoles:
 
     async def _become(self, replicas: Sequence[ReplicaState]) -> dict[TopicPartition, RequestError]:
         failures: dict[TopicPartition, RequestError] = {}
+        newer = [one for one in replicas if self._is_newer(one)]
+        await self._stop_following(
+            one.partition for one in newer if one.state.leader == self._node_id
+        )
+        self._stop_leading(one for one in newer if one.state.leader != self._node_id)
         reported_s, done = self._clock.elapsed_s(), 0
-        for name, group in groupby(replicas, attrgetter("topic")):
+        for name, group in groupby(newer, attrgetter("topic")):
             states = [*group]
             if self._clock.elapsed_s() - reported_s >= REPORT_SECONDS:
                 reported_s = self._clock.elapsed_s()
-                about = {"partitions": done, "of": len(replicas)}
+                about = {"partitions": done, "of": len(newer)}
                 _LOG.info("partitions being led", about)
             outcomes = await self._host_all(name, states)
             for one, failure in zip(states, outcomes, strict=True):
                 if failure is None:
+                    self._applied[one.partition] = one.topic_id, one.state
                     continue
                 if isinstance(failure, StorageFailure):
                     failure = RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
@@ -163,10 +183,15 @@ class ReplicaRoles:
             done += len(states)
         return failures
 
+    def _is_newer(self, one: ReplicaState) -> bool:
+        """Whether a state has to be applied: requests may be repeated or overtaken (rule B4)."""
+        topic_id, known = self._applied.get(one.partition, (None, None))
+        return topic_id != one.topic_id or is_newer(known, one.state)
+
     async def _host_all(
         self, name: str, replicas: Sequence[ReplicaState]
     ) -> list[BaseException | None]:
-        """Lead partitions of a topic; return the failure of each, or None.
+        """Lead or follow partitions of a topic; return the failure of each, or None.
 
         A partition whose log is open needs no disk, and so no task.
         """
@@ -181,10 +206,7 @@ class ReplicaRoles:
             one = replicas[number]
             async with places:
                 hosted = await self._host(one, config)
-                partition = self._begin(one, hosted, rules, in_sync_min)
-                if name == OFFSETS_TOPIC:
-                    await self._coordinate(partition)
-                self._replica_manager.partitions[hosted.partition] = partition
+                await self._take_role(one, hosted, rules, in_sync_min)
 
         for number, one in enumerate(replicas):
             hosted = self._logs.get(one.partition)
@@ -192,14 +214,77 @@ class ReplicaRoles:
                 left.append(number)
                 continue
             try:
-                partition = self._begin(one, hosted, rules, in_sync_min)
-                self._replica_manager.partitions[hosted.partition] = partition
+                self._lead_or_follow(one, hosted, rules, in_sync_min)
             except (StorageFailure, RequestError) as failure:
                 outcomes[number] = failure
         ended = await asyncio.gather(*map(host, left), return_exceptions=True)
         for number, failure in zip(left, ended, strict=True):
             outcomes[number] = failure
         return outcomes
+
+    async def _take_role(
+        self, one: ReplicaState, hosted: HostedLog, rules: ValidationConfig, in_sync_min: int
+    ) -> None:
+        if one.topic != OFFSETS_TOPIC or one.state.leader != self._node_id:
+            self._lead_or_follow(one, hosted, rules, in_sync_min)
+            return
+        led = self._replica_manager.partitions.get(one.partition)
+        if led is not None:
+            led.update(one.state)
+            return
+        partition = self._begin(one, hosted, rules, in_sync_min)
+        if partition.in_sync is None:
+            await self._coordinate(partition)
+            self._replica_manager.partitions[one.partition] = partition
+        else:  # with several replicas, other partitions must not wait until the groups are loaded
+            self._replica_manager.partitions[one.partition] = partition
+            loading = asyncio.get_running_loop().create_task(self._load_groups(partition))
+            self._loading.add(loading)
+            loading.add_done_callback(self._loading.discard)
+
+    async def _load_groups(self, partition: Partition) -> None:
+        try:
+            await self._coordinate(partition)
+        except RequestError as error:
+            about = {"partition": str(partition.name), "reason": str(error)}
+            _LOG.error("groups not loaded", about)
+
+    def _lead_or_follow(
+        self, one: ReplicaState, hosted: HostedLog, rules: ValidationConfig, in_sync_min: int
+    ) -> None:
+        key, manager = one.partition, self._replica_manager
+        if one.state.leader == self._node_id:
+            led = manager.partitions.get(key)
+            if led is not None and led.log is hosted.log:
+                led.update(one.state)
+            else:
+                manager.partitions[key] = self._begin(one, hosted, rules, in_sync_min)
+            return
+        followed = manager.followers.get(key)
+        if followed is not None and followed.log is hosted.log:
+            followed.update(one.state)
+        else:
+            followed = FollowerPartition(hosted, one.topic_id, one.state)
+            manager.followers[key] = followed
+        self._fetchers.set(followed)
+
+    async def _stop_following(self, keys: Iterable[TopicPartition]) -> None:
+        """Return when no fetcher changes these logs any more."""
+        followers = self._replica_manager.followers
+        stopped = [key for key in keys if key in followers]
+        if stopped:
+            await self._fetchers.remove(stopped)
+            for key in stopped:
+                followers.pop(key).wake_all()
+
+    def _stop_leading(self, replicas: Iterable[ReplicaState]) -> None:
+        """Fail the requests that wait, before anything is truncated."""
+        for one in replicas:
+            led = self._replica_manager.partitions.pop(one.partition, None)
+            if led is not None:
+                if one.topic == OFFSETS_TOPIC:
+                    self._groups.resign(one.index)
+                led.resign(one.state)
 
     async def _host(self, one: ReplicaState, config: LogConfig) -> HostedLog:
         """Return the log of a partition; create it if it does not exist."""
@@ -269,8 +354,14 @@ class ReplicaRoles:
             one.topic_id,
             led.leader_epoch,
             rules,
-            min(in_sync_min, len(led.replicas)),
+            in_sync_min,
             self._replica_manager.traffic.setdefault(one.topic, TopicCounts()),
+            state=led,
+            node_id=self._node_id,
+            clock=self._clock,
+            propose=self._propose,
+            lag_s=self._settings.broker[broker.REPLICA_LAG_TIME_MAX_MS] / 1000,
+            is_alive=lambda one: one in self._metadata_cache.image.brokers,
         )
 
     async def _coordinate(self, partition: Partition) -> None:
@@ -307,11 +398,13 @@ class ReplicaRoles:
         # All at once: no append to one partition of a topic while another is already gone.
         dropped = [self._replica_manager.partitions.pop(key, None) for key in keys]
         for key in keys:
+            self._applied.pop(key, None)
             if key.topic == OFFSETS_TOPIC:
                 self._groups.resign(PartitionIndex(key.partition))
         async for partition in self._scheduler.new_loop().over(dropped):
             if partition is not None:
-                partition.wake_all()
+                partition.resign()
+        await self._stop_following(keys)
         present = [key for key in keys if self._logs.get(key)]
         try:
             await self._logs.delete(present)

@@ -36,14 +36,22 @@ from ottla.cluster.topic_creation import (
 from ottla.cluster.znodes import TopicNode
 from ottla.controller.control_update import Failures
 from ottla.controller.controller import Controller
+from ottla.controller.lease import Resigned
+from ottla.controller.loading import StoredCluster
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import NO_BROKER, BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.names import META_PROPERTIES
 from ottla.log.shield import shielded
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from ottla.settings import broker
 from ottla.settings.broker import BROKER
 from ottla.settings.topic import TOPIC
+from ottla.transport.broker_channels import ControllerChannel
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,6 +61,7 @@ T = TypeVar("T")
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Maps the present configs to the new ones; raises RequestError."""
 
+CREATION_TIMEOUT_MS: Final = 30_000  # of a topic that is created when it is first used
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
 
@@ -76,6 +85,9 @@ def _change(
             return await shielded(in_turn())
         except StorageFailure as failure:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        except Resigned as error:
+            self.controller.on_resigned()
+            raise RequestError(ErrorCode.NOT_CONTROLLER, str(error)) from error
         except CoordinationError as error:
             raise RequestError(ErrorCode.NOT_CONTROLLER, str(error)) from error
 
@@ -117,6 +129,7 @@ class Topics:
         new_id: Callable[[], Uuid],
         random: Callable[[], float],
         shutdown: Shutdown,
+        controller_channel: ControllerChannel,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -128,9 +141,15 @@ class Topics:
         self._new_id = new_id
         self._random = random
         self.shutdown = shutdown
+        self._controller_channel = controller_channel
         self._controller: Controller | None = None  # while this broker is the controller
 
     # The controller.
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._controller is not None
 
     @property
     def controller(self) -> Controller:
@@ -139,29 +158,33 @@ class Topics:
             raise RequestError(ErrorCode.NOT_CONTROLLER)
         return self._controller
 
-    async def take_over(self, controller: Controller, brokers: Sequence[Broker]) -> None:
-        """Become the controller: load the cluster, elect leaders, finish what was interrupted."""
-        store = controller.store
-        stored = await store.load_topics()
-        deleted = await store.deletions()
+    async def take_over(
+        self, controller: Controller, found: StoredCluster, *, is_first: bool
+    ) -> None:
+        """Become the controller: elect leaders, and finish what was interrupted.
+
+        With `is_first`, this broker has just started.
+        """
         async with controller.turn:
             self._controller = controller
-            failures = await controller.start(brokers, stored, deleted)
+            for name in found.deletions:
+                await controller.store.delete_topic(name)
+            failures = await controller.start(found, is_first=is_first)
             by_topic: dict[str, RequestError] = {}
             for key, failure in failures.items():
                 by_topic.setdefault(key.topic, failure)
             for name, failure in by_topic.items():
-                if name in deleted:
-                    about = {"topic": name, "reason": str(failure)}
+                about = {"topic": name, "reason": str(failure)}
+                if name in found.deletions:
                     _LOG.error("deleted topic not removed", about)
                 else:  # its partitions get a leader later
-                    about = {"topic": name, "reason": str(failure)}
                     _LOG.error("partitions left without leader", about)
-            for name in deleted:
+            for name in found.deletions:
                 if name not in by_topic:
                     await self._end_deletion(name)
-        self._tell_unknown()
-        self._tell_foreign()
+        if is_first:
+            self._tell_unknown()
+            self._tell_foreign()
         count, limit = len(self._replica_manager.logs), self.partition_limit
         if count > limit.partitions:
             _LOG.warning("partition limit exceeded", {"partitions": count, "limit": str(limit)})
@@ -192,7 +215,7 @@ class Topics:
             one
             for topic in self._metadata_cache.image.topics.values()
             for one in topic.partitions
-            if self._node_id not in one.replicas
+            if self._metadata_cache.image.brokers.keys().isdisjoint(one.replicas)
         ]
         if foreign:
             owners = sorted({owner for one in foreign for owner in one.replicas})
@@ -313,10 +336,32 @@ class Topics:
 
     async def _create_once(self, asked: AskedTopic, values: Mapping[str, str]) -> None:
         try:
-            await self.create(asked, values)
+            if self.is_controller:
+                await self.create(asked, values)
+            else:
+                await self._ask_controller(asked)
         except RequestError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
+
+    async def _ask_controller(self, asked: AskedTopic) -> None:
+        """Let the controller create a topic."""
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=asked.name,
+                    num_partitions=asked.partitions,
+                    replication_factor=asked.replication_factor,
+                    assignments=(),
+                    configs=(),
+                )
+            ],
+            timeout_ms=CREATION_TIMEOUT_MS,
+        )
+        response = await self._controller_channel.ask(request, CreateTopicsResponse)
+        for one in response.topics:
+            if one.error_code != ErrorCode.NONE:
+                raise RequestError(ErrorCode(one.error_code), one.error_message)
 
     @_change
     async def delete(self, name: str, topic_id: Uuid | None = None) -> None:
@@ -376,7 +421,7 @@ class Topics:
         controller = self.controller
         await controller.store.grow_topic(name, node)
         grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
-        failures = await controller.grow_topic(grown, len(present))
+        failures = await controller.grow_topic(grown)
         if failures:
             raise PartlyLed(name, count, failures)
         _LOG.info("partitions added", {"topic": name, "from": len(present), "to": count})

@@ -3,13 +3,12 @@
 Each function that builds requests has an inverse that a broker uses to read them. Brokers check a
 request before they apply it (rule B4).
 
-A broker learns addresses from UpdateMetadata only, so it gets that request first, before any
-LeaderAndIsr request that names an unknown leader. The requests have no room for the ELR, for the
-broker epochs and hosts of other brokers, and for configs. UpdateMetadata has none for `adding` and
-`removing`. So the controller answers DescribeTopicPartitions and ListPartitionReassignments.
+A broker learns addresses and configs from UpdateMetadata only, so it gets such a request before any
+LeaderAndIsr request that names an unknown leader or topic. Brokers of Ottla alone send these
+requests, so UpdateMetadata has fields that Kafka's has not: see `protocol/messages`.
 
 Invariant: what a broker reads from a full request is what the controller's image has, except for
-those values. An incremental request changes only the partitions in it.
+the last known leaders. An incremental request changes only the partitions in it.
 """
 
 from collections import defaultdict
@@ -51,6 +50,9 @@ from ottla.protocol.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from ottla.protocol.messages.update_metadata import (
+    BrokerConfigs,
+    ConfigEntry,
+    TopicConfigs,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -252,6 +254,8 @@ def update_metadata_requests(
                 for name, address in one.addresses.items()
             ],
             rack=one.rack,
+            epoch=one.epoch,
+            host=one.host or "",
         )
         for one in image.brokers.values()
     ]
@@ -301,6 +305,9 @@ def _topic_states(
                     offline_replicas=()
                     if not failed and alive >= {*state.replicas}
                     else [one for one in state.replicas if one not in alive or one in failed],
+                    elr=state.elr,
+                    adding_replicas=state.adding,
+                    removing_replicas=state.removing,
                 )
             )
         states.append(
@@ -358,7 +365,7 @@ def image_with(request: UpdateMetadataRequest, image: ClusterImage) -> ClusterIm
             state = _newer(states[index] if index < len(states) else None, row, broker_ids)
             states[index : index + 1] = (state,)
         topics[one.topic_name] = Topic(one.topic_name, one.topic_id, tuple(states))
-    brokers = {BrokerId(one.id): _broker(one, image) for one in request.live_brokers}
+    brokers = {BrokerId(one.id): _broker(one) for one in request.live_brokers}
     return ClusterImage(
         image.cluster_id,
         BrokerId(request.controller_id),
@@ -385,16 +392,18 @@ def _newer(
         LeaderEpoch(row.leader_epoch),
         broker_ids(row.isr),
         row.zk_version,
+        broker_ids(row.elr),
+        adding=broker_ids(row.adding_replicas),
+        removing=broker_ids(row.removing_replicas),
     )
 
 
-def _broker(row: UpdateMetadataBroker, image: ClusterImage) -> Broker:
+def _broker(row: UpdateMetadataBroker) -> Broker:
     broker = BrokerId(row.id)
     addresses = {one.listener: Address(one.host, one.port) for one in row.endpoints}
-    known = image.brokers.get(broker)
-    if known is not None and known.addresses == addresses and known.rack == row.rack:
-        return known
-    return Broker(broker, BrokerEpoch(-1), MappingProxyType(addresses), row.rack)
+    return Broker(
+        broker, BrokerEpoch(row.epoch), MappingProxyType(addresses), row.rack, row.host or None
+    )
 
 
 # StopReplica.
@@ -452,16 +461,29 @@ def stopped_of(request: StopReplicaRequest) -> dict[StoppedReplica, LeaderEpoch]
 def requests_of(
     update: ControlUpdate, image: ClusterImage, broker: BrokerId
 ) -> list[ControlRequest]:
-    """Return the requests that send an update to a broker, in order; configs are not in them."""
+    """Return the requests that send an update to a broker, in order."""
     requests: list[ControlRequest] = []
+    first = update.topic_configs or update.broker_configs or update.deleted or update.is_full
+    if first:
+        (request,) = update_metadata_requests(
+            image, (), deleted=update.deleted, brokers=[broker]
+        ).values()
+        request.topic_configs = [
+            TopicConfigs(topic_name=name, entries=_entries(values))
+            for name, values in update.topic_configs.items()
+        ]
+        request.broker_configs = [
+            BrokerConfigs(broker_id=-1 if whose is None else whose, entries=_entries(values))
+            for whose, values in update.broker_configs.items()
+        ]
+        requests.append(request)
     if update.stopped:
         requests += stop_replica_requests(image, {broker: update.stopped}).values()
     if update.replicas or update.is_full:
         is_full = update.is_full
         requests.append(leader_and_isr_request(image, broker, update.replicas, is_full=is_full))
-    if update.image is not None or update.deleted:
-        told = update.image or image
-        partitions = None
+    if update.image is not None and (update.changed is None or update.changed or not first):
+        told, partitions = update.image, None
         if update.changed is not None:
             partitions = [
                 _key(name, index)
@@ -469,10 +491,12 @@ def requests_of(
                 if name in told.topics
                 for index in range(len(told.topics[name].partitions))
             ]
-        requests += update_metadata_requests(
-            told, partitions, deleted=update.deleted, brokers=[broker]
-        ).values()
+        requests += update_metadata_requests(told, partitions, brokers=[broker]).values()
     return requests
+
+
+def _entries(values: Mapping[str, str]) -> list[ConfigEntry]:
+    return [ConfigEntry(name=name, value=value) for name, value in values.items()]
 
 
 def update_of(request: ControlRequest, image: ClusterImage) -> ControlUpdate:
@@ -504,10 +528,19 @@ def update_of(request: ControlRequest, image: ClusterImage) -> ControlUpdate:
         controller=controller,
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,
+        topic_configs={one.topic_name: _values(one.entries) for one in request.topic_configs},
+        broker_configs={
+            None if one.broker_id < 0 else BrokerId(one.broker_id): _values(one.entries)
+            for one in request.broker_configs
+        },
         deleted=deleted,
         image=image_with(request, image),
         changed=None if is_full else changed,
     )
+
+
+def _values(entries: Iterable[ConfigEntry]) -> dict[str, str]:
+    return {one.name: one.value for one in entries}
 
 
 # Checks of a broker (rule B4).

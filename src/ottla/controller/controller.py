@@ -5,17 +5,21 @@ hear of it (rule B9). `controller/plan.py` decides; this module stores, tells an
 
 Invariant: `image` is what coordination holds, apart from partitions whose leader could not take
 over: those have no leader in the image until a later attempt. Only the holder of `turn` changes it.
+`turn` is free while a change waits for other brokers, so that a dead broker does not hold up its
+own replacement.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
 from ottla.clock import Clock
-from ottla.cluster.image import Broker, ClusterImage, PartitionChange, PartitionState, Topic
+from ottla.cluster.image import Broker, ClusterImage, PartitionChange, Topic
+from ottla.cluster.registration import Registered, broker_changes, unclean_restarts
+from ottla.controller import plan
 from ottla.controller.broker_link import BrokerLink
 from ottla.controller.control_update import (
     BrokerConfigs,
@@ -24,25 +28,41 @@ from ottla.controller.control_update import (
     Failures,
     ReplicaState,
 )
-from ottla.controller.loading import StoredTopic
+from ottla.controller.lease import Resigned
+from ottla.controller.loading import StoredCluster
+from ottla.controller.partition_changes import Conflict
 from ottla.controller.store import ClusterStore
+from ottla.coordination.errors import CoordinationError
+from ottla.coordination.session import WatchEvent
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import (
     NO_BROKER,
+    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
     PartitionIndex,
     TopicPartition,
 )
+from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 _LOG = logging.getLogger(__name__)
 
 STORED_AT_ONCE: Final = 100  # partitions whose state is stored in one write
 STORED_AT_START: Final = 2000  # the same at the start, when no request waits
 APPLY_SECONDS: Final = 30.0  # how long a change waits for the slowest broker
+RETRY_SECONDS: Final = 0.5  # after coordination failed
+PLANS_MAX: Final = 10  # attempts to store a decision while others change the same partitions
 
 Apply = Callable[[ControlUpdate], Awaitable[Failures]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """The settings that decide on leaders and ISRs."""
+
+    min_isr: Callable[[str], int]  # of a topic, as configured
+    unclean: Callable[[str], bool]  # whether a topic allows unclean elections
 
 
 class Controller:
@@ -56,173 +76,317 @@ class Controller:
         store: ClusterStore,
         epoch: ControllerEpoch,
         cluster_id: str,
+        config: ControllerConfig,
         connect: Callable[[Broker], Apply],
         latest_epoch: Callable[[TopicPartition], LeaderEpoch],
         refusal: Callable[[], RequestError | None],
+        on_resigned: Callable[[], None],
     ) -> None:
         """A controller that has won the election of this epoch.
 
         `connect` returns how a broker is told; `latest_epoch` the newest epoch in this broker's
-        own logs; `refusal` an error once the broker stops.
+        own logs; `refusal` an error once the broker stops. `on_resigned` is called when a write has
+        shown that another broker has been elected.
         """
         self._node_id = node_id
         self._clock = clock
         self.store = store
         self.epoch = epoch
+        self._config = config
         self._connect = connect
         self._latest_epoch = latest_epoch
         self._refusal = refusal
+        self.on_resigned = on_resigned
+        self._brokers_changed = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
         self._links: dict[BrokerId, BrokerLink] = {}
+        self._registered: Mapping[BrokerId, Registered] = {}
+        self._handled_restarts: Mapping[BrokerId, BrokerEpoch] = {}
+        self._shutting_down: set[BrokerId] = set()
+        self._topic_configs: dict[str, Mapping[str, str]] = {}
+        self._broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
         self.image = ClusterImage(cluster_id, controller=node_id, controller_epoch=epoch)
         self.turn = asyncio.Lock()  # held by the change in progress
 
+    @property
+    def _conditions(self) -> plan.Conditions:
+        return plan.Conditions(
+            alive=frozenset(self.image.brokers),
+            min_isr=self._config.min_isr,
+            unclean=self._config.unclean,
+            shutting_down=frozenset(self._shutting_down),
+        )
+
     # Start and end.
 
-    async def start(
-        self, brokers: Iterable[Broker], stored: Sequence[StoredTopic], deleted: Sequence[str]
-    ) -> Failures:
-        """Take over the cluster: elect leaders, and send every broker everything."""
-        alive = list(brokers)
-        self.image = self.image.with_topics([one.topic for one in stored])
-        self.image = self.image.with_brokers(alive, self._node_id)
-        for one in alive:
-            self._links[one.id] = BrokerLink(one.id, self._connect(one), self._clock)
-        configs = {one.topic.name: one.config for one in stored}
-        changes = [
-            self._elected(one.topic.name, index, state)
-            for one in stored
-            for index, state in enumerate(one.topic.partitions)
-            if self._node_id in state.replicas
-        ]
-        return await self.commit(
-            changes,
+    async def load(self) -> StoredCluster:
+        """Read the whole cluster, and follow its brokers from now on (rule B7)."""
+        return await self.store.load_cluster(self._note_brokers)
+
+    def _note_brokers(self, event: WatchEvent) -> None:
+        self._brokers_changed.set()
+
+    async def start(self, found: StoredCluster, *, is_first: bool) -> Failures:
+        """Take over the cluster: elect leaders, and send every broker everything.
+
+        With `is_first`, this broker has just started, and what it led gets a new epoch. The caller
+        holds `turn`.
+        """
+        deleted = set(found.deletions)
+        topics = [one for one in found.topics if one.topic.name not in deleted]
+        self.image = self.image.with_topics([one.topic for one in topics])
+        self._topic_configs = {one.topic.name: one.config for one in topics}
+        self._broker_configs = {**found.broker_configs}
+        self._handled_restarts = found.handled_restarts
+        self._follow(found.registrations)
+        lost = unclean_restarts(found.registrations, found.handled_restarts)
+        restarted = {self._node_id} if is_first else set[BrokerId]()
+        failures = await self._commit(
+            lambda: plan.brokers_changed(
+                self.image, self._conditions, restarted=restarted, lost=lost
+            ),
             at_once=STORED_AT_START,
-            is_full=True,
-            topic_configs=configs,
-            deleted=deleted,
+            born=found.registrations,
+            deleted=found.deletions,
         )
+        await self._note_handled(lost)
+        self._watching = asyncio.get_running_loop().create_task(self._watch_brokers())
+        return failures
+
+    async def _watch_brokers(self) -> None:
+        while True:
+            await self._brokers_changed.wait()
+            self._brokers_changed.clear()
+            try:
+                found = await self.store.read_registrations(self._note_brokers)
+                async with self.turn:
+                    await self.brokers_changed(found)
+            except Resigned:
+                self.on_resigned()
+                return
+            except (CoordinationError, StorageFailure) as error:
+                _LOG.warning("brokers not read", {"reason": str(error)})
+                await self._clock.sleep(RETRY_SECONDS)
+                self._brokers_changed.set()
 
     async def close(self) -> None:
         """Stop telling brokers: another controller may have been elected."""
+        if (watching := self._watching) is not None and watching is not asyncio.current_task():
+            watching.cancel()
+            await asyncio.wait((watching,))
         for link in self._links.values():
             await link.close()
         self._links.clear()
 
-    # Changes; the caller holds `turn`.
+    # Brokers.
+
+    async def brokers_changed(self, found: Mapping[BrokerId, Registered]) -> None:
+        """Follow brokers that died, registered or registered again (rules A14, B7 and B9)."""
+        died, born = broker_changes(self._registered, found)
+        if not died and not born:
+            return
+        restarted = {
+            broker
+            for broker in born
+            if (before := self._registered.get(broker)) is None
+            or before.registration.incarnation != found[broker].registration.incarnation
+        }
+        _LOG.info("brokers changed", {"died": _ids(died), "registered": _ids(born)})
+        for broker in died:
+            self._shutting_down.discard(broker)
+            if (link := self._links.pop(broker, None)) is not None:
+                await link.close()
+        self._follow(found)
+        lost = unclean_restarts(found, self._handled_restarts)
+        await self._commit(
+            lambda: plan.brokers_changed(
+                self.image, self._conditions, restarted=restarted, lost=lost
+            ),
+            born=born,
+            waits=False,
+        )
+        await self._note_handled(lost)
+
+    def _follow(self, found: Mapping[BrokerId, Registered]) -> None:
+        """Take over who is registered, and link the brokers that are new."""
+        self._registered = found
+        brokers = {broker: one.registration.broker for broker, one in found.items()}
+        self.image = self.image.with_brokers(brokers.values(), self._node_id)
+        for broker, one in brokers.items():
+            if broker not in self._links:
+                self._links[broker] = BrokerLink(broker, self._connect(one), self._clock)
+
+    async def _note_handled(self, lost: Mapping[BrokerId, BrokerEpoch]) -> None:
+        if lost:
+            await self.store.store_handled_restarts(lost)
+            self._handled_restarts = {**self._handled_restarts, **lost}
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Change ISRs as their leader proposes (KIP-497)."""
+        epochs = {broker: one.epoch for broker, one in self.image.brokers.items()}
+        outcomes = plan.alter_partition(self.image, request, self._conditions, epochs)
+        if isinstance(outcomes, ErrorCode):
+            return plan.alter_partition_response(outcomes)
+        changes = [one.change for one in outcomes if one.change is not None]
+        stored = await self._store(changes)
+        done = {(one.topic, one.index) for one in stored}
+        answers = [
+            one
+            if one.change is None or (one.change.topic, one.change.index) in done
+            else replace(one, error=ErrorCode.INVALID_UPDATE_VERSION, state=None, change=None)
+            for one in outcomes
+        ]
+        if stored:
+            await self._tell(changed=_topics(stored), waits=False)
+        return plan.alter_partition_response(answers)
+
+    # Topics and configs; the caller holds `turn`.
 
     async def add_topic(self, topic: Topic, config: Mapping[str, str]) -> Failures:
         """Elect leaders for a topic that is stored."""
+        self._topic_configs[topic.name] = config
         self.image = self.image.with_topics([topic])
-        return await self.lead(
-            topic.name,
-            range(len(topic.partitions)),
-            is_new=True,
-            topic_configs={topic.name: config},
-        )
+        return await self._lead_new(topic.name, topic_configs={topic.name: config})
 
-    async def grow_topic(self, topic: Topic, first: int) -> Failures:
+    async def grow_topic(self, topic: Topic) -> Failures:
         """Elect leaders for partitions that were added to a topic."""
         self.image = self.image.with_topics([topic])
-        return await self.lead(topic.name, range(first, len(topic.partitions)), is_new=True)
+        return await self._lead_new(topic.name)
 
-    async def lead(
-        self,
-        name: str,
-        indexes: Iterable[int],
-        *,
-        is_new: bool = False,
-        topic_configs: Configs | None = None,
-    ) -> Failures:
-        """Elect leaders for partitions of a topic."""
-        partitions = self.image.topics[name].partitions
-        return await self.commit(
-            [self._elected(name, index, partitions[index]) for index in indexes],
-            is_new=is_new,
-            topic_configs=topic_configs or {},
+    async def _lead_new(self, name: str, topic_configs: Configs | None = None) -> Failures:
+        return await self._commit(
+            lambda: plan.new_partitions(self.image, self._conditions, [name]),
+            is_new=True,
+            topic_configs=topic_configs,
         )
+
+    async def lead(self, name: str, indexes: Iterable[int]) -> Failures:
+        """Try again to elect this broker for partitions that it could not lead."""
+        wanted = {*indexes}
+
+        def elected() -> list[PartitionChange]:
+            states = self.image.topics[name].partitions
+            return [
+                PartitionChange(name, index, state, state.led_by(self._node_id, state.in_sync))
+                for index, state in enumerate(states)
+                if index in wanted and state.leader == NO_BROKER and self._node_id in state.in_sync
+            ] + [
+                change
+                for change in plan.new_partitions(self.image, self._conditions, [name])
+                if change.index in wanted
+            ]
+
+        return await self._commit(elected)
 
     async def delete_topic(self, name: str) -> Failures:
         """Delete a topic on all brokers; its deletion is stored."""
+        self._topic_configs.pop(name, None)
         self.image = self.image.without_topics([name])
-        return await self._tell(deleted=[name])
+        return await self._tell(deleted=[name], changed=())
 
     async def set_configs(
         self, topic_configs: Configs | None = None, broker_configs: BrokerConfigs | None = None
     ) -> None:
         """Apply configs that are stored, on all brokers."""
-        await self._tell(topic_configs=topic_configs or {}, broker_configs=broker_configs or {})
-
-    # Decide.
-
-    def _elected(self, name: str, index: int, before: PartitionState) -> PartitionChange:
-        """Elect this broker, in an epoch that is also new to its log."""
-        latest = self._latest_epoch(TopicPartition(name, PartitionIndex(index)))
-        known = replace(before, leader_epoch=max(before.leader_epoch, latest))
-        return PartitionChange(name, index, before, known.led_by(self._node_id, (self._node_id,)))
+        self._topic_configs |= topic_configs or {}
+        self._broker_configs |= broker_configs or {}
+        await self._tell(topic_configs=topic_configs, broker_configs=broker_configs, changed=())
 
     # Store and tell.
 
-    async def commit(
+    async def _commit(
         self,
-        changes: Sequence[PartitionChange],
+        decide: Callable[[], list[PartitionChange]],
         *,
-        at_once: int | None = None,
+        at_once: int = 0,
         is_new: bool = False,
-        is_full: bool = False,
+        born: Collection[BrokerId] = (),
         topic_configs: Configs | None = None,
         deleted: Sequence[str] = (),
+        waits: bool = True,
     ) -> Failures:
-        """Store changes in lots and tell the brokers; return what failed on its way.
+        """Decide, store in lots, and tell the brokers; return what failed on its way.
 
-        Brokers see the new image at the end, also if the end came early because of an error.
+        `born` brokers are told everything. Brokers see the new image at the end, also if the end
+        came early because of an error.
         """
         failures: dict[TopicPartition, RequestError] = {}
-        configs, left = topic_configs or {}, iter(changes)
-        names = dict.fromkeys(one.topic for one in changes)
-        stored: list[PartitionChange] = []
+        names: dict[str, None] = {}
+        configs = topic_configs or {}
         try:
-            while lot := [*islice(left, at_once or STORED_AT_ONCE)]:
-                error = self._refusal()
-                if error is None:
-                    try:
-                        await self.store.store_elections(lot)
-                    except StorageFailure as failure:
-                        error = RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-                if error is not None:
-                    lost = [*lot, *left]
-                    failures |= dict.fromkeys(map(_partition, lost), error)
-                    break
-                self._note(lot)
-                stored += lot
-                if not is_full:
-                    failures |= await self._tell_replicas(lot, is_new, configs)
+            for _ in range(PLANS_MAX):
+                changes = [
+                    one
+                    for one in map(self._in_new_epoch, decide())
+                    if TopicPartition(one.topic, one.index) not in failures
+                ]
+                names |= dict.fromkeys(one.topic for one in changes)
+                left, conflicts = iter(changes), False
+                while lot := [*islice(left, at_once or STORED_AT_ONCE)]:
+                    error = self._refusal()
+                    stored: list[PartitionChange] = []
+                    if error is None:
+                        try:
+                            stored = await self._store(lot)
+                        except StorageFailure as failure:
+                            error = RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+                    if error is not None:
+                        lost = [*lot, *left]
+                        failures |= dict.fromkeys(map(_partition, lost), error)
+                        break
+                    conflicts = conflicts or len(stored) < len(lot)
+                    failures |= await self._tell_replicas(stored, born, is_new, configs, waits)
                     configs = {}
+                if not conflicts:
+                    break
         finally:
             self._note_leaderless(failures)
-            failures |= await self._tell(
-                replicas=stored if is_full else (),
-                is_full=is_full,
+            told = await self._tell(
+                born=born,
                 topic_configs=configs,
                 deleted=deleted,
-                changed=None if is_full else [*names],
+                changed=[*names],
+                waits=waits,
             )
-            if is_full and failures:
-                self._note_leaderless(failures)
-                await self._tell(changed=[*dict.fromkeys(one.topic for one in failures)])
+            failures |= told
+            if told:
+                self._note_leaderless(told)
+                await self._tell(changed=[*{key.topic for key in told}], waits=waits)
         return failures
 
-    def _note(self, stored: Sequence[PartitionChange]) -> None:
+    def _in_new_epoch(self, change: PartitionChange) -> PartitionChange:
+        """Return a change whose leader epoch is also new to this broker's own log.
+
+        The epoch before may have started while there was no disk space to store the leader.
+        """
+        after = change.after
+        if after.leader == self._node_id and after.leader_epoch > change.before.leader_epoch:
+            latest = self._latest_epoch(_partition(change))
+            if latest >= after.leader_epoch:
+                return replace(change, after=replace(after, leader_epoch=LeaderEpoch(latest + 1)))
+        return change
+
+    async def _store(self, changes: Sequence[PartitionChange]) -> list[PartitionChange]:
+        """Store changes and update the image; return those that were stored.
+
+        The others conflict with what was stored before: the image has what was read again.
+        """
+        if not changes:
+            return []
+        stored: list[PartitionChange] = []
+        read: list[PartitionChange] = []
+        for outcome in await self.store.store_changes(changes):
+            change = outcome.change
+            if not isinstance(outcome, Conflict):
+                stored.append(replace(change, after=outcome.state))
+            elif outcome.state is not None:
+                read.append(replace(change, after=outcome.state))
+        self._note([*stored, *read])
+        return stored
+
+    def _note(self, changes: Sequence[PartitionChange]) -> None:
         """Update the image."""
-        by_topic: dict[str, list[PartitionState]] = {}
-        for one in stored:
-            states = by_topic.get(one.topic)
-            if states is None:
-                states = by_topic[one.topic] = [*self.image.topics[one.topic].partitions]
-            states[one.index] = one.after
-        self.image = self.image.with_topics(
-            replace(self.image.topics[name], partitions=tuple(states))
-            for name, states in by_topic.items()
-        )
+        self.image = plan.with_changes(self.image, changes)
 
     def _note_leaderless(self, failures: Failures) -> None:
         """Show partitions whose leader could not take over as partitions without a leader."""
@@ -235,84 +399,105 @@ class Controller:
         )
 
     async def _tell_replicas(
-        self, changes: Sequence[PartitionChange], is_new: bool, configs: Configs
+        self,
+        changes: Sequence[PartitionChange],
+        born: Collection[BrokerId],
+        is_new: bool,
+        configs: Configs,
+        waits: bool,
     ) -> Failures:
-        """Tell the replicas of changed partitions."""
-        by_broker = self._replicas(changes, is_new=is_new)
+        """Tell the replicas of changed partitions, apart from brokers that will hear of all."""
+        by_broker: dict[BrokerId, list[ReplicaState]] = {}
+        for one in changes:
+            topic = self.image.topics[one.topic]
+            state = ReplicaState(one.topic, topic.id, PartitionIndex(one.index), one.after, is_new)
+            for broker in one.after.replicas:
+                if broker in self._links and broker not in born:
+                    by_broker.setdefault(broker, []).append(state)
         return await self._applied(
             {
-                broker: self._update(broker, replicas=replicas, topic_configs=configs)
+                broker: replace(self._update(broker), replicas=replicas, topic_configs=configs)
                 for broker, replicas in by_broker.items()
-            }
+            },
+            waits,
         )
 
     async def _tell(
         self,
         *,
-        replicas: Sequence[PartitionChange] = (),
-        is_full: bool = False,
+        born: Collection[BrokerId] = (),
         topic_configs: Configs | None = None,
         broker_configs: BrokerConfigs | None = None,
         deleted: Sequence[str] = (),
-        changed: Sequence[str] | None = (),
+        changed: Sequence[str] = (),
+        waits: bool = True,
     ) -> Failures:
         """Tell all brokers the new image, and what else has changed."""
-        by_broker = self._replicas(replicas)
-        return await self._applied(
-            {
-                broker: self._update(
-                    broker,
-                    replicas=by_broker.get(broker, ()),
-                    is_full=is_full,
+        updates: dict[BrokerId, ControlUpdate] = {}
+        all_replicas = self._all_replicas(born) if born else {}
+        for broker in self._links:
+            update = replace(self._update(broker), image=self.image, deleted=deleted)
+            if broker in born:
+                updates[broker] = replace(
+                    update,
+                    topic_configs=self._topic_configs,
+                    broker_configs=self._broker_configs,
+                    replicas=all_replicas.get(broker, ()),
+                    is_full=True,
+                )
+            else:
+                updates[broker] = replace(
+                    update,
                     topic_configs=topic_configs or {},
                     broker_configs=broker_configs or {},
-                    deleted=deleted,
-                    image=self.image,
                     changed=changed,
                 )
-                for broker in self._links
-            }
-        )
+        return await self._applied(updates, waits)
 
-    def _replicas(
-        self, changes: Sequence[PartitionChange], *, is_new: bool = False
-    ) -> dict[BrokerId, list[ReplicaState]]:
-        """Return the changed partitions by the brokers that have replicas of them."""
-        found: dict[BrokerId, list[ReplicaState]] = {}
-        for one in changes:
-            topic = self.image.topics[one.topic]
-            state = ReplicaState(one.topic, topic.id, PartitionIndex(one.index), one.after, is_new)
-            for broker in one.after.replicas:
-                if broker in self._links:
-                    found.setdefault(broker, []).append(state)
+    def _all_replicas(self, brokers: Collection[BrokerId]) -> dict[BrokerId, list[ReplicaState]]:
+        found: dict[BrokerId, list[ReplicaState]] = {broker: [] for broker in brokers}
+        for topic in self.image.topics.values():
+            for index, state in enumerate(topic.partitions):
+                if state.version < 0:
+                    continue  # it has no leader yet, and so no replica has a log
+                one = ReplicaState(topic.name, topic.id, PartitionIndex(index), state)
+                for broker in state.replicas:
+                    if broker in found:
+                        found[broker].append(one)
         return found
 
-    def _update(self, broker: BrokerId, **fields: object) -> ControlUpdate:
+    def _update(self, broker: BrokerId) -> ControlUpdate:
         return ControlUpdate(
             controller=self._node_id,
             controller_epoch=self.epoch,
             broker_epoch=self.image.brokers[broker].epoch,
-            **fields,  # pyright: ignore[reportArgumentType]
         )
 
-    async def _applied(self, updates: Mapping[BrokerId, ControlUpdate]) -> Failures:
+    async def _applied(self, updates: Mapping[BrokerId, ControlUpdate], waits: bool) -> Failures:
         """Send updates; return what failed on the leaders."""
         sent = {broker: self._links[broker].send(one) for broker, one in updates.items()}
-        if not sent:
-            return {}
-        done, late = await asyncio.wait(sent.values(), timeout=APPLY_SECONDS)
+        failures: dict[TopicPartition, RequestError] = {}
+        own = sent.pop(self._node_id, None)
+        if own is not None:
+            failures |= self._failed(self._node_id, await own)
+        if not waits or not sent:
+            return failures
+        self.turn.release()
+        try:
+            done, late = await asyncio.wait(sent.values(), timeout=APPLY_SECONDS)
+        finally:
+            await self.turn.acquire()
         if late:
             brokers = [broker for broker, one in sent.items() if one in late]
-            _LOG.warning("change not applied yet", {"brokers": ",".join(map(str, brokers))})
-        failures: dict[TopicPartition, RequestError] = {}
+            _LOG.warning("change not applied yet", {"brokers": _ids(brokers)})
         for broker, one in sent.items():
             if one in done:
-                failures |= {
-                    key: failure
-                    for key, failure in one.result().items()
-                    if self._leads(broker, key)
-                }
+                failures |= self._failed(broker, one.result())
         return failures
+
+    def _failed(self, broker: BrokerId, failures: Failures) -> Failures:
+        """Return what failed on the leader; a follower that failed is not in the ISR."""
+        return {key: one for key, one in failures.items() if self._leads(broker, key)}
 
     def _leads(self, broker: BrokerId, key: TopicPartition) -> bool:
         state = self.image.state(key.topic, key.partition)
@@ -321,3 +506,11 @@ class Controller:
 
 def _partition(change: PartitionChange) -> TopicPartition:
     return TopicPartition(change.topic, PartitionIndex(change.index))
+
+
+def _topics(changes: Iterable[PartitionChange]) -> list[str]:
+    return [*dict.fromkeys(one.topic for one in changes)]
+
+
+def _ids(brokers: Iterable[BrokerId]) -> str:
+    return ",".join(map(str, brokers))

@@ -30,9 +30,10 @@ class ControllerElector:
         session: Session,
         node_id: BrokerId,
         clock: Clock,
-        on_elected: Callable[[ControllerLease], Awaitable[None]],
+        on_elected: Callable[[ControllerLease, Callable[[], None]], Awaitable[None]],
         on_resigned: Callable[[], Awaitable[None]],
     ) -> None:
+        """An elector that calls `on_elected` with the lease and a function that gives it up."""
         self._session = session
         self._node_id = node_id
         self._clock = clock
@@ -40,13 +41,15 @@ class ControllerElector:
         self._on_resigned = on_resigned
         self._changed = asyncio.Event()  # /controller may have changed since it was read
         self._is_controller = False
+        self._has_lost = False  # whether a write has shown that the lease has ended
 
     async def elect(self) -> bool:
         """Become the controller unless another broker is; return whether this broker is."""
         self._changed.clear()
         found = await self._session.exists(CONTROLLER, self._watch)
         if self._is_controller:
-            if found is not None and found.ephemeral_owner == self._session.id:
+            is_mine = found is not None and found.ephemeral_owner == self._session.id
+            if is_mine and not self._has_lost:
                 return True
             await self._stop_controlling()
         if found is not None:
@@ -56,20 +59,20 @@ class ControllerElector:
             return False
         self._is_controller = True
         _LOG.info("controller elected", {"broker": self._node_id, "epoch": lease.epoch})
-        await self._on_elected(lease)
+        await self._on_elected(lease, self.resign)
         return True
 
     def _watch(self, event: WatchEvent) -> None:
         self._changed.set()
 
-    async def resign(self) -> None:
+    def resign(self) -> None:
         """Stop controlling: a write has shown that another broker has been elected."""
-        await self._stop_controlling()
+        self._has_lost = True
         self._changed.set()
 
     async def _stop_controlling(self) -> None:
         if self._is_controller:
-            self._is_controller = False
+            self._is_controller = self._has_lost = False
             _LOG.warning("controller resigned", {"broker": self._node_id})
             await self._on_resigned()
 

@@ -1,4 +1,8 @@
-"""UpdateMetadata: the controller sends brokers the cluster metadata."""
+"""UpdateMetadata: the controller sends brokers the cluster metadata.
+
+Only brokers of Ottla send it to each other, so fields with tags from 100 on are Ottla's own:
+what Kafka's brokers read from ZooKeeper.
+"""
 
 from collections.abc import Sequence
 
@@ -30,6 +34,9 @@ class UpdateMetadataPartitionState(Struct):
     zk_version: int = int32("0+")
     replicas: Sequence[int] = array(INT32S, "0+")
     offline_replicas: Sequence[int] = array(INT32S, "4+", default=(), ignorable=True)
+    elr: Sequence[int] = array(INT32S, "6+", default=(), tag=100, ignorable=True)
+    adding_replicas: Sequence[int] = array(INT32S, "6+", default=(), tag=101, ignorable=True)
+    removing_replicas: Sequence[int] = array(INT32S, "6+", default=(), tag=102, ignorable=True)
 
 
 class UpdateMetadataTopicState(Struct):
@@ -55,6 +62,23 @@ class UpdateMetadataBroker(Struct):
         UpdateMetadataEndpoint, "1+", default=(), ignorable=True
     )
     rack: str | None = nullable_string("2+", default="", ignorable=True)
+    epoch: int = int64("6+", default=-1, tag=100, ignorable=True)
+    host: str = string("6+", default="", tag=101, ignorable=True)
+
+
+class ConfigEntry(Struct):
+    name: str = string("6+")
+    value: str = string("6+")
+
+
+class TopicConfigs(Struct):
+    topic_name: str = string("6+")
+    entries: Sequence[ConfigEntry] = array(ConfigEntry, "6+")
+
+
+class BrokerConfigs(Struct):
+    broker_id: int = int32("6+")  # -1: the default of all brokers
+    entries: Sequence[ConfigEntry] = array(ConfigEntry, "6+")
 
 
 class UpdateMetadataRequest(Message, api=UPDATE_METADATA):
@@ -70,6 +94,12 @@ class UpdateMetadataRequest(Message, api=UPDATE_METADATA):
         UpdateMetadataTopicState, "5+", default=()
     )
     live_brokers: Sequence[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
+    topic_configs: Sequence[TopicConfigs] = array(
+        TopicConfigs, "6+", default=(), tag=100, ignorable=True
+    )
+    broker_configs: Sequence[BrokerConfigs] = array(
+        BrokerConfigs, "6+", default=(), tag=101, ignorable=True
+    )
 
 
 class UpdateMetadataResponse(Message, api=UPDATE_METADATA):

@@ -1,0 +1,31 @@
+"""AlterPartition: a leader asks the controller to change the ISRs of its partitions."""
+
+from ottla.broker.topics import Topics
+from ottla.controller.lease import Resigned
+from ottla.coordination.errors import CoordinationError
+from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.protocol.conversation import Request, Response
+from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from ottla.transport.connection import Connection, DeferredResponse
+
+
+def handle(request: Request, connection: Connection, *, topics: Topics) -> DeferredResponse:
+    """Store the ISRs, and answer when they are stored."""
+    message = request.message
+    assert isinstance(message, AlterPartitionRequest)
+    return DeferredResponse(answer(message, topics))
+
+
+async def answer(message: AlterPartitionRequest, topics: Topics) -> Response:
+    """Carry out a request and return the response."""
+    try:
+        controller = topics.controller
+        async with controller.turn:
+            return await controller.alter_partition(message)
+    except RequestError as error:
+        code = error.code
+    except StorageFailure:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    except (Resigned, CoordinationError):
+        code = ErrorCode.NOT_CONTROLLER
+    return AlterPartitionResponse(throttle_time_ms=0, error_code=int(code), topics=())

@@ -1,0 +1,78 @@
+"""A cluster of three brokers in one process, with kills, and clients that notice nothing else."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ottla import Consumer, Producer
+from ottla.testing import Cluster
+
+TOPIC = "orders"
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+def producer(cluster: Cluster) -> Producer[bytes, bytes]:
+    return Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+
+
+async def values(cluster: Cluster, count: int) -> list[bytes | None]:
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "auto.offset.reset": "earliest",
+        "group.id": "readers",
+    }
+    found: list[bytes | None] = []
+    async with Consumer(config) as consumer:
+        consumer.subscribe(TOPIC)
+        while len(found) < count:
+            found += [record.value for record in await consumer.poll(1)]
+    return found
+
+
+@pytest.mark.parametrize("killed", ["leader", "controller", "follower"])
+def test_records_survive_a_kill(killed: str) -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster, producer(cluster) as client:
+            for number in range(10):
+                await client.send(TOPIC, b"%d" % number)
+            await client.flush()
+            await cluster.settled()
+            leader, controller = cluster.leader(TOPIC, 0), cluster.controller
+            assert leader is not None
+            assert controller is not None
+            others = [one for one in cluster.brokers if one not in (leader, controller)]
+            victim = {"leader": leader, "controller": controller, "follower": others[0]}[killed]
+            await victim.kill()
+            assert not victim.running
+            for number in range(10, 20):
+                await client.send(TOPIC, b"%d" % number)
+            await client.flush()
+            assert cluster.leader(TOPIC, 0) is not None
+            await victim.start()
+            await cluster.settled()
+            assert await values(cluster, 20) == [b"%d" % number for number in range(20)]
+
+    run(scenario)
+
+
+def test_settled_names_what_is_missing() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster, producer(cluster) as client:
+            await client.send(TOPIC, b"x")
+            await client.flush()
+            await cluster.settled()
+            for broker in cluster.brokers:
+                await broker.stop()
+            with pytest.raises(TimeoutError, match="there is no controller"):
+                await cluster.settled(timeout=0)
+
+    run(scenario)
