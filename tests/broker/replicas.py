@@ -19,7 +19,7 @@ class Replicas:
         self.running = running
         self.proposals: list[IsrProposal] = []
         self.led: Partition = running.parts.replica_manager.leader_partition(topic, index)
-        self.led._node_id = BrokerId(1)
+        self.led.node_id = BrokerId(1)
         self.led._propose = self._propose
         self.led.set_in_sync_min(in_sync_min)
         state = running.parts.metadata_cache.image.state(topic, index)

@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 from ottla.broker.fetch_sessions import FetchPartition
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.replica_requests import Replica
+from ottla.broker.replica_selection import FollowerReads
 from ottla.errors import ErrorCode, RequestError, StorageFailure
-from ottla.ids import Offset
+from ottla.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from ottla.log.cached_reads import NotCached, PinnedRecords, RecordSlice
 from ottla.log.epochs import EpochEnd
 from ottla.log.segment.txn_index import AbortedTransaction
-from ottla.metrics import ApiCounts
+from ottla.metrics import ApiCounts, TopicCounts
 from ottla.protocol.primitives import Buffer
 from ottla.records import count_records
 from ottla.replication.fetch_purgatory import ReplicaWatch
@@ -36,11 +37,12 @@ class PartitionRead:
 
     wanted: FetchPartition
     topic: str
-    partition: Partition | None = None
+    partition: Partition | FollowerReads | None = None
     error: ErrorCode = ErrorCode.NONE
     records: Buffer | PinnedRecords = b""
     aborted: Sequence[AbortedTransaction] | None = None
     diverging: EpochEnd | None = None
+    preferred_replica: BrokerId | None = None  # the consumer should read from it
     mark: int = 0  # the last mark of a follower's session, when the partition was read
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -73,6 +75,8 @@ class FetchRead:
     limits: Limits
     by_sendfile: bool = False  # large records are sent from their files
     by_replica: ReplicaFetch | None = None
+    from_followers: bool = False  # partitions that this broker follows are read, too
+    prefer: Callable[[Partition, int], BrokerId | None] | None = None  # by the consumer's rack
     found: list[PartitionRead] = field(default_factory=list[PartitionRead])
     size: int = 0
     available: int = (
@@ -88,10 +92,12 @@ class FetchRead:
         try:
             if topic is None:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-            partition = one.partition = self.replica_manager.leader_partition(topic, wanted.key[1])
+            partition = one.partition = self._partition(topic, wanted.key[1])
             partition.check_epoch(wanted.current_leader_epoch)
             if self.by_replica is not None:
                 self._check_replica(one, partition, self.by_replica)
+            elif self.prefer is not None and self._is_elsewhere(one, partition, self.prefer):
+                return
             if self._is_diverging(one, partition):
                 return
             if self.by_replica is not None:
@@ -111,21 +117,51 @@ class FetchRead:
         except (RequestError, StorageFailure) as error:
             self._fail(one, error)
 
-    def _upper_offset(self, partition: Partition) -> Offset:
+    def _partition(self, topic: str, index: int) -> Partition | FollowerReads:
+        manager = self.replica_manager
+        if self.from_followers and manager.followers:
+            followed = manager.followers.get(TopicPartition(topic, PartitionIndex(index)))
+            if followed is not None:
+                traffic = manager.traffic.setdefault(topic, TopicCounts())
+                return FollowerReads(followed, manager.logs, traffic)
+        return manager.leader_partition(topic, index)
+
+    def _is_elsewhere(
+        self,
+        one: PartitionRead,
+        partition: Partition | FollowerReads,
+        prefer: Callable[[Partition, int], BrokerId | None],
+    ) -> bool:
+        """Whether the consumer should read from a replica in its rack (KIP-392)."""
+        if isinstance(partition, Partition):
+            one.preferred_replica = prefer(partition, one.wanted.offset)
+        if one.preferred_replica is None:
+            return False
+        self._give(one, partition, b"")
+        self.failed = True  # there is nothing to wait for
+        return True
+
+    def _upper_offset(self, partition: Partition | FollowerReads) -> Offset:
         """Followers read up to the log end offset, consumers up to the high watermark (A6)."""
         if self.by_replica is not None:
             return partition.log.log_end_offset
         return partition.upper_offset(committed=self.limits.committed)
 
-    def _check_replica(self, one: PartitionRead, partition: Partition, fetch: ReplicaFetch) -> None:
+    def _check_replica(
+        self, one: PartitionRead, partition: Partition | FollowerReads, fetch: ReplicaFetch
+    ) -> None:
+        assert isinstance(partition, Partition)
         partition.check_replica(fetch.replica.id, one.wanted.current_leader_epoch)
         fetch.watch.register(partition, one.wanted.key)
 
-    def _note_replica(self, one: PartitionRead, partition: Partition, fetch: ReplicaFetch) -> None:
+    def _note_replica(
+        self, one: PartitionRead, partition: Partition | FollowerReads, fetch: ReplicaFetch
+    ) -> None:
         """Note the offset of a follower, unless it is outside the log (rule A17).
 
         A follower whose log diverges does not get here: its offset counts for nothing (rule A2).
         """
+        assert isinstance(partition, Partition)
         wanted, log = one.wanted, partition.log
         if not fetch.is_noted and log.log_start_offset <= wanted.offset <= log.log_end_offset:
             partition.follower_fetched(
@@ -224,7 +260,9 @@ class FetchRead:
         """
         return self.size > 0 and found.size > self._room(wanted)
 
-    def _note_available(self, one: PartitionRead, partition: Partition, found: RecordSlice) -> None:
+    def _note_available(
+        self, one: PartitionRead, partition: Partition | FollowerReads, found: RecordSlice
+    ) -> None:
         """Update `available`.
 
         Whole batches rarely fill a limit exactly. A consumer whose min.bytes equals the limit would
@@ -236,19 +274,26 @@ class FetchRead:
         has_more = not is_given or found.upper_offset < upper
         self.available += max(given, self._room(one.wanted)) if has_more else given
 
-    def _note_aborted(self, one: PartitionRead, partition: Partition, found: RecordSlice) -> None:
+    def _note_aborted(
+        self, one: PartitionRead, partition: Partition | FollowerReads, found: RecordSlice
+    ) -> None:
         """Set the aborted transactions that a read_committed consumer has to skip."""
         if self.limits.committed:
             one.aborted = partition.log.aborted_transactions(one.wanted.offset, found.upper_offset)
 
-    def _give(self, one: PartitionRead, partition: Partition, data: Buffer | PinnedRecords) -> None:
+    def _give(
+        self,
+        one: PartitionRead,
+        partition: Partition | FollowerReads,
+        data: Buffer | PinnedRecords,
+    ) -> None:
         self.size += len(data)
         one.records = data
         one.high_watermark = partition.high_watermark
         one.last_stable_offset = partition.last_stable_offset
         one.log_start_offset = partition.log.log_start_offset
 
-    def _is_diverging(self, one: PartitionRead, partition: Partition) -> bool:
+    def _is_diverging(self, one: PartitionRead, partition: Partition | FollowerReads) -> bool:
         """Whether the consumer's last fetched epoch diverges from this log (rule A12)."""
         epoch = one.wanted.last_fetched_epoch
         if epoch < 0:

@@ -76,6 +76,15 @@ class LeaderMoved(RequestError):
         self.leader_epoch = leader_epoch
 
 
+def check_epoch(known: int, leader_epoch: LeaderEpoch) -> None:
+    """Fence a request with another leader epoch (rule A3); -1 means that it has none."""
+    if known < 0 or known == leader_epoch:
+        return
+    if known < leader_epoch:
+        raise RequestError(ErrorCode.FENCED_LEADER_EPOCH)
+    raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+
 class Partition:
     """A partition that this broker leads."""
 
@@ -88,7 +97,6 @@ class Partition:
         "_lag_s",
         "_logs",
         "_low_watermarks",
-        "_node_id",
         "_propose",
         "_resigned",
         "_uncommitted_bytes",
@@ -101,6 +109,7 @@ class Partition:
         "internal",
         "leader_epoch",
         "log",
+        "node_id",
         "rules",
         "topic_id",
         "traffic",
@@ -142,7 +151,7 @@ class Partition:
         self.commit_waiters = OffsetWaiters()  # finished by the high watermark
         self._low_watermarks = OffsetWaiters()  # finished by the log start offsets of all replicas
         self._clock = clock or SystemClock()
-        self._node_id = node_id
+        self.node_id = node_id
         self._propose = propose
         self._lag_s = lag_s
         self._is_eligible = is_eligible
@@ -184,7 +193,7 @@ class Partition:
         """Begin to track followers."""
         self.in_sync = InSyncReplicas(
             state,
-            self._node_id,
+            self.node_id,
             in_sync_min=self._in_sync_min,
             epoch_start=self.epoch_start,
             now_s=self._clock.elapsed_s(),
@@ -332,7 +341,7 @@ class Partition:
         """
         in_sync = self.in_sync
         if isinstance(outcome, PartitionState):
-            if outcome.leader_epoch == self.leader_epoch and outcome.leader == self._node_id:
+            if outcome.leader_epoch == self.leader_epoch and outcome.leader == self.node_id:
                 self.update(outcome)
         elif outcome is not None and in_sync is not None:
             is_current = proposal is None or proposal is in_sync.proposed
@@ -514,11 +523,7 @@ class Partition:
 
     def check_epoch(self, known: int) -> None:
         """Fence a client with another leader epoch (rule A3); -1 means that it knows none."""
-        if known < 0 or known == self.leader_epoch:
-            return
-        if known < self.leader_epoch:
-            raise RequestError(ErrorCode.FENCED_LEADER_EPOCH)
-        raise RequestError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        check_epoch(known, self.leader_epoch)
 
     @property
     def last_stable_offset(self) -> Offset:

@@ -1,7 +1,8 @@
 """Fetch: records of many partitions, or a wait until there are some."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
 from ottla.broker.cooperative import CooperativeScheduler
@@ -24,10 +25,11 @@ from ottla.broker.fetch_sessions import (
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.replica_requests import Replica, is_replica_allowed, replica_of
+from ottla.broker.replica_selection import preferred_replica
 from ottla.broker.shutdown import Shutdown
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import ZERO_UUID, Uuid
+from ottla.ids import ZERO_UUID, BrokerId, Uuid
 from ottla.metrics import ApiCounts
 from ottla.protocol.conversation import OBJECTS_AT_ONCE, LargeRequest, Request, Response
 from ottla.protocol.messages.fetch import (
@@ -41,7 +43,8 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.protocol.primitives import Buffer
 from ottla.replication.fetch_purgatory import DelayedFetch, ReplicaWatch
-from ottla.settings.broker import FETCH_MAX_BYTES
+from ottla.replication.partition import Partition
+from ottla.settings.broker import FETCH_MAX_BYTES, RACK_AWARE, REPLICA_SELECTOR_CLASS
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse
 from ottla.transport.memory import MemoryWaiter
 
@@ -56,6 +59,7 @@ ROOM_SECONDS: Final = 20.0
 
 _WITH_EPOCHS: Final = 12  # the first version with diverging epochs
 _BY_ID: Final = 13  # the first version with topic ids
+_WITH_RACKS: Final = 11  # the first version whose consumers may read from followers (KIP-392)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,10 @@ class FetchHandler:
         fetch = _Fetch(self, request, message, session, asked, connection)
         if replica is not None:
             fetch.follow(replica, asked, now_s)
+        elif request.version >= _WITH_RACKS:
+            fetch.from_followers = True
+            if message.rack_id and self._selects_by_rack:
+                fetch.prefer = partial(self._preferred, message.rack_id)
         if fetch.is_wide:
             return DeferredResponse(fetch.wait(None))
         gathering = fetch.gather()
@@ -123,6 +131,14 @@ class FetchHandler:
         found = fetch.answer(gathering)
         fetch.end()
         return found
+
+    @property
+    def _selects_by_rack(self) -> bool:
+        return self.settings.broker[REPLICA_SELECTOR_CLASS] == RACK_AWARE
+
+    def _preferred(self, rack: str, partition: Partition, offset: int) -> BrokerId | None:
+        brokers = self.metadata_cache.image.brokers
+        return preferred_replica(partition, offset, rack, partition.node_id, brokers.get)
 
     async def _refuse(self, asked: Sequence[FetchPartition]) -> Response:
         """Refuse a client that fetches as a replica, as Kafka refuses one without the right."""
@@ -161,6 +177,8 @@ class _Fetch:
         self.is_wide = len(self.wanted) > OBJECTS_AT_ONCE
         self.is_empty = not self.wanted
         self.by_replica: ReplicaFetch | None = None
+        self.from_followers = False
+        self.prefer: Callable[[Partition, int], BrokerId | None] | None = None
         self.bytes_max = min(message.max_bytes, handler.settings.broker[FETCH_MAX_BYTES])
         self.bytes_min = message.min_bytes
         self.waiter = MemoryWaiter(connection.memory, handler.clock)
@@ -227,7 +245,13 @@ class _Fetch:
         self.bytes_min = min(self.message.min_bytes, max(share // 2, 1))
         limits = Limits(min(self.bytes_max, share), self.message.isolation_level == READ_COMMITTED)
         return FetchRead(
-            self.handler.replica_manager, self.handler.counts, limits, self.by_sendfile, by_replica
+            self.handler.replica_manager,
+            self.handler.counts,
+            limits,
+            self.by_sendfile,
+            by_replica,
+            self.from_followers,
+            self.prefer,
         )
 
     def is_enough(self, gathering: FetchRead) -> bool:
@@ -349,7 +373,11 @@ class _Fetch:
         if session is None:
             return True
         told = Told(one.high_watermark, one.last_stable_offset, one.log_start_offset)
-        failed = one.error is not ErrorCode.NONE or one.diverging is not None
+        failed = (
+            one.error is not ErrorCode.NONE
+            or one.diverging is not None
+            or one.preferred_replica is not None
+        )
         news = session.is_news(
             one.wanted.key, told, has_records=len(one.records) > 0, failed=failed
         )
@@ -385,6 +413,8 @@ class _Fetch:
             # The writer takes only the length of records, and the connection sends them.
             records=cast("Buffer", one.records),
         )
+        if one.preferred_replica is not None:
+            data.preferred_read_replica = one.preferred_replica
         if self.version >= _WITH_EPOCHS:
             if one.diverging is not None:
                 data.diverging_epoch = EpochEndOffset(
