@@ -13,7 +13,7 @@ from broker.replicas import Replicas
 from broker.test_node import batch, create, fetch_request, produce
 from ottla.broker import fetch_read
 from ottla.errors import ErrorCode
-from ottla.ids import BrokerId, LeaderEpoch, Offset, Uuid
+from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Uuid
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -528,5 +528,54 @@ def test_a17_delete_records_waits_for_the_log_start_of_the_replicas(tmp_path: Pa
             await until(lambda: replicas.led.log.log_start_offset == 3)
             replicas.led.resign(replicas.state)
             assert await moving == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+    run(scenario)
+
+
+def test_offset_of_a_follower_that_waits_is_noted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fetch that waited says nothing about its follower when it ends."""
+
+    async def scenario() -> None:
+        async with leading(tmp_path) as (replicas, client, topic_id):
+            noted: list[int] = []
+            note = Partition.follower_fetched
+
+            def noting(
+                led: Partition, replica: BrokerId, epoch: BrokerEpoch, offset: Offset,
+                start: Offset, now_s: float,
+            ) -> None:  # fmt: skip
+                noted.append(offset)
+                note(led, replica, epoch, offset, start, now_s)
+
+            monkeypatch.setattr(Partition, "follower_fetched", noting)
+            two = await follower(replicas.running, topic_id)
+            fetching = asyncio.create_task(two.fetch(asked(0), wait_ms=20_000))
+            await until(lambda: any(one.waiter for one in replicas.led.watches))
+            await produce(client, "t", batch(b"a"), acks=1)
+            assert values((await fetching)[0]) == [b"a"]
+            assert noted == [0]
+
+    run(scenario)
+
+
+def test_a12_consumer_learns_where_its_log_was_truncated(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with leading(tmp_path) as (replicas, client, topic_id):
+            await produce(client, "t", batch(b"a", b"b"), acks=1)
+            # Another broker led epoch 1 and had more records; this one is elected without them.
+            replicas.state = replace(replicas.state, leader_epoch=LeaderEpoch(2))
+            replicas.change(1)
+            await produce(client, "t", batch(b"c", b"d"), acks=1)
+            message = fetch_request(topic_id, 3)
+            partition = message.topics[0].partitions[0]
+            partition.current_leader_epoch, partition.last_fetched_epoch = 2, 1
+            one = await ask(client, message)
+            assert one.diverging_epoch is not None, "offset 2 had another record in epoch 1"
+            assert (one.diverging_epoch.epoch, one.diverging_epoch.end_offset) == (0, 2)
+            assert not values(one)
+            partition.fetch_offset, partition.last_fetched_epoch = 2, 0
+            assert values(await ask(client, message)) == [b"c", b"d"]
 
     run(scenario)
