@@ -21,6 +21,7 @@ class Replicas:
         self.led: Partition = running.parts.replica_manager.leader_partition(topic, index)
         self.led.node_id = BrokerId(1)
         self.led._propose = self._propose
+        self.led._is_alive = self._is_alive
         self.led.set_in_sync_min(in_sync_min)
         state = running.parts.metadata_cache.image.state(topic, index)
         assert state is not None
@@ -32,6 +33,9 @@ class Replicas:
 
     def _propose(self, led: Partition, proposal: IsrProposal) -> None:
         self.proposals.append(proposal)
+
+    def _is_alive(self, broker_id: BrokerId) -> bool:
+        return True
 
     def change(self, *in_sync: int) -> None:
         """Let the controller change the ISR."""
