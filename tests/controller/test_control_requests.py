@@ -65,10 +65,11 @@ def key(topic: str, index: int) -> TopicPartition:
     return TopicPartition(topic, PartitionIndex(index))
 
 
-def broker(number: int, epoch: int | None = None) -> Broker:
+def broker(number: int) -> Broker:
     addresses = {"EXTERNAL": Address("h", 9000 + number), "INTERNAL": Address("::1", 9100 + number)}
-    known = BrokerEpoch(10 * number if epoch is None else epoch)
-    return Broker(BrokerId(number), known, MappingProxyType(addresses), f"rack-{number}")
+    known = BrokerEpoch(10 * number)
+    host = None if number == 3 else f"host-{number}"
+    return Broker(BrokerId(number), known, MappingProxyType(addresses), f"rack-{number}", host)
 
 
 def state(*replicas: int, isr: tuple[int, ...] | None = None, version: int = 7) -> PartitionState:
@@ -78,8 +79,9 @@ def state(*replicas: int, isr: tuple[int, ...] | None = None, version: int = 7) 
 
 
 MOVING = replace(state(3, 1, isr=(1,)), adding=ids(3), removing=ids(1))
+SMALL = replace(state(1, 2, isr=(2,)), elr=ids(1))
 ORDERS = Topic("orders", topic_id(1), (state(1, 2, 3), state(2, 3), state(3, isr=())))
-LOGS = Topic("logs", topic_id(2), (MOVING, state(1, 2, isr=(2,))))
+LOGS = Topic("logs", topic_id(2), (MOVING, SMALL))
 IMAGE = (
     ClusterImage("c", controller_epoch=ControllerEpoch(4))
     .with_topics([ORDERS, LOGS])
@@ -129,8 +131,9 @@ def test_changes_are_sent_to_the_live_replicas() -> None:
         (30, RequestType.INCREMENTAL),
     ]
     told = ReplicaState("orders", topic_id(1), PartitionIndex(0), after)
-    new = ReplicaState("logs", topic_id(2), PartitionIndex(1), LOGS.partitions[1], is_new=True)
-    assert states_of(sent(requests[BrokerId(2)])) == [told, new]
+    led = replace(SMALL, elr=())
+    new = ReplicaState("logs", topic_id(2), PartitionIndex(1), led, is_new=True)
+    assert states_of(sent(requests[BrokerId(2)])) == [told, new]  # without its ELR
     assert states_of(sent(requests[BrokerId(3)])) == [told]
 
 
@@ -147,11 +150,10 @@ def test_replica_that_a_reassignment_adds_is_new_to_its_broker() -> None:
     assert not states_of(second)[0].is_new
 
 
-def test_elr_stays_on_the_controller() -> None:
-    """The request has no field for it; the controller answers DescribeTopicPartitions."""
-    after = replace(state(1, 2, isr=(1,)), elr=ids(2))
-    requests = leader_and_isr_requests(IMAGE, [PartitionChange("logs", 1, after, after)])
-    assert states_of(requests[BrokerId(1)])[0].state == replace(after, elr=())
+def test_leaders_do_not_get_the_elr() -> None:
+    """LeaderAndIsr has no field for it; UpdateMetadata has one, for DescribeTopicPartitions."""
+    requests = leader_and_isr_requests(IMAGE, [PartitionChange("logs", 1, SMALL, SMALL)])
+    assert states_of(requests[BrokerId(1)])[0].state == replace(SMALL, elr=())
 
 
 def test_failures_are_named_in_the_response() -> None:
@@ -188,14 +190,10 @@ def test_full_metadata_replaces_the_image() -> None:
     assert (image.cluster_id, image.controller, image.controller_epoch) == ("c", 2, 4)
     assert image.version == old.version + 1
     assert image.topics["orders"] == ORDERS
-    moving = replace(MOVING, adding=(), removing=())
-    assert image.topics["logs"] == replace(LOGS, partitions=(moving, LOGS.partitions[1]))
+    assert image.topics["logs"] == LOGS
     assert set(image.topics) == {"orders", "logs"}
     assert image.topic_of_id(topic_id(2)) is image.topics["logs"]
-    unknown = {number: broker(number, epoch=-1) for number in (1, 2, 3)}
-    assert dict(image.brokers) == unknown
-    # A broker whose registration is known keeps it.
-    assert image_with(full_metadata(IMAGE), IMAGE).brokers == IMAGE.brokers
+    assert image.brokers == IMAGE.brokers
 
 
 def test_incremental_metadata_changes_only_its_partitions() -> None:
@@ -282,25 +280,43 @@ def test_update_is_the_same_after_its_requests() -> None:
         controller=BrokerId(2),
         controller_epoch=ControllerEpoch(4),
         broker_epoch=BrokerEpoch(10),
+        topic_configs={"orders": {"retention.ms": "1"}, "logs": {}},
+        broker_configs={None: {"a": "b"}, BrokerId(3): {"c": "d"}},
         deleted=["gone"],
         stopped=stopped,
         replicas=replicas,
         is_full=True,
         image=IMAGE,
     )
+    known = IMAGE.with_topics([Topic("gone", topic_id(9), (state(1),))])
     requests = requests_of(update, IMAGE, BrokerId(1))
-    stop, lead, told = (update_of(sent(one), IMAGE) for one in requests)
+    first, stop, lead, told = (update_of(sent(one), known) for one in requests)
+    assert (first.topic_configs, first.broker_configs) == (
+        update.topic_configs,
+        update.broker_configs,
+    )
+    assert (first.deleted, first.changed) == (["gone"], [])
     assert [*stop.stopped] == stopped
     assert (lead.replicas, lead.is_full, lead.image) == (replicas, True, None)
-    assert told.image == replace(IMAGE, version=IMAGE.version + 1)
-    assert (told.deleted, told.changed, told.stopped) == (["gone"], None, ())
-    for one in (stop, lead, told):
+    assert told.image == replace(IMAGE, version=known.version + 1)
+    assert (told.deleted, told.changed, told.stopped) == ([], None, ())
+    for one in (first, stop, lead, told):
         assert (one.controller, one.controller_epoch, one.broker_epoch) == (2, 4, 10)
-    partial = replace(update, deleted=(), stopped=(), replicas=(), is_full=False, changed=["logs"])
-    (request,) = requests_of(partial, IMAGE, BrokerId(1))
-    assert update_of(sent(request), ClusterImage("c")).changed == ["logs"]
-    nothing = replace(partial, image=None)
-    assert requests_of(nothing, IMAGE, BrokerId(1)) == []
+
+
+def test_update_of_some_topics_is_one_request() -> None:
+    update = ControlUpdate(
+        controller=BrokerId(2),
+        controller_epoch=ControllerEpoch(4),
+        broker_epoch=BrokerEpoch(10),
+        image=IMAGE,
+        changed=["logs", "deleted meanwhile"],
+    )
+    (request,) = requests_of(update, IMAGE, BrokerId(1))
+    found = update_of(sent(request), ClusterImage("c"))
+    assert found.image is not None
+    assert (found.changed, dict(found.image.topics)) == (["logs"], {"logs": LOGS})
+    assert requests_of(replace(update, image=None), IMAGE, BrokerId(1)) == []
 
 
 # Checks.
