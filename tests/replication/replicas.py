@@ -41,7 +41,7 @@ from ottla.replication.fetcher import FetcherConfig, ReplicaFetchers
 from ottla.replication.follower import FollowerPartition
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.testing.device import SimulatedDevice
-from ottla.testing.disk import SimulatedDisk
+from ottla.testing.disk import Loss, SimulatedDisk
 from ottla.testing.network import CALM, SimulatedNetwork, SimulatedTransport, Weather
 from ottla.testing.trace import Trace
 from ottla.transport.backoff import Backoff
@@ -351,6 +351,16 @@ class World:
             follower.update(state(leader, epoch))
         self.fetchers.set(follower)
         return follower
+
+    async def crash(self, loss: Loss, random: Random) -> None:
+        """Let the follower lose power, and start it again; nothing is followed then."""
+        self.host.die()
+        self.disk.crash_at = 0
+        await self.fetchers.close()
+        self.disk = self.disk.after_crash(loss, random)
+        self.host = self.network.host(address=address(FOLLOWER))
+        self.followers.clear()
+        await self.start()
 
     async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> float:
         """Wait for a condition; return how long it took."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -11,6 +12,7 @@ from ottla.errors import DiskFull, ErrorCode
 from ottla.ids import BrokerId, LeaderEpoch, Offset
 from ottla.log.names import HIGH_WATERMARKS
 from ottla.protocol.messages.fetch import FetchResponse
+from ottla.testing.disk import Loss
 from ottla.testing.network import Weather
 from replication.replicas import FOLLOWER, RULES, World, address, at
 
@@ -498,6 +500,31 @@ def test_new_partition_does_not_wait_for_the_fetch_in_flight() -> None:
     at(scenario)
 
 
+def test_several_fetchers_share_the_partitions_of_a_leader() -> None:
+    async def scenario(world: World) -> None:
+        leader = world.leaders[2]
+        for number in range(12):
+            await leader.create(number)
+            leader.append(number, b"a")
+        for number in range(6):
+            await world.follow(number, 2, epoch=0)
+        await world.until(lambda: all(world.is_equal(number, 2) for number in range(6)))
+        await world.clock.sleep(5)
+        assert len({one.session_id for one in leader.fetches[-6:]}) == 1
+        world.fetchers.resize(3)
+        for number in range(6, 12):
+            await world.follow(number, 2, epoch=0)
+        await world.until(lambda: all(world.is_equal(number, 2) for number in range(12)))
+        await world.clock.sleep(5)
+        sessions = {one.session_id for one in leader.fetches[-6:]}
+        assert (len(sessions), 0 in sessions) == (3, False)
+        for number in range(12):
+            leader.append(number, b"b")
+        assert await world.until(lambda: all(world.is_equal(n, 2) for n in range(12))) < 0.05
+
+    at(scenario)
+
+
 def test_session_is_renewed_after_it_is_lost() -> None:
     async def scenario(world: World) -> None:
         leader = world.leaders[2]
@@ -631,3 +658,47 @@ def test_partition_without_a_leader_is_not_fetched() -> None:
             follower.update(replace(follower.state, leader_epoch=LeaderEpoch(0)))
 
     at(scenario)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a2_follower_converges_after_elections_and_crashes(seed: int) -> None:
+    """Leaders are elected whatever they have, as in unclean elections; the follower loses power."""
+
+    async def scenario(world: World) -> None:
+        random, epoch, current = Random(seed), 0, 2
+        for number in range(4):
+            for leader in world.leaders.values():
+                await leader.create(number)
+                leader.append(number, b"common")
+
+        async def follow_all() -> None:
+            for number in range(4):
+                await world.follow(number, current, epoch)
+
+        await follow_all()
+        for turn in range(60):
+            what = random.random()
+            if what < 0.6:
+                values = [b"%d" % turn] * random.randrange(1, 4)
+                world.leaders[current].append(random.randrange(4), *values)
+            elif what < 0.85:
+                current, epoch = random.choice((2, 3)), epoch + 1
+                world.leaders[current].lead(epoch)
+                await follow_all()
+            elif what < 0.95:
+                await world.crash(random.choice([*Loss]), random)
+                await follow_all()
+            else:
+                world.network.partition(address(FOLLOWER), address(2))
+                await world.clock.sleep(random.random())
+                world.network.heal(address(FOLLOWER), address(2))
+            await world.clock.sleep(random.choice((0, 0.001, 0.01, 0.1)))
+        await world.until(lambda: all(world.is_equal(number, current) for number in range(4)), 120)
+        for number, follower in world.followers.items():
+            led = world.leaders[current].logs[partition(number)].log
+            own = [one for one in led.epochs if one.start_offset < led.log_end_offset]
+            assert list(follower.log.epochs) == own
+            log = follower.log
+            assert log.log_start_offset <= follower.high_watermark <= log.log_end_offset
+
+    at(scenario, Weather(cut_chance=0.01, split_chance=0.2), seed, slow_disk=True)

@@ -1,10 +1,10 @@
 """The replica fetchers: fetch from the leaders of the partitions that this broker follows.
 
-There is one fetcher per leader. It has one Fetch in flight, in an incremental fetch session
-(KIP-227). A request names only the partitions that changed since the request before, so idle
-partitions cost nothing. The leader lets a Fetch wait for records, up to replica.fetch.wait.max.ms.
-A partition that is added meanwhile does not wait for its end: a second fetcher polls it on another
-connection, until the first one includes it.
+There are num.replica.fetchers fetchers per leader, by default one. Each has one Fetch in flight, in
+an incremental fetch session (KIP-227). A request names only the partitions that changed since the
+request before, so idle partitions cost nothing. The leader lets a Fetch wait for records, up to
+replica.fetch.wait.max.ms. A partition that is added meanwhile does not wait for its end: a second
+fetcher polls it on another connection, until the first one includes it.
 
 Invariant: a partition belongs to one fetcher. A response is applied only to the partition state
 that it was requested for: a newer leader epoch, a removal or another leader discards it (rule A3).
@@ -18,8 +18,9 @@ flush.messages requires it, on the device (rule C5).
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self, TypeAlias
+from zlib import crc32
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, OttlaError, RequestError, StorageFailure
@@ -91,6 +92,7 @@ _Cuts: TypeAlias = "dict[_Followed, TruncateTo | RestartAt]"
 class FetcherConfig:
     """How followers fetch; the defaults are Kafka's."""
 
+    fetchers: int = 1  # per leader
     wait_max_ms: int = 500
     bytes_min: int = 1
     response_bytes_max: int = 10_485_760
@@ -103,6 +105,7 @@ class FetcherConfig:
         """The settings of a broker's configuration."""
         assert config.table is broker.BROKER
         return cls(
+            fetchers=config[broker.NUM_REPLICA_FETCHERS],
             wait_max_ms=config[broker.REPLICA_FETCH_WAIT_MAX_MS],
             bytes_min=config[broker.REPLICA_FETCH_MIN_BYTES],
             response_bytes_max=config[broker.REPLICA_FETCH_RESPONSE_MAX_BYTES],
@@ -123,15 +126,17 @@ class _Followed:
         "leader_epoch",
         "name",
         "not_before_s",
+        "number",
         "partition",
         "request",
         "topic",
     )
 
-    def __init__(self, partition: FollowerPartition, bytes_max: int) -> None:
+    def __init__(self, partition: FollowerPartition, number: int, bytes_max: int) -> None:
         self.partition = partition
         self.name = partition.name
         self.leader = partition.leader
+        self.number = number  # of the fetcher
         self.leader_epoch = partition.leader_epoch
         self.key: _SessionKey = (partition.topic_id, partition.name.partition)
         self.is_dropped = False
@@ -169,10 +174,12 @@ class ReplicaFetcher:
     def __init__(
         self,
         leader: BrokerId,
+        lane: int,
         fetchers: "ReplicaFetchers",
         newcomers: "ReplicaFetcher | None" = None,
     ) -> None:
         self.leader = leader
+        self._lane = lane  # of its connection
         self.followed: dict[TopicPartition, _Followed] = {}
         self.is_in_flight = False
         self.newcomers = newcomers
@@ -278,8 +285,8 @@ class ReplicaFetcher:
         channel = self._channel
         if channel is None or not channel.is_open:
             self._reset_session()
-            lane = 1 if self.newcomers is None else 0
-            channel = self._channel = await fetchers.channels.channel(self.leader, lane=lane)
+            channel = await fetchers.channels.channel(self.leader, lane=self._lane)
+            self._channel = channel
         wait_s = self._release_delayed() if self._delayed else None
         # Partitions may be added while others are made ready.
         while self._dirty and any(work := self._unready()):
@@ -568,7 +575,7 @@ class ReplicaFetcher:
 
 
 class ReplicaFetchers:
-    """The fetchers of a broker, one per leader."""
+    """The fetchers of a broker."""
 
     def __init__(
         self,
@@ -591,7 +598,7 @@ class ReplicaFetchers:
         self.counts = ReplicationCounts()
         self.truncating: dict[TopicPartition, asyncio.Future[None]] = {}
         self._random = random
-        self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._tasks: dict[ReplicaFetcher, asyncio.Task[None]] = {}
         self._followed: dict[TopicPartition, _Followed] = {}
         self._is_closed = False
@@ -620,13 +627,28 @@ class ReplicaFetchers:
             self._drop(before)
         if partition.leader in (NO_BROKER, self.node_id):
             return
-        followed = _Followed(partition, self.config.partition_bytes_max)
+        self._follow(partition)
+
+    def resize(self, fetchers: int) -> None:
+        """Divide the partitions among another number of fetchers (num.replica.fetchers)."""
+        self.config = replace(self.config, fetchers=fetchers)
+        for followed in [*self._followed.values()]:
+            if followed.number != self._number(followed.name):
+                self._drop(followed)
+                self._follow(followed.partition)
+
+    def _number(self, name: TopicPartition) -> int:
+        return crc32(str(name).encode()) % self.config.fetchers
+
+    def _follow(self, partition: FollowerPartition) -> None:
+        leader, number = partition.leader, self._number(partition.name)
+        followed = _Followed(partition, number, self.config.partition_bytes_max)
         self._followed[partition.name] = followed
-        leader = partition.leader
-        fetcher = self._fetchers.get(leader)
+        fetcher = self._fetchers.get((leader, number))
         if fetcher is None:
-            fetcher = ReplicaFetcher(leader, self, ReplicaFetcher(leader, self))
-            self._fetchers[leader] = fetcher
+            newcomers = ReplicaFetcher(leader, 2 * number + 1, self)
+            fetcher = ReplicaFetcher(leader, 2 * number, self, newcomers)
+            self._fetchers[leader, number] = fetcher
         if fetcher.is_in_flight and fetcher.newcomers is not None:
             fetcher = fetcher.newcomers
         fetcher.add(followed)
@@ -684,7 +706,7 @@ class ReplicaFetchers:
 
     def _drop(self, followed: _Followed) -> None:
         del self._followed[followed.name]
-        fetcher = self._fetchers[followed.leader]
+        fetcher = self._fetchers[followed.leader, followed.number]
         fetcher.drop(followed.name)
         if fetcher.newcomers is not None:
             fetcher.newcomers.drop(followed.name)
