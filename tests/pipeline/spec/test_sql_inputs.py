@@ -27,7 +27,7 @@ QUERIES = [
     ("SELECT transform(xs, x -> x + 1), m['k'], arr[0] FROM a", "a"),
     ("SELECT `from`, `join`.x FROM a AS `join`", "a"),
     ("SELECT 1", ""),
-    ("SELECT * FROM größe", "größe"),
+    ("SELECT * FROM `größe`", "größe"),
 ]
 
 

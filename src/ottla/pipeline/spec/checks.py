@@ -43,7 +43,7 @@ from ottla.pipeline.spec.problems import (
     listed,
     shown,
 )
-from ottla.pipeline.spec.schema_ddl import BadSchema, Column, parse_columns
+from ottla.pipeline.spec.schema_ddl import NESTED, Column, SchemaSyntaxError, parse_columns
 from ottla.pipeline.spec.sql_inputs import SqlError, check_condition
 from ottla.pipeline.spec.variables import is_unresolved
 
@@ -65,7 +65,6 @@ _METADATA_TYPES: Final = {
     "timestamp": "TIMESTAMP",
     "headers": "ARRAY",
 }
-_NESTED: Final = frozenset({"ARRAY", "MAP", "STRUCT", "VARIANT"})
 _MANAGED_OPTIONS: Final = {
     "kafka.bootstrap.servers": "brokers",
     "subscribe": "topic",
@@ -100,7 +99,10 @@ def problems_of(pipeline: Pipeline) -> list[PipelineProblem]:
 
 
 def columns_of(source: Source) -> tuple[Column, ...] | None:
-    """Return the columns of a source, or None if only Spark knows them; raises BadSchema."""
+    """Return the columns of a source, or None if only Spark knows them.
+
+    Raises SchemaSyntaxError.
+    """
     extra = tuple(Column(f"_{name}", _METADATA_TYPES[name]) for name in source.metadata)
     if source.unknown_fields == "keep":
         extra += (Column("_unknown_fields", "STRING"),)
@@ -311,13 +313,13 @@ def _columns(path: Path, source: Source) -> tuple[tuple[Column, ...] | None, lis
         problems += _avro((*path, "avro"), source.avro)
     try:
         columns = columns_of(source)
-    except BadSchema as error:
+    except SchemaSyntaxError as error:
         key = "json" if source.json is not None else "csv"
         problems.append(PipelineProblem((*path, key), str(error), offset=error.offset))
         return None, problems
     if source.csv is not None and columns is not None:
         for column in columns[: len(columns) - len(source.metadata)]:
-            if column.type in _NESTED:
+            if column.type in NESTED:
                 what = f"column {shown(column.name)}: CSV has no {column.type} columns"
                 problems.append(PipelineProblem((*path, "csv"), what))
     return columns, problems
@@ -522,7 +524,7 @@ def _given(path: Path, test: PipelineTest, pipeline: Pipeline) -> Iterator[Pipel
             continue
         try:
             columns = columns_of(source)
-        except BadSchema:
+        except SchemaSyntaxError:
             continue  # reported with the source
         if columns is None or source.unknown_fields != "ignore":
             continue

@@ -10,13 +10,15 @@ from typing import Final, NamedTuple
 from ottla.pipeline.spec.problems import did_you_mean, shown
 
 # fmt: off
-_TYPES: Final = frozenset({
+TYPES: Final = frozenset({
     "BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT",
-    "REAL", "DOUBLE", "DECIMAL", "DEC", "NUMERIC", "STRING", "CHAR", "CHARACTER", "VARCHAR",
-    "BINARY", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "VARIANT", "VOID",
-    "INTERVAL", "ARRAY", "MAP", "STRUCT",
+    "REAL", "DOUBLE", "DECIMAL", "DEC", "NUMERIC", "STRING", "BINARY", "DATE", "TIME", "TIMESTAMP",
+    "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "VARIANT", "VOID", "INTERVAL", "ARRAY", "MAP", "STRUCT",
 })
 # fmt: on
+NESTED: Final = frozenset({"ARRAY", "MAP", "STRUCT", "VARIANT"})
+"""The types that a value of CSV cannot have."""
+
 _SAME: Final = {
     "BYTE": "TINYINT",
     "SHORT": "SMALLINT",
@@ -25,11 +27,12 @@ _SAME: Final = {
     "REAL": "FLOAT",
     "DEC": "DECIMAL",
     "NUMERIC": "DECIMAL",
-    "CHARACTER": "CHAR",
     "TIMESTAMP_LTZ": "TIMESTAMP",
 }
 _INTERVAL_UNITS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _FOREIGN: Final = {
+    "VARCHAR": "STRING",
+    "CHAR": "STRING",
     "TEXT": "STRING",
     "STR": "STRING",
     "UUID": "STRING",
@@ -42,7 +45,7 @@ _FOREIGN: Final = {
     "BYTES": "BINARY",
     "NUMBER": "DOUBLE",
 }
-"""Types of other systems, with the type that Spark has instead."""
+"""Types of other systems, with the type that Spark's parsers have instead."""
 
 _TOKEN: Final = re.compile(
     r"(?P<space>\s+)|(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<quoted>`(?:[^`]|``)*`)"
@@ -51,13 +54,14 @@ _TOKEN: Final = re.compile(
 
 
 class Column(NamedTuple):
-    """A column: its name, and its type without parameters."""
+    """A column: its name, its type without parameters, and whether it is NOT NULL."""
 
     name: str
     type: str
+    is_required: bool = False
 
 
-class BadSchema(ValueError):
+class SchemaSyntaxError(ValueError):
     """A text that is not a schema; `offset` is the character of the mistake."""
 
     def __init__(self, what: str, offset: int) -> None:
@@ -72,14 +76,14 @@ class _Token(NamedTuple):
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:
-    """Parse the columns of a schema; raises BadSchema."""
+    """Parse the columns of a schema; raises SchemaSyntaxError."""
     parser = _Parser(text)
     found: dict[str, Column] = {}
     while True:
         at = parser.token.offset
         column = parser.column()
         if column.name.casefold() in found:
-            raise BadSchema(f"column {shown(column.name)} is there twice", at)
+            raise SchemaSyntaxError(f"column {shown(column.name)} is there twice", at)
         found[column.name.casefold()] = column
         if parser.token.kind == "end":
             return tuple(found.values())
@@ -95,9 +99,8 @@ class _Parser:
         name = self._name()
         if self.token.text == ":":
             self._next()
-        found = Column(name, self._type())
-        self._constraints()
-        return found
+        kind = self._type()
+        return Column(name, kind, is_required=self._constraints())
 
     def _name(self) -> str:
         token = self.token
@@ -111,12 +114,12 @@ class _Parser:
         if token.kind != "word":
             raise self._wrong("a type such as STRING, LONG, DOUBLE or TIMESTAMP")
         name = token.text.upper()
-        if name not in _TYPES:
+        if name not in TYPES:
             if name in _FOREIGN:
-                hint = f"; Spark's type is {_FOREIGN[name]}"
+                hint = f"; use {_FOREIGN[name]}"
             else:
-                hint = did_you_mean(name, _TYPES) or "; use a type such as STRING, LONG or DOUBLE"
-            raise BadSchema(f"unknown type {shown(token.text)}{hint}", token.offset)
+                hint = did_you_mean(name, TYPES) or "; use a type such as STRING, LONG or DOUBLE"
+            raise SchemaSyntaxError(f"unknown type {shown(token.text)}{hint}", token.offset)
         self._next()
         match name:
             case "ARRAY":
@@ -127,8 +130,6 @@ class _Parser:
                 self._struct()
             case "INTERVAL":
                 self._interval()
-            case "CHAR" | "CHARACTER" | "VARCHAR":
-                self._numbers(1, required=f"{name} needs a length, such as {name}(10)")
             case "DECIMAL" | "DEC" | "NUMERIC":
                 self._numbers(2)
             case "TIME":
@@ -170,10 +171,8 @@ class _Parser:
                 return
             self._next()
 
-    def _numbers(self, count_max: int, required: str = "") -> None:
+    def _numbers(self, count_max: int) -> None:
         if not self._is_mark("("):
-            if required:
-                raise BadSchema(required, self.token.offset)
             return
         self._next()
         for number in range(count_max):
@@ -185,13 +184,16 @@ class _Parser:
             self._next()
         self.expect(")", "a closing parenthesis")
 
-    def _constraints(self) -> None:
+    def _constraints(self) -> bool:
+        """Parse what follows a type; returns whether it is NOT NULL."""
+        is_required = False
         while self._is_kind("word"):
             if self._is_word("NOT"):
                 self._next()
                 if not self._is_word("NULL"):
                     raise self._wrong("NULL after NOT")
                 self._next()
+                is_required = True
             elif self._is_word("COMMENT"):
                 self._next()
                 if not self._is_kind("text"):
@@ -199,6 +201,7 @@ class _Parser:
                 self._next()
             else:
                 raise self._wrong("a comma, NOT NULL or COMMENT after the type")
+        return is_required
 
     def _is_kind(self, kind: str) -> bool:
         return self.token.kind == kind
@@ -210,7 +213,7 @@ class _Parser:
         return self.token.kind == "word" and self.token.text.upper() == word
 
     def expect(self, mark: str, what: str) -> None:
-        """Go on after a mark; raises BadSchema if another token is there."""
+        """Go on after a mark; raises SchemaSyntaxError if another token is there."""
         if not self._is_mark(mark):
             raise self._wrong(what)
         self._next()
@@ -218,9 +221,9 @@ class _Parser:
     def _next(self) -> None:
         self.token = next(self._tokens)
 
-    def _wrong(self, what: str) -> BadSchema:
+    def _wrong(self, what: str) -> SchemaSyntaxError:
         found = "the end" if self.token.kind == "end" else shown(self.token.text)
-        return BadSchema(f"expected {what}, found {found}", self.token.offset)
+        return SchemaSyntaxError(f"expected {what}, found {found}", self.token.offset)
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -229,7 +232,7 @@ def _tokens(text: str) -> list[_Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise BadSchema(f"unexpected character {shown(text[at])}", at)
+            raise SchemaSyntaxError(f"unexpected character {shown(text[at])}", at)
         kind = match.lastgroup or ""
         if kind != "space":
             found.append(_Token(kind, match[0], at))
