@@ -9,6 +9,7 @@ from controller.controllers import Coordinated, coordinated
 from controller.lossy_session import Loss, LossySession
 from ottla.cluster.znodes import PRODUCER_ID_BLOCK, parse_producer_id_block
 from ottla.controller.producer_ids import BLOCK_SIZE, ProducerIds
+from ottla.coordination.errors import ConnectionLoss
 from ottla.ids import BrokerId
 
 
@@ -48,8 +49,6 @@ def test_b12_rest_of_a_block_is_never_issued(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loss", list(Loss))
 def test_b12_block_of_a_lost_reservation_is_not_issued(tmp_path: Path, loss: Loss) -> None:
-    """Nobody knows whether it was reserved; the next block is, for certain."""
-
     async def scenario(there: Coordinated) -> None:
         session = LossySession(await there.session())
         giver = ProducerIds(session, BrokerId(1))
@@ -57,6 +56,8 @@ def test_b12_block_of_a_lost_reservation_is_not_issued(tmp_path: Path, loss: Los
         for _ in range(BLOCK_SIZE - 1):
             await giver.take()
         session.losses = [loss]
+        with pytest.raises(ConnectionLoss):
+            await giver.take()
         first = await giver.take()
         assert first == (2 if loss is Loss.RESPONSE else 1) * BLOCK_SIZE
         assert await ProducerIds(session, BrokerId(2)).take() == first + BLOCK_SIZE

@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from ottla.cluster.znodes import PRODUCER_ID_BLOCK, ProducerIdBlock, parse_producer_id_block
-from ottla.coordination.errors import BadVersion, ConnectionLoss, NodeExists, NoNode
+from ottla.coordination.errors import BadVersion, NodeExists, NoNode
 from ottla.coordination.session import Session
 from ottla.ids import BrokerId, ProducerId
 
@@ -26,7 +26,11 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def take(self) -> ProducerId:
-        """Return a new producer id."""
+        """Return a new producer id.
+
+        A reservation whose response is lost raises ConnectionLoss: nobody knows whether it was
+        made, so that block is never issued (rule B6). The next call reserves another one.
+        """
         async with self._turn:
             while self._next >= self._end:
                 await self._reserve()
@@ -48,9 +52,4 @@ class ProducerIds:
                 await self._session.set(PRODUCER_ID_BLOCK, block.format(), version)
         except (NodeExists, BadVersion):
             return  # another broker reserved a block first: read again
-        except ConnectionLoss:
-            # This block may be reserved; the next one is, for certain (rule B6).
-            await self._session.connected()
-            await self._session.sync()
-            return
         self._next, self._end = block.first, block.last + 1
