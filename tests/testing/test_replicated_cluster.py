@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla import Consumer, Producer
+from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.testing import Cluster
 
 TOPIC = "orders"
@@ -74,5 +74,43 @@ def test_settled_names_what_is_missing() -> None:
                 await broker.stop()
             with pytest.raises(TimeoutError, match="there is no controller"):
                 await cluster.settled(timeout=0)
+
+    run(scenario)
+
+
+def test_b11_rolling_restart_hands_leaderships_over() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster, producer(cluster) as client:
+            await client.send(TOPIC, b"0")
+            await client.flush()
+            for number, broker in enumerate(cluster.brokers, 1):
+                await cluster.settled()
+                await broker.stop()
+                # Another broker leads before this one has stopped: nobody waits for its session.
+                leader = cluster.leader(TOPIC, 0)
+                assert leader is not None
+                assert leader is not broker
+                await client.send(TOPIC, b"%d" % number)
+                await client.flush()
+                await broker.start()
+            await cluster.settled()
+            assert await values(cluster, 4) == [b"%d" % number for number in range(4)]
+
+    run(scenario)
+
+
+def test_any_broker_carries_out_administrative_requests() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            for broker in cluster.brokers:
+                name = f"made-by-{broker.id}"
+                async with Admin({"bootstrap.servers": broker.address}) as admin:
+                    await admin.create_topics([NewTopic(name, partitions=2)])
+                await cluster.settled()
+                for other in cluster.brokers:
+                    image = other.image
+                    assert image is not None
+                    assert len(image.topics[name].partitions) == 2
+                    assert {len(one.replicas) for one in image.topics[name].partitions} == {3}
 
     run(scenario)

@@ -14,12 +14,14 @@ from ottla.broker.configs import ConfigAdminManager
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.forwarding import forwarding
 from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.handlers import (
     alter_configs,
     alter_partition,
     api_versions,
     consumer_group_heartbeat,
+    controlled_shutdown,
     create_partitions,
     create_topics,
     delete_groups,
@@ -243,6 +245,9 @@ HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
 
 BROKER_HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
     apis.ALTER_PARTITION: lambda parts: partial(alter_partition.handle, topics=parts.topics),
+    apis.CONTROLLED_SHUTDOWN: lambda parts: partial(
+        controlled_shutdown.handle, topics=parts.topics
+    ),
     apis.LEADER_AND_ISR: lambda parts: partial(
         leader_and_isr.handle, roles=parts.roles, metadata_cache=parts.metadata_cache
     ),
@@ -286,7 +291,10 @@ def dispatcher(parts: BrokerParts) -> Dispatch:
     assert HANDLERS.keys().isdisjoint(BROKER_ONLY), "only brokers may send these"
     assert BROKER_HANDLERS.keys() <= BROKER_ONLY & REFUSABLE
     handlers = {
-        api.key: (make_handler(parts), request_metrics.of(api))
+        api.key: (
+            forwarding(api, make_handler(parts), parts.topics, parts.controller_channel),
+            request_metrics.of(api),
+        )
         for api, make_handler in (HANDLERS | BROKER_HANDLERS).items()
     }
     broker_only = frozenset(api.key for api in BROKER_ONLY)

@@ -179,7 +179,7 @@ class EffectiveConfig:
         return self.topic(name)[topic.UNCLEAN_LEADER_ELECTION_ENABLE]
 
 
-def without_read_only(stored: Mapping[str, str] | None) -> dict[str, str]:
+def without_read_only(stored: Mapping[str, str] | None, *, logged: bool = True) -> dict[str, str]:
     """Return stored dynamic configs, without those that only the properties file can set.
 
     An earlier release may have stored them. They must not prevent the start.
@@ -188,6 +188,8 @@ def without_read_only(stored: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in (stored or {}).items():
         row = broker.BROKER.find(name)
         if isinstance(row, Setting) and row.dynamic is READ_ONLY:
+            if not logged:
+                continue
             what = f"ignored the stored value {value}: set it in the properties file"
             log_notice(Problem(name, what))
         else:

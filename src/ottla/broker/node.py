@@ -20,7 +20,7 @@ from ottla.broker.dispatch import BrokerParts, dispatcher, served_to_brokers
 from ottla.broker.effective_config import EffectiveConfig, without_read_only
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
-from ottla.broker.handlers import alter_partition
+from ottla.broker.handlers import alter_partition, controlled_shutdown
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics_page import MetricsPage
 from ottla.broker.process_limits import UNLIMITED, ProcessLimits
@@ -45,7 +45,7 @@ from ottla.controller.remote_broker import RemoteBroker
 from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import NodeExists
 from ottla.coordination.session import Coordination, Session, SessionState
-from ottla.errors import RAISE_OPEN_FILES, OttlaError
+from ottla.errors import RAISE_OPEN_FILES, ErrorCode, OttlaError, RequestError
 from ottla.groups.config import GroupConfig
 from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.log.cleaner.cleaner_runners import Cleaner
@@ -57,6 +57,10 @@ from ottla.protocol.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_H
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.message import Message
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from ottla.release import RELEASE
 from ottla.replication.alter_partition import AlterPartitionManager
 from ottla.replication.fetcher import FetcherConfig, ReplicaFetchers
@@ -94,6 +98,9 @@ _LOG = logging.getLogger(__name__)
 
 FEW_CONNECTIONS: Final = 100  # fewer are worth a warning
 LOGIN_SECONDS: Final = 10.0  # for each step of a login at another broker
+HAND_OVER_ATTEMPTS: Final = 3
+HAND_OVER_PAUSE_S: Final = 0.5
+HAND_OVER_SECONDS: Final = 5.0  # for each attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +328,8 @@ class Node:
         await roles.informed.wait()
         self._dispatch = dispatch
         self._run(topics.keep_leading())
+        self._run(topics.keep_balanced())
+        self._exit.push_async_callback(self._hand_over, metadata_cache, controller_channel)
         self._log_limits(topics)
         _LOG.info(
             "broker started",
@@ -432,11 +441,36 @@ class Node:
 
     async def _serve_own(self, message: Message) -> Message:
         """Serve a request of this broker to itself."""
-        assert isinstance(message, AlterPartitionRequest)
         assert self._topics is not None
-        response = await alter_partition.answer(message, self._topics)
-        assert isinstance(response, Message)
-        return response
+        if isinstance(message, ControlledShutdownRequest):
+            return await controlled_shutdown.answer(message, self._topics)
+        assert isinstance(message, AlterPartitionRequest)
+        return await alter_partition.answer(message, self._topics)
+
+    async def _hand_over(self, metadata_cache: MetadataCache, channel: ControllerChannel) -> None:
+        """Let other brokers take over before this one stops (rule B11)."""
+        config, clock = self._current, self._environment.clock
+        if not config[broker.CONTROLLED_SHUTDOWN_ENABLE]:
+            return
+        for attempt in range(HAND_OVER_ATTEMPTS):
+            if not metadata_cache.image.brokers.keys() - {self.id}:
+                return  # there is nobody to take over
+            if attempt:
+                await clock.sleep(HAND_OVER_PAUSE_S)
+            request = ControlledShutdownRequest(broker_id=self.id, broker_epoch=self._epoch)
+            try:
+                answer = await channel.ask(
+                    request, ControlledShutdownResponse, timeout_s=HAND_OVER_SECONDS
+                )
+            except RequestError as error:
+                _LOG.warning("controlled shutdown failed", {"reason": str(error)})
+                continue
+            if answer.error_code == ErrorCode.NONE and not answer.remaining_partitions:
+                _LOG.info("leaderships handed over", {"node": self.id})
+                return
+            left = len(answer.remaining_partitions)
+            about = {"error": ErrorCode(answer.error_code).name, "remaining": left}
+            _LOG.warning("controlled shutdown incomplete", about)
 
     async def _check_isrs(self, replica_manager: ReplicaManager) -> None:
         """Let slow followers leave the ISR (rule A9), until cancelled."""

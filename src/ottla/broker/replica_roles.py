@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Final
 
 from ottla.broker.cooperative import CooperativeScheduler
-from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.effective_config import EffectiveConfig, without_read_only
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
@@ -132,7 +132,14 @@ class ReplicaRoles:
             if whose is None or whose == self._node_id:
                 own = whose is not None
                 before = settings.broker_values(own=own)
-                settings.set_broker(values, own=own)
+                after = without_read_only(values, logged=False)  # the start has logged them
+                if after == before:
+                    continue
+                try:
+                    settings.set_broker(after, own=own)
+                except RequestError as error:  # it conflicts with the properties file
+                    _LOG.error("settings not applied", {"reason": str(error)})
+                    continue
                 settings.warn_of_broker(before, own=own)
 
     def _apply_configs(self, update: ControlUpdate, image: ClusterImage) -> None:
@@ -361,8 +368,14 @@ class ReplicaRoles:
             clock=self._clock,
             propose=self._propose,
             lag_s=self._settings.broker[broker.REPLICA_LAG_TIME_MAX_MS] / 1000,
+            is_eligible=self._is_eligible,
             is_alive=lambda one: one in self._metadata_cache.image.brokers,
         )
+
+    def _is_eligible(self, broker_id: BrokerId, epoch: BrokerEpoch) -> bool:
+        """Whether a follower may join an ISR, as far as this broker knows (rule A10)."""
+        known = self._metadata_cache.image.brokers.get(broker_id)
+        return known is not None and known.epoch == epoch
 
     async def _coordinate(self, partition: Partition) -> None:
         """Load the groups of a partition of the offsets topic."""

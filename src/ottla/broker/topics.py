@@ -62,6 +62,7 @@ ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Maps the present configs to the new ones; raises RequestError."""
 
 CREATION_TIMEOUT_MS: Final = 30_000  # of a topic that is created when it is first used
+IMBALANCE_PERCENT: Final = 10  # Kafka's leader.imbalance.per.broker.percentage
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
 
@@ -237,6 +238,20 @@ class Topics:
                 if self.unled(name):
                     with suppress(RequestError):  # logged when it began
                         await self._lead_rest(name)
+
+    async def keep_balanced(self) -> None:
+        """Move leaderships back to the preferred leaders, until cancelled."""
+        while True:
+            config = self._settings.broker
+            await self._clock.sleep(config[broker.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
+            config = self._settings.broker
+            if config[broker.AUTO_LEADER_REBALANCE_ENABLE] and self.is_controller:
+                with suppress(RequestError):  # it is tried again
+                    await self._balance(IMBALANCE_PERCENT)
+
+    @_change
+    async def _balance(self, percentage: int) -> None:
+        await self.controller.balance_leaders(percentage)
 
     def unled(self, name: str) -> list[int]:
         """Return the partitions of a topic that have no leader, and that this broker could lead."""

@@ -240,6 +240,44 @@ class Controller:
             await self._tell(changed=_topics(stored), waits=False)
         return plan.alter_partition_response(answers)
 
+    async def controlled_shutdown(
+        self, broker: BrokerId, epoch: BrokerEpoch
+    ) -> Sequence[TopicPartition]:
+        """Move the leaderships of a broker that stops; return those that remain (rule B11)."""
+        known = self.image.brokers.get(broker)
+        if known is None or (epoch >= 0 and epoch != known.epoch):
+            raise RequestError(ErrorCode.STALE_BROKER_EPOCH)
+        self._shutting_down.add(broker)
+        await self._commit(
+            lambda: [
+                *plan.controlled_shutdown(self.image, self._conditions, broker).changes,
+            ],
+            waits=False,
+        )
+        return plan.controlled_shutdown(self.image, self._conditions, broker).remaining
+
+    async def elect_leaders(
+        self, election: plan.ElectionType, partitions: Iterable[TopicPartition] | None
+    ) -> list[plan.ElectionOutcome]:
+        """Elect the preferred leaders, or leaders that may lack records, as asked."""
+        outcomes = plan.elect_leaders(self.image, self._conditions, election, partitions)
+        await self._commit(
+            lambda: [
+                one.change
+                for one in outcomes
+                if one.change is not None
+                and self.image.state(one.topic, one.index) == one.change.before
+            ]
+        )
+        return outcomes
+
+    async def balance_leaders(self, percentage: int) -> None:
+        """Move leaderships back to the preferred leaders, if too many are elsewhere."""
+        await self._commit(
+            lambda: plan.preferred_imbalance(self.image, self._conditions, percentage=percentage),
+            waits=False,
+        )
+
     # Topics and configs; the caller holds `turn`.
 
     async def add_topic(self, topic: Topic, config: Mapping[str, str]) -> Failures:

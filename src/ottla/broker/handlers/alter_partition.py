@@ -4,7 +4,7 @@ from ottla.broker.topics import Topics
 from ottla.controller.lease import Resigned
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, RequestError, StorageFailure
-from ottla.protocol.conversation import Request, Response
+from ottla.protocol.conversation import Request
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.transport.connection import Connection, DeferredResponse
 
@@ -16,7 +16,7 @@ def handle(request: Request, connection: Connection, *, topics: Topics) -> Defer
     return DeferredResponse(answer(message, topics))
 
 
-async def answer(message: AlterPartitionRequest, topics: Topics) -> Response:
+async def answer(message: AlterPartitionRequest, topics: Topics) -> AlterPartitionResponse:
     """Carry out a request and return the response."""
     try:
         controller = topics.controller
