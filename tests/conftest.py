@@ -3,12 +3,13 @@
 OTTLA_TEST_KERNEL=python loads the source of the kernel even if the compiled one is installed, so
 that one machine tests both. By default the tests use the installed kernel.
 
-With -n, one process runs all files that use `shared_kafka`, and one all files named test_spark_…,
-because they share a Kafka and a Spark. One process runs a whole file that starts Kafka's tools, or
-that is named test_kafka_…, because its tests share what they start. xdist begins with the largest
-of these groups.
+With -n, one process runs all files that use `shared_kafka`, one all files named test_spark_…, and
+one all tests with ZooKeeper, because they share a Kafka, a Spark and a ZooKeeper. One process runs
+a whole file that starts Kafka's tools, that is named test_kafka_…, or that has a fixture for all
+its tests, because these share what they start. xdist begins with the largest of these groups.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -25,7 +26,9 @@ from hypothesis import settings
 
 import run_summary
 import sampling
+from cpu_time import CpuMeter
 from kernel_loading import KERNEL, SourceFinder
+from run_summary import Spent
 
 if TYPE_CHECKING:
     from kafka_tools import KafkaTools
@@ -39,11 +42,17 @@ if os.environ.get("OTTLA_TEST_KERNEL") == "python":
 os.environ["OTTLA_SEED"] = sampling.seed()
 
 # In CI the same examples are drawn every time, so that a failure is caused by the change. Elsewhere
-# the examples are new, and `make soak` draws ten times as many. There are no deadlines, because
+# the examples are new, and `make soak` draws 25 times as many. There are no deadlines, because
 # machines are busy.
-settings.register_profile("ci", derandomize=True, deadline=None)
-settings.register_profile("here", deadline=None)
+EXAMPLES = sampling.examples(40, usual=100)
+settings.register_profile("ci", max_examples=EXAMPLES, derandomize=True, deadline=None)
+settings.register_profile("here", max_examples=EXAMPLES, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+CPU_S = pytest.StashKey[CpuMeter]()
+CPU_PROPERTY = "cpu_s"
+"""A property of the last report of a test: the processor time since the report before it."""
 
 
 def pytest_configure() -> None:
@@ -52,26 +61,47 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start to count processor time; exempt what is loaded so far from garbage collections."""
+    gc.collect()
+    gc.freeze()
+    session.config.stash[CPU_S] = CpuMeter()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note the processor time of a test, with its fixtures and the processes that it started."""
+    report = yield
+    if report.when == "teardown":
+        report.user_properties.append((CPU_PROPERTY, item.config.stash[CPU_S].read()))
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Record the durations; after a failure, print how to repeat the samples."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # the controller process of xdist has all reports
-    seconds: defaultdict[str, float] = defaultdict(float)
-    counts: Counter[str] = Counter()
+    files: defaultdict[str, Spent] = defaultdict(Spent)
     skipped: Counter[str] = Counter()
     for report in chain.from_iterable(terminalreporter.stats.values()):
         if not isinstance(report, pytest.TestReport):
             continue
-        parts = report.nodeid.partition("::")[0].split("/")
-        area = parts[1] if len(parts) > 2 else "tests"
-        seconds[area] += report.duration
-        counts[area] += report.when == "call"
+        spent = files[report.nodeid.partition("::")[0]]
+        spent.seconds += report.duration
+        spent.tests += report.when == "call"
+        cpu_s = dict(report.user_properties).get(CPU_PROPERTY)
+        spent.cpu_seconds += cpu_s if isinstance(cpu_s, float) else 0.0
         if report.skipped and isinstance(report.longrepr, tuple):
             skipped[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
-    run_summary.note_tests(seconds, counts, skipped)
+    run_summary.note_tests(files, skipped)
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.section("samples")
         terminalreporter.line(f"repeat them with OTTLA_SEED={sampling.seed()}")
+
+
+MODULE_SCOPE = 'scope="module"'
 
 
 @cache
@@ -82,7 +112,8 @@ def _group(path: Path) -> str | None:
     text = path.read_text()
     if "shared_kafka" in text or "client.both_brokers" in text:
         return "kafka"
-    return str(path) if path.name.startswith("test_kafka_") or "java_tools" in text else None
+    shares = path.name.startswith("test_kafka_") or "java_tools" in text or MODULE_SCOPE in text
+    return str(path) if shares else None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -95,8 +126,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
     class ByBroker(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            return _group(config.rootpath / path) or nodeid
+            if nodeid.startswith("tests/coordination/") and "zookeeper" in nodeid:
+                return "zookeeper"
+            return _group(config.rootpath / nodeid.partition("::")[0]) or nodeid
 
     return ByBroker(config, log) if config.getoption("dist") == "load" else None
 

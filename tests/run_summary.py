@@ -1,22 +1,43 @@
 """Prints where the time of `make test` went, and what was skipped.
 
 `python tests/run_summary.py STEP COMMAND...` runs a step and notes its seconds. The tests of a step
-add the seconds of each folder of tests/ and the reasons of what they skipped (`note_tests`, which
+add the seconds of each file of tests/ and the reasons of what they skipped (`note_tests`, which
 tests/conftest.py calls). Without arguments the table is printed and the notes are removed.
+
+Seconds by the clock include waiting, also for other tests. The processor time (user and system, of
+all processes that a test starts) is what a test costs; two cores have two seconds of it a second.
 """
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 NOTES = Path(__file__).parents[1] / ".test-times.jsonl"
 STEP = "OTTLA_TEST_STEP"
+FILES_SHOWN: Final = 20
+
+
+@dataclass
+class Spent:
+    """What the tests of a file or an area took."""
+
+    tests: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def add(self, other: "Spent") -> None:
+        """Add the tests of another file."""
+        self.tests += other.tests
+        self.seconds += other.seconds
+        self.cpu_seconds += other.cpu_seconds
 
 
 def main(arguments: list[str]) -> int:
@@ -26,47 +47,72 @@ def main(arguments: list[str]) -> int:
         NOTES.unlink()
         return 0
     step, *command = arguments
-    start = time.monotonic()
+    start, cpu_start = time.monotonic(), _children_cpu_seconds()
     status = subprocess.run(command, env={**os.environ, STEP: step}, check=False).returncode
-    _note({"step": step, "seconds": time.monotonic() - start})
+    _note(
+        {
+            "step": step,
+            "seconds": time.monotonic() - start,
+            "cpu": _children_cpu_seconds() - cpu_start,
+        }
+    )
     return status
 
 
-def note_tests(
-    seconds: Mapping[str, float], counts: Mapping[str, int], skipped: Mapping[str, int]
-) -> None:
-    """Note the tests of this run by area, if it is a step of `make test`."""
+def note_tests(files: Mapping[str, Spent], skipped: Mapping[str, int]) -> None:
+    """Note the tests of this run by file, if it is a step of `make test`."""
     if step := os.environ.get(STEP):
-        _note(
-            {
-                "tests of": step,
-                "seconds": dict(seconds),
-                "counts": dict(counts),
-                "skipped": dict(skipped),
-            }
-        )
+        noted = {path: asdict(spent) for path, spent in files.items()}
+        _note({"tests of": step, "files": noted, "skipped": dict(skipped)})
 
 
 def table(notes: Iterable[Mapping[str, Any]]) -> str:
-    """The steps by the clock, the areas by the seconds of their tests in all processes."""
+    """The areas by processor time, the files that take most of it, and the steps by the clock."""
     lines: list[str] = []
-    steps: dict[str, float] = {}
+    steps: dict[str, tuple[float, float]] = {}
     skipped: Counter[str] = Counter()
     for note in notes:
         if "step" in note:
             # `make -n test` in a test runs the line of a step that calls make, and notes it again.
-            steps[note["step"]] = steps.get(note["step"], 0.0) + note["seconds"]
+            seconds, cpu = steps.get(note["step"], (0.0, 0.0))
+            steps[note["step"]] = seconds + note["seconds"], cpu + note["cpu"]
             continue
-        lines.append(f"{note['tests of']}: seconds of the tests in all processes")
-        for area, seconds in sorted(note["seconds"].items(), key=lambda one: -one[1]):
-            lines.append(f"  {seconds:8.1f}  {area} ({note['counts'].get(area, 0)} tests)")
+        lines += _by_area(note["tests of"], note["files"])
         skipped.update(note["skipped"])
-    lines.append("steps: seconds by the clock")
-    lines += [f"  {seconds:8.1f}  {step}" for step, seconds in steps.items()]
-    lines.append(f"  {sum(steps.values()):8.1f}  together")
+    lines.append("steps: seconds by the clock, of processors")
+    lines += [f"  {seconds:8.1f} {cpu:8.1f}  {step}" for step, (seconds, cpu) in steps.items()]
+    clock, cpus = (sum(one) for one in zip(*steps.values(), strict=True)) if steps else (0.0, 0.0)
+    lines.append(f"  {clock:8.1f} {cpus:8.1f}  together")
     lines.append("skipped" if skipped else "nothing was skipped")
     lines += [f"  {count:8}  {reason}" for reason, count in skipped.most_common()]
     return "\n".join(lines)
+
+
+def _by_area(step: str, noted: Mapping[str, Any]) -> list[str]:
+    files = {path: Spent(**spent) for path, spent in noted.items()}
+    areas: defaultdict[str, Spent] = defaultdict(Spent)
+    for path, spent in files.items():
+        parts = path.split("/")
+        areas[parts[1] if len(parts) > 2 else "tests"].add(spent)
+    lines = [f"{step}: seconds of processors, and of the tests in all processes"]
+    lines += _most(areas, len(areas))
+    if len(files) > FILES_SHOWN:
+        lines.append(f"{step}: the files that take most of it")
+        lines += _most(files, FILES_SHOWN)
+    return lines
+
+
+def _most(rows: Mapping[str, Spent], count: int) -> list[str]:
+    most = sorted(rows.items(), key=lambda row: -row[1].cpu_seconds)[:count]
+    return [
+        f"  {one.cpu_seconds:8.1f} {one.seconds:8.1f}  {name} ({one.tests} tests)"
+        for name, one in most
+    ]
+
+
+def _children_cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _note(what: Mapping[str, object]) -> None:

@@ -49,6 +49,15 @@ def scaled(count: int) -> int:
     return max(1, int(count * SCALE))
 
 
+def examples(count: int, *, usual: int) -> int:
+    """The examples that Hypothesis draws: `count` in a test run, a multiple of `usual` in a soak.
+
+    The first examples are the small and the extreme ones, so that a few of them find most defects.
+    """
+    assert count <= usual
+    return scaled(usual) if SOAK else count
+
+
 def _commit() -> str:
     asked = subprocess.run(
         ["git", "rev-parse", "--short=12", "HEAD"],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import run_summary
+from run_summary import Spent
 
 
 @pytest.fixture(autouse=True)
@@ -21,18 +22,40 @@ def test_areas_steps_and_skips_are_in_the_table(
 ) -> None:
     assert run_summary.main(["check", sys.executable, "-c", ""]) == 0
     monkeypatch.setenv(run_summary.STEP, "tests")
-    run_summary.note_tests({"log": 3.5, "cli": 40.0}, {"log": 2, "cli": 7}, {"no Java": 4})
+    files = {
+        "tests/log/test_files.py": Spent(tests=2, seconds=40.0, cpu_seconds=3.5),
+        "tests/cli/test_start.py": Spent(tests=4, seconds=10.0, cpu_seconds=6.0),
+        "tests/cli/topic/test_topic.py": Spent(tests=3, seconds=4.0, cpu_seconds=1.0),
+        "tests/test_ids.py": Spent(tests=1, seconds=0.5, cpu_seconds=0.4),
+    }
+    run_summary.note_tests(files, {"no Java": 4})
     assert run_summary.main(["tests", sys.executable, "-c", ""]) == 0
     assert run_summary.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [
-        "tests: seconds of the tests in all processes",
-        "      40.0  cli (7 tests)",
-        "       3.5  log (2 tests)",
+    assert lines[:4] == [
+        "tests: seconds of processors, and of the tests in all processes",
+        "       7.0     14.0  cli (7 tests)",
+        "       3.5     40.0  log (2 tests)",
+        "       0.4      0.5  tests (1 tests)",
     ]
-    assert [line.split()[-1] for line in lines[4:7]] == ["check", "tests", "together"]
-    assert lines[7:] == ["skipped", "         4  no Java"]
+    assert [line.split()[-1] for line in lines[5:8]] == ["check", "tests", "together"]
+    assert lines[8:] == ["skipped", "         4  no Java"]
     assert not notes.exists()
+
+
+def test_files_that_take_most_are_in_the_table() -> None:
+    spent = {f"tests/log/test_{n:02}.py": {"tests": 1, "cpu_seconds": n} for n in range(30)}
+    lines = run_summary.table([{"tests of": "tests", "files": spent, "skipped": {}}]).splitlines()
+    assert lines[2] == "tests: the files that take most of it"
+    assert lines[3] == "      29.0      0.0  tests/log/test_29.py (1 tests)"
+    assert lines[3 + run_summary.FILES_SHOWN].startswith("steps")
+
+
+def test_processor_time_of_a_step_is_that_of_its_processes(notes: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.2: pass"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    run_summary.main(["tests", sys.executable, "-c", code])
+    assert json.loads(notes.read_text())["cpu"] >= 0.2
 
 
 def test_failed_step_exits_with_its_status(notes: Path) -> None:
@@ -44,10 +67,13 @@ def test_run_outside_of_make_test_notes_nothing(
     monkeypatch: pytest.MonkeyPatch, notes: Path
 ) -> None:
     monkeypatch.delenv(run_summary.STEP, raising=False)
-    run_summary.note_tests({"log": 1.0}, {"log": 1}, {})
+    run_summary.note_tests({"tests/test_ids.py": Spent(1, 1.0, 1.0)}, {})
     assert not notes.exists()
 
 
 def test_step_that_is_noted_twice_keeps_its_seconds() -> None:
-    notes = [{"step": "check", "seconds": 80.0}, {"step": "check", "seconds": 0.0}]
-    assert run_summary.table(notes).splitlines()[1] == "      80.0  check"
+    notes = [
+        {"step": "check", "seconds": 80.0, "cpu": 90.0},
+        {"step": "check", "seconds": 0.0, "cpu": 0.0},
+    ]
+    assert run_summary.table(notes).splitlines()[1] == "      80.0     90.0  check"

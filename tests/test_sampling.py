@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sampling
-from sampling import sample, scaled
+from sampling import examples, sample, scaled
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +43,13 @@ def test_soak_takes_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "SCALE", 10.0)
     assert sample(range(100), 3) == list(range(100))
     assert scaled(20) == 200
+
+
+def test_soak_draws_a_multiple_of_the_usual_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert examples(40, usual=100) == 40
+    monkeypatch.setattr(sampling, "SOAK", True)
+    monkeypatch.setattr(sampling, "SCALE", 10.0)
+    assert examples(40, usual=100) == 1000
 
 
 def test_short_list_is_not_sampled() -> None:

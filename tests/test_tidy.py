@@ -5,8 +5,9 @@ Each test is one rule and lists every violation by file and line.
 
 import ast
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
+
+import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "ottla"
 
@@ -23,31 +24,34 @@ IO_CALLS = {"open", "input", "print"}
 CLOCK_CALLS = {"now", "utcnow", "today"}
 
 
-@cache
-def modules() -> dict[str, ast.Module]:
+Modules = dict[str, ast.Module]
+
+
+@pytest.fixture(scope="module")
+def modules() -> Modules:
     return {
         path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text())
         for path in sorted(SOURCE.rglob("*.py"))
     }
 
 
-def test_source_is_found() -> None:
-    assert len(modules()) > 100
+def test_source_is_found(modules: Modules) -> None:
+    assert len(modules) > 100
 
 
-def test_every_module_opens_with_a_docstring() -> None:
+def test_every_module_opens_with_a_docstring(modules: Modules) -> None:
     none_of(
         name
-        for name, tree in modules().items()
+        for name, tree in modules.items()
         if not (ast.get_docstring(tree) or "").partition("\n")[0].endswith((".", ":"))
     )
 
 
-def test_log_event_is_a_constant() -> None:
+def test_log_event_is_a_constant(modules: Modules) -> None:
     """Values are passed as arguments, so that events can be searched and counted."""
     events = [
         (f"{name}:{call.lineno}", call.args[0])
-        for name, tree in modules().items()
+        for name, tree in modules.items()
         for call in ast.walk(tree)
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
@@ -71,15 +75,15 @@ def test_every_api_has_a_module_and_every_module_an_api() -> None:
     assert named == present - {"__init__"}
 
 
-def test_pure_folder_does_no_io() -> None:
+def test_pure_folder_does_no_io(modules: Modules) -> None:
     """Checks what import-linter cannot: packages that it does not list, calls, and await."""
-    pure = {name: tree for name, tree in modules().items() if name.partition("/")[0] in PURE}
+    pure = {name: tree for name, tree in modules.items() if name.partition("/")[0] in PURE}
     assert {name.partition("/")[0] for name in pure} >= PURE - {"transactions"}
     none_of(f"{name}: {found}" for name, tree in pure.items() for found in io_in(tree))
 
 
-def test_broker_does_not_import_the_client() -> None:
-    broker = {name: tree for name, tree in modules().items() if name.startswith("broker/")}
+def test_broker_does_not_import_the_client(modules: Modules) -> None:
+    broker = {name: tree for name, tree in modules.items() if name.startswith("broker/")}
     assert broker
     none_of(
         f"{name}: {module}"

@@ -18,9 +18,11 @@ from ottla.transport.connection import Connection
 
 @pytest.fixture(autouse=True)
 def unfreeze() -> Generator[None]:  # pyright: ignore[reportUnusedFunction]
-    """Unfreeze after each test, because tests share a process."""
+    """Restore what the test run has frozen."""
     yield
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 class SteppingClock:

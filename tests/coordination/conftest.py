@@ -15,9 +15,6 @@ from ottla.coordination.ensemble import LocalServer
 
 _roots = (f"/test/{number}" for number in count())
 
-# One worker starts the server and runs all tests that need it.
-ZOOKEEPER = pytest.mark.xdist_group("zookeeper")
-
 
 @pytest.fixture(scope="session")
 def zookeeper_port(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
@@ -29,7 +26,7 @@ def zookeeper_port(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
         yield server.port
 
 
-@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=ZOOKEEPER)])
+@pytest.fixture(params=["embedded", "zookeeper"])
 def run(request: pytest.FixtureRequest) -> Runner:
     """Run a scenario in a new backend."""
     if request.param == "embedded":

@@ -11,7 +11,6 @@ import pytest
 
 from controller.lossy_session import LossySession
 from coordination.backends import States, Watched, ignore
-from coordination.conftest import ZOOKEEPER
 from coordination.proxy import Proxy
 from coordination.zookeeper_backend import ZooKeeperBackend
 from judges.java import ZOOKEEPER_POM, class_path
@@ -40,8 +39,6 @@ from ottla.coordination.zookeeper import ZooKeeper
 from ottla.ids import BrokerId, Uuid
 
 T = TypeVar("T")
-
-pytestmark = ZOOKEEPER
 
 Program = Callable[[ZooKeeperBackend], Coroutine[Any, Any, None]]
 
