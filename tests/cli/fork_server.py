@@ -5,6 +5,7 @@ command is a process of its own, with its own arguments, environment, folder, st
 exit code; only the imports of Ottla are done already.
 """
 
+import atexit
 import gc
 import io
 import json
@@ -14,15 +15,18 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import distribution
 from types import FrameType
 from typing import Any
 
 REQUEST_BYTES_MAX = 1 << 20
 PRELOADED = ("ottla.cli", "ottla.client")
+SCRIPTS: dict[str, Callable[[], object]] = {}  # the functions of the console scripts
+SOAK = float(os.environ.get("OTTLA_FUZZ_SCALE", "1")) > 1
 
 
 def preload() -> None:
@@ -30,6 +34,8 @@ def preload() -> None:
         package = import_module(name)
         for found in pkgutil.walk_packages(package.__path__, f"{name}."):
             import_module(found.name)
+    for script in distribution("ottla").entry_points.select(group="console_scripts"):
+        SCRIPTS[script.name] = script.load()
     gc.collect()
     gc.freeze()
 
@@ -99,9 +105,7 @@ def become(request: Any, streams: list[int]) -> Callable[[], object]:
     sys.stdin = sys.__stdin__ = stream(0, "r", sys.stdin)
     sys.stdout = sys.__stdout__ = stream(1, "w", sys.stdout)
     sys.stderr = sys.__stderr__ = stream(2, "w", sys.stderr, line_buffering=True)
-    name = os.path.basename(request["script"])
-    (found,) = entry_points(group="console_scripts", name=name)
-    return found.load()
+    return SCRIPTS[os.path.basename(request["script"])]
 
 
 def stream(number: int, mode: str, like: Any, *, line_buffering: bool = False) -> Any:
@@ -112,7 +116,31 @@ def stream(number: int, mode: str, like: Any, *, line_buffering: bool = False) -
     )
 
 
+def leave(code: object) -> None:
+    """Exit as Python does, but without the deallocation of every module.
+
+    That would copy the memory that is shared with the server, which takes longer than most
+    commands. New interpreters still do it, and so does every command in a soak. Returns if the
+    exit is not an ordinary one: Python then reports what is wrong.
+    """
+    if SOAK or threading.active_count() > 1 or not isinstance(code, int | None):
+        return
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    gc.collect()  # reports tasks that were not awaited
+    try:
+        for output in (sys.stdout, sys.stderr):
+            output.flush()
+    except (AttributeError, OSError, ValueError):  # closed, or nobody reads
+        return
+    os._exit((code or 0) & 0xFF)
+
+
 if __name__ == "__main__":
     inherited = socket.socket(fileno=int(sys.argv[1]))
     preload()
-    sys.exit(next_command(inherited)())  # pyright: ignore[reportArgumentType] - as a script does
+    command = next_command(inherited)
+    try:
+        sys.exit(command())  # pyright: ignore[reportArgumentType] - as a script does
+    except SystemExit as ended:
+        leave(ended.code)
+        raise

@@ -36,7 +36,11 @@ class _Server:
                 [sys.executable, str(SERVER), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env=_interpreter_environment(os.environ) | {"PATH": os.environ.get("PATH", "")},
+                env={
+                    **_interpreter_environment(os.environ),
+                    "PATH": os.environ.get("PATH", ""),
+                    "OTTLA_FUZZ_SCALE": os.environ.get("OTTLA_FUZZ_SCALE", "1"),
+                },
             )
         atexit.register(self.close)
 
