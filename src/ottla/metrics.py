@@ -148,6 +148,7 @@ class TopicCounts:
     records_in: int = 0
     bytes_out: int = 0
     records_out: int = 0
+    replication_bytes_out: int = 0  # sent to followers
 
 
 @dataclass(slots=True, eq=False)

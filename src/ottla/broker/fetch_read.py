@@ -240,8 +240,11 @@ class FetchRead:
         """Count the records that are sent, or the error; called once per partition."""
         if one.error is not ErrorCode.NONE:
             self.counts.note_error(one.error)
-        elif len(one.records) and one.partition is not None and self.by_replica is None:
+        elif len(one.records) and one.partition is not None:
             traffic, records = one.partition.traffic, one.records
+            if self.by_replica is not None:
+                traffic.replication_bytes_out += len(records)
+                return
             traffic.bytes_out += len(records)
             is_pinned = isinstance(records, PinnedRecords)
             traffic.records_out += records.records if is_pinned else count_records(records)
