@@ -331,7 +331,7 @@ def problems(spark: Any, text: str) -> list[str]:
     lines = str(error.value).splitlines()
     assert "SQLSTATE" not in "".join(lines)
     return [
-        line.partition(" Spark: [")[0].partition(" PySpark")[0].partition(", not a")[0]
+        line.partition(" Spark: ")[0].partition(" PySpark")[0].partition(", not a")[0]
         for line in lines
     ]
 
@@ -380,6 +380,29 @@ def test_problems_of_sinks_have_positions(
     assert problems(spark, text) == [
         f"{at('devic]')} sinks[0].partition_by[0]: {missing}",
         f'{at("devices")} sinks[1].key: there is no column "devices"; did you mean device?',
+    ]
+
+
+def test_query_that_cannot_be_a_stream_is_refused_before_it_starts(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, module: str
+) -> None:
+    more = """steps:
+  sorted: {sql: SELECT * FROM readings ORDER BY at}
+  counts: {sql: SELECT count(*) AS n FROM readings GROUP BY device}
+"""
+    sinks = """sinks:
+  - {from: sorted, console: true}
+  - {from: counts, console: true}
+  - {from: counts, console: true, mode: complete, name: complete}
+  - {from: readings, console: true, mode: complete, name: all}
+"""
+    changes = ("steps:\n", more), ("sinks:\n", sinks)
+    text = declaration(topic, broker, tmp_path, module, *changes)
+    at = Place(text)
+    assert problems(spark, text) == [
+        f"{at('{from: sorted')} sinks[0]:",
+        f"{at('{from: counts, console: true}')} sinks[1]:",
+        f"{at('{from: readings, console: true, m')} sinks[3]:",
     ]
 
 

@@ -242,7 +242,8 @@ class _Compiler:
             except _Unusable as error:
                 self.problems.append(error.problem)
             except (AnalysisException, ParseException) as error:
-                where: Path = ("dead_letters",)
+                part = "steps" if output.source in self._pipeline.steps else "sources"
+                where: Path = (part, output.source, "expect")
                 if output.sink is not None:
                     where = ("sinks", self._pipeline.sinks.index(output.sink))
                 self.problems.append(_spark_problem(where, error))
@@ -254,6 +255,7 @@ class _Compiler:
         mode = "append" if output.sink is None else output.sink.mode
         options = {} if output.sink is None else _plain(output.sink.options)
         write = self._target(output)
+        self._check_streaming(frame, mode)
 
         def writer() -> DataStreamWriter:
             found = frame.writeStream.queryName(name).outputMode(mode).options(**options)
@@ -261,6 +263,17 @@ class _Compiler:
             return write(found)
 
         return CompiledQuery(query, writer)
+
+    def _check_streaming(self, frame: DataFrame, mode: str) -> None:
+        """Raise AnalysisException if Spark cannot run a query as a stream, before it is started."""
+        session: Any = self.session
+        jvm = session._jvm.org.apache.spark.sql  # noqa: SLF001 - Spark has no API for this
+        modes = jvm.streaming.OutputMode
+        java_mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}
+        java_frame: Any = frame
+        plan = java_frame._jdf.queryExecution().analyzed()  # noqa: SLF001
+        checker = jvm.catalyst.analysis.UnsupportedOperationChecker
+        checker.checkForStreaming(plan, java_mode[mode]())
 
     def _output_rows(self, output: QueryOutput) -> DataFrame:
         rows = self.frames[output.source]

@@ -52,6 +52,15 @@ def test_profile_needs_its_variables(folder: Path) -> None:
     assert done.returncode == 0
 
 
+def test_spark_needs_java(folder: Path) -> None:
+    words = ("pipeline", "validate", "sensors.yaml", "--spark")
+    done = ottla(*words, folder=folder, env={"JAVA_HOME": str(folder)})
+    assert done.returncode == 1
+    assert done.stderr.startswith("ottla: Spark needs Java")
+    done = ottla("pipeline", "validate", "wrong.yaml", "--spark", folder=folder)
+    assert "unknown key; did you mean topic?" in done.stdout, "Spark does not start for nothing"
+
+
 def test_missing_file_is_wrong_usage(folder: Path) -> None:
     done = ottla("pipeline", "validate", "none.yaml", folder=folder)
     assert done.returncode == 2

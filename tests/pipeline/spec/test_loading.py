@@ -223,6 +223,30 @@ def test_file_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
         load(path)
 
 
+def test_python_file_has_a_variable_pipeline(tmp_path: Path) -> None:
+    path = tmp_path / "sensors.py"
+    head = "from ottla.pipeline import Pipeline, Sink, Source\n"
+    source = "Source(topic='a', text='line')"
+    path.write_text(
+        f"{head}pipeline = Pipeline(name='x', brokers='${{BROKERS}}',"
+        f" sources={{'a': {source}}}, sinks=[Sink(from_='a', console=True)])\n"
+    )
+    found = load(path, environment={"BROKERS": "kafka:9092"})
+    assert (found.pipeline.brokers, found.written.brokers) == ("kafka:9092", "${BROKERS}")
+    for text, message in (
+        ("x = 1\n", f"{path}: the file has no variable pipeline = Pipeline(…)"),
+        ("\n1 / 0\n", f"{path}:2:1: ZeroDivisionError: division by zero"),
+        (
+            f"{head}pipeline = Pipeline(name='x', sources={{'a': {source}}}, sinks=[])",
+            f"{path}: sinks: a pipeline needs at least one sink",
+        ),
+    ):
+        path.write_text(text)
+        with pytest.raises(InvalidPipeline) as error:
+            load(path)
+        assert str(error.value) == message
+
+
 # Checks of several parts.
 
 

@@ -27,7 +27,7 @@ FileArgument = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="The pipeline file, in YAML.",
+        help="The pipeline file: YAML, or Python with a variable `pipeline`.",
         exists=True,
         dir_okay=False,
         show_default=False,
@@ -48,19 +48,34 @@ def pipeline() -> None:
 
 @app.command("validate")
 @answers
-def validate(file: FileArgument, *, profile: ProfileOption = None) -> Result:
+def validate(
+    file: FileArgument,
+    *,
+    profile: ProfileOption = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Let Spark check SQL, columns and output modes, too.")
+    ] = False,
+) -> Result:
     """Check a pipeline file and print all problems, each with line and column.
 
-    The command needs no Java and no broker. It checks the structure of the file, the names, the
-    schemas, the durations, the settings and the variables. Spark checks the SQL when the pipeline
-    runs. Variables of a profile are checked only if you pass --profile.
+    The command checks the structure of the file, the names, the schemas, the durations, the
+    settings and the variables. It needs no Java and no broker. With --spark, it also starts Spark,
+    which checks the steps and sinks without running them. Variables of a profile are checked only
+    if you pass --profile.
 
-    Exit codes: 0 if the pipeline has no errors; 1 if it has errors; 2 for wrong usage.
+    Exit codes: 0 if the pipeline has no errors; 1 if it has errors, or if Spark does not start; 2
+    for wrong usage.
     """
     try:
-        return _report(file, _load(file, profile).warnings)
+        loaded = _load(file, profile)
     except InvalidPipeline as error:
         return _report(file, error.problems)
+    problems = loaded.warnings
+    if spark:
+        from ottla.cli.pipeline.spark_check import spark_problems
+
+        problems = (*problems, *spark_problems(file, loaded))
+    return _report(file, problems)
 
 
 class PlanOutput(StrEnum):

@@ -153,6 +153,9 @@ class _Decoder:
             if field is None:
                 near = nearest(name, fields)
                 hint = f"did you mean {near}?" if near else f"use {listed(fields, 'or')}"
+                if isinstance(value, Plain) and not value.text and near is None:
+                    # {sql: SELECT a, b FROM c} has the key "b FROM c".
+                    hint = "inside {…} a comma ends a value, so put a text with commas in quotes"
                 what = f"unknown key; {hint}"
                 self._report((*path, name), what, at_key=True)
                 misspelt.add(near)

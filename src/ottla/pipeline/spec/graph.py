@@ -78,7 +78,7 @@ def build_graph(pipeline: Pipeline) -> tuple[Graph, list[PipelineProblem]]:
     order, cycles = _sorted(inputs)
     problems += [_cycle_problem(cycle) for cycle in cycles]
     graph = Graph(order, inputs, _with_downstream(combined, order, inputs))
-    if not problems:  # otherwise a part may only seem to be unused
+    if not problems and outputs:  # otherwise a part may only seem to be unused
         problems += _unused(pipeline, graph, outputs)
     return graph, problems
 

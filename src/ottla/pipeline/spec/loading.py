@@ -1,10 +1,12 @@
-"""Loads a pipeline from a YAML file or from Python, with all problems and their positions.
+"""Loads a pipeline from a file, in YAML or Python, with all problems and their positions.
 
 Invariant: `Loaded.pipeline` has the values of its variables and of its profile. `Loaded.written`
 has neither, so only that may be printed, logged or stored.
 """
 
 import os
+import runpy
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path as FilePath
 from typing import NamedTuple
@@ -18,6 +20,7 @@ from ottla.pipeline.spec.problems import (
     InvalidPipeline,
     Path,
     PipelineProblem,
+    Position,
     Severity,
     did_you_mean,
     shown,
@@ -46,8 +49,14 @@ def load(
     profile: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Load a YAML file; raises InvalidPipeline with all problems, or OSError."""
+    """Load a file; raises InvalidPipeline with all problems, or OSError.
+
+    A file with the ending .py is run, and its variable `pipeline` is the pipeline. Any other file
+    is YAML.
+    """
     file = FilePath(path)
+    if file.suffix == ".py":
+        return _load_python(file, profile, os.environ if environment is None else environment)
     with file.open("rb") as opened:
         data = opened.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
@@ -65,6 +74,35 @@ def load(
         environment=os.environ if environment is None else environment,
         read_file=lambda name: (file.parent / name).read_text(encoding="utf-8"),
     )
+
+
+def _load_python(file: FilePath, profile: str | None, environment: Mapping[str, str]) -> Loaded:
+    with file.open("rb"):  # raises OSError, which the code of the file may also raise
+        pass
+    try:
+        found: object = runpy.run_path(str(file)).get("pipeline")
+    except Exception as error:  # whatever the code of the file raises
+        what = f"{type(error).__name__}: {error}"
+        line = next((one.lineno for one in _frames(error) if one.filename == str(file)), None)
+        position = None if line is None else Position(line, 1)
+        raise InvalidPipeline([PipelineProblem((), what, position=position)], str(file)) from error
+    if not isinstance(found, Pipeline):
+        what = "the file has no variable pipeline = Pipeline(…)"
+        raise InvalidPipeline([PipelineProblem((), what)], str(file))
+    try:
+        return resolve(
+            found,
+            profile=profile,
+            environment=environment,
+            read_file=lambda name: (file.parent / name).read_text(encoding="utf-8"),
+        )
+    except InvalidPipeline as error:
+        raise InvalidPipeline(error.problems, str(file)) from None
+
+
+def _frames(error: Exception) -> Iterable[traceback.FrameSummary]:
+    """Return the frames of an error, the innermost first."""
+    return reversed(traceback.extract_tb(error.__traceback__))
 
 
 def load_text(
