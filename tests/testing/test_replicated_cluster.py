@@ -114,3 +114,19 @@ def test_any_broker_carries_out_administrative_requests() -> None:
                     assert {len(one.replicas) for one in image.topics[name].partitions} == {3}
 
     run(scenario)
+
+
+def test_b8_broker_registers_again_after_its_session_expired() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster, producer(cluster) as client:
+            await client.send(TOPIC, b"0")
+            await client.flush()
+            await cluster.settled()
+            for number, broker in enumerate(cluster.brokers, 1):
+                await broker.expire_session()
+                await client.send(TOPIC, b"%d" % number)
+                await client.flush()
+                await cluster.settled()
+            assert await values(cluster, 4) == [b"%d" % number for number in range(4)]
+
+    run(scenario)

@@ -174,6 +174,20 @@ class EffectiveConfig:
         """Return min.insync.replicas of a topic."""
         return self.topic(name)[topic.MIN_INSYNC_REPLICAS]
 
+    def in_sync_min_with(self, name: str, overrides: Config) -> int:
+        """Return min.insync.replicas of a topic if it had these configs of its own."""
+        return self.dynamic_config.topic(overrides)[topic.MIN_INSYNC_REPLICAS]
+
+    def in_sync_mins_after(self, names: Iterable[str], values: Mapping[str, str]) -> dict[str, int]:
+        """Return min.insync.replicas of topics that cluster-wide defaults would change."""
+        after = self._replaced(values, own=False)
+        changed: dict[str, int] = {}
+        for name in names:
+            minimum = after.topic(self.overrides(name))[topic.MIN_INSYNC_REPLICAS]
+            if minimum != self.in_sync_min(name):
+                changed[name] = minimum
+        return changed
+
     def unclean(self, name: str) -> bool:
         """Return unclean.leader.election.enable of a topic."""
         return self.topic(name)[topic.UNCLEAN_LEADER_ELECTION_ENABLE]

@@ -38,14 +38,21 @@ from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id
 from ottla.controller.controller import Apply, Controller, ControllerConfig
 from ottla.controller.credential import ClusterCredential, cluster_credential
 from ottla.controller.elector import ControllerElector
-from ottla.controller.lease import ControllerLease, ensure, register
+from ottla.controller.lease import ControllerLease, RegistrationRefused, ensure, register
 from ottla.controller.loading import load_broker_configs, load_topic_configs
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.remote_broker import RemoteBroker
 from ottla.controller.store import ClusterStore
-from ottla.coordination.errors import NodeExists
+from ottla.coordination.errors import CoordinationError, NodeExists
+from ottla.coordination.renewed_session import RenewedSession
 from ottla.coordination.session import Coordination, Session, SessionState
-from ottla.errors import RAISE_OPEN_FILES, ErrorCode, OttlaError, RequestError
+from ottla.errors import (
+    RAISE_OPEN_FILES,
+    ErrorCode,
+    OttlaError,
+    RequestError,
+    StorageFailure,
+)
 from ottla.groups.config import GroupConfig
 from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.log.cleaner.cleaner_runners import Cleaner
@@ -98,6 +105,7 @@ _LOG = logging.getLogger(__name__)
 
 FEW_CONNECTIONS: Final = 100  # fewer are worth a warning
 LOGIN_SECONDS: Final = 10.0  # for each step of a login at another broker
+REGISTRATION_PAUSE_S: Final = 0.5  # after coordination has refused a registration
 HAND_OVER_ATTEMPTS: Final = 3
 HAND_OVER_PAUSE_S: Final = 0.5
 HAND_OVER_SECONDS: Final = 5.0  # for each attempt
@@ -156,6 +164,7 @@ class Node:
         self.no_metrics: str | None = None  # why the configured metrics page is missing
         self._metadata_cache: MetadataCache | None = None
         self._topics: Topics | None = None
+        self._session_lost = asyncio.Event()
         self.given_up = False  # all data directories have failed
         self.unclean: dict[
             str, BaseException
@@ -194,7 +203,10 @@ class Node:
     async def _start(self) -> None:
         environment, config = self._environment, self._config
         began_s = environment.clock.elapsed_s()
-        session = await environment.coordination.connect(self._session_changed)
+        coordination = environment.coordination
+        session = RenewedSession(
+            coordination, await coordination.connect(self._session_changed), self._session_changed
+        )
         self._exit.push_async_callback(session.close)
         await ensure(session, PERSISTENT_PATHS)
         cluster_id = await _cluster_id(session, environment.new_id)
@@ -324,6 +336,7 @@ class Node:
             self._epoch = roles.broker_epoch = await self._register(session, logs)
             await elector.elect()
         self._run(elector.run())
+        self._run(self._keep_session(session, logs, roles, elector))
         self._run(self._check_isrs(replica_manager))
         await roles.informed.wait()
         self._dispatch = dispatch
@@ -367,6 +380,33 @@ class Node:
             self._environment.clock.now_ms(),
         )
         return await register(session, registration)
+
+    async def _keep_session(
+        self,
+        session: RenewedSession,
+        logs: LogManager,
+        roles: ReplicaRoles,
+        elector: ControllerElector,
+    ) -> None:
+        """Register again after the session has expired, until cancelled (rules B8 and B10).
+
+        Meanwhile the broker serves with the committed ISRs.
+        """
+        clock = self._environment.clock
+        while True:
+            await self._session_lost.wait()
+            self._session_lost.clear()
+            await elector.lose()
+            try:
+                await session.renew()
+                self._epoch = roles.broker_epoch = await self._register(session, logs)
+            except (CoordinationError, RegistrationRefused, StorageFailure) as error:
+                _LOG.warning("broker not registered again", {"reason": str(error)})
+                await clock.sleep(REGISTRATION_PAUSE_S)
+                self._session_lost.set()
+                continue
+            _LOG.info("broker registered again", {"node": self.id, "epoch": self._epoch})
+            elector.stand()
 
     @property
     def _me(self) -> Broker:
@@ -661,6 +701,8 @@ class Node:
         self.unclean = await logs.close(self._epoch)
 
     def _session_changed(self, now: SessionState) -> None:
+        if now is SessionState.LOST:
+            self._session_lost.set()
         if now is not SessionState.CONNECTED:
             _LOG.error("coordination session changed", {"state": now.value})
 

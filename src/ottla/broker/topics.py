@@ -62,6 +62,7 @@ ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Maps the present configs to the new ones; raises RequestError."""
 
 CREATION_TIMEOUT_MS: Final = 30_000  # of a topic that is created when it is first used
+MIN_ISR: Final = "min.insync.replicas"
 IMBALANCE_PERCENT: Final = 10  # Kafka's leader.imbalance.per.broker.percentage
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
@@ -449,11 +450,14 @@ class Topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         before = self._settings.topic_values(name)
         values = change(before)
-        self._settings.checked_overrides(values)
+        overrides = self._settings.checked_overrides(values)
         self._check_internal(name, before, values, [one.replicas for one in found.partitions])
         if validate_only:
             return
         controller = self.controller
+        minimum = self._settings.in_sync_min_with(name, overrides)
+        if minimum != self._settings.in_sync_min(name):
+            await controller.set_min_isr({name: minimum})
         await controller.store.set_topic_config(name, values)
         changes = described_changes(before, values, TOPIC)
         await controller.set_configs(topic_configs={name: values})
@@ -470,6 +474,10 @@ class Topics:
         if validate_only:
             return
         controller, whose = self.controller, self._node_id if own else None
+        if not own and before.get(MIN_ISR) != values.get(MIN_ISR):
+            await controller.set_min_isr(
+                self._settings.in_sync_mins_after(controller.image.topics, values)
+            )
         await controller.store.set_broker_config(whose, values)
         changes = described_changes(before, values, BROKER)
         await controller.set_configs(broker_configs={whose: values})

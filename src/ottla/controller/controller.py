@@ -105,6 +105,7 @@ class Controller:
         self._shutting_down: set[BrokerId] = set()
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
+        self._is_stored = True  # whether every change of the last decision was stored
         self.image = ClusterImage(cluster_id, controller=node_id, controller_epoch=epoch)
         self.turn = asyncio.Lock()  # held by the change in progress
 
@@ -217,7 +218,8 @@ class Controller:
                 self._links[broker] = BrokerLink(broker, self._connect(one), self._clock)
 
     async def _note_handled(self, lost: Mapping[BrokerId, BrokerEpoch]) -> None:
-        if lost:
+        """Store that brokers which restarted uncleanly have left every ISR and ELR (rule A14)."""
+        if lost and self._is_stored:
             await self.store.store_handled_restarts(lost)
             self._handled_restarts = {**self._handled_restarts, **lost}
 
@@ -322,6 +324,11 @@ class Controller:
         self.image = self.image.without_topics([name])
         return await self._tell(deleted=[name], changed=())
 
+    async def set_min_isr(self, min_isr: Mapping[str, int]) -> None:
+        """Prepare topics for another min.insync.replicas, before leaders use it (rule A14)."""
+        conditions = replace(self._conditions, min_isr=min_isr.__getitem__)
+        await self._commit(lambda: plan.min_isr_changed(self.image, conditions, min_isr))
+
     async def set_configs(
         self, topic_configs: Configs | None = None, broker_configs: BrokerConfigs | None = None
     ) -> None:
@@ -350,13 +357,15 @@ class Controller:
         """
         failures: dict[TopicPartition, RequestError] = {}
         names: dict[str, None] = {}
+        settled: set[TopicPartition] = set()  # stored, or refused
         configs = topic_configs or {}
+        self._is_stored = False
         try:
             for _ in range(PLANS_MAX):
                 changes = [
                     one
                     for one in map(self._in_new_epoch, decide())
-                    if TopicPartition(one.topic, one.index) not in failures
+                    if _partition(one) not in settled
                 ]
                 names |= dict.fromkeys(one.topic for one in changes)
                 left, conflicts = iter(changes), False
@@ -369,13 +378,16 @@ class Controller:
                         except StorageFailure as failure:
                             error = RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
                     if error is not None:
-                        lost = [*lot, *left]
-                        failures |= dict.fromkeys(map(_partition, lost), error)
+                        lost = [*map(_partition, [*lot, *left])]
+                        failures |= dict.fromkeys(lost, error)
+                        settled.update(lost)
                         break
                     conflicts = conflicts or len(stored) < len(lot)
+                    settled.update(map(_partition, stored))
                     failures |= await self._tell_replicas(stored, born, is_new, configs, waits)
                     configs = {}
                 if not conflicts:
+                    self._is_stored = not failures
                     break
         finally:
             self._note_leaderless(failures)

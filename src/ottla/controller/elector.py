@@ -70,6 +70,14 @@ class ControllerElector:
         self._has_lost = True
         self._changed.set()
 
+    async def lose(self) -> None:
+        """Stop controlling: the session has expired, and another broker may be elected."""
+        await self._stop_controlling()
+
+    def stand(self) -> None:
+        """Stand for election again, in a new session."""
+        self._changed.set()
+
     async def _stop_controlling(self) -> None:
         if self._is_controller:
             self._is_controller = self._has_lost = False

@@ -73,7 +73,8 @@ async def register(session: Session, registration: Registration) -> BrokerEpoch:
     """Register a broker for the lifetime of the session; return its broker epoch (rule B1).
 
     A registration that this session made already is kept. One that the same process made in an
-    earlier session is replaced. Raises RegistrationRefused if another process has the id.
+    earlier session, or a dead process with the same data directories, is replaced. Raises
+    RegistrationRefused if another process has the id.
     """
     path = broker_path(registration.broker.id)
     counter = counter_path(registration.broker.id)
@@ -96,10 +97,15 @@ async def register(session: Session, registration: Registration) -> BrokerEpoch:
 
 
 def _check_own(session: Session, registration: Registration, found: Node) -> None:
-    """Refuse an id that another process has registered."""
+    """Refuse an id that another process has registered.
+
+    A process that had the same data directories is dead: this one holds their locks.
+    """
     broker = registration.broker.id
     other = parse_registration(found.data, broker, BrokerEpoch(found.stat.czxid))
-    if found.stat.ephemeral_owner != session.id and other.incarnation != registration.incarnation:
+    is_own = found.stat.ephemeral_owner == session.id
+    is_dead = other.directories and {*other.directories} <= {*registration.directories}
+    if not is_own and not is_dead and other.incarnation != registration.incarnation:
         raise RegistrationRefused(
             f"broker id {broker} is already registered: set another node.id, or wait for the "
             "session to expire if this broker has just stopped"

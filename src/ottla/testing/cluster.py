@@ -94,7 +94,6 @@ class ClusterBroker:
         self.port = self._reserved.number
         self._full = 0  # number of active disk-full faults
         self._running: _Running | None = None
-        self._killed: int | None = None  # the session of the run that was killed last
 
     @property
     def address(self) -> str:
@@ -111,8 +110,6 @@ class ClusterBroker:
         if self._running is not None:
             raise OttlaError(f"broker {self.id} is already running")
         running = _Running(self._config(), self.id, self._coordination, lambda: self._full > 0)
-        if self._killed is not None:
-            await self._coordination.expire(self._killed)
         await running.start()
         self._running = running
 
@@ -122,7 +119,7 @@ class ClusterBroker:
 
     async def kill(self) -> None:
         """Kill the broker as SIGKILL does: written data remains, nothing else is done."""
-        self._killed = await self._ended().kill()
+        await self._ended().kill()
 
     def pause(self) -> Trouble:
         """Stop reading from clients until the fault ends or the broker does."""
@@ -131,6 +128,12 @@ class ClusterBroker:
             raise OttlaError(f"broker {self.id} is not running")
         running.pause()
         return Trouble(running.resume)
+
+    async def expire_session(self) -> None:
+        """Let the broker's session in coordination expire, as when it could not reach it."""
+        if self._running is None:
+            raise OttlaError(f"broker {self.id} is not running")
+        await self._running.expire_session()
 
     def disk_full(self) -> Trouble:
         """Make the disk full until the fault ends."""
@@ -221,16 +224,19 @@ class _Running:
         with suppress(StorageFailure):
             await self._exit.aclose()
 
-    async def kill(self) -> int | None:
-        """Cut the broker off from everything, then release its resources; return its session."""
+    async def kill(self) -> None:
+        """Cut the broker off from everything, then release its resources."""
         self._disk.take_away()
         self._network.cut()
-        session = self._session
-        if session is not None:
-            self._coordination.abandon(session.id)
+        if self._session is not None:
+            self._coordination.abandon(self._session.id)
         with suppress(StorageFailure):
             await self._exit.aclose()
-        return None if session is None else session.id
+
+    async def expire_session(self) -> None:
+        """Expire the current session."""
+        if self._session is not None:
+            await self._coordination.expire(self._session.id)
 
     def pause(self) -> None:
         """Stop reading from clients."""
