@@ -49,7 +49,7 @@ _TIMEOUT_MS = 120_000
 @contextmanager
 def kafka_server() -> Generator[KafkaBroker]:
     """A server with Kafka's default settings and memory."""
-    with KafkaBroker(jvm=SERVER_JVM, timeout_s=300) as kafka:
+    with KafkaBroker(jvm=SERVER_JVM, maps_archive=False, timeout_s=300) as kafka:
         yield kafka
 
 

@@ -2,6 +2,9 @@
 
 A class runs with all jars that its pom names. A changed pom is downloaded again, and a changed
 source is compiled again. If Java or Maven is missing, NoJudge says what to install.
+
+A Java process that maps an archive of Kafka's classes (class-data sharing) starts with less than
+half of the processor time. `kafka_archive.py` writes the archive.
 """
 
 import fcntl
@@ -33,9 +36,10 @@ def source_command(
     source: Path, *arguments: str, pom: Path = POM, log_level: str = "error"
 ) -> list[str]:
     """The command that runs a Java source with the jars of a pom; compiles and downloads first."""
-    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", *archive_options(pom))
     quiet = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
-    path = f"{_compiled(source, pom)}:{class_path(pom)}"
+    # Java uses an archive only if the class path begins with the jars of the archive.
+    path = f"{class_path(pom)}:{_compiled(source, pom)}"
     package = re.search(r"^package ([\w.]+);", source.read_text(), re.MULTILINE)
     main_class = f"{package[1]}.{source.stem}" if package else source.stem
     return ["java", *options, quiet, "-cp", path, main_class, *arguments]
@@ -53,16 +57,42 @@ def class_path(pom: Path) -> str:
     return found.read_text()
 
 
+def archive_options(pom: Path = POM) -> tuple[str, ...]:
+    """The options with which Java maps the archive of a pom's classes; none if there is none."""
+    archive = archive_path(pom)
+    # Java ignores an archive that does not fit, and would say so in the output.
+    use = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:class+path=off")
+    return (*use, f"-XX:SharedArchiveFile={archive}") if archive.exists() else ()
+
+
+def archive_path(pom: Path = POM) -> Path:
+    """Where the archive of a pom's classes is, for this Java."""
+    program = Path(shutil.which("java") or "java").resolve()
+    java = f"{program} {program.stat().st_mtime_ns if program.exists() else 0}"
+    return _cache("archives", pom) / f"{hashlib.sha256(java.encode()).hexdigest()[:12]}.jsa"
+
+
+@contextmanager
+def locked_archive(pom: Path = POM) -> Generator[Path]:
+    """The archive's path, for one process that may write the archive while the others wait."""
+    with _locked("archives", pom):
+        yield archive_path(pom)
+
+
 @contextmanager
 def _locked(kind: str, *files: Path) -> Generator[Path]:
     """A cache directory for the output of these files, which one process creates."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:12]
-    cache = home / "ottla" / f"{kind}-{digest}"
+    cache = _cache(kind, *files)
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield cache
+
+
+def _cache(kind: str, *files: Path) -> Path:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:12]
+    return home / "ottla" / f"{kind}-{digest}"
 
 
 def _compiled(source: Path, pom: Path) -> Path:

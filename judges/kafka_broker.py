@@ -28,13 +28,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from judges.java import java_command
+from judges.java import archive_options, java_command
 from judges.single_node import SINGLE_NODE
 from judges.wire import Wire
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SMALL_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For tests: starts fast and needs little memory."""
+"""For tests: starts fast and needs little memory. Not for benchmarks, and neither is an archive."""
 
 SERVER_JVM = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
               "-XX:InitiatingHeapOccupancyPercent=35", "-XX:MaxInlineLevel=15")  # fmt: skip
@@ -74,6 +74,7 @@ class KafkaBroker:
         listeners: Mapping[str, str] | None = None,
         formatting: tuple[str, ...] = (),
         jvm: tuple[str, ...] = SMALL_JVM,
+        maps_archive: bool = True,
         timeout_s: float = 180,
         keeps_ports: bool = False,
         node_id: int = 1,
@@ -88,8 +89,8 @@ class KafkaBroker:
         self.ports: dict[str, int] = {}  # of additional listeners
         self._listeners = {**(listeners or {})}
         self._formatting = formatting  # more arguments of `kafka-storage format`
-        self._jvm = (*jvm, *_LOGGING)
         java_command("")  # raises NoJudge before there is anything to clean up
+        self._jvm = (*jvm, *_LOGGING, *(archive_options() if maps_archive else ()))
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-"))
         self.data = self._folder / "data"
         self.log = self._folder / "server.log"
@@ -146,14 +147,14 @@ class KafkaBroker:
         """Connect to it."""
         return Wire(self.address, self.timeout_s)
 
-    def start(self) -> None:
-        """Start it with its data directory; returns when it serves requests."""
+    def start(self, *options: str) -> None:
+        """Start it with its data directory and options of Java; returns when it serves requests."""
         assert not self.running
         for _ in range(_PORT_TRIES):
             began_at = self.log.stat().st_size if self.log.exists() else 0
             self._write_properties()
             with self.log.open("ab") as log:
-                self._process = self._run(log)
+                self._process = self._run(log, options)
             if self._answers():
                 return
             self.kill()
@@ -226,8 +227,9 @@ class KafkaBroker:
     def _voter(self, port: int) -> str:
         return f"{self.node_id}@{_HOST}:{port}"
 
-    def _run(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        command = java_command("kafka.Kafka", str(self._properties), options=self._jvm)
+    def _run(self, log: IO[bytes], options: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        options = (*self._jvm, *options)
+        command = java_command("kafka.Kafka", str(self._properties), options=options)
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def _answers(self) -> bool:

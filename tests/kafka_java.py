@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from judges.java import NoJudge, java_command
+from judges.java import NoJudge, archive_options, java_command
+from judges.kafka_archive import write_archive
 from judges.kafka_broker import KafkaBroker
 from judges.recording import Mode, judge_mode
 
@@ -30,7 +31,8 @@ def judge_needed() -> Generator[None]:
 def run_java(main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a class of Kafka with its libraries."""
     with judge_needed():
-        command = java_command(main_class, *arguments)
+        options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *archive_options())
+        command = java_command(main_class, *arguments, options=options)
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -44,6 +46,7 @@ def kafka_broker(
 ) -> Generator[KafkaBroker]:
     """A running broker of Kafka, until the end of the `with`."""
     with judge_needed():
+        write_archive()
         broker = KafkaBroker(
             settings, listeners=listeners, formatting=formatting, keeps_ports=keeps_ports
         )

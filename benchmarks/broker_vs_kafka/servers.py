@@ -77,7 +77,7 @@ class KafkaServer(KafkaBroker):
     name = "kafka"
 
     def __init__(self) -> None:
-        super().__init__(SETTINGS, jvm=SERVER_JVM, timeout_s=300)
+        super().__init__(SETTINGS, jvm=SERVER_JVM, maps_archive=False, timeout_s=300)
 
 
 def bootstrap(server: Server) -> str:
