@@ -31,10 +31,14 @@ run()
 """
 
 
-def build_wheel(folder: Path, environment: Mapping[str, str]) -> Path:
-    """Build a wheel from a copy of the source without the output of earlier builds."""
-    source = folder / "source"
-    source.mkdir()
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the source without the output of earlier builds.
+
+    Both builds use it, because translating the kernel to C takes longest. A build without a
+    compiler leaves nothing else to a build with one.
+    """
+    source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     setup = (source / "setup.py").read_text()
@@ -42,6 +46,11 @@ def build_wheel(folder: Path, environment: Mapping[str, str]) -> Path:
     (source / "setup.py").write_text(setup.replace('"-O3"', '"-O0"'))  # four times faster to build
     ignored = shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
+    return source
+
+
+def build_wheel(source: Path, folder: Path, environment: Mapping[str, str]) -> Path:
+    """Build a wheel."""
     arguments = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(folder)]
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", *arguments, str(source)],
@@ -52,18 +61,33 @@ def build_wheel(folder: Path, environment: Mapping[str, str]) -> Path:
     return wheel
 
 
+@pytest.fixture(scope="module")
+def python_wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built without a compiler."""
+    folder = tmp_path_factory.mktemp("python")
+    return build_wheel(source, folder, {"CC": "/bin/false", "CXX": "/bin/false"})
+
+
+@pytest.fixture(scope="module")
+def compiled_wheel(
+    source: Path, python_wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The wheel that is built with a compiler, after the other one."""
+    assert python_wheel.exists()
+    return build_wheel(source, tmp_path_factory.mktemp("compiled"), {})
+
+
 def kernels_in(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         return [name for name in archive.namelist() if "/records/_kernel/" in name]
 
 
-def test_without_a_compiler_the_kernel_runs_as_python(tmp_path: Path) -> None:
-    wheel = build_wheel(tmp_path, {"CC": "/bin/false", "CXX": "/bin/false"})
-    assert not any(name.endswith((".so", ".pyd")) for name in kernels_in(wheel))
+def test_without_a_compiler_the_kernel_runs_as_python(python_wheel: Path, tmp_path: Path) -> None:
+    assert not any(name.endswith((".so", ".pyd")) for name in kernels_in(python_wheel))
     site = tmp_path / "site"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile",
-         "--target", str(site), str(wheel)],
+         "--target", str(site), str(python_wheel)],
         check=True,
     )  # fmt: skip
     answer = subprocess.run(
@@ -78,11 +102,11 @@ def test_without_a_compiler_the_kernel_runs_as_python(tmp_path: Path) -> None:
     assert Path(facts["kernel_file"]).is_relative_to(site)
 
 
-def test_with_a_compiler_the_kernel_is_compiled(tmp_path: Path) -> None:
+def test_with_a_compiler_the_kernel_is_compiled(request: pytest.FixtureRequest) -> None:
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no C compiler ({compiler}) on this machine")
-    names = kernels_in(build_wheel(tmp_path, {}))
+    names = kernels_in(request.getfixturevalue("compiled_wheel"))
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     compiled = {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
     declared = {name.removesuffix(".pxd") for name in names if name.endswith(".pxd")}
