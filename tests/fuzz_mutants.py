@@ -1,7 +1,8 @@
-"""Damaged bytes for the fuzz tests, the same in every run, and limits on memory.
+"""Damaged bytes for the fuzz tests, others for every commit, and limits on memory.
 
-A run is seeded by OTTLA_FUZZ_SEED (0 by default) and the name of its part, so that a failure can be
-repeated. The failing input is printed. OTTLA_FUZZ_SCALE multiplies the counts.
+A run is seeded by OTTLA_FUZZ_SEED (by default the commit, as the samples) and the name of its part,
+so that a failure can be repeated. The failing input is printed. A soak multiplies the usual counts
+by OTTLA_FUZZ_SCALE; a test run takes a part of them.
 """
 
 import os
@@ -13,12 +14,13 @@ from random import Random
 from struct import pack
 from typing import Final
 
+import sampling
 from protocol_values import varint
 
-SEED: Final = os.environ.get("OTTLA_FUZZ_SEED", "0")
-SCALE: Final = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
+SEED: Final = os.environ.get("OTTLA_FUZZ_SEED") or sampling.seed()
+SCALE: Final = sampling.SCALE if sampling.SOAK else 0.25
 
-# The number of inputs of each part in a normal run. tests/fuzz/test_counts.py adds them up.
+# The usual number of inputs of each part. tests/fuzz/test_counts.py adds them up.
 INPUTS: Final = {
     "frames": 30_000,
     "messages": 130_000,

@@ -1,6 +1,5 @@
 """The embedded store against a dict, under random operations and crashes."""
 
-import os
 from collections.abc import Callable
 from random import Random
 
@@ -13,8 +12,7 @@ from coordination.store_model import Owner
 from ottla.coordination import journal
 from ottla.coordination.operations import Check, Create, Delete, Operation, SetData
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
-
-SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
+from sampling import examples
 
 PATHS = st.sampled_from(["/a", "/b", "/a/c", "/a/d", "/a/c/e", "/b/f"])
 VERSIONS = st.sampled_from([None, None, 0, 1, 2])
@@ -86,7 +84,7 @@ class StoreModel(RuleBasedStateMachine):
 
 TestStoreModel = StoreModel.TestCase
 TestStoreModel.settings = settings(
-    max_examples=int(120 * SCALE),
+    max_examples=examples(40, usual=120),
     stateful_step_count=30,
     deadline=None,
 )

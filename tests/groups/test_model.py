@@ -4,7 +4,6 @@ After every step: no request is lost, no timer leaks, generations only increase,
 assignment that is not in the log, and offsets equal those in the log.
 """
 
-import os
 from dataclasses import dataclass
 
 from hypothesis import settings
@@ -35,8 +34,8 @@ from ottla.protocol.offsets_topic import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from sampling import examples
 
-SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
 RULES = GroupConfig(
     members_max=4, offsets_retention_ms=120_000, offsets_retention_check_interval_ms=40_000
 )
@@ -475,7 +474,7 @@ class GroupModel(RuleBasedStateMachine):
 
 TestGroupModel = GroupModel.TestCase
 TestGroupModel.settings = settings(
-    max_examples=int(60 * SCALE), stateful_step_count=40, deadline=None
+    max_examples=examples(25, usual=60), stateful_step_count=40, deadline=None
 )
 
 

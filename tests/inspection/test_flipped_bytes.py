@@ -32,7 +32,7 @@ from ottla.testing.disk import SimulatedDisk
 from sampling import SOAK, sample
 
 MASKS = [0x01, 0xFF, *(1 << bit for bit in range(1, 8))] if SOAK else [0x01, 0xFF]
-PLACES_SAMPLED = 40  # of the bytes of each file
+PLACES_SAMPLED = 16  # of the bytes of each file
 
 Damaged = Callable[[bytes], bool]
 """Whether the current content of a file is one that the check does not notice."""

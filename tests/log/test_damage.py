@@ -20,9 +20,9 @@ from ottla.records.batch import BatchHeader, batches
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 from sampling import sample
 
-BYTES_SAMPLED = 25  # of each batch
-LENGTHS_SAMPLED = 100
-RUNS_SAMPLED = 30
+BYTES_SAMPLED = 12  # of each batch
+LENGTHS_SAMPLED = 40
+RUNS_SAMPLED = 12
 
 END = 60
 

@@ -1,6 +1,5 @@
 """A log compared with a dict, through all operations, crashes and power failures."""
 
-import os
 from collections.abc import Callable
 from random import Random
 
@@ -10,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from log.log_model import Owner
 from ottla.testing.disk import Crashed, Loss, SimulatedDisk
-
-SCALE = float(os.environ.get("OTTLA_FUZZ_SCALE", "1"))
+from sampling import examples
 
 
 class LogModel(RuleBasedStateMachine):
@@ -106,7 +104,7 @@ class LogModel(RuleBasedStateMachine):
 
 TestLogModel = LogModel.TestCase
 TestLogModel.settings = settings(
-    max_examples=int(120 * SCALE),
+    max_examples=examples(40, usual=120),
     stateful_step_count=40,
     deadline=None,
 )

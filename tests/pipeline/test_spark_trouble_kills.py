@@ -2,17 +2,20 @@
 
 Each life of the query is killed between two steps of a micro-batch; all lives use one checkpoint.
 The killed drivers are processes of their own (mortal_driver.py); the shared session then runs the
-query to its end. `make test` takes a sample of the steps, `make soak` takes all of them, and
-test_restarts.py has every step of a query that Spark does not run.
+query to its end. `make test` takes one of the steps, of a query that writes files or that writes a
+topic. `make soak` takes all of them, and test_restarts.py has every step of a query that Spark does
+not run.
 """
 
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 from judges.ottla_broker import OttlaBroker
 from ottla.sync import Admin, Consumer, Producer
@@ -105,7 +108,7 @@ def options(broker: OttlaBroker, topic: str) -> dict[str, Any]:
     }
 
 
-def test_files_have_each_record_once_after_kills(
+def files_have_each_record_once(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     lives = sample(READING, 1)
@@ -120,7 +123,7 @@ def test_files_have_each_record_once_after_kills(
         assert (row.partition, row.offset) == (int(row.value) % 3, int(row.value) // 3)
 
 
-def test_copied_topic_has_every_record_after_kills(
+def copied_topic_has_every_record(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     copy = f"{topic}-copy"
@@ -156,3 +159,18 @@ def values(broker: OttlaBroker, topic: str) -> list[int]:
         while len(found) < count:
             found += [int(one.value or b"") for one in consumer.poll(1.0)]
     return found
+
+
+@pytest.mark.parametrize(
+    "result",
+    sample([files_have_each_record_once, copied_topic_has_every_record], 1),
+    ids=lambda result: result.__name__,
+)
+def test_nothing_is_lost_after_kills(
+    result: Callable[[Any, OttlaBroker, str, Path], None],
+    spark: Any,
+    broker: OttlaBroker,
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    result(spark, broker, topic, tmp_path)

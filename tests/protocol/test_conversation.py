@@ -45,6 +45,7 @@ from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import NEVER, Versions
 from ottla.protocol.writer import EncodingError
 from protocol_values import example, varint
+from sampling import examples
 
 
 def joined(buffers: Sequence[Buffer]) -> bytes:
@@ -98,7 +99,7 @@ def test_client_ids(client_id: str | None, version: int) -> None:
     assert request.message == heartbeat("g")
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(30, usual=60), deadline=None, derandomize=True, database=None)
 @given(st.permutations(range(12)), st.integers(1, 400))
 def test_responses_are_sent_in_request_order(order: list[int], size: int) -> None:
     client, server = ClientConversation(), ServerConversation()
@@ -194,7 +195,11 @@ class Joined(RuleBasedStateMachine):
 
 TestJoined = Joined.TestCase
 TestJoined.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True, database=None
+    max_examples=examples(20, usual=60),
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
 )
 
 

@@ -25,6 +25,7 @@ from ottla.protocol.frames import (
     ReadBuffer,
     frame_length,
 )
+from sampling import examples
 
 HugeMemory = Callable[[int], memoryview] | None
 Feed = Callable[[Framer, bytes], list[memoryview]]
@@ -89,7 +90,7 @@ def cut_streams(draw: st.DrawFn) -> tuple[list[bytes], list[int]]:
 
 
 @both_ways
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(50, usual=150), deadline=None, derandomize=True, database=None)
 @given(case=cut_streams())
 def test_frames_do_not_depend_on_how_the_stream_is_split(
     feed: Feed, case: tuple[list[bytes], list[int]]
@@ -362,7 +363,7 @@ def sharing(count: int, size: int = 16 * KEPT_BYTES_MAX) -> tuple[ReadBuffer, li
 
 
 @both_ways
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(50, usual=150), deadline=None, derandomize=True, database=None)
 @given(cases=st.lists(cut_streams(), min_size=2, max_size=3), in_place=st.booleans())
 def test_framers_that_share_a_buffer_do_not_mix_their_streams(
     feed: Feed, cases: list[tuple[list[bytes], list[int]]], in_place: bool

@@ -44,6 +44,7 @@ from ottla.protocol.reader import Reader, compile_reader, has_records
 from ottla.protocol.schema import Kind, Struct
 from ottla.protocol.writer import EncodingError, Writer, compile_writer
 from protocol_values import example, messages, name_of, structure
+from sampling import examples
 
 CODECS: Final[dict[type[Message], HotCodec]] = {
     ProduceRequest: HotCodec(produce.request_reader, produce.request_writer),
@@ -61,7 +62,7 @@ def flexible_versions(cls: type[Message]) -> list[int]:
 every_class = each_case("cls", CLASSES, ids=name_of)
 
 thorough = settings(
-    max_examples=40,
+    max_examples=examples(15, usual=40),
     deadline=None,
     derandomize=True,
     database=None,

@@ -35,11 +35,12 @@ from ottla.protocol.schema import (
 )
 from protocol_reference import reference_decode
 from protocol_values import LENGTHS, MESSAGES, example, message, messages, name_of
+from sampling import examples
 
 every_message = each_case("cls", MESSAGES, ids=name_of)
 
 thorough = settings(
-    max_examples=15,
+    max_examples=examples(6, usual=15),
     deadline=None,
     derandomize=True,
     database=None,

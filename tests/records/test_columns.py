@@ -27,7 +27,7 @@ from ottla.records.compression import Compression
 from ottla.records.control import EndTxnMarker, marker_batch
 from ottla.records.errors import CorruptRecords, DecompressionLimitExceeded
 from records.drawing import Drawn, build, drawn_batches, drawn_records
-from sampling import scaled
+from sampling import examples
 
 UNLIMITED = 2**31 - 1
 
@@ -80,7 +80,7 @@ def run_of(drawn: Sequence[list[Drawn]], compression: Compression = Compression.
 runs = st.lists(drawn_batches, max_size=4)
 
 
-@settings(max_examples=scaled(200))
+@settings(max_examples=examples(80, usual=500))
 @given(st.sampled_from(Compression), runs)
 def test_columns_equal_the_records(compression: Compression, drawn: list[list[Drawn]]) -> None:
     run = run_of(drawn, compression)

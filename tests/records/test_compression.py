@@ -26,6 +26,7 @@ from ottla.records.compression import (
     compress,
     decompress,
 )
+from sampling import examples
 
 LIMIT = 1_000_000
 CODECS = [kind for kind in Compression if kind is not Compression.NONE]
@@ -120,7 +121,7 @@ def test_every_codec_and_level_round_trips(kind: Compression, level: int | None)
     @given(payloads)
     @example(b"")
     @example(RECORDS)
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=examples(6, usual=12), deadline=None)
     def check(payload: bytes) -> None:
         packed = compress(kind, payload, level)
         if packed:
@@ -218,7 +219,7 @@ PEERS: Mapping[str, Peer] = {
 @each_case("peer", PEERS.values(), ids=list(PEERS))
 @given(payloads.filter(len))
 @example(RECORDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15, usual=30), deadline=None)
 def test_codecs_interoperate_with_other_libraries(peer: Peer, payload: bytes) -> None:
     assert bytes(peer.read(compress(peer.kind, payload))) == payload
     assert decompress(peer.kind, bytes(peer.write(payload)), len(payload)) == payload
@@ -575,7 +576,7 @@ STARTS: Mapping[Compression, list[bytes]] = {
 
 @each_case("kind", CODECS)
 @given(st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(150, usual=500), deadline=None)
 def test_arbitrary_bytes_raise_only_declared_errors(kind: Compression, data: st.DataObject) -> None:
     start = data.draw(st.sampled_from(STARTS[kind]))
     rest = data.draw(st.binary(max_size=100))

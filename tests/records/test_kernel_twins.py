@@ -17,7 +17,7 @@ from ottla.client.consumer.record import Record as ConsumerRecord
 from ottla.records.batch import HEADER_SIZE, BatchHeader
 from ottla.records.errors import CorruptRecords
 from records.drawing import INT64, Drawn, build, damaged, drawn_batches
-from sampling import scaled
+from sampling import examples
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="there is no compiled kernel here")
 
@@ -52,7 +52,7 @@ sections = st.one_of(
 counts = st.integers(0, 30) | st.integers(-(2**31), 2**31 - 1)
 
 
-@settings(max_examples=scaled(150))
+@settings(max_examples=examples(60, usual=400))
 @given(sections, counts, INT64, INT64, INT64)
 def test_check(section: bytes, count: int, base: int, earliest: int, latest: int) -> None:
     same(lambda kernel: kernel.check_records(section, count, base, earliest, latest))
@@ -75,7 +75,7 @@ def told(record: Any) -> tuple[object, ...]:
     return record.offset, record.timestamp, record.key, record.value, record.headers
 
 
-@settings(max_examples=scaled(150))
+@settings(max_examples=examples(60, usual=400))
 @given(
     sections,
     counts,
@@ -130,7 +130,7 @@ def buffers(writer: Any) -> list[object]:
     return [field for field in fields if not callable(field)]
 
 
-@settings(max_examples=scaled(150))
+@settings(max_examples=examples(60, usual=400))
 @given(
     sections,
     counts,
@@ -277,7 +277,7 @@ def column_of(kernel: Any, drawn: Any) -> Any:
     return kernel.BinaryColumn(raw, data, validity, length, start, is_wide)
 
 
-@settings(max_examples=scaled(150))
+@settings(max_examples=examples(60, usual=400))
 @given(columns, columns, st.integers(0, 9), st.integers(0, 200), INT64)
 def test_columns_with_false_offsets(
     keys: Any, values: Any, stop: int, limit: int, time: int
@@ -341,7 +341,7 @@ def run_of_batches(values: list[bytes]) -> bytes:
 runs = st.lists(st.binary(max_size=9), max_size=4).map(run_of_batches)
 
 
-@settings(max_examples=scaled(120))
+@settings(max_examples=examples(60, usual=300))
 @given(runs | runs.flatmap(damaged), INT64, st.integers(0, 3) | INT64, st.integers(0, 9) | INT64)
 def test_scan_batch_headers(data: bytes, at: int, expected: int, limit: int) -> None:
     for start in (0, at):

@@ -18,6 +18,7 @@ from ottla.records.columns import decode, encode
 from ottla.records.compression import Compression
 from ottla.records.validation import ValidationConfig, validate
 from records.drawing import Drawn, build
+from sampling import examples
 
 NOW = 1_700_000_000_000
 
@@ -143,7 +144,7 @@ def test_batches_interoperate_with_other_clients(peer: Peer, codec: Compression,
 
 
 @each_case(("peer", "codec"), PAIRS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(20, usual=40))
 @given(drawn=shared_batches)
 def test_any_records_interoperate_with_other_clients(
     peer: Peer, codec: Compression, drawn: list[Drawn]

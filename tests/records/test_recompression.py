@@ -18,6 +18,7 @@ from ottla.records.errors import InvalidRecords
 from ottla.records.recompression import recompress
 from ottla.records.validation import ValidationConfig, ValidBatch, validate
 from records.drawing import Drawn, build, drawn_batches
+from sampling import examples
 
 NOW = 1_700_000_000_000
 RULES = ValidationConfig(
@@ -40,7 +41,7 @@ def without_codec(header: BatchHeader) -> BatchHeader:
 
 @each_case(("source", "target"), OTHERS)
 @given(drawn=drawn_batches, transactional=st.booleans())
-@settings(max_examples=5)
+@settings(max_examples=examples(3, usual=5))
 def test_recompression_keeps_records_and_header(
     source: Compression, target: Compression, drawn: list[Drawn], transactional: bool
 ) -> None:

@@ -16,7 +16,7 @@ from sampling import sample, scaled
 from simulation.scenario import run
 
 SEEDS = range(scaled(100))
-SEEDS_SAMPLED = 12
+SEEDS_SAMPLED = 8
 TESTS = Path(__file__).parents[1]
 
 

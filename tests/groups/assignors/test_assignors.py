@@ -21,13 +21,14 @@ from ottla.groups.assignors.subscription import Assignment, Subscription, TopicL
 from ottla.groups.assignors.user_data import read_sticky
 from ottla.ids import TopicPartition
 from ottla.settings.consumer import PARTITION_ASSIGNMENT_STRATEGY
+from sampling import examples
 
 SEEDS = st.integers(0, 2**32)
 ANY = st.sampled_from(KINDS)
 ORDERLY = st.sampled_from([kind for kind in KINDS if not kind.disorder])
 ALIKE = Kind(alike=True)
 COOPERATIVE = "cooperative-sticky"
-some = settings(max_examples=40)
+some = settings(max_examples=examples(20, usual=40))
 
 
 def wanted(each: Round) -> set[TopicPartition]:

@@ -29,9 +29,9 @@ from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
 from sampling import sample, scaled
 
 SEEDS = scaled(1)
-CRASHES_SAMPLED = 30  # of more than 60 calls, or of more than 40
-FAILURES_SAMPLED = 10  # of each kind of call
-STARTS_SAMPLED = 4  # seeds, of 12
+CRASHES_SAMPLED = 15  # of more than 60 calls, or of more than 40
+FAILURES_SAMPLED = 5  # of each kind of call
+STARTS_SAMPLED = 2  # seeds, of 12
 
 
 @cache

@@ -15,8 +15,8 @@ from ottla.testing.disk import Crashed, Loss, SimulatedDisk
 from sampling import sample, scaled
 
 SEEDS = scaled(1)
-CRASHES_SAMPLED = 100  # of about 300 calls
-FAILURES_SAMPLED = 25  # of each kind of call
+CRASHES_SAMPLED = 40  # of about 300 calls
+FAILURES_SAMPLED = 10  # of each kind of call
 
 Step = Callable[[Owner], object]
 

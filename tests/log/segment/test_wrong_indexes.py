@@ -17,7 +17,7 @@ from sampling import sample
 
 RULES = LogConfig(segment_bytes=3000, index_interval_bytes=150, retention_ms=10**9)
 FIRST = f"{FOLDER}/{0:020d}"
-BITS_SAMPLED = 60  # of 192 or 288
+BITS_SAMPLED = 24  # of 192 or 288
 
 
 def times() -> list[int]:

@@ -18,6 +18,7 @@ import pytest
 from ottla.pipeline.class_archive import ClassArchive
 from ottla.pipeline.java import NoJava, check_java, found_java
 from pipeline.sensors.first_run import PATIENCE_S, command, environment, first_run, run
+from sampling import sample
 from shared.monitor import CommittedRows
 
 pytestmark = pytest.mark.usefixtures("_java")
@@ -99,7 +100,7 @@ def averages(data: Path) -> list[tuple[Any, str]]:
     return found
 
 
-def test_two_runs_where_the_second_continues() -> None:
+def test_run_prints_what_it_has_done() -> None:
     data, done = first_run()
     assert done.returncode == 0, done.stdout + done.stderr
     first = counts(done.stdout)
@@ -115,9 +116,14 @@ def test_two_runs_where_the_second_continues() -> None:
     assert [Path(path).is_dir() for path in directories] == [True] * 3
     assert len(averages(data)) == first["averages"]
     assert f"`rm -r '{data}'` deletes the data." in done.stdout
-    archive = ClassArchive(found_java())
-    assert archive.exists
+    assert ClassArchive(found_java()).exists
 
+
+def second_run_continues(_: Path) -> None:
+    """A run on a terminal, which Ctrl-C ends, continues where the first run has stopped."""
+    data, done = first_run()
+    first = counts(done.stdout)
+    archive = ClassArchive(found_java())
     terminal = Terminal(data)
     terminal.wait_for(
         lambda shown: (
@@ -198,40 +204,6 @@ exit 1
     assert "no memory" in log.read_text()
 
 
-def test_java_that_is_killed_is_reported_in_one_line(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path)
-    terminal.wait_for(lambda shown: "starting the queries" in shown)
-    children = processes_of(terminal.process_id)
-    (java,) = [number for number, name in children.items() if "SparkSubmit" in name]
-    os.kill(java, signal.SIGKILL)
-    terminal.check_stopped(1)
-    assert re.search(r"^Spark has ended: .*$", terminal.shown.replace("\r", ""), re.MULTILINE)
-    wait_until_gone(children)
-
-
-def test_second_ctrl_c_ends_the_example_at_once(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path)
-    terminal.wait_for(lambda shown: "starting Spark" in shown)
-    children = processes_of(terminal.process_id)
-    for _ in range(2):
-        terminal.type("\x03")
-        time.sleep(0.3)  # or both would be one signal; every outcome meanwhile is right
-    terminal.check_stopped(0, 1)
-    assert "checkpoint" in terminal.shown or "continues from here" in terminal.shown
-    wait_until_gone(children)
-
-
-def test_ctrl_c_while_spark_starts_leaves_no_process(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path)
-    terminal.wait_for(lambda shown: "starting Spark" in shown)
-    children = processes_of(terminal.process_id)
-    assert any("ottla" in name for name in children.values())
-    terminal.type("\x03")
-    terminal.check_stopped(0)
-    assert "continues from here" in terminal.shown
-    wait_until_gone(children)
-
-
 def test_taken_port_is_reported_with_its_owner(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -243,7 +215,43 @@ def test_taken_port_is_reported_with_its_owner(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_sigterm_while_spark_starts_ends_the_example(tmp_path: Path) -> None:
+def java_is_killed(tmp_path: Path) -> None:
+    """One line reports it."""
+    terminal = Terminal(tmp_path)
+    terminal.wait_for(lambda shown: "starting the queries" in shown)
+    children = processes_of(terminal.process_id)
+    (java,) = [number for number, name in children.items() if "SparkSubmit" in name]
+    os.kill(java, signal.SIGKILL)
+    terminal.check_stopped(1)
+    assert re.search(r"^Spark has ended: .*$", terminal.shown.replace("\r", ""), re.MULTILINE)
+    wait_until_gone(children)
+
+
+def second_ctrl_c(tmp_path: Path) -> None:
+    """It ends the example at once."""
+    terminal = Terminal(tmp_path)
+    terminal.wait_for(lambda shown: "starting Spark" in shown)
+    children = processes_of(terminal.process_id)
+    for _ in range(2):
+        terminal.type("\x03")
+        time.sleep(0.3)  # or both would be one signal; every outcome meanwhile is right
+    terminal.check_stopped(0, 1)
+    assert "checkpoint" in terminal.shown or "continues from here" in terminal.shown
+    wait_until_gone(children)
+
+
+def ctrl_c_while_spark_starts(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    terminal.wait_for(lambda shown: "starting Spark" in shown)
+    children = processes_of(terminal.process_id)
+    assert any("ottla" in name for name in children.values())
+    terminal.type("\x03")
+    terminal.check_stopped(0)
+    assert "continues from here" in terminal.shown
+    wait_until_gone(children)
+
+
+def sigterm_while_spark_starts(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command(tmp_path),
         env=environment(),
@@ -259,3 +267,19 @@ def test_sigterm_while_spark_starts_ends_the_example(tmp_path: Path) -> None:
     assert process.returncode == 0, errors
     assert "continues from here" in output
     assert errors == ""
+
+
+# Each of them starts Spark. `make test` takes a sample; tests/examples/test_runner.py ends runs in
+# every way without Spark.
+ENDINGS: list[Callable[[Path], None]] = [
+    second_run_continues,
+    java_is_killed,
+    ctrl_c_while_spark_starts,
+    second_ctrl_c,
+    sigterm_while_spark_starts,
+]
+
+
+@pytest.mark.parametrize("ending", sample(ENDINGS, 2), ids=lambda ending: ending.__name__)
+def test_ended_example_leaves_no_process(ending: Callable[[Path], None], tmp_path: Path) -> None:
+    ending(tmp_path)
