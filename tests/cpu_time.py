@@ -69,7 +69,8 @@ class CpuMeter:
         self._own = own
         if now - self._read_at >= self.LONG_S:
             others = tree_seconds() - own
+            # It is less if a process has ended whose parent did not wait for it.
             spent += max(others - self._others, 0.0)
-            self._others = max(others, self._others)
+            self._others = others
         self._read_at = now
         return spent
