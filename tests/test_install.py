@@ -160,6 +160,14 @@ def test_make_run_installs_no_developer_tools() -> None:
     assert not names & {"aiokafka", "confluent-kafka", "polars", "pyright", "pytest", "ruff"}
 
 
+def test_make_check_checks_the_types_of_every_folder() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    folders = [
+        one for line in re.findall(r"/pyright (.*)", make("-n", "check")) for one in line.split()
+    ]
+    assert sorted(folders) == sorted(settings["tool"]["pyright"]["include"])
+
+
 def test_make_broker_installs_no_spark() -> None:
     assert installed_by("broker") == ["build", "broker"]
     names = {package.partition("==")[0] for package in pins("broker")}
