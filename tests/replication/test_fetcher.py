@@ -500,6 +500,28 @@ def test_new_partition_does_not_wait_for_the_fetch_in_flight() -> None:
     at(scenario)
 
 
+def test_new_partition_needs_no_second_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        leader = world.leaders[2]
+        for number in range(2):
+            await leader.create(number)
+            leader.append(number, b"a")
+        await world.follow(0, 2, epoch=0)
+        await world.until(lambda: world.is_equal(0, 2))
+        await world.clock.sleep(0.1)
+
+        async def hang(protocol: object, host: str, port: int) -> None:
+            await world.clock.sleep(1000)
+
+        monkeypatch.setattr(world.host, "connect", hang)
+        await world.follow(1, 2, epoch=0)
+        leader.append(0, b"b")
+        assert await world.until(lambda: world.is_equal(0, 2)) < 0.05
+        assert await world.until(lambda: world.is_equal(1, 2)) < 0.05
+
+    at(scenario)
+
+
 def test_several_fetchers_share_the_partitions_of_a_leader() -> None:
     async def scenario(world: World) -> None:
         leader = world.leaders[2]

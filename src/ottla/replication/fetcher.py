@@ -18,6 +18,7 @@ flush.messages requires it, on the device (rule C5).
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Self, TypeAlias
 from zlib import crc32
@@ -69,6 +70,9 @@ FIRST_BACKOFF_S: Final = 0.01
 
 POLL_S: Final = 0.01
 """The pause between two requests for partitions that were added while another request waits."""
+
+TAKE_OVER_S: Final = 0.05
+"""How long a fetcher waits for the end of such a request, to include its partitions."""
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -182,11 +186,12 @@ class ReplicaFetcher:
         self._lane = lane  # of its connection
         self.followed: dict[TopicPartition, _Followed] = {}
         self.is_in_flight = False
+        self.is_busy = False  # from a request to the end of the work with its response
         self.newcomers = newcomers
-        self._round = asyncio.Lock()  # held by newcomers from a request to the end of its work
         self._fetchers = fetchers
         self._clock = fetchers.clock
         self._changed = asyncio.Event()
+        self._ended = asyncio.Event()  # a request, and the work with its response
         self._failures = 0  # of requests, consecutive
         self._lost_session = False  # the leader refused the session of the last request
         self._channel: Channel | None = None
@@ -234,8 +239,7 @@ class ReplicaFetcher:
                     await self._take_over(self.newcomers)
                     await self._fetch_once()
                 else:
-                    async with self._round:
-                        await self._fetch_once()
+                    await self._fetch_once()
                     await self._clock.sleep(POLL_S)
             except RequestError as error:
                 await self._recover(error)
@@ -245,15 +249,24 @@ class ReplicaFetcher:
                 await self._recover(RequestError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     async def _take_over(self, newcomers: "ReplicaFetcher") -> None:
-        """Include the partitions that were added while a request was in flight."""
+        """Include the partitions that were added while a request was in flight.
+
+        If the other fetcher is stuck in a request, its partitions stay there until the next time.
+        """
         if not newcomers.followed:
             return
-        async with newcomers._round:  # noqa: SLF001 - of the same class
-            for name, followed in newcomers.followed.items():
-                self.followed[name] = followed
-                is_delayed = followed in newcomers._delayed  # noqa: SLF001
-                (self._delayed if is_delayed else self._dirty)[followed] = None
-            newcomers._clear()  # noqa: SLF001
+        if newcomers.is_busy:
+            newcomers._ended.clear()  # noqa: SLF001 - of the same class
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TAKE_OVER_S):
+                    await newcomers._ended.wait()  # noqa: SLF001
+            if newcomers.is_busy:
+                return
+        for name, followed in newcomers.followed.items():
+            self.followed[name] = followed
+            is_delayed = followed in newcomers._delayed  # noqa: SLF001
+            (self._delayed if is_delayed else self._dirty)[followed] = None
+        newcomers._clear()  # noqa: SLF001
 
     def _clear(self) -> None:
         self.followed = {}
@@ -281,19 +294,27 @@ class ReplicaFetcher:
     # One round trip.
 
     async def _fetch_once(self) -> None:
-        fetchers = self._fetchers
         channel = self._channel
         if channel is None or not channel.is_open:
             self._reset_session()
-            channel = await fetchers.channels.channel(self.leader, lane=self._lane)
+            channel = await self._fetchers.channels.channel(self.leader, lane=self._lane)
             self._channel = channel
+        self.is_busy = True
+        try:
+            await self._fetch(channel)
+        finally:
+            self.is_busy = False
+            self._ended.set()
+
+    async def _fetch(self, channel: Channel) -> None:
+        fetchers = self._fetchers
         wait_s = self._release_delayed() if self._delayed else None
         # Partitions may be added while others are made ready.
         while self._dirty and any(work := self._unready()):
             await self._make_ready(*work)
         if not self._session and not self._dirty:
-            if self.followed:
-                await self._pause(1.0 if wait_s is None else wait_s)
+            if self.newcomers is not None and (self.followed or self.newcomers.followed):
+                await self._pause(POLL_S if wait_s is None else wait_s)
             return
         request = self._next_request(wait_s)
         self.is_in_flight = True
