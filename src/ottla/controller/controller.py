@@ -149,6 +149,7 @@ class Controller:
             at_once=STORED_AT_START,
             born=found.registrations,
             deleted=found.deletions,
+            waits=False,  # one of them may be dead, and only its session does not know it yet
         )
         await self._note_handled(lost)
         self._watching = asyncio.get_running_loop().create_task(self._watch_brokers())
@@ -167,8 +168,12 @@ class Controller:
                 return
             except (CoordinationError, StorageFailure) as error:
                 _LOG.warning("brokers not read", {"reason": str(error)})
-                await self._clock.sleep(RETRY_SECONDS)
-                self._brokers_changed.set()
+            except Exception:
+                _LOG.exception("brokers not followed")
+            else:
+                continue
+            await self._clock.sleep(RETRY_SECONDS)
+            self._brokers_changed.set()
 
     async def close(self) -> None:
         """Stop telling brokers: another controller may have been elected."""
