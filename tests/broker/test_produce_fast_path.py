@@ -60,7 +60,7 @@ async def compare(seed: str, fast_path: Any = ProduceFastPath, requests: int = R
         left, right = await fast.serve(frame), await slow.serve(frame)
         assert left == right, f"request {number}: {frame.hex()}"
         assert not fast.fast_path.appended
-        if random.random() < 0.15:
+        if random.random() < 0.08:
             await _let_happen(random.choice(EVENTS), fast, slow)
         if number % 20 == 19:
             assert (found := difference(fast, slow)) is None, f"request {number}: {found}"

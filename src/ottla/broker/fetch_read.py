@@ -92,39 +92,43 @@ class FetchRead:
         try:
             if topic is None:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-            partition = one.partition = self._partition(topic, wanted.key[1])
+            partition = one.partition = (
+                self._followed_or_led(topic, wanted.key[1])
+                if self.from_followers
+                else self.replica_manager.leader_partition(topic, wanted.key[1])
+            )
             partition.check_epoch(wanted.current_leader_epoch)
-            if self.by_replica is not None:
-                self._check_replica(one, partition, self.by_replica)
+            by_replica = self.by_replica
+            if by_replica is not None:
+                self._check_replica(one, partition, by_replica)
             elif self.prefer is not None and self._is_elsewhere(one, partition, self.prefer):
                 return
             if self._is_diverging(one, partition):
                 return
-            if self.by_replica is not None:
-                self._note_replica(one, partition, self.by_replica)
-            found = partition.log.read_cached(
-                wanted.offset, self._upper_offset(partition), self._room(wanted)
-            )
+            if by_replica is not None:
+                self._note_replica(one, partition, by_replica)
+            upper = self._upper_offset(partition)
+            found = partition.log.read_cached(wanted.offset, upper, self._room(wanted))
             data = b"" if self._is_too_much(wanted, found) else self._cached(found)
             if data is None:
                 self._cold.append(one)
             else:
-                self._note_available(one, partition, found)
-                self._note_aborted(one, partition, found)
+                self._note_available(one, found, upper)
+                if self.limits.committed:
+                    self._note_aborted(one, partition, found)
                 self._give(one, partition, data)
         except NotCached:
             self._cold.append(one)
         except (RequestError, StorageFailure) as error:
             self._fail(one, error)
 
-    def _partition(self, topic: str, index: int) -> Partition | FollowerReads:
+    def _followed_or_led(self, topic: str, index: int) -> Partition | FollowerReads:
         manager = self.replica_manager
-        if self.from_followers and manager.followers:
-            followed = manager.followers.get(TopicPartition(topic, PartitionIndex(index)))
-            if followed is not None:
-                traffic = manager.traffic.setdefault(topic, TopicCounts())
-                return FollowerReads(followed, manager.logs, traffic)
-        return manager.leader_partition(topic, index)
+        followed = manager.followers.get(TopicPartition(topic, PartitionIndex(index)))
+        if followed is None:
+            return manager.leader_partition(topic, index)
+        traffic = manager.traffic.setdefault(topic, TopicCounts())
+        return FollowerReads(followed, manager.logs, traffic)
 
     def _is_elsewhere(
         self,
@@ -221,13 +225,13 @@ class FetchRead:
             partition = one.partition
             assert partition is not None
             try:
-                found = await partition.log.read(
-                    one.wanted.offset, self._upper_offset(partition), self._room(one.wanted)
-                )
-                self._note_available(one, partition, found)
+                upper = self._upper_offset(partition)
+                found = await partition.log.read(one.wanted.offset, upper, self._room(one.wanted))
+                self._note_available(one, found, self._upper_offset(partition))
                 # Before the read: what the cleaner does while the disk is read is not in these
                 # bytes.
-                self._note_aborted(one, partition, found)
+                if self.limits.committed:
+                    self._note_aborted(one, partition, found)
                 data: Buffer = b""
                 if not self._is_too_much(one.wanted, found):
                     reserve(self.size + found.size)
@@ -263,15 +267,12 @@ class FetchRead:
         """
         return self.size > 0 and found.size > self._room(wanted)
 
-    def _note_available(
-        self, one: PartitionRead, partition: Partition | FollowerReads, found: RecordSlice
-    ) -> None:
-        """Update `available`.
+    def _note_available(self, one: PartitionRead, found: RecordSlice, upper: Offset) -> None:
+        """Update `available`; `upper` is the upper bound of the partition.
 
         Whole batches rarely fill a limit exactly. A consumer whose min.bytes equals the limit would
         otherwise wait although there are records.
         """
-        upper = self._upper_offset(partition)
         is_given = not self._is_too_much(one.wanted, found)
         given = found.size if is_given else 0
         has_more = not is_given or found.upper_offset < upper
@@ -281,8 +282,7 @@ class FetchRead:
         self, one: PartitionRead, partition: Partition | FollowerReads, found: RecordSlice
     ) -> None:
         """Set the aborted transactions that a read_committed consumer has to skip."""
-        if self.limits.committed:
-            one.aborted = partition.log.aborted_transactions(one.wanted.offset, found.upper_offset)
+        one.aborted = partition.log.aborted_transactions(one.wanted.offset, found.upper_offset)
 
     def _give(
         self,

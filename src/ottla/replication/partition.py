@@ -523,7 +523,8 @@ class Partition:
 
     def check_epoch(self, known: int) -> None:
         """Fence a client with another leader epoch (rule A3); -1 means that it knows none."""
-        check_epoch(known, self.leader_epoch)
+        if known >= 0 and known != self.leader_epoch:
+            check_epoch(known, self.leader_epoch)
 
     @property
     def last_stable_offset(self) -> Offset:

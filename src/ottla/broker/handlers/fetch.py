@@ -120,7 +120,7 @@ class FetchHandler:
         if replica is not None:
             fetch.follow(replica, asked, now_s)
         elif request.version >= _WITH_RACKS:
-            fetch.from_followers = True
+            fetch.from_followers = bool(self.replica_manager.followers)
             if message.rack_id and self._selects_by_rack:
                 fetch.prefer = partial(self._preferred, message.rack_id)
         if fetch.is_wide:
