@@ -39,7 +39,8 @@ def parsed(records: DataFrame, source: Source) -> DataFrame:
     with_corrupt = f"{schema}, {_CORRUPT} STRING"
     if source.json is not None:
         whole = f.from_json(text, with_corrupt, options)
-        errors = [_empty_error(value), *_json_errors(text, source, columns)]
+        # Spark would replace bytes that are not UTF-8 by another character.
+        errors = [_text_error(value, text), *_json_errors(value, text, source, columns)]
     else:
         whole = f.from_csv(text, with_corrupt, options)
         errors = [_text_error(value, text)]
@@ -61,12 +62,6 @@ def parsed(records: DataFrame, source: Source) -> DataFrame:
     )
 
 
-def _empty_error(value: Column) -> Column:
-    return f.when(value.isNull(), "the value is null").when(
-        f.length(value) == 0, "the value is empty"
-    )
-
-
 def _text_error(value: Column, text: Column) -> Column:
     return f.when(value.isNull(), "the value is null").when(
         ~f.is_valid_utf8(text), "the value is not UTF-8"
@@ -84,13 +79,16 @@ def _row_errors(row: Column, source: Source, columns: tuple[SchemaColumn, ...]) 
     return found
 
 
-def _json_errors(text: Column, source: Source, columns: tuple[SchemaColumn, ...]) -> list[Column]:
+def _json_errors(
+    value: Column, text: Column, source: Source, columns: tuple[SchemaColumn, ...]
+) -> list[Column]:
+    is_empty = f.when(f.length(value) == 0, "the value is empty")
     if source.unknown_fields != "dead_letter":
-        return []
+        return [is_empty]
     known = f.array(*(f.lit(column.name) for column in columns))
     unknown = f.array_except(f.json_object_keys(text), known)
     names = f.concat(f.lit("unknown fields: "), f.array_join(unknown, ", "))
-    return [f.when(f.size(unknown) > 0, names)]
+    return [is_empty, f.when(f.size(unknown) > 0, names)]
 
 
 def _unknown_fields(text: Column, columns: tuple[SchemaColumn, ...]) -> Column:

@@ -12,6 +12,7 @@ QUERIES = [
     ("SELECT * FROM a WHERE x > (SELECT max(x) FROM b)", "a b"),
     ("SELECT * FROM a UNION ALL SELECT y, z FROM b", "a b"),
     ("WITH c AS (SELECT * FROM a), d (x, y) AS (SELECT * FROM c) SELECT * FROM d JOIN b", "a b"),
+    ("WITH a AS (SELECT * FROM a WHERE (x > 1)) SELECT * FROM a", "a"),
     ("SELECT extract(DAY FROM x), trim(BOTH ' ' FROM y), substring(z FROM 2) FROM a", "a"),
     ("SELECT x IS DISTINCT FROM y, z IS NOT DISTINCT FROM w FROM a", "a"),
     ("SELECT * FROM range(10), explode(x) JOIN a", "a"),

@@ -119,7 +119,8 @@ def sql_inputs(text: str) -> SqlInputs:
     names: dict[str, tuple[str, int]] = {}
     for token in _tables(found):
         folded = token.name.casefold()
-        if folded not in common:
+        # In its own definition, the name of a common table expression is that of a table.
+        if folded not in common or token.offset in common[folded]:
             names.setdefault(folded, (token.name, token.offset))
     return SqlInputs(
         tuple(name for name, _ in names.values()),
@@ -134,29 +135,50 @@ def _check_single(found: list[Token]) -> None:
             raise SqlError("expected one statement: remove the semicolon", token.offset)
 
 
-def _common_tables(found: list[Token]) -> set[str]:
-    """Return the names of common table expressions: WITH name AS (…), name (a, b) AS (…)."""
-    names: set[str] = set()
+def _common_tables(found: list[Token]) -> dict[str, range]:
+    """Return the common table expressions with the characters of their definitions.
+
+    They are written WITH name AS (…), name (a, b) AS (…).
+    """
+    names: dict[str, range] = {}
     for at, token in enumerate(found):
         if token.upper != "AS" or at + 1 == len(found) or found[at + 1].text != "(":
             continue
         before = at - 1
         if found[before].text == ")":  # a list of columns
             before = _opening(found, before) - 1
-        if before >= 1 and found[before - 1].upper in ("WITH", "RECURSIVE", ","):
-            names.add(found[before].name.casefold())
+        if before >= 1 and found[before - 1].upper in ("WITH", ","):
+            body = range(found[at + 1].offset, found[_closing(found, at + 1)].offset)
+            names[found[before].name.casefold()] = body
+        elif before >= 1 and found[before - 1].upper == "RECURSIVE":
+            names[found[before].name.casefold()] = range(0)
     return names
 
 
 def _opening(found: list[Token], at: int) -> int:
+    """Return the index of the parenthesis that another one closes."""
     depth = 0
-    while at >= 0:
-        if found[at].kind == "mark":
-            depth += (found[at].text == ")") - (found[at].text == "(")
+    for index in range(at, -1, -1):
+        depth += _depth(found[index])
         if depth == 0:
-            return at
-        at -= 1
-    return 0
+            return index
+    raise AssertionError("tokens() has checked the parentheses")
+
+
+def _closing(found: list[Token], at: int) -> int:
+    """Return the index of the parenthesis that closes another one."""
+    depth = 0
+    for index in range(at, len(found)):
+        depth += _depth(found[index])
+        if depth == 0:
+            return index
+    raise AssertionError("tokens() has checked the parentheses")
+
+
+def _depth(token: Token) -> int:
+    if token.kind != "mark":
+        return 0
+    return (token.text == "(") - (token.text == ")")
 
 
 def _tables(found: list[Token]) -> list[Token]:
