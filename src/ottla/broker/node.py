@@ -165,6 +165,7 @@ class Node:
         self._metadata_cache: MetadataCache | None = None
         self._topics: Topics | None = None
         self._session_lost = asyncio.Event()
+        self._released = asyncio.Event()  # requests wait until the start is complete, or fails
         self.given_up = False  # all data directories have failed
         self.unclean: dict[
             str, BaseException
@@ -330,7 +331,7 @@ class Node:
         )
         self._exit.push_async_callback(topics.resign)  # no topic changes after this
         dispatch = dispatcher(parts)
-        self._dispatch = partial(_dispatch_when, roles.informed, dispatch)
+        self._dispatch = partial(_dispatch_when, self._released, roles.informed, dispatch)
         await self._serve(parts)
         with session.provisional():
             self._epoch = roles.broker_epoch = await self._register(session, logs)
@@ -339,6 +340,7 @@ class Node:
         self._run(self._keep_session(session, logs, roles, elector))
         self._run(self._check_isrs(replica_manager))
         await roles.informed.wait()
+        self._released.set()
         self._dispatch = dispatch
         self._run(topics.keep_leading())
         self._run(topics.keep_balanced())
@@ -674,6 +676,7 @@ class Node:
     def _wake_waiting_requests(self, parts: BrokerParts) -> None:
         """Answer requests that wait for a group or for records: they must not delay the stop."""
         parts.shutdown.begun = True
+        self._released.set()
         parts.groups.close()
         self._memory.responses.wake_all()
         self._memory.unproven_responses.wake_all()
@@ -711,7 +714,11 @@ _AT_ONCE: Final = BROKER_ONLY | {API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE
 
 
 def _dispatch_when(
-    informed: asyncio.Event, dispatch: Dispatch, request: Request, connection: Connection
+    released: asyncio.Event,
+    informed: asyncio.Event,
+    dispatch: Dispatch,
+    request: Request,
+    connection: Connection,
 ) -> Served:
     """Dispatch a request once the controller has told this broker what it leads.
 
@@ -721,7 +728,10 @@ def _dispatch_when(
         return dispatch(request, connection)
 
     async def later() -> Response | None:
-        await informed.wait()
+        await released.wait()
+        if not informed.is_set():  # the broker stops before it has started
+            connection.close()
+            return None
         served = dispatch(request, connection)
         if isinstance(served, DeferredResponse):
             response = await served.response

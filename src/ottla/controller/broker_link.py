@@ -76,6 +76,9 @@ class BrokerLink:
                 self._waiting.popleft()
                 if not applied.done():
                     applied.set_result(failures)
+        except asyncio.CancelledError:
+            self._forget()
+            raise
         finally:
             self._working = None
 
