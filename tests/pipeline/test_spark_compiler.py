@@ -312,14 +312,18 @@ def test_pipeline_writes_rows_and_dead_letters(
     # The last reading moves the watermark. The micro-batch without records at the end of the query
     # then closes the first window.
     send(broker, topic, *first, reading("c", 59, 1))
-    for one in compile_pipeline(spark, pipeline).queries:
+    done = [
         finished(lambda writer=one.writer: writer().start())
+        for one in compile_pipeline(spark, pipeline).queries
+    ]
     dead = [one.value for one in records(broker, f"{topic}.dead")]
     assert sorted(dead) == sorted(first[5:])
     hot = [(one.key, json.loads(one.value)) for one in records(broker, f"{topic}.hot")]
     assert hot == [(b"a", {"device": "a", "value": 40.0})] * 2
     means = spark.read.parquet(f"{tmp_path}/means").collect()
     assert [(row.device, row.mean, row.readings) for row in means] == [("a", 32.4, 5)]
+    counts = done[0].recentProgress[0].observedMetrics["readings"]
+    assert (counts.rows, counts.plausible, counts.warm) == (7, 1, 1)
 
 
 class Place(NamedTuple):
