@@ -86,6 +86,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/cli.py
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/broker_vs_kafka
+	$(BIN)/python benchmarks/cluster_vs_kafka.py --idle
 
 soak: setup ## Run every test with every crash point, seed and history, and ten times as many examples
 	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 3

@@ -65,6 +65,12 @@ class LocalServer:
         return f"{HOST}:{self.port}"
 
     @property
+    def process_id(self) -> int:
+        """The id of the server process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether the server process is alive."""
         return self._process is not None and self._process.poll() is None
