@@ -54,9 +54,13 @@ def test_profile_needs_its_variables(folder: Path) -> None:
 
 def test_spark_needs_java(folder: Path) -> None:
     words = ("pipeline", "validate", "sensors.yaml", "--spark")
-    done = ottla(*words, folder=folder, env={"JAVA_HOME": str(folder)})
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    env = {"JAVA_HOME": str(folder), "TMPDIR": str(temporary)}
+    done = ottla(*words, folder=folder, env=env)
     assert done.returncode == 1
     assert done.stderr.startswith("ottla: Spark needs Java")
+    assert [*temporary.iterdir()] == [], "there is no log to keep"
     done = ottla("pipeline", "validate", "wrong.yaml", "--spark", folder=folder)
     assert "unknown key; did you mean topic?" in done.stdout, "Spark does not start for nothing"
 

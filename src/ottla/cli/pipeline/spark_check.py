@@ -29,14 +29,17 @@ def spark_problems(file: Path, loaded: Loaded) -> Sequence[PipelineProblem]:
     # Python steps are modules beside the file, or in the working directory.
     sys.path[:0] = [str(file.resolve().parent), os.getcwd()]
     directory = Path(tempfile.mkdtemp(prefix="ottla-validate-"))
+    log = directory / "spark.log"
+    is_needed = False
     try:
-        with LocalSpark("ottla", directory / "spark.log", master="local[1]") as spark:
+        with LocalSpark("ottla", log, master="local[1]") as spark:
             compile_pipeline(spark.session(), loaded, str(file))
     except InvalidPipeline as error:
-        found = error.problems
+        return error.problems
     except OttlaError as error:
+        is_needed = log.exists()  # without Java there is no log
         raise Failed(str(error)) from error
-    else:
-        found = ()
-    shutil.rmtree(directory, ignore_errors=True)
-    return found
+    finally:
+        if not is_needed:
+            shutil.rmtree(directory, ignore_errors=True)
+    return ()
