@@ -163,6 +163,7 @@ class Node:
         self.metrics: Address | None = None  # the address of the metrics page
         self.no_metrics: str | None = None  # why the configured metrics page is missing
         self._metadata_cache: MetadataCache | None = None
+        self.replica_manager: ReplicaManager | None = None  # once the logs are open
         self._topics: Topics | None = None
         self._session_lost = asyncio.Event()
         self._released = asyncio.Event()  # requests wait until the start is complete, or fails
@@ -232,7 +233,7 @@ class Node:
         self._logs = logs
         self._exit.push_async_callback(self._close_logs, logs)
         metadata_cache = self._metadata_cache = MetadataCache(ClusterImage(cluster_id))
-        replica_manager = ReplicaManager(logs, metadata_cache)
+        replica_manager = self.replica_manager = ReplicaManager(logs, metadata_cache)
         groups = GroupCoordinators(
             lambda: GroupConfig.of(settings.broker), environment.clock, metadata_cache
         )

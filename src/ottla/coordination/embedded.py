@@ -90,6 +90,11 @@ class EmbeddedStore:
         """The failure that stopped the store, if any."""
         return self._commits.failure
 
+    @property
+    def tree(self) -> Tree:
+        """The nodes, with changes that are not on the device yet: for checks of a simulation."""
+        return self._tree
+
     async def connect(self, listener: Listener) -> "EmbeddedSession":
         """Open a new session."""
         self._commits.check_usable()

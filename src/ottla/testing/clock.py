@@ -3,11 +3,16 @@
 Invariant: time advances only while every task waits, straight to the next timer. So a run depends
 only on its program, and an hour takes a millisecond. If all tasks wait and no timer is set, the run
 raises Stuck instead of hanging.
+
+Callbacks can be held back by their context, as those of a process that the operating system has
+stopped. They run when nothing holds them back any more, in their order.
 """
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -25,12 +30,38 @@ class _NoWaiting(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.elapsed_s = 0.0
+        self.on_step: Callable[[], None] | None = None
 
     def select(self, timeout: float | None = None) -> list[Any]:  # Any: as in the base class
+        if self.on_step is not None:
+            self.on_step()
         if timeout is None:
             raise Stuck("all tasks wait and no timer is set")
         self.elapsed_s += max(timeout, 0.0)
         return []
+
+
+class _Ready(deque[asyncio.Handle]):
+    """The callbacks that the event loop runs next, apart from those that are held back."""
+
+    def __init__(self, holds: Callable[[Context], bool], ready: Iterable[asyncio.Handle]) -> None:
+        super().__init__()
+        self.held: list[asyncio.Handle] = []
+        self._holds = holds
+        for handle in ready:
+            self.append(handle)
+
+    def append(self, handle: asyncio.Handle, /) -> None:
+        context: Context = _attribute(handle, "_context")
+        if self._holds(context):
+            self.held.append(handle)
+        else:
+            super().append(handle)
+
+
+def _attribute(one: object, name: str) -> Any:  # Any: asyncio does not declare these
+    """Return an attribute that asyncio keeps to itself."""
+    return getattr(one, name)
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -41,6 +72,12 @@ class _Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._time.elapsed_s
 
+    def hold_back(self, holds: Callable[[Context], bool] | None) -> None:
+        """Hold back the callbacks of some contexts from now on; None holds back nothing."""
+        ready: deque[asyncio.Handle] = _attribute(self, "_ready")
+        found = [*(ready.held if isinstance(ready, _Ready) else ()), *ready]
+        self._ready = deque(found) if holds is None else _Ready(holds, found)
+
 
 class SimulatedClock:
     """The clock of a simulated loop; `jump_ms` shifts its wall clock."""
@@ -48,6 +85,16 @@ class SimulatedClock:
     def __init__(self, selector: _NoWaiting) -> None:
         self._selector = selector
         self.jump_ms = 0
+
+    def check_each_step(self, check: Callable[[], None] | None) -> None:
+        """Call a function before each step of the event loop."""
+        self._selector.on_step = check
+
+    def hold_back(self, holds: Callable[[Context], bool] | None) -> None:
+        """Hold back the callbacks of some contexts from now on; None holds back nothing."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, _Loop)
+        loop.hold_back(holds)
 
     def now_ms(self) -> int:
         """Return the wall clock time."""

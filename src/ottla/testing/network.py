@@ -471,6 +471,10 @@ class SimulatedNetwork:
             del self._held[wire]
             wire.let_go()
 
+    def is_partitioned(self, one: str, other: str) -> bool:
+        """Whether two addresses are partitioned."""
+        return frozenset((one, other)) in self._partitions
+
     def hold(self, wire: "_Wire") -> bool:
         """Whether the addresses of a connection are partitioned; `heal` lets go of it."""
         if wire.addresses not in self._partitions:

@@ -1,29 +1,34 @@
-"""A simulation of a broker: clock, network, disk and randomness derive from one seed.
+"""A simulation of brokers: clock, network, disks, coordination and randomness come from one seed.
 
-Invariant: the broker is the production code; only its Environment is simulated. The same seed and
-program give the same trace in every process. A broker that has ended has no visible effect: its
-disk and its network accept nothing.
+Invariant: the brokers are the production code; only their Environment is simulated. The same seed
+and program give the same trace in every process. A broker that has ended has no visible effect: its
+disk and its network accept nothing. A paused broker does nothing until it is resumed.
+
+One broker has its coordination on its own disk, as a process with embedded coordination. The
+brokers of a cluster share one that belongs to none of them.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any, Final, TypeVar, cast
 
 from ottla.broker.node import Environment, Node
 from ottla.coordination.embedded import EmbeddedStore
+from ottla.coordination.session import Coordination
 from ottla.errors import StorageFailure
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner.cleaner_runners import LocalCleaner
 from ottla.settings.config_parser import broker_config
 from ottla.settings.derived import log_dirs
 from ottla.testing.clock import SimulatedClock, simulated
+from ottla.testing.coordination import SimulatedCoordination
 from ottla.testing.device import SimulatedDevice
 from ottla.testing.disk import Crashed, Loss
-from ottla.testing.network import SimulatedHost, SimulatedNetwork
+from ottla.testing.network import LOOPBACK, SimulatedHost, SimulatedNetwork
 from ottla.testing.trace import Trace
 
 T = TypeVar("T")
@@ -36,12 +41,14 @@ _TASKS_BEFORE_SWEEP: Final = 256
 class _Life:
     """One process of the broker, from start to end."""
 
-    def __init__(self, device: SimulatedDevice, network: SimulatedNetwork) -> None:
+    def __init__(self, device: SimulatedDevice, world: "Simulation", address: str) -> None:
         self.context = copy_context()
         self.context.run(_LIFE.set, self)
         self.device = device
-        self.host: SimulatedHost = network.host(self.context)
+        self.host: SimulatedHost = world.network.host(self.context, address)
+        self._world = world
         self.dead = False
+        self.paused = False
         self.stopping = asyncio.Event()
         self.started: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         self.main: asyncio.Task[None] | None = None
@@ -60,6 +67,7 @@ class _Life:
         if self.dead:
             return
         self.dead = True
+        self.resume()  # what is held back has no visible effect any more
         self.device.crash_at = 0
         self.host.die()
         self.ended.set()
@@ -70,6 +78,12 @@ class _Life:
         for task in self._tasks:
             task.cancel()
 
+    def resume(self) -> None:
+        """Go on after a pause."""
+        if self.paused:
+            self.paused = False
+            self._world.resume(self.context)
+
 
 _LIFE: ContextVar[_Life | None] = ContextVar("life", default=None)
 
@@ -77,17 +91,30 @@ _LIFE: ContextVar[_Life | None] = ContextVar("life", default=None)
 class SimulatedBroker:
     """A broker that can be started, stopped, killed, or lose power."""
 
-    def __init__(self, world: "Simulation", settings: Sequence[str]) -> None:
+    def __init__(
+        self,
+        world: "Simulation",
+        settings: Sequence[str],
+        *,
+        broker_id: int = 1,
+        address: str = LOOPBACK,
+        coordination: SimulatedCoordination | None = None,
+    ) -> None:
+        """A broker; without `coordination` it has its own."""
+        self.id = BrokerId(broker_id)
+        self.address = address
         self._world = world
+        self._coordination = coordination
         self._config = broker_config(
             overrides=(
-                "node.id=1",
-                f"listeners=PLAINTEXT://127.0.0.1:{PORT}",
+                f"node.id={broker_id}",
+                f"listeners=PLAINTEXT://{address}:{PORT}",
                 "log.dirs=/data",
                 *settings,
             )
         )
-        self._device = SimulatedDevice(world.clock, Random(f"{world.seed} device"))
+        self._name = "" if coordination is None else f" {broker_id}"
+        self._device = SimulatedDevice(world.clock, Random(f"{world.seed} device{self._name}"))
         self._life: _Life | None = None
         self.node: Node | None = None
         self.lives = 0
@@ -103,43 +130,67 @@ class SimulatedBroker:
         """Whether the process is alive."""
         return self._life is not None and not self._life.dead
 
+    @property
+    def paused(self) -> bool:
+        """Whether the process is alive and paused."""
+        return self.alive and self._life is not None and self._life.paused
+
+    @property
+    def running(self) -> Node | None:
+        """The node while its process is alive, from the moment that it begins to start."""
+        return self.node if self.alive else None
+
     async def start(self) -> bool:
         """Start; return False if the broker dies during the start."""
         assert self._life is None
         self.lives += 1
-        life = self._life = _Life(self._device, self._world.network)
+        life = self._life = _Life(self._device, self._world, self.address)
         life.device.power_went_out = life.die
         life.main = asyncio.get_running_loop().create_task(self._live(life), context=life.context)
         await asyncio.wait((life.main, life.started), return_when=asyncio.FIRST_COMPLETED)
         if life.dead:
             return False
         if life.main.done():
+            if self._coordination is not None:
+                self.kill()
             life.main.result()
-        self.node = life.started.result()
         return True
 
     async def _live(self, life: _Life) -> None:
         """Run the broker as `ottla.broker.service` does."""
         world, device = self._world, life.device
-        random = Random(f"{world.seed} broker {self.lives}")
+        random = Random(f"{world.seed} broker{self._name} {self.lives}")
+        if (shared := self._coordination) is not None:
+            client = shared.client(
+                self.address, life.context, lambda: not life.dead, lambda: life.paused
+            )
+            await self._run(life, self._environment(life, client, random))
+            return
         path = f"{log_dirs(self._config)[0]}/{JOURNAL}"
         store = await device.blocking(lambda: EmbeddedStore.open(device, path, world.clock))
-        around = Environment(
+        try:
+            await self._run(life, self._environment(life, store, random))
+        finally:
+            await store.close()
+
+    def _environment(self, life: _Life, coordination: Coordination, random: Random) -> Environment:
+        world = self._world
+        return Environment(
             world.clock,
-            device,
+            life.device,
             life.host,
-            store,
+            coordination,
             LocalCleaner(world.clock.elapsed_s, lambda seconds: None),
             random.random,
             lambda: Uuid(random.randbytes(16)),
             random.randbytes,
         )
-        try:
-            async with Node(self._config, BrokerId(1), around) as node:
-                life.started.set_result(node)
-                await life.stopping.wait()
-        finally:
-            await store.close()
+
+    async def _run(self, life: _Life, environment: Environment) -> None:
+        self.node = Node(self._config, self.id, environment, life.stopping.set)
+        async with self.node as node:
+            life.started.set_result(node)
+            await life.stopping.wait()
 
     async def stop(self) -> bool:
         """Shut down cleanly; return False if the broker dies meanwhile."""
@@ -155,6 +206,19 @@ class SimulatedBroker:
         life.main.result()
         self.kill()
         return True
+
+    def pause(self) -> None:
+        """Stop the process as SIGSTOP does: it does nothing, and its connections stay open."""
+        life = self._life
+        assert life is not None
+        if not life.paused and not life.dead:
+            life.paused = True
+            self._world.pause(life.context)
+
+    def resume(self) -> None:
+        """Let the process go on; has no effect if it is not paused."""
+        if self._life is not None:
+            self._life.resume()
 
     def kill(self) -> None:
         """Kill the process; its written data remains."""
@@ -211,10 +275,49 @@ class Simulation:
         self.trace = Trace()
         self.network = SimulatedNetwork(Random(f"{seed} network"), self.trace)
         self.problems: list[str] = []  # unexpected errors of the broker
+        self.coordination: SimulatedCoordination | None = None  # of a cluster
+        self._paused: list[Context] = []  # of processes
 
     def broker(self, *settings: str) -> SimulatedBroker:
-        """Return a broker with these settings."""
+        """Return a broker with these settings, and with its own coordination."""
         return SimulatedBroker(self, settings)
+
+    async def cluster(
+        self, brokers: int, *settings: str, session_timeout_s: float
+    ) -> list[SimulatedBroker]:
+        """Return the brokers of a cluster, which are not started."""
+        coordination = self.coordination = SimulatedCoordination(
+            self.clock,
+            Random(f"{self.seed} coordination"),
+            self.network,
+            self.trace,
+            session_timeout_s=session_timeout_s,
+        )
+        await coordination.open()
+        return [
+            SimulatedBroker(
+                self,
+                settings,
+                broker_id=number,
+                address=f"10.0.0.{number}",
+                coordination=coordination,
+            )
+            for number in range(1, brokers + 1)
+        ]
+
+    def pause(self, context: Context) -> None:
+        """Hold back all callbacks of a process."""
+        self._paused.append(context)
+        self.clock.hold_back(self._is_paused)
+
+    def resume(self, context: Context) -> None:
+        """Run the callbacks of a process that were held back, and the later ones."""
+        self._paused.remove(context)
+        self.clock.hold_back(self._is_paused if self._paused else None)
+
+    def _is_paused(self, context: Context) -> bool:
+        life = context.get(_LIFE)
+        return life is not None and life.paused
 
     def heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Record an unhandled exception of the event loop."""

@@ -1,0 +1,371 @@
+"""The invariants of replication (docs/rules.md), checked in each step of a simulated cluster.
+
+Invariant: a step costs only what has changed since the step before. Each replica has a mirror: the
+batches in its log by base offset. The batches below any leader's high watermark are remembered for
+all time, so that every replica and every later leader can be compared with them.
+
+1. Below the high watermark of any broker that believes to lead, every member of the recorded ISR
+   has the same bytes. A broker that has crashed counts again once the controller has handled its
+   registration.
+2. The recorded leader is in the recorded ISR, unless there is none.
+3. At most one broker ever appends in a leader epoch of a partition.
+4. log start offset <= last stable offset <= high watermark <= log end offset on each replica.
+5. There is one batch per offset below the high watermark, over all time and replicas.
+6. A new leader has every record that was below any leader's high watermark before.
+7. Recorded epochs never decrease.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from ottla.cluster.registration import (
+    NO_BROKER_EPOCH,
+    parse_counter,
+    parse_handled_restarts,
+)
+from ottla.cluster.znodes import (
+    BROKER_IDS,
+    CONTROLLER_EPOCH,
+    TOPICS,
+    UNCLEAN_RESTARTS,
+    StateNode,
+    broker_path,
+    counter_path,
+    parse_state,
+    parse_topic,
+    partitions_path,
+    state_path,
+    topic_path,
+)
+from ottla.coordination.tree import Tree
+from ottla.ids import NO_BROKER, BrokerEpoch, BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.log.partition_log import PartitionLog
+from ottla.records.batch import batches
+from ottla.replication.follower import FollowerPartition
+from ottla.replication.partition import Partition
+from ottla.testing.simulation import SimulatedBroker
+
+READ_BYTES: Final = 1 << 20
+
+_Key: TypeAlias = tuple[Uuid, int]  # topic id and partition
+
+
+class Recorded(NamedTuple):
+    """The state of a partition in coordination."""
+
+    name: str
+    state: StateNode
+    version: int
+
+
+@dataclass(slots=True)
+class _Mirror:
+    """The batches of one replica, as far as they were read."""
+
+    log: PartitionLog
+    key: _Key
+    seen: tuple[int, ...] = ()
+    truncations: int = 0
+    end: int = 0
+    batches: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    committed: int = 0  # compared with the committed batches up to here
+    leader_epoch: int = -1  # that was checked as a leader's
+    same: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])  # as leader: rule 1
+
+
+class Invariants:
+    """Checks a cluster; what is wrong goes to `wrong`, what happens to `event`."""
+
+    def __init__(
+        self,
+        brokers: Sequence[SimulatedBroker],
+        tree: Tree,
+        wrong: Callable[[str], None],
+        event: Callable[[str, str], None],
+    ) -> None:
+        self._brokers = {one.id: one for one in brokers}
+        self._tree = tree
+        self._wrong = wrong
+        self._event = event
+        self.counts: Counter[str] = Counter()
+        self.recorded: dict[_Key, Recorded] = {}
+        self.excluded: set[BrokerId] = set()  # crashed, and not handled yet
+        self._zxid = -1
+        self._seen_mzxid: dict[str, int] = {}
+        self._controller_epoch = 0
+        self._mirrors: dict[tuple[BrokerId, _Key], _Mirror] = {}
+        self._committed: dict[_Key, dict[int, bytes]] = {}
+        self._committed_end: dict[_Key, int] = {}
+        self._appender: dict[tuple[_Key, int], BrokerId] = {}
+
+    def step(self) -> None:
+        """Check what has changed."""
+        if self._tree.zxid != self._zxid:
+            self._zxid = self._tree.zxid
+            self._read_recorded()
+        for broker in self._brokers.values():
+            node = broker.running
+            manager = None if node is None else node.replica_manager
+            if manager is None:
+                continue
+            for partition in manager.partitions.values():
+                log = partition.log.state
+                now = (
+                    log.log_end_offset,
+                    partition.high_watermark,
+                    log.log_start_offset,
+                    partition.leader_epoch,
+                    log.truncations,
+                )
+                key = (partition.topic_id, partition.name.partition)
+                mirror = self._mirrors.get((broker.id, key))
+                if mirror is None or mirror.log is not partition.log:
+                    mirror = self._new_mirror(broker.id, key, partition.log)
+                if mirror.seen != now:
+                    mirror.seen = now
+                    self._leader_moved(broker.id, partition, mirror)
+            for follower in manager.followers.values():
+                log = follower.log.state
+                now = (log.log_end_offset, follower.high_watermark, log.log_start_offset, -1)
+                key = (follower.topic_id, follower.name.partition)
+                mirror = self._mirrors.get((broker.id, key))
+                if mirror is None or mirror.log is not follower.log:
+                    mirror = self._new_mirror(broker.id, key, follower.log)
+                if mirror.seen != now or mirror.truncations != log.truncations:
+                    mirror.seen = now
+                    self._follower_moved(broker.id, follower, mirror)
+
+    # Coordination.
+
+    def _read_recorded(self) -> None:
+        tree = self._tree
+        if tree.exists(TOPICS) is None:
+            return
+        if tree.exists(CONTROLLER_EPOCH) is not None:
+            epoch = int(tree.get(CONTROLLER_EPOCH).data or b"0")
+            if epoch < self._controller_epoch:
+                self._wrong(f"the controller epoch fell from {self._controller_epoch} to {epoch}")
+            if epoch > self._controller_epoch:
+                self.counts["controller changes"] += 1
+                self._event("controller", f"controller epoch {epoch} begins")
+            self._controller_epoch = epoch
+        for topic in tree.children(TOPICS):
+            if tree.exists(partitions_path(topic)) is None:
+                continue
+            topic_id: Uuid | None = None
+            for index in map(int, tree.children(partitions_path(topic))):
+                path = state_path(topic, index)
+                stat = tree.exists(path)
+                if stat is None or self._seen_mzxid.get(path) == stat.mzxid:
+                    continue
+                self._seen_mzxid[path] = stat.mzxid
+                if topic_id is None:
+                    where = topic_path(topic)
+                    topic_id = parse_topic(tree.get(where).data, where).id
+                assert topic_id is not None
+                state = parse_state(tree.get(path).data, path)
+                self._state_changed((topic_id, index), Recorded(topic, state, stat.version))
+        self._find_excluded()
+        for broker, key in self._mirrors:
+            self._check_isr_members(broker, key)
+
+    def _find_excluded(self) -> None:
+        """Find the brokers that have crashed and whose registration is not handled."""
+        tree = self._tree
+        handled: dict[BrokerId, BrokerEpoch] = {}
+        if tree.exists(UNCLEAN_RESTARTS) is not None and tree.get(UNCLEAN_RESTARTS).data:
+            handled = parse_handled_restarts(tree.get(UNCLEAN_RESTARTS).data)
+        self.excluded = {*self._brokers}
+        registered = tree.children(BROKER_IDS) if tree.exists(BROKER_IDS) is not None else []
+        for broker in map(BrokerId, map(int, registered)):
+            path = counter_path(broker)
+            if tree.exists(path) is None or tree.exists(broker_path(broker)) is None:
+                continue
+            node = tree.get(path)
+            last = parse_counter(node.data, path, BrokerEpoch(node.stat.mzxid))
+            if last.clean_since <= handled.get(broker, NO_BROKER_EPOCH):
+                self.excluded.discard(broker)
+
+    def _state_changed(self, key: _Key, now: Recorded) -> None:
+        before = self.recorded.get(key)
+        self.recorded[key] = now
+        name, state = f"{now.name}-{key[1]}", now.state
+        if state.leader != NO_BROKER and state.leader not in state.in_sync:
+            self._wrong(f"{name}: the leader {state.leader} is not in the ISR {state.in_sync}")
+        if before is None:
+            return
+        old = before.state
+        if now.version <= before.version or state.leader_epoch < old.leader_epoch:
+            self._wrong(f"{name}: an epoch fell: {before} became {now}")
+        if state.controller_epoch < old.controller_epoch:
+            self._wrong(f"{name}: the controller epoch fell: {before} became {now}")
+        if state.leader not in (old.leader, NO_BROKER):
+            self.counts["leader changes"] += 1
+            if state.leader not in old.in_sync:
+                kind = "ELR elections" if state.leader in old.elr else "last-leader elections"
+                self.counts[kind] += 1
+        if {*state.in_sync} < {*old.in_sync} and state.leader_epoch == old.leader_epoch:
+            self.counts["shrinks"] += 1
+        if {*state.in_sync} > {*old.in_sync} and state.leader_epoch == old.leader_epoch:
+            self.counts["expands"] += 1
+        elr = f", ELR {state.elr}" if state.elr else ""
+        self._event(
+            "partition",
+            f"{name}: leader {state.leader} in epoch {state.leader_epoch}, ISR {state.in_sync}"
+            f"{elr}",
+        )
+
+    # Replicas.
+
+    def _new_mirror(self, broker: BrokerId, key: _Key, log: PartitionLog) -> _Mirror:
+        mirror = self._mirrors[broker, key] = _Mirror(log, key, truncations=log.state.truncations)
+        for (_, other_key), other in self._mirrors.items():
+            if other_key == key:
+                other.same.pop(broker, None)
+        return mirror
+
+    def _leader_moved(self, broker: BrokerId, partition: Partition, mirror: _Mirror) -> None:
+        name, log = partition.name, partition.log.state
+        self._check_offsets(
+            broker, name, partition.log, partition.last_stable_offset, partition.high_watermark
+        )
+        epoch = partition.leader_epoch
+        for data in self._read(broker, mirror):
+            written = int.from_bytes(data[12:16], "big")
+            if written == epoch:
+                first = self._appender.setdefault((mirror.key, epoch), broker)
+                if first != broker:
+                    self._wrong(f"{name}: brokers {first} and {broker} append in epoch {epoch}")
+        if mirror.leader_epoch != epoch:
+            mirror.leader_epoch = epoch
+            recorded = self.recorded.get(mirror.key)
+            if recorded is not None and recorded.state.leader_epoch == epoch:
+                self._check_new_leader(broker, name, mirror, log.log_start_offset)
+        high = partition.high_watermark
+        committed = self._committed.setdefault(mirror.key, {})
+        for base, data in _between(mirror.batches, mirror.committed, high):
+            if committed.setdefault(base, data) != data:
+                self._wrong(f"{name}: at {base}, leader {broker} has another batch than before")
+        mirror.committed = high
+        self._committed_end[mirror.key] = max(self._committed_end.get(mirror.key, 0), high)
+        self._check_isr_members(broker, mirror.key)
+
+    def _check_new_leader(
+        self, broker: BrokerId, name: TopicPartition, mirror: _Mirror, log_start: int
+    ) -> None:
+        end = self._committed_end.get(mirror.key, 0)
+        if mirror.end < end:
+            self._wrong(
+                f"{name}: the new leader {broker} of epoch {mirror.leader_epoch} ends at "
+                f"{mirror.end}, records up to {end} were committed"
+            )
+        for base, data in self._committed.get(mirror.key, {}).items():
+            if base >= log_start and mirror.batches.get(base) != data:
+                self._wrong(
+                    f"{name}: the new leader {broker} of epoch {mirror.leader_epoch} does not "
+                    f"have the committed batch at {base}"
+                )
+                return
+
+    def _follower_moved(
+        self, broker: BrokerId, follower: FollowerPartition, mirror: _Mirror
+    ) -> None:
+        mirror.leader_epoch = -1
+        if follower.log.state.truncating:
+            mirror.seen = ()
+            return
+        name, high = follower.name, follower.high_watermark
+        self._check_offsets(broker, name, follower.log, follower.last_stable_offset, high)
+        self._read(broker, mirror)
+        committed = self._committed.get(mirror.key, {})
+        for base, data in _between(mirror.batches, mirror.committed, high):
+            if committed.get(base, data) != data:
+                self._wrong(f"{name}: at {base}, follower {broker} has another batch than leaders")
+        mirror.committed = high
+
+    def _check_offsets(
+        self, broker: BrokerId, name: TopicPartition, log: PartitionLog, stable: int, high: int
+    ) -> None:
+        start, end = log.log_start_offset, log.log_end_offset
+        if not start <= stable <= high <= end:
+            self._wrong(
+                f"{name} on {broker}: log start {start}, last stable offset {stable}, "
+                f"high watermark {high}, log end {end}"
+            )
+
+    def _read(self, broker: BrokerId, mirror: _Mirror) -> list[bytes]:
+        """Bring a mirror up to date; return the new batches."""
+        log = mirror.log
+        state = log.state
+        if state.truncations != mirror.truncations or state.log_end_offset < mirror.end:
+            self.counts["truncations"] += 1
+            mirror.truncations = state.truncations
+            mirror.batches.clear()
+            mirror.end = mirror.committed = 0
+            for (_, key), other in self._mirrors.items():
+                if key == mirror.key:
+                    other.same.pop(broker, None)
+        offset = max(mirror.end, log.log_start_offset)
+        found: list[bytes] = []
+        while offset < log.log_end_offset:
+            part = log.read_cached(offset, log.log_end_offset, READ_BYTES)
+            if part.file is None or not part.size:
+                break
+            for batch in batches(part.file.read(part.position, part.size)):
+                data = bytes(batch.data)
+                mirror.batches[batch.header.base_offset] = data
+                offset = batch.header.next_offset
+                found.append(data)
+        mirror.end = offset
+        return found
+
+    def _check_isr_members(self, leader: BrokerId, key: _Key) -> None:
+        """Compare the members of the recorded ISR with a broker that believes to lead (rule 1)."""
+        mirror, recorded = self._mirrors[leader, key], self.recorded.get(key)
+        running = self._brokers[leader].running
+        if mirror.leader_epoch < 0 or recorded is None or running is None:
+            return
+        manager = running.replica_manager
+        led = None if manager is None else manager.partitions.get(_name(recorded, key))
+        if led is None or led.log is not mirror.log:
+            return
+        high = led.high_watermark
+        for member in recorded.state.in_sync:
+            other = self._mirrors.get((member, key))
+            if member == leader or member in self.excluded or other is None:
+                continue
+            if not self._brokers[member].alive or other.log.state.failure is not None:
+                continue
+            same = mirror.same.get(member, 0)
+            if same >= high:
+                continue
+            start = other.log.log_start_offset
+            for base, data in _between(mirror.batches, same, high):
+                if base >= start and other.batches.get(base) != data:
+                    if other.end <= base and self._read(member, other):
+                        if other.batches.get(base) == data:
+                            continue
+                    self._wrong(
+                        f"{_name(recorded, key)}: leader {leader} has the high watermark {high}, "
+                        f"broker {member} of the ISR does not have its batch at {base}"
+                    )
+                    break
+            mirror.same[member] = high
+
+
+def _name(recorded: Recorded, key: _Key) -> TopicPartition:
+    return TopicPartition(recorded.name, PartitionIndex(key[1]))
+
+
+def _between(found: dict[int, bytes], start: int, end: int) -> list[tuple[int, bytes]]:
+    """Return the batches from an offset up to another; they are in the order of their offsets."""
+    wanted: list[tuple[int, bytes]] = []
+    for base in reversed(found):
+        if base < start:
+            break
+        if base < end:
+            wanted.append((base, found[base]))
+    wanted.reverse()
+    return wanted
