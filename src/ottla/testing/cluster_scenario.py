@@ -16,29 +16,28 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Final, TypedDict
 
 from ottla.client.admin.administrator import Admin
-from ottla.client.admin.topics import NewPartitions
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.producer.pending_batch import Ack
 from ottla.client.producer.producer import Producer
 from ottla.controller.lease import RegistrationRefused
 from ottla.coordination.errors import CoordinationError
-from ottla.errors import OttlaError, RequestError, StorageFailure
+from ottla.errors import RequestError, StorageFailure
 from ottla.ids import NO_BROKER, BrokerId
 from ottla.testing.client_history import ClientHistory, Place
-from ottla.testing.coordination import ADDRESS as COORDINATION
+from ottla.testing.clock import SimulatedClock
 from ottla.testing.coordination import SimulatedCoordination
-from ottla.testing.disk import Loss
 from ottla.testing.invariants import Invariants
-from ottla.testing.network import CALM, Weather
+from ottla.testing.network import CALM, SimulatedHost, Weather
 from ottla.testing.simulation import PORT, SimulatedBroker, Simulation, simulate
 
 SESSION_SECONDS: Final = 4.0
 LAG_SECONDS: Final = 6.0
 REPAIRED_WITHIN_SECONDS: Final = 60.0  # until every client has caught up after the last fault
-RUN_SECONDS_MAX: Final = 600.0
+LAST_SECONDS: Final = 15.0  # without faults
+RUN_SECONDS_MAX: Final = 120.0  # beyond the wanted time
 
 TOPICS: Final = {"plain": 2, "flushed": 2}  # with their partitions
 PRODUCERS: Final = 3
@@ -82,6 +81,7 @@ def run(seed: int, *, minutes: float = 2.0, brokers: int = 3) -> Outcome:
         except Exception as error:
             history.wrong(f"the run ended: {error!r}")
         scenario.end()
+        await world.clock.sleep(1.0)  # until everything has ended
         return Outcome(
             seed,
             world.trace.digest,
@@ -94,6 +94,12 @@ def run(seed: int, *, minutes: float = 2.0, brokers: int = 3) -> Outcome:
         )
 
     return simulate(seed, program)
+
+
+class _Outside(TypedDict):
+    network: SimulatedHost
+    clock: SimulatedClock
+    random: Callable[[], float]
 
 
 class _Machine:
@@ -148,9 +154,7 @@ class ClusterScenario:
         self._coordination = coordination
         self._seconds = seconds
         self._flushed = flushed
-        self._checks = Invariants(
-            brokers, coordination.store.tree, self.history.wrong, self.tell
-        )
+        self._checks = Invariants(brokers, coordination.store.tree, self.history.wrong, self.tell)
         self._places: dict[str, int] = {}  # partitions by topic
         self._bootstrap = ",".join(f"{one.address}:{PORT}" for one in brokers)
         self._tasks: list[asyncio.Task[None]] = []
@@ -159,9 +163,7 @@ class ClusterScenario:
         self._read: dict[str, dict[Place, set[int]]] = {}  # by consumer
 
     @classmethod
-    async def create(
-        cls, world: Simulation, brokers: int, seconds: float
-    ) -> "ClusterScenario":
+    async def create(cls, world: Simulation, brokers: int, seconds: float) -> "ClusterScenario":
         """Return a scenario whose brokers are not started."""
         flushed = world.random.random() < 0.3
         settings = (*SETTINGS, "log.flush.interval.messages=1") if flushed else SETTINGS
@@ -197,7 +199,7 @@ class ClusterScenario:
             self._run(machine.supervise())
         await self._create_topics()
         world.network.weather = CALM if self.random.random() < 0.3 else Weather()
-        until_s = clock.elapsed_s() + self._seconds - 20
+        until_s = clock.elapsed_s() + self._seconds - LAST_SECONDS
         producers = [
             asyncio.get_running_loop().create_task(self._produce(f"p{number}", until_s))
             for number in range(PRODUCERS)
@@ -206,21 +208,20 @@ class ClusterScenario:
             self._run(self._consume(topics))
         await self._inject_faults(until_s)
         await self._repair()
-        deadline_s = clock.elapsed_s() + REPAIRED_WITHIN_SECONDS
         try:
             async with asyncio.timeout(REPAIRED_WITHIN_SECONDS):
                 await asyncio.gather(*producers)
                 for number in range(PRODUCERS):
                     await self._produce_last(f"last{number}")
-                while missing := self._missing():
+                while self._missing():
                     await clock.sleep(0.5)
         except TimeoutError:
             self.history.wrong(
                 f"unavailable: {REPAIRED_WITHIN_SECONDS:g} s after the last fault: "
                 f"{self._missing() or 'producers wait'}; {self._states()}"
             )
+        await clock.sleep(max(0.0, self._seconds - clock.elapsed_s()))
         self._stopping = True
-        assert deadline_s > 0
         await self._audit()
         await self._coordination.close()
 
@@ -229,7 +230,7 @@ class ClusterScenario:
 
     # Clients.
 
-    def _client(self, name: str) -> dict[str, object]:
+    def _client(self, name: str) -> "_Outside":
         """Return what a client takes from outside."""
         self._clients += 1
         host = self.world.network.host(address=f"10.0.1.{self._clients}")
@@ -238,7 +239,7 @@ class ClusterScenario:
 
     async def _create_topics(self) -> None:
         config = {"bootstrap.servers": self._bootstrap}
-        async with Admin(config, **self._client("admin")) as admin:  # type: ignore[arg-type]
+        async with Admin(config, **self._client("admin")) as admin:
             for name, count in TOPICS.items():
                 values = {"flush.messages": "1"} if name == "flushed" else {}
                 while True:
@@ -257,13 +258,17 @@ class ClusterScenario:
             "bootstrap.servers": self._bootstrap,
             "acks": "all",
             "enable.idempotence": True,
+            # As in Kafka, a broker that restarts knows only the last batch of a producer. A retry
+            # of an older batch is out of sequence then, and the producer sends it a second time
+            # in a new producer epoch.
+            "max.in.flight.requests.per.connection": 1,
             "delivery.timeout.ms": 300_000,
             "request.timeout.ms": 5000,
             "max.block.ms": 300_000,
             "linger.ms": 5,
             "retry.backoff.max.ms": 500,
         }
-        return Producer(config, **self._client(name))  # type: ignore[arg-type]
+        return Producer(config, **self._client(name))
 
     async def _produce(self, name: str, until_s: float) -> None:
         random, clock = Random(f"{self.world.seed} {name} sends"), self.world.clock
@@ -311,7 +316,7 @@ class ClusterScenario:
         if topics is not None:
             config["group.id"] = "members"
         read = self._read.setdefault(name, {})
-        async with Consumer(config, **self._client(name)) as consumer:  # type: ignore[arg-type]
+        async with Consumer(config, **self._client(name)) as consumer:
             if topics is not None:
                 consumer.subscribe(*topics)
             assigned: dict[str, int] = {}
@@ -334,14 +339,17 @@ class ClusterScenario:
 
     def _missing(self) -> list[str]:
         """Return what the consumers have not read, and the replicas that are not in sync."""
-        missing: list[str] = []
-        for name, read in self._read.items():
-            for place in self.history.places:
-                if left := self.history.unread(place, read.get(place, set())):
-                    missing.append(f"{name} has not read {place} at {left[0]}")
-        for recorded in self._checks.recorded.values():
-            if len(recorded.state.in_sync) < len(self.machines):
-                missing.append(f"{recorded.name}: the ISR is {recorded.state.in_sync}")
+        missing = [
+            f"{name} has not read {place} at {left[0]}"
+            for name, read in self._read.items()
+            for place in self.history.places
+            if (left := self.history.unread(place, read.get(place, set())))
+        ]
+        missing += [
+            f"{one.name}: the ISR is {one.state.in_sync}"
+            for one in self._checks.recorded.values()
+            if len(one.state.in_sync) < len(self.machines)
+        ]
         return missing
 
     def _states(self) -> str:
@@ -353,7 +361,7 @@ class ClusterScenario:
     async def _audit(self) -> None:
         """Read everything again, and compare."""
         config = {"bootstrap.servers": self._bootstrap, "auto.offset.reset": "earliest"}
-        async with Consumer(config, **self._client("auditor")) as consumer:  # type: ignore[arg-type]
+        async with Consumer(config, **self._client("auditor")) as consumer:
             for topic, count in self._places.items():
                 for index in range(count):
                     place = (topic, index)
@@ -415,15 +423,14 @@ class ClusterScenario:
 
     def _note_whole(self) -> None:
         """Note the brokers that are in all ISRs again."""
+        recorded = self._checks.recorded.values()
         for machine in self.machines:
-            if machine.broker.alive and machine.id not in self._checks.excluded:
-                if all(machine.id in one.state.in_sync for one in self._checks.recorded.values()):
-                    machine.crashed = machine.lost = False
+            is_back = machine.broker.alive and machine.id not in self._checks.excluded
+            if is_back and all(machine.id in one.state.in_sync for one in recorded):
+                machine.crashed = machine.lost = False
 
     def _may_crash(self, machine: _Machine) -> bool:
-        return self._flushed or not any(
-            one.lost for one in self.machines if one is not machine
-        )
+        return self._flushed or not any(one.lost for one in self.machines if one is not machine)
 
     def _kill(self, machine: _Machine) -> Awaitable[None] | None:
         if not self._may_crash(machine):

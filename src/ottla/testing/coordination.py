@@ -91,7 +91,11 @@ class SimulatedCoordination:
         await self.store.close()
 
     def client(
-        self, address: str, context: Context, is_alive: Callable[[], bool], is_paused: Callable[[], bool]
+        self,
+        address: str,
+        context: Context,
+        is_alive: Callable[[], bool],
+        is_paused: Callable[[], bool],
     ) -> "CoordinationClient":
         """Return the coordination of one process, whose callbacks run in its context."""
         return CoordinationClient(self, address, context, is_alive, is_paused)
