@@ -30,7 +30,7 @@ REQUESTS: Final = 500
 
 WORLDS: Final = sample(range(scaled(400 if COMPILED else 8)), 64)
 RUNS: Final = 8
-MUTANT_WORLDS: Final = 12
+MUTANT_WORLDS: Final = 48
 
 
 def plain_fast_path(condition: str = "", without: str = "") -> Any:

@@ -27,23 +27,17 @@ DECIDING = {"derived.py", "endpoints.py"}
 
 LATER = {
     "a cluster of several brokers": (
-        "auto.leader.rebalance.enable",
-        "controlled.shutdown.enable",
         "controller.socket.timeout.ms",
-        "leader.imbalance.check.interval.seconds",
         "leader.replication.throttled.replicas",
         "follower.replication.throttled.replicas",
-        "num.replica.fetchers",
         "replica.*",
         "replication.quota.window.*",
         "request.timeout.ms",
         "socket.connection.setup.timeout.*",
-        "unclean.leader.election.enable",
         "zookeeper.connect",
     ),
     "TLS, SASL and ACLs": (
         "allow.everyone.if.no.acl.found",
-        "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
         "sasl.*",
         "ssl.*",

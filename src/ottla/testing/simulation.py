@@ -147,8 +147,10 @@ class SimulatedBroker:
         life = self._life = _Life(self._device, self._world, self.address)
         life.device.power_went_out = life.die
         life.main = asyncio.get_running_loop().create_task(self._live(life), context=life.context)
-        await asyncio.wait((life.main, life.started), return_when=asyncio.FIRST_COMPLETED)
-        if life.dead:
+        ended = asyncio.get_running_loop().create_task(life.ended.wait())
+        await asyncio.wait((life.main, life.started, ended), return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if life.dead:  # at this moment: what its tasks still do has no effect
             return False
         if life.main.done():
             if self._coordination is not None:

@@ -103,7 +103,7 @@ def test_failed_id_reservation_is_retriable(
     failure: Exception,
 ) -> None:
     async def scenario() -> None:
-        async def fail(*args: object) -> None:
+        async def fail(*args: object, **options: object) -> None:
             raise failure
 
         async with broker(tmp_path) as running:
