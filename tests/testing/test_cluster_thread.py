@@ -9,6 +9,7 @@ from typing import Any
 import kafka
 import pytest
 
+from ottla.errors import OttlaError
 from ottla.testing import ClusterThread
 
 CLIENT: Any = kafka  # it has no type hints
@@ -85,6 +86,32 @@ def test_no_thread_runs_after_the_cluster() -> None:
     assert not folder.exists()
 
 
+def test_thread_mirrors_a_cluster_of_three() -> None:
+    with ClusterThread(brokers=3) as cluster:
+        produce(cluster, b"a")
+        cluster.settled()
+        leader, controller = cluster.leader("t", 0), cluster.controller
+        assert leader in cluster.brokers
+        assert controller in cluster.brokers
+        assert cluster.leader("none", 0) is None
+        assert leader is not None
+        assert cluster.broker(leader.id) is leader
+        with pytest.raises(OttlaError, match="no broker 9"):
+            cluster.broker(9)
+        with cluster.partition(*cluster.brokers[:2]), cluster.slow(leader, 5):
+            assert produce(cluster, b"b") == [1]
+        leader.kill()
+        assert produce(cluster, b"c") == [2]
+        leader.start()
+        cluster.settled(timeout=30)
+        leader.expire_session()
+        cluster.settled()
+        image = leader.image
+        assert image is not None
+        assert len(image.topics["t"].partitions[0].in_sync) == 3
+        assert consume(cluster, 3) == [b"a", b"b", b"c"]
+
+
 THEIR_TESTS = """
 import asyncio
 import socket
@@ -105,6 +132,10 @@ def test_awaits(ottla_session_cluster):
         writer.close()
     asyncio.run(scenario())
 
+def test_replicates(ottla_cluster_of):
+    assert len(ottla_cluster_of(3).brokers) == 3
+    assert len(ottla_cluster_of(1).brokers) == 1
+
 def test_needs_none():
     import sys
     assert "ottla.testing.pytest_plugin" in sys.modules
@@ -115,7 +146,7 @@ def test_pytest_loads_the_fixtures(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(THEIR_TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert "3 passed" in done.stdout, done.stdout
+    assert "4 passed" in done.stdout, done.stdout
 
 
 def test_run_without_a_cluster_loads_no_broker() -> None:

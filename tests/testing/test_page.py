@@ -11,7 +11,16 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 def test_page_shows_every_method_and_fixture() -> None:
     shown = "\n".join(BLOCKS)
-    for name in ("ottla_cluster", "ottla_settings", "kill()", "start()", "disk_full()"):
+    for name in (
+        "ottla_cluster",
+        "ottla_cluster_of(3)",
+        "ottla_settings",
+        "kill()",
+        "start()",
+        "disk_full()",
+        "settled()",
+        "leader(",
+    ):
         assert name in shown
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer
+from ottla.ids import BrokerId
 from ottla.testing import Cluster
 
 TOPIC = "orders"
@@ -128,5 +129,105 @@ def test_b8_broker_registers_again_after_its_session_expired() -> None:
                 await client.flush()
                 await cluster.settled()
             assert await values(cluster, 4) == [b"%d" % number for number in range(4)]
+
+    run(scenario)
+
+
+def isr(cluster: Cluster) -> set[int]:
+    leader = cluster.leader(TOPIC, 0)
+    image = None if leader is None else leader.image
+    state = None if image is None else image.state(TOPIC, 0)
+    return set() if state is None else {*state.in_sync}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_partitioned_follower_leaves_the_isr_and_returns() -> None:
+    async def scenario() -> None:
+        settings = {"replica.lag.time.max.ms": 300, "replica.fetch.wait.max.ms": 100}
+        async with Cluster(brokers=3, settings=settings) as cluster, producer(cluster) as client:
+            await client.send(TOPIC, b"0")
+            await client.flush()
+            await cluster.settled()
+            leader = cluster.leader(TOPIC, 0)
+            assert leader is not None
+            # The leader has to reach the controller, which shrinks the ISR.
+            follower = next(
+                one for one in cluster.brokers if one not in (leader, cluster.controller)
+            )
+            (other,) = {one.id for one in cluster.brokers} - {leader.id, follower.id}
+            with cluster.partition(leader, follower):
+                await client.send(TOPIC, b"1")
+                await client.flush()
+                assert isr(cluster) == {leader.id, other}
+                assert cluster.leader(TOPIC, 0) is leader
+            await cluster.settled()
+            assert isr(cluster) == {1, 2, 3}
+            assert await values(cluster, 2) == [b"0", b"1"]
+
+    run(scenario)
+
+
+def test_paused_leader_is_replaced_and_follows_afterwards() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster, producer(cluster) as client:
+            await client.send(TOPIC, b"0")
+            await client.flush()
+            await cluster.settled()
+            leader = cluster.leader(TOPIC, 0)
+            assert leader is not None
+            with leader.pause():
+                await until(lambda: cluster.leader(TOPIC, 0) not in (leader, None))
+                # A client that asks another broker does not wait for the paused one.
+                other = next(one for one in cluster.brokers if one is not leader)
+                config = {"bootstrap.servers": other.address, "acks": "all"}
+                async with Producer[bytes, bytes](config) as second:
+                    await second.send(TOPIC, b"1")
+                    await second.flush()
+                assert leader.id not in isr(cluster)
+            await cluster.settled()
+            assert isr(cluster) == {1, 2, 3}
+            assert await values(cluster, 2) == [b"0", b"1"]
+
+    run(scenario)
+
+
+def test_short_pause_costs_no_leadership() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster, producer(cluster) as client:
+            await client.send(TOPIC, b"0")
+            await client.flush()
+            await cluster.settled()
+            leader = cluster.leader(TOPIC, 0)
+            assert leader is not None
+            image = leader.image
+            assert image is not None
+            epoch = image.brokers[BrokerId(leader.id)].epoch
+            leader.pause().end()
+            await client.send(TOPIC, b"1")
+            await client.flush()
+            image = leader.image
+            assert image is not None
+            assert image.brokers[BrokerId(leader.id)].epoch == epoch
+            assert cluster.leader(TOPIC, 0) is leader
+
+    run(scenario)
+
+
+def test_slow_broker_delays_its_responses() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=1) as cluster, producer(cluster) as client:
+            await client.send(TOPIC, b"0")
+            await client.flush()
+            with cluster.slow(cluster.brokers[0], 200):
+                began_s = asyncio.get_running_loop().time()
+                await client.send(TOPIC, b"1")
+                await client.flush()
+                assert asyncio.get_running_loop().time() - began_s >= 0.2
+            assert await values(cluster, 2) == [b"0", b"1"]
 
     run(scenario)

@@ -168,6 +168,7 @@ class Node:
         self._session_lost = asyncio.Event()
         self._released = asyncio.Event()  # requests wait until the start is complete, or fails
         self.given_up = False  # all data directories have failed
+        self.hands_over = True  # whether other brokers take over before it stops
         self.unclean: dict[
             str, BaseException
         ] = {}  # directories without a clean shutdown file, and why
@@ -493,7 +494,7 @@ class Node:
     async def _hand_over(self, metadata_cache: MetadataCache, channel: ControllerChannel) -> None:
         """Let other brokers take over before this one stops (rule B11)."""
         config, clock = self._current, self._environment.clock
-        if not config[broker.CONTROLLED_SHUTDOWN_ENABLE]:
+        if not (self.hands_over and config[broker.CONTROLLED_SHUTDOWN_ENABLE]):
             return
         for attempt in range(HAND_OVER_ATTEMPTS):
             if not metadata_cache.image.brokers.keys() - {self.id}:

@@ -21,14 +21,14 @@ from ottla.broker.node import Environment, Node
 from ottla.clock import SystemClock
 from ottla.cluster.image import ClusterImage
 from ottla.coordination.embedded import EmbeddedSession, EmbeddedStore
-from ottla.coordination.session import Listener
+from ottla.coordination.session import Listener, SessionState
 from ottla.errors import OttlaError, StorageFailure
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner.cleaner_runners import LocalCleaner
 from ottla.log.files import OsDisk
 from ottla.settings.config_parser import broker_config_of
 from ottla.testing.troubled_disk import TroubledDisk
-from ottla.testing.troubled_network import TroubledNetwork
+from ottla.testing.troubled_network import BrokerLinks, TroubledNetwork
 
 HOST: Final = "127.0.0.1"
 
@@ -85,11 +85,13 @@ class ClusterBroker:
         data: Path,
         settings: Mapping[str, object],
         coordination: EmbeddedStore,
+        links: BrokerLinks,
     ) -> None:
         self.id = broker_id
         self.data = data
         self._settings = settings
         self._coordination = coordination
+        self._links = links
         self._reserved = _ReservedPort()
         self.port = self._reserved.number
         self._full = 0  # number of active disk-full faults
@@ -109,7 +111,13 @@ class ClusterBroker:
         """Start or restart the broker."""
         if self._running is not None:
             raise OttlaError(f"broker {self.id} is already running")
-        running = _Running(self._config(), self.id, self._coordination, lambda: self._full > 0)
+        running = _Running(
+            self._config(),
+            self.id,
+            self._coordination,
+            lambda: self._full > 0,
+            TroubledNetwork(self._links, self.port),
+        )
         await running.start()
         self._running = running
 
@@ -122,7 +130,10 @@ class ClusterBroker:
         await self._ended().kill()
 
     def pause(self) -> Trouble:
-        """Stop reading from clients until the fault ends or the broker does."""
+        """Neither read nor send anything until the fault ends or the broker does.
+
+        Coordination does not hear from it either: other brokers take over after a session timeout.
+        """
         running = self._running
         if running is None:
             raise OttlaError(f"broker {self.id} is not running")
@@ -145,9 +156,9 @@ class ClusterBroker:
         return Trouble(end)
 
     async def close(self) -> None:
-        """Stop the broker if it runs, and release the port."""
+        """Stop the broker if it runs, and release the port; no other broker takes over."""
         if self._running is not None:
-            await self.stop()
+            await self._ended().stop(hands_over=False)
         self._reserved.close()
 
     @property
@@ -179,16 +190,20 @@ class _Running:
         broker_id: int,
         coordination: EmbeddedStore,
         full: Callable[[], bool],
+        network: TroubledNetwork,
     ) -> None:
         self._config = broker_config_of(settings)
         self._id = BrokerId(broker_id)
         self._coordination = coordination
         self._session: EmbeddedSession | None = None
         self._disk = TroubledDisk(full)
-        self._network = TroubledNetwork()
+        self._network = network
         self._node: Node | None = None
         self._exit = AsyncExitStack()
         self._pauses = 0
+        self._is_free = asyncio.Event()  # set while no pause is active
+        self._is_free.set()
+        self._unheard: list[Callable[[], None]] = []  # session states, while paused
 
     @property
     def image(self) -> ClusterImage | None:
@@ -214,13 +229,24 @@ class _Running:
             self._exit = stack.pop_all()
 
     async def connect(self, listener: Listener) -> EmbeddedSession:
-        """Open the session of the broker."""
-        self._session = await self._coordination.connect(listener)
+        """Open the session of the broker; a paused broker cannot reach coordination."""
+        await self._is_free.wait()
+
+        def hear(state: SessionState) -> None:
+            if self._pauses:
+                self._unheard.append(lambda: listener(state))
+            else:
+                listener(state)
+
+        self._session = await self._coordination.connect(hear)
         return self._session
 
-    async def stop(self) -> None:
+    async def stop(self, *, hands_over: bool = True) -> None:
         """Stop; storage failures are logged, as by a process."""
-        self._network.resume()
+        while self._pauses:
+            self.resume()
+        if self._node is not None:
+            self._node.hands_over = hands_over
         with suppress(StorageFailure):
             await self._exit.aclose()
 
@@ -230,6 +256,10 @@ class _Running:
         self._network.cut()
         if self._session is not None:
             self._coordination.abandon(self._session.id)
+        self._pauses = 0
+        self._is_free.set()
+        if self._node is not None:
+            self._node.hands_over = False
         with suppress(StorageFailure):
             await self._exit.aclose()
 
@@ -239,15 +269,26 @@ class _Running:
             await self._coordination.expire(self._session.id)
 
     def pause(self) -> None:
-        """Stop reading from clients."""
+        """Stop reading and sending, and suspend the session."""
         self._pauses += 1
+        self._is_free.clear()
         self._network.pause()
+        if self._session is not None:
+            self._coordination.suspend(self._session.id)
 
     def resume(self) -> None:
-        """Resume reading when no other pause is active."""
+        """Go on when no other pause is active; a session that has expired stays so."""
+        if not self._pauses:
+            return  # the broker has stopped meanwhile
         self._pauses -= 1
         if not self._pauses:
             self._network.resume()
+            if self._session is not None:
+                self._coordination.resume(self._session.id)
+            unheard, self._unheard = self._unheard, []
+            for report in unheard:
+                report()
+            self._is_free.set()
 
 
 class Cluster:
@@ -272,6 +313,7 @@ class Cluster:
         self._settings = default_settings(brokers) | dict(settings or {})
         self._given = None if data is None else Path(data).absolute()
         self._exit = AsyncExitStack()
+        self._links = BrokerLinks()
         self.brokers: list[ClusterBroker] = []
 
     @property
@@ -287,10 +329,12 @@ class Cluster:
                 stack.callback(shutil.rmtree, data, ignore_errors=True)
             broker_config_of(self._settings)  # a refused setting leaves nothing behind
             store = await self._coordination(data, stack)
+            stack.push_async_callback(self._close_brokers)
             for number in range(1, self._count + 1):
-                broker = ClusterBroker(number, data / f"broker-{number}", self._settings, store)
-                stack.push_async_callback(broker.close)
-                self.brokers.append(broker)
+                directory = data / f"broker-{number}"
+                self.brokers.append(
+                    ClusterBroker(number, directory, self._settings, store, self._links)
+                )
             await asyncio.gather(*(broker.start() for broker in self.brokers))
             self._exit = stack.pop_all()
         return self
@@ -318,9 +362,25 @@ class Cluster:
         stack.push_async_callback(end)
         return store
 
+    async def _close_brokers(self) -> None:
+        await asyncio.gather(*(broker.close() for broker in self.brokers))
+
     async def __aexit__(self, *exception: object) -> None:
         await self._exit.aclose()
         self.brokers.clear()
+
+    # Faults between brokers.
+
+    def partition(self, one: ClusterBroker, other: ClusterBroker) -> Trouble:
+        """Let no byte pass between two brokers until the fault ends.
+
+        Clients, the other brokers and coordination still reach both.
+        """
+        return Trouble(self._links.partition(one.port, other.port))
+
+    def slow(self, broker: ClusterBroker, ms: float) -> Trouble:
+        """Delay everything that a broker sends, to clients and brokers, until the fault ends."""
+        return Trouble(self._links.slow(broker.port, ms / 1000))
 
     # The state of the cluster, for tests.
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ottla.broker.service import loop_factory
+from ottla.cluster.image import ClusterImage
+from ottla.errors import OttlaError
 from ottla.testing.cluster import Cluster, ClusterBroker, Trouble
 
 T = TypeVar("T")
@@ -63,16 +65,24 @@ class ThreadBroker:
         self._loop.finish(self._broker.kill())
 
     def pause(self) -> Trouble:
-        """Stop reading from clients until the fault ends or the broker does."""
-        return self._begin(self._broker.pause)
+        """Neither read nor send anything until the fault ends or the broker does.
+
+        Coordination does not hear from it either: other brokers take over after a session timeout.
+        """
+        return self._loop.begin(self._broker.pause)
+
+    def expire_session(self) -> None:
+        """Let the broker's session in coordination expire, as when it could not reach it."""
+        self._loop.finish(self._broker.expire_session())
 
     def disk_full(self) -> Trouble:
         """Make the disk full until the fault ends."""
-        return self._begin(self._broker.disk_full)
+        return self._loop.begin(self._broker.disk_full)
 
-    def _begin(self, begin: Callable[[], Trouble]) -> Trouble:
-        trouble = self._loop.do(begin)
-        return Trouble(lambda: self._loop.do(trouble.end))
+    @property
+    def image(self) -> ClusterImage | None:
+        """The cluster as the broker knows it, while it runs."""
+        return self._loop.do(lambda: self._broker.image)
 
 
 class ClusterThread:
@@ -87,6 +97,7 @@ class ClusterThread:
     ) -> None:
         self._cluster = Cluster(brokers, settings=settings, data=data)
         self._exit = ExitStack()
+        self._loop = _LoopThread()
         self.brokers: list[ThreadBroker] = []
 
     @property
@@ -96,7 +107,7 @@ class ClusterThread:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            loop = stack.enter_context(_LoopThread())
+            loop = stack.enter_context(self._loop)
             loop.finish(self._cluster.__aenter__())
             stack.callback(lambda: loop.finish(self._cluster.__aexit__()))
             self.brokers = [ThreadBroker(one, loop) for one in self._cluster.brokers]
@@ -106,6 +117,51 @@ class ClusterThread:
     def __exit__(self, *exception: object) -> None:
         self._exit.close()
         self.brokers = []
+
+    # The state of the cluster, for tests.
+
+    def broker(self, broker_id: int) -> ThreadBroker:
+        """Return a broker by its id."""
+        for one in self.brokers:
+            if one.id == broker_id:
+                return one
+        raise OttlaError(f"the cluster has no broker {broker_id}")
+
+    @property
+    def controller(self) -> ThreadBroker | None:
+        """The broker that is the controller, or None while there is none."""
+        return self._found(self._loop.do(lambda: self._cluster.controller))
+
+    def leader(self, topic: str, partition: int) -> ThreadBroker | None:
+        """Return the leader of a partition, or None while it has none."""
+        return self._found(self._loop.do(lambda: self._cluster.leader(topic, partition)))
+
+    def _found(self, broker: ClusterBroker | None) -> ThreadBroker | None:
+        return None if broker is None else self.broker(broker.id)
+
+    def settled(self, timeout: float = 30) -> None:
+        """Wait until every partition has a leader and all its running replicas in the ISR.
+
+        Raises TimeoutError with what is missing.
+        """
+        self._loop.finish(self._cluster.settled(timeout))
+
+    # Faults between brokers.
+
+    def partition(self, one: ThreadBroker, other: ThreadBroker) -> Trouble:
+        """Let no byte pass between two brokers until the fault ends.
+
+        Clients, the other brokers and coordination still reach both.
+        """
+        cluster = self._cluster
+        return self._loop.begin(
+            lambda: cluster.partition(cluster.broker(one.id), cluster.broker(other.id))
+        )
+
+    def slow(self, broker: ThreadBroker, ms: float) -> Trouble:
+        """Delay everything that a broker sends, to clients and brokers, until the fault ends."""
+        cluster = self._cluster
+        return self._loop.begin(lambda: cluster.slow(cluster.broker(broker.id), ms))
 
 
 class _LoopThread:
@@ -141,6 +197,11 @@ class _LoopThread:
         """Run a coroutine in the loop and return its result."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def begin(self, begin: Callable[[], Trouble]) -> Trouble:
+        """Begin a fault in the loop; it also ends there."""
+        trouble = self.do(begin)
+        return Trouble(lambda: self.do(trouble.end))
 
     def do(self, call: Callable[[], T]) -> T:
         """Make a call in the loop and return its result."""

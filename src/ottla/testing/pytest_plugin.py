@@ -3,7 +3,8 @@
 Invariant: importing this module is cheap; a test run without a cluster does not load the broker.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,3 +35,14 @@ def ottla_session_cluster(ottla_settings: Mapping[str, object]) -> "Iterator[Clu
 
     with ClusterThread(settings=ottla_settings) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def ottla_cluster_of(
+    ottla_settings: Mapping[str, object],
+) -> "Iterator[Callable[[int], ClusterThread]]":
+    """Start clusters for one test: `ottla_cluster_of(3)` returns one of three brokers."""
+    from ottla.testing.cluster_thread import ClusterThread
+
+    with ExitStack() as stack:
+        yield lambda brokers: stack.enter_context(ClusterThread(brokers, settings=ottla_settings))

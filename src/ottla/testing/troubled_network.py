@@ -1,30 +1,92 @@
-"""The real network with injected faults: paused, or cut off.
+"""The real network with injected faults: paused, slow, partitioned, or cut off.
 
-Invariant: while paused, no data from clients or other brokers is read, whatever their connections
-request; it is read when the pause ends. Once cut off, nothing is sent, every connection is closed
-and none is opened, as after a kill.
+Invariant: while paused, nothing is read and nothing is sent, whatever the connections request; it
+is read and sent when the pause ends. The same is true of the connections between two brokers while
+they are partitioned. Once cut off, nothing is sent, every connection is closed and none is opened,
+as after a kill.
+
+A connection between two brokers belongs to the one that opened it: that broker knows the address
+of the other, and holds back both directions.
 """
 
 import asyncio
 import errno
 import os
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
+from weakref import WeakSet
 
 from ottla.protocol.primitives import Buffer
 from ottla.transport.network import Server, TcpNetwork
 
 
+class BrokerLinks:
+    """The faults of the network between the brokers of a cluster, which are known by their ports.
+
+    They outlast the runs of the brokers.
+    """
+
+    def __init__(self) -> None:
+        self._partitioned: Counter[frozenset[int]] = Counter()  # pairs of ports
+        self._delays: dict[int, list[float]] = {}  # by port, the newest last
+        self._networks: WeakSet[TroubledNetwork] = WeakSet()
+
+    def add(self, network: "TroubledNetwork") -> None:
+        """Notify a network of changes."""
+        self._networks.add(network)
+
+    def partition(self, one: int, other: int) -> Callable[[], None]:
+        """Let no byte pass between two brokers; return a function that ends it."""
+        pair = frozenset((one, other))
+        self._partitioned[pair] += 1
+        self._changed()
+
+        def end() -> None:
+            self._partitioned[pair] -= 1
+            self._changed()
+
+        return end
+
+    def slow(self, port: int, delay_s: float) -> Callable[[], None]:
+        """Delay everything that a broker sends; return a function that ends it."""
+        delays = self._delays.setdefault(port, [])
+        delays.append(delay_s)
+
+        def end() -> None:
+            delays.remove(delay_s)
+
+        return end
+
+    def is_partitioned(self, one: int, other: int) -> bool:
+        """Whether two brokers are partitioned."""
+        return self._partitioned[frozenset((one, other))] > 0
+
+    def delay_s(self, port: int) -> float:
+        """Return how long a broker's bytes are delayed."""
+        delays = self._delays.get(port)
+        return delays[-1] if delays else 0.0
+
+    def _changed(self) -> None:
+        for network in [*self._networks]:
+            network.settle()
+
+
 class TroubledNetwork:
     """The network of the machine, for one run of a broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, links: BrokerLinks | None = None, port: int = 0) -> None:
+        """A network for the broker that listens on `port`."""
         self._network = TcpNetwork()
+        self._links = BrokerLinks() if links is None else links
+        self._links.add(self)
+        self._port = port
         self._servers: list[Server] = []
         self._gates: set[_Gate] = set()
         self._paused = False
         self._is_cut = False
         self._departed: list[Callable[[], None]] = []  # while paused
+        self._settled = asyncio.Event()  # wakes connections that wait
 
     async def hold(
         self,
@@ -42,8 +104,10 @@ class TroubledNetwork:
         self, protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> None:
         """Connect to another broker; raises OSError."""
+        while self.is_shut(port) and not self._is_cut:
+            await self._settled.wait()
         if not self._is_cut:
-            await self._network.connect(lambda: _door(protocol(), self), host, port)
+            await self._network.connect(lambda: _door(protocol(), self, port), host, port)
         if self._is_cut:
             raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
 
@@ -63,45 +127,60 @@ class TroubledNetwork:
     def watch_writable(self, transport: asyncio.Transport, writable: Callable[[], None]) -> None:
         """Return None: everything that is sent passes through the injected faults."""
 
+    def is_shut(self, peer_port: int | None) -> bool:
+        """Whether no byte passes on a connection, to the broker on `peer_port` if it is known."""
+        return self._paused or (
+            peer_port is not None and self._links.is_partitioned(self._port, peer_port)
+        )
+
+    @property
+    def delay_s(self) -> float:
+        """How long everything that is sent is delayed."""
+        return self._links.delay_s(self._port)
+
     def pause(self) -> None:
-        """Stop reading from all connections."""
+        """Stop reading from and sending to all connections."""
         self._paused = True
-        for gate in self._gates:
-            gate.shut()
+        self.settle()
 
     def resume(self) -> None:
-        """Resume reading."""
+        """Resume reading and sending."""
         self._paused = False
-        for gate in self._gates:
-            gate.open()
+        self.settle()
         while self._departed:
             self._departed.pop()()
+
+    def settle(self) -> None:
+        """Apply the faults to all connections."""
+        for gate in [*self._gates]:
+            gate.settle()
+        self._settled.set()
+        self._settled.clear()
 
     def cut(self) -> None:
         """Close all connections without sending anything more; no connection is opened."""
         self._is_cut = True
         for server in self._servers:
             server.close()
-        for gate in self._gates:
+        for gate in [*self._gates]:
             gate.abort()
+        self._settled.set()
+        self._settled.clear()
 
-    def enter(self, transport: asyncio.Transport) -> "_Gate":
-        """Add a connection."""
-        gate = _Gate(transport)
+    def enter(self, transport: asyncio.Transport, peer_port: int | None) -> "_Gate":
+        """Add a connection; `peer_port` is the port of the broker that it leads to."""
+        gate = _Gate(transport, self, peer_port)
         self._gates.add(gate)
         if self._is_cut:
             gate.abort()
-        elif self._paused:
+        else:
             # The loop starts reading after this returns, whatever was requested before.
-            asyncio.get_running_loop().call_soon(self._follow, gate)
+            asyncio.get_running_loop().call_soon(gate.settle)
         return gate
-
-    def _follow(self, gate: "_Gate") -> None:
-        if self._paused:
-            gate.shut()
 
     def leave(self, gate: "_Gate") -> None:
         """Remove a connection."""
+        gate.drop()
         self._gates.discard(gate)
 
 
@@ -111,13 +190,14 @@ P = TypeVar("P", asyncio.Protocol, asyncio.BufferedProtocol)
 class _Door(asyncio.BaseProtocol, Generic[P]):
     """A protocol that forwards every call, with a gate as the transport."""
 
-    def __init__(self, protocol: P, network: TroubledNetwork) -> None:
+    def __init__(self, protocol: P, network: TroubledNetwork, peer_port: int | None) -> None:
         self._protocol = protocol
         self._network = network
+        self._peer_port = peer_port
         self._gate: _Gate | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._gate = self._network.enter(cast("asyncio.Transport", transport))
+        self._gate = self._network.enter(cast("asyncio.Transport", transport), self._peer_port)
         self._protocol.connection_made(self._gate)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -148,43 +228,56 @@ class _BufferedDoor(_Door[asyncio.BufferedProtocol], asyncio.BufferedProtocol):
         self._protocol.buffer_updated(nbytes)
 
 
-def _door(protocol: asyncio.BaseProtocol, network: TroubledNetwork) -> asyncio.BaseProtocol:
+def _door(
+    protocol: asyncio.BaseProtocol, network: TroubledNetwork, peer_port: int | None = None
+) -> asyncio.BaseProtocol:
     if isinstance(protocol, asyncio.BufferedProtocol):
-        return _BufferedDoor(protocol, network)
+        return _BufferedDoor(protocol, network, peer_port)
     assert isinstance(protocol, asyncio.Protocol)
-    return _PlainDoor(protocol, network)
+    return _PlainDoor(protocol, network, peer_port)
 
 
 class _Gate(asyncio.Transport):
-    """A transport that reads only if both the protocol and the network allow it."""
+    """A transport that reads and sends only if both the protocol and the network allow it.
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    Invariant: bytes leave in the order in which they were written.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, network: TroubledNetwork, peer_port: int | None
+    ) -> None:
         super().__init__()
         self._transport = transport
+        self._network = network
+        self._peer_port = peer_port
         self._wanted = True
-        self._shut = False
+        self._held: deque[tuple[float, bytes]] = deque()  # not sent yet, and when it is due
+        self._held_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closes = False  # when everything is sent
 
-    def shut(self) -> None:
-        self._shut = True
-        self._settle()
+    @property
+    def _is_shut(self) -> bool:
+        return self._network.is_shut(self._peer_port)
 
-    def open(self) -> None:
-        self._shut = False
-        self._settle()
+    def settle(self) -> None:
+        """Apply the faults of the network."""
+        self._settle_reading()
+        self._send_due()
 
     def pause_reading(self) -> None:
         self._wanted = False
-        self._settle()
+        self._settle_reading()
 
     def resume_reading(self) -> None:
         self._wanted = True
-        self._settle()
+        self._settle_reading()
 
     def is_reading(self) -> bool:
         return self._wanted
 
-    def _settle(self) -> None:
-        transport, reads = self._transport, self._wanted and not self._shut
+    def _settle_reading(self) -> None:
+        transport, reads = self._transport, self._wanted and not self._is_shut
         if transport.is_closing() or reads == transport.is_reading():
             return
         if reads:
@@ -192,28 +285,69 @@ class _Gate(asyncio.Transport):
         else:
             transport.pause_reading()
 
+    # Sending.
+
+    def write(self, data: Buffer) -> None:
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        if self._closes:
+            return
+        delay_s = self._network.delay_s
+        if not delay_s and not self._held and not self._is_shut:
+            self._transport.writelines(list_of_data)
+            return
+        held = b"".join(list_of_data)
+        self._held.append((asyncio.get_running_loop().time() + delay_s, held))
+        self._held_bytes += len(held)
+        self._send_due()
+
+    def _send_due(self) -> None:
+        if self._is_shut or self._timer is not None:
+            return
+        loop = asyncio.get_running_loop()
+        while self._held and self._held[0][0] <= loop.time():
+            _, data = self._held.popleft()
+            self._held_bytes -= len(data)
+            self._transport.write(data)
+        if self._held:
+            self._timer = loop.call_at(self._held[0][0], self._due)
+        elif self._closes:
+            self._transport.close()
+
+    def _due(self) -> None:
+        self._timer = None
+        self._send_due()
+
+    def drop(self) -> None:
+        """Drop what is not sent: the connection has ended."""
+        self._held.clear()
+        self._held_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     # The transport interface of asyncio.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        return self._transport.is_closing()
+        return self._closes or self._transport.is_closing()
 
     def close(self) -> None:
-        self._transport.close()
+        if self._is_shut:  # the connection ends here; what it should have sent is lost
+            self.abort()
+            return
+        self._closes = True
+        self._send_due()
 
     def abort(self) -> None:
+        self.drop()
         self._transport.abort()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._transport.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size()
-
-    def write(self, data: Buffer) -> None:
-        self._transport.write(data)
-
-    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        self._transport.writelines(list_of_data)
+        return self._transport.get_write_buffer_size() + self._held_bytes
