@@ -1,8 +1,8 @@
 """An event loop with simulated time, and its clock.
 
-Invariant: time advances only while every task waits, straight to the next timer, and by a
-nanosecond in each step. So a run depends only on its program, and an hour takes a millisecond. If
-all tasks wait and no timer is set, the run raises Stuck instead of hanging.
+Invariant: time advances only while every task waits, straight to the next timer. So a run depends
+only on its program, and an hour takes a millisecond. If all tasks wait and no timer is set, the run
+raises Stuck instead of hanging.
 
 Callbacks can be held back by their context, as those of a process that the operating system has
 stopped. They run when nothing holds them back any more, in their order.
@@ -19,8 +19,9 @@ T = TypeVar("T")
 
 START_MS = 1_700_000_000_000
 
-# What each step of the event loop takes. The loop runs a timer up to a nanosecond early. Code that
-# then waits for the rest would wait forever if its time stood still.
+# The event loop runs a timer up to a nanosecond early. Code that then waits for the rest would wait
+# forever if the time stood still: after so many steps at one moment, a nanosecond passes.
+STEPS_AT_ONE_MOMENT_MAX = 10_000
 STEP_SECONDS = 1e-9
 
 
@@ -34,6 +35,7 @@ class _NoWaiting(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.elapsed_s = 0.0
+        self._steps = 0  # at this moment
         self.on_step: Callable[[], None] | None = None
 
     def select(self, timeout: float | None = None) -> list[Any]:  # Any: as in the base class
@@ -41,7 +43,10 @@ class _NoWaiting(selectors.SelectSelector):
             self.on_step()
         if timeout is None:
             raise Stuck("all tasks wait and no timer is set")
-        self.elapsed_s += max(timeout, STEP_SECONDS)
+        self._steps = 0 if timeout > 0 else self._steps + 1
+        if self._steps > STEPS_AT_ONE_MOMENT_MAX:
+            timeout = STEP_SECONDS
+        self.elapsed_s += max(timeout, 0.0)
         return []
 
 

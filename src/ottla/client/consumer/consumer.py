@@ -172,7 +172,7 @@ class Consumer(AsyncWith, Generic[K, V]):
                 "assign() is not allowed after subscribe(): call unsubscribe() first"
             )
         wanted = {partition_of(one) for one in partitions}
-        for one in wanted:
+        for one in sorted(wanted):
             running.reading.metadata.want(one.topic)
         running.reading.reader.remove(running.reading.reader.cursors.keys() - wanted)
         running.reading.add(wanted)

@@ -84,7 +84,7 @@ class RecordBuffer(Generic[K, V]):
 
     def add(self, partitions: Iterable[TopicPartition], *, hold: bool = False) -> None:
         """Add partitions; those on hold are handed out after `release`."""
-        for one in partitions:
+        for one in sorted(partitions):  # the same order in every process
             self.cursors.setdefault(one, Cursor(one)).is_held = hold
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:

@@ -328,7 +328,7 @@ class SubscriptionState:
                 if pattern.fullmatch(name)
                 and not (topic.is_internal and self._rules.excludes_internal)
             )
-        for topic in self._wanted - before:
+        for topic in sorted(self._wanted - before):
             metadata.want(topic)
         for topic in before - self._wanted:
             metadata.forget(topic)

@@ -248,7 +248,7 @@ class ClassicMembership(MemberTasks):
         """Compute the assignment; after a static leader returned, the assignment stays."""
         members = subscriptions(joined.members)
         self._group_topics = topics_of(members)
-        known = [self._metadata.want(topic) for topic in self._group_topics]
+        known = [self._metadata.want(topic) for topic in sorted(self._group_topics)]
         if not all(topic is not None and topic.partitions for topic in known):
             await self._metadata.refreshed(self._rules.request_timeout_s)
         self._divided = self._snapshot()

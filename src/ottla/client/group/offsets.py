@@ -97,7 +97,7 @@ def commit_request(
             OffsetCommitRequestTopic(
                 name=topic, topic_id=ids.get(topic, ZERO_UUID), partitions=ones
             )
-            for topic, ones in rows_by_topic(offsets, row).items()
+            for topic, ones in rows_by_topic(sorted(offsets), row).items()
         ],
     )
 
@@ -128,7 +128,7 @@ def fetch_request(
 
     Only KIP-848 members identify themselves. Before BY_GROUP there is one group.
     """
-    topics = None if partitions is None else by_topic(partitions).items()
+    topics = None if partitions is None else by_topic(sorted(partitions)).items()
     if version < BY_GROUP:
         (member,) = members
         return OffsetFetchRequest(
