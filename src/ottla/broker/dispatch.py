@@ -30,6 +30,7 @@ from ottla.broker.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_topic_partitions,
+    elect_leaders,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -162,6 +163,7 @@ HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
         metadata_cache=parts.metadata_cache,
         scheduler=parts.scheduler,
     ),
+    apis.ELECT_LEADERS: lambda parts: partial(elect_leaders.handle, topics=parts.topics),
     apis.FETCH: lambda parts: (
         FetchHandler(
             clock=parts.clock,

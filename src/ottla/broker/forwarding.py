@@ -7,6 +7,7 @@ controller, or says that it could not be reached, for each element of the reques
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from ottla.broker.handlers import elect_leaders
 from ottla.broker.large_requests import Handler
 from ottla.broker.topics import Topics
 from ottla.errors import ErrorCode, RequestError
@@ -35,6 +36,7 @@ from ottla.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -51,6 +53,7 @@ FORWARDED: Final = frozenset(
         apis.CREATE_PARTITIONS,
         apis.CREATE_TOPICS,
         apis.DELETE_TOPICS,
+        apis.ELECT_LEADERS,
         apis.INCREMENTAL_ALTER_CONFIGS,
     )
 )
@@ -118,6 +121,10 @@ def _partitions_refused(message: CreatePartitionsRequest, code: ErrorCode, why: 
     )
 
 
+def _elections_refused(message: ElectLeadersRequest, code: ErrorCode, why: str) -> Message:
+    return elect_leaders.refused(message.topic_partitions, code, why)
+
+
 def _configs_refused(message: AlterConfigsRequest, code: ErrorCode, why: str) -> Message:
     return AlterConfigsResponse(
         throttle_time_ms=0,
@@ -153,5 +160,6 @@ _REFUSED: Final[dict[type[Message], Callable[[Any, ErrorCode, str], Message]]] =
     CreatePartitionsRequest: _partitions_refused,
     CreateTopicsRequest: _topics_refused,
     DeleteTopicsRequest: _deletions_refused,
+    ElectLeadersRequest: _elections_refused,
     IncrementalAlterConfigsRequest: _changes_refused,
 }

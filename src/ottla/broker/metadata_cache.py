@@ -4,12 +4,12 @@ Invariant: accessed only on the event loop. `image` describes the whole cluster 
 changed. An encoded response is used only while the image from which it was encoded is current.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ottla.cluster.image import ClusterImage, PartitionState, Topic
+from ottla.cluster.image import Address, Broker, ClusterImage, PartitionState, Topic
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import Uuid
+from ottla.ids import BrokerId, Uuid
 from ottla.protocol.primitives import Buffer
 
 
@@ -52,6 +52,17 @@ class MetadataCache:
     def leader_hint(self, topic: str, index: int) -> PartitionState | None:
         """Return the leader of a partition that this broker does not lead (KIP-951)."""
         return self.image.state(topic, index)
+
+    def leader_addresses(
+        self, leaders: Iterable[BrokerId], listener: str
+    ) -> list[tuple[Broker, Address]]:
+        """Return where clients of a listener reach the leaders in hints (KIP-951)."""
+        brokers = self.image.brokers
+        return [
+            (broker, broker.addresses[listener])
+            for leader in sorted({*leaders})
+            if (broker := brokers.get(leader)) is not None and listener in broker.addresses
+        ]
 
     def encoded_response(
         self, key: MetadataResponseKey, encode: Callable[[], Sequence[Buffer]]

@@ -38,6 +38,7 @@ from ottla.controller.control_update import Failures
 from ottla.controller.controller import Controller
 from ottla.controller.lease import Resigned
 from ottla.controller.loading import StoredCluster
+from ottla.controller.plan import ElectionOutcome, ElectionType
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import NO_BROKER, BrokerId, PartitionIndex, TopicPartition, Uuid
@@ -145,6 +146,7 @@ class Topics:
         self.shutdown = shutdown
         self._controller_channel = controller_channel
         self._controller: Controller | None = None  # while this broker is the controller
+        self._is_short_of_brokers = False  # for the offsets topic; the log says so once
 
     # The controller.
 
@@ -254,6 +256,13 @@ class Topics:
     async def _balance(self, percentage: int) -> None:
         await self.controller.balance_leaders(percentage)
 
+    @_change
+    async def elect_leaders(
+        self, election: ElectionType, partitions: Sequence[TopicPartition] | None
+    ) -> list[ElectionOutcome]:
+        """Elect leaders that an administrator asks for."""
+        return await self.controller.elect_leaders(election, partitions)
+
     def unled(self, name: str) -> list[int]:
         """Return the partitions of a topic that have no leader, and that this broker could lead."""
         found = self._metadata_cache.image.topics.get(name)
@@ -323,13 +332,36 @@ class Topics:
     async def create_offsets_topic(self) -> None:
         """Create __consumer_offsets when the first group asks for it."""
         config = self._settings.broker
-        alive = len(self.controller.image.brokers)
-        asked = AskedTopic(
-            OFFSETS_TOPIC,
-            config[broker.OFFSETS_TOPIC_NUM_PARTITIONS],
-            min(config[broker.OFFSETS_TOPIC_REPLICATION_FACTOR], alive),
-        )
+        factor = broker.OFFSETS_TOPIC_REPLICATION_FACTOR
+        replicas, alive = config[factor], len(self._metadata_cache.image.brokers)
+        if self._is_single_broker:
+            replicas = 1
+        elif replicas > alive:
+            if not self._is_short_of_brokers:
+                about = {"setting": f"{factor.name}={replicas}", "brokers": alive}
+                _LOG.warning("offsets topic not created", about)
+            self._is_short_of_brokers = True
+            raise RequestError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{factor.name} is {replicas}, but only {alive} brokers are alive",
+            )
+        self._is_short_of_brokers = False
+        asked = AskedTopic(OFFSETS_TOPIC, config[broker.OFFSETS_TOPIC_NUM_PARTITIONS], replicas)
         await self._create_once(asked, {})
+
+    @property
+    def _is_single_broker(self) -> bool:
+        """Whether the cluster has no other broker, as far as this one knows."""
+        image = self._metadata_cache.image
+        return not self._settings.broker[broker.ZOOKEEPER_CONNECT] and {self._node_id} == {
+            *image.brokers,
+            *(
+                replica
+                for topic in image.topics.values()
+                for one in topic.partitions
+                for replica in one.replicas
+            ),
+        }
 
     def required_config(self, name: str) -> dict[str, str]:
         """Return the configs that an internal topic must have; none for other topics."""

@@ -136,7 +136,7 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.in_sync,
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=partition.last_known_elr,
         offline_replicas=offline,
     )

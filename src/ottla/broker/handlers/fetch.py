@@ -39,6 +39,7 @@ from ottla.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from ottla.protocol.primitives import Buffer
@@ -58,6 +59,7 @@ ROOM_SECONDS: Final = 20.0
 """A fetch that waits this long for memory gets an empty response; the consumer fetches again."""
 
 _WITH_EPOCHS: Final = 12  # the first version with diverging epochs
+_WITH_ENDPOINTS: Final = 16  # the first version with the addresses of leaders (KIP-951)
 _BY_ID: Final = 13  # the first version with topic ids
 _WITH_RACKS: Final = 11  # the first version whose consumers may read from followers (KIP-392)
 
@@ -187,6 +189,8 @@ class _Fetch:
         # than from memory, so a client that never reads would seem to read when the rest is copied.
         self.by_sendfile = connection.memory.is_proven and connection.accepts_file_slices()
         self.held = 0
+        self.listener = connection.listener
+        self.leaders: set[BrokerId] = set()  # that the response names (KIP-951)
 
     def follow(self, replica: Replica, asked: Sequence[FetchPartition], now_s: float) -> None:
         """Fetch as a follower: visit only the partitions that have something new for it."""
@@ -395,7 +399,14 @@ class _Fetch:
             watch.unmark(one.wanted.key, one.mark)
 
     def _response(self, by_topic: "_ByTopic") -> FetchResponse:
-        return _response(NO_SESSION if self.session is None else self.session.id, by_topic)
+        response = _response(NO_SESSION if self.session is None else self.session.id, by_topic)
+        if self.leaders and self.version >= _WITH_ENDPOINTS:
+            found = self.handler.metadata_cache.leader_addresses(self.leaders, self.listener)
+            response.node_endpoints = [
+                NodeEndpoint(node_id=one.id, host=at.host, port=at.port, rack=one.rack)
+                for one, at in found
+            ]
+        return response
 
     def _partition(self, one: PartitionRead) -> PartitionData:
         data = PartitionData(
@@ -426,6 +437,7 @@ class _Fetch:
                     data.current_leader = LeaderIdAndEpoch(
                         leader_id=hint.leader, leader_epoch=hint.leader_epoch
                     )
+                    self.leaders.add(hint.leader)
         return data
 
 

@@ -69,7 +69,9 @@ class FindCoordinatorHandler:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "share groups are not supported")
             if OFFSETS_TOPIC not in self._metadata_cache.image.topics:
                 await self._make_offsets_topic()
-            topic = self._metadata_cache.image.topics[OFFSETS_TOPIC]
+            topic = self._metadata_cache.image.topics.get(OFFSETS_TOPIC)
+            if topic is None:  # the controller has created it, and has not told this broker yet
+                raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
             broker = self._metadata_cache.image.brokers.get(leader)
             if broker is None or listener not in broker.addresses:

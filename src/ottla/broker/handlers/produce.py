@@ -21,13 +21,14 @@ from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import PartitionIndex, TopicPartition
+from ottla.ids import BrokerId, PartitionIndex, TopicPartition
 from ottla.log.appender import Appended
 from ottla.metrics import ApiCounts
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -134,6 +135,7 @@ class ProduceHandler:
             self._append_topic(request, message, topic, waits, slow) for topic in message.topic_data
         ]
         answer = ProduceResponse(responses=responses)
+        self._add_endpoints(answer, connection)
         if message.acks == 0:
             if slow:
                 return DeferredResponse(self._finish_unheard(request, answer, slow, connection))
@@ -166,6 +168,7 @@ class ProduceHandler:
         await self._append_all_slow(request, slow, waits)
         await self._durable(waits)
         await self._committed(waits, request.version, message.timeout_ms)
+        self._add_endpoints(answer, connection)
         found = iter(responses)
         answer.responses = [
             _joined([next(found) for _ in _pieces(topic)]) for topic in message.topic_data
@@ -334,6 +337,21 @@ class ProduceHandler:
             response.current_leader = LeaderIdAndEpoch(
                 leader_id=error.leader, leader_epoch=error.leader_epoch
             )
+
+    def _add_endpoints(self, answer: ProduceResponse, connection: Connection) -> None:
+        """Add the addresses of the leaders that the response names (KIP-951)."""
+        leaders = [
+            BrokerId(one.current_leader.leader_id)
+            for topic in answer.responses
+            for one in topic.partition_responses
+            if one.current_leader is not None
+        ]
+        if leaders:
+            found = self._metadata_cache.leader_addresses(leaders, connection.listener)
+            answer.node_endpoints = [
+                NodeEndpoint(node_id=one.id, host=at.host, port=at.port, rack=one.rack)
+                for one, at in found
+            ]
 
     def _refused(self, topic: TopicProduceData, error: RequestError) -> TopicProduceResponse:
         return TopicProduceResponse(

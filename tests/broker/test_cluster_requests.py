@@ -1,0 +1,252 @@
+"""What clients of a cluster of three brokers see: elections, leader hints, coordinators."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from broker.nodes import Client
+from ottla import Admin, Consumer, NewTopic, Producer
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from ottla.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.testing import Cluster, ClusterBroker
+
+TOPIC = "orders"
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def client_of(broker: ClusterBroker) -> AsyncGenerator[Client]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def create(
+    cluster: Cluster, replicas: int = 3, min_isr: int = 1
+) -> tuple[ClusterBroker, list[ClusterBroker]]:
+    """Create the topic; return its leader and the other brokers."""
+    config = {"min.insync.replicas": str(min_isr)}
+    async with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        await admin.create_topics([NewTopic(TOPIC, 1, replicas, config)])
+    await cluster.settled()
+    leader = cluster.leader(TOPIC, 0)
+    assert leader is not None
+    return leader, [one for one in cluster.brokers if one is not leader]
+
+
+async def elect(broker: ClusterBroker, election: int) -> int:
+    """Ask a broker for an election in the topic's partition; return the error code."""
+    request = ElectLeadersRequest(
+        election_type=election,
+        topic_partitions=[TopicPartitions(topic=TOPIC, partitions=[0])],
+    )
+    async with client_of(broker) as client:
+        response = await client.ask(request, ElectLeadersResponse)
+    assert response.error_code == 0
+    ((result,),) = [one.partition_result for one in response.replica_election_results]
+    assert (result.error_message is None) == (result.error_code == 0)
+    return result.error_code
+
+
+def test_any_broker_elects_the_preferred_leader() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            leader, followers = await create(cluster)
+            assert await elect(leader, 0) == ErrorCode.ELECTION_NOT_NEEDED
+            await leader.stop()
+            assert await elect(followers[0], 0) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            assert await elect(followers[0], 1) == ErrorCode.ELECTION_NOT_NEEDED
+            await leader.start()
+            await cluster.settled()
+            assert cluster.leader(TOPIC, 0) is not leader
+            (other,) = [one for one in cluster.brokers if one is not cluster.controller][:1]
+            assert await elect(other, 0) == ErrorCode.NONE
+            await cluster.settled()
+            assert cluster.leader(TOPIC, 0) is leader
+
+    run(scenario)
+
+
+def test_offline_replicas_and_elr_are_described() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            leader, (first, second) = await create(cluster, min_isr=2)
+            await first.stop()
+            await second.stop()
+            await cluster.settled()
+            async with client_of(leader) as client:
+                request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)])
+                response = await client.ask(request, DescribeTopicPartitionsResponse)
+                ((partition,),) = [one.partitions for one in response.topics]
+                assert partition.leader_id == leader.id
+                assert [*partition.isr_nodes] == [leader.id]
+                assert sorted(partition.offline_replicas) == sorted((first.id, second.id))
+                # The second one left an ISR of two: it has every committed record.
+                assert [*(partition.eligible_leader_replicas or ())] == [second.id]
+                asked = DescribeClusterRequest(include_cluster_authorized_operations=False)
+                described = await client.ask(asked, DescribeClusterResponse)
+                assert [one.broker_id for one in described.brokers] == [leader.id]
+                assert described.controller_id == leader.id
+
+    run(scenario)
+
+
+def test_other_broker_returns_the_leader_and_its_address() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            leader, (other, _) = await create(cluster, replicas=1)
+            image = other.image
+            assert image is not None
+            topic_id = image.topics[TOPIC].id
+            expected = [(leader.id, "127.0.0.1", leader.port)]
+            async with client_of(other) as client:
+                data = PartitionProduceData(index=0, records=b"not looked at")
+                produce = ProduceRequest(
+                    acks=-1,
+                    timeout_ms=1000,
+                    topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])],
+                )
+                produced = await client.ask(produce, ProduceResponse)
+                ((refused,),) = [one.partition_responses for one in produced.responses]
+                assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert refused.current_leader is not None
+                assert refused.current_leader.leader_id == leader.id
+                found = [(one.node_id, one.host, one.port) for one in produced.node_endpoints]
+                assert found == expected
+                asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+                fetch = FetchRequest(
+                    max_wait_ms=0,
+                    min_bytes=1,
+                    topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
+                )
+                fetched = await client.ask(fetch, FetchResponse)
+                ((absent,),) = [one.partitions for one in fetched.responses]
+                assert absent.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert absent.current_leader is not None
+                assert absent.current_leader.leader_id == leader.id
+                found = [(one.node_id, one.host, one.port) for one in fetched.node_endpoints]
+                assert found == expected
+
+    run(scenario)
+
+
+async def coordinator(broker: ClusterBroker) -> FindCoordinatorResponse:
+    async with client_of(broker) as client:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"])
+        return await client.ask(request, FindCoordinatorResponse)
+
+
+def test_any_broker_creates_the_offsets_topic() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            other = next(one for one in cluster.brokers if one is not cluster.controller)
+            (found,) = (await coordinator(other)).coordinators
+            assert found.error_code == 0
+            leader = cluster.leader("__consumer_offsets", 0)
+            assert leader is not None
+            assert found.node_id == leader.id
+
+    run(scenario)
+
+
+def test_offsets_topic_needs_enough_brokers(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        settings = {"offsets.topic.replication.factor": 3}
+        async with Cluster(brokers=2, settings=settings) as cluster:
+            for _ in range(2):
+                for broker in cluster.brokers:
+                    (found,) = (await coordinator(broker)).coordinators
+                    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                    assert "offsets.topic.replication.factor" in (found.error_message or "")
+                    image = broker.image
+                    assert image is not None
+                    assert not image.topics
+
+    with caplog.at_level(logging.WARNING, "ottla.broker.topics"):
+        run(scenario)
+    warned = [one for one in caplog.records if one.message == "offsets topic not created"]
+    assert len(warned) == 2  # one for each broker
+    assert all("offsets.topic.replication.factor=3" in str(one.args) for one in warned)
+
+
+def test_f6_group_survives_its_coordinator_without_a_rebalance() -> None:
+    async def scenario() -> None:
+        rebalances = 0
+
+        def count(*about: object) -> None:
+            nonlocal rebalances
+            rebalances += 1
+
+        async with Cluster(brokers=3) as cluster:
+            await create(cluster)
+            config = {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "readers",
+                "auto.offset.reset": "earliest",
+                "heartbeat.interval.ms": 100,
+            }
+            servers = {"bootstrap.servers": cluster.bootstrap_servers}
+            producer = Producer[bytes, bytes](servers)
+            consumer = Consumer[bytes, bytes](config)
+            async with producer, consumer:
+                await producer.send(TOPIC, b"0")
+                await producer.flush()
+                consumer.subscribe(TOPIC, on_assigned=count, on_revoked=count)
+                while not await consumer.poll(1):
+                    pass
+                await consumer.commit()
+                await cluster.settled()
+                assert rebalances == 1
+                dead = cluster.leader("__consumer_offsets", 0)
+                assert dead is not None
+                await dead.kill()
+                await producer.send(TOPIC, b"1")
+                await producer.flush()
+                while not await consumer.poll(1):
+                    pass
+                await consumer.commit()  # F7: the new coordinator has the member and the offset
+                assert rebalances == 1
+                await dead.start()
+                await cluster.settled()
+            # The group is empty now; another member continues after the committed records.
+            async with Producer[bytes, bytes](servers) as last:
+                await last.send(TOPIC, b"2")
+            async with Consumer[bytes, bytes](config) as second:
+                second.subscribe(TOPIC)
+                while not (records := await second.poll(1)):
+                    pass
+                assert [one.value for one in records] == [b"2"]
+
+    run(scenario)
