@@ -257,6 +257,7 @@ def test_log_has_one_line_per_event(
         "data directory opened",
         "listener started",
         "metrics page started",
+        "controller elected",
         "limits set",
         "broker started",
         "stop requested",
