@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -127,13 +127,20 @@ async def all_make_progress(
     )
 
 
-async def made_topic(kafka: KafkaCluster, name: str) -> str:
+class HasBootstrap(Protocol):
+    """A cluster, of Kafka or of Ottla."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+async def made_topic(kafka: HasBootstrap, name: str) -> str:
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
         await admin.create_topic(name, PARTITIONS, 3)
     return name
 
 
-async def check_workload(kafka: KafkaCluster, workload: Workload) -> BaseException | None:
+async def check_workload(kafka: HasBootstrap, workload: Workload) -> BaseException | None:
     """Return the error in the results of a workload, or None."""
     found = await asyncio.to_thread(values, kafka.bootstrap, workload.topic, PARTITIONS)
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
@@ -150,7 +157,7 @@ async def check_workload(kafka: KafkaCluster, workload: Workload) -> BaseExcepti
 
 
 async def outcomes(
-    kafka: KafkaCluster,
+    kafka: HasBootstrap,
     tasks: Mapping[str, "asyncio.Task[None]"],
     workloads: Mapping[str, Workload],
 ) -> dict[str, BaseException | None]:
