@@ -61,7 +61,7 @@ confluent: Any = confluent_kafka.admin
 REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 OF_DECISION_24 = {
     "LeaderAndIsr", "StopReplica", "UpdateMetadata", "AlterPartition", "ControlledShutdown",
-    "AllocateProducerIds", "WriteTxnMarkers", "Envelope",
+    "AllocateProducerIds", "WriteTxnMarkers", "Envelope", "AssignReplicasToDirs",
 }  # fmt: skip
 
 
@@ -452,7 +452,8 @@ def test_logins_do_not_wait_for_the_controller() -> None:
             header = RequestHeader(api.key, api.versions.high, 1, None)
             message = example(api.request, api.versions.high)
             request = Request(api, header, message, api.versions.high, 0)
-            return _dispatch_when(informed, dispatch_one, request, cast("Connection", None))
+            nobody = cast("Connection", None)
+            return _dispatch_when(informed, informed, dispatch_one, request, nobody)
 
         at_once = {apis.API_VERSIONS, apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE, *BROKER_ONLY}
         for api in at_once:

@@ -233,8 +233,14 @@ def test_topic_that_was_created_again_replaces_the_old_one() -> None:
 
 def test_dead_and_failed_replicas_are_offline() -> None:
     alone = IMAGE.with_brokers([broker(1), broker(2)], BrokerId(1))
-    offline = {key("logs", 1): ids(2)}
-    (request, _) = update_metadata_requests(alone, offline=offline).values()
+    alone = alone.with_failed({key("logs", 1): frozenset(ids(2))})
+    (request, _) = update_metadata_requests(alone).values()
+    learned = image_with(sent(request), ClusterImage("c"))
+    assert learned.failed == alone.failed
+    mended = alone.with_failed({})
+    (request_after, _) = update_metadata_requests(mended, [key("logs", 1)]).values()
+    assert image_with(sent(request_after), learned).failed == {}
+    (request, _) = update_metadata_requests(alone).values()
     found = {
         (topic.topic_name, one.partition_index): list(one.offline_replicas)
         for topic in sent(request).topic_states

@@ -17,8 +17,8 @@ from ottla.controller.plan import (
     brokers_to_spare,
     controlled_shutdown,
     directory_failed,
+    directory_full,
     elect_leaders,
-    full_leader,
     min_isr_changed,
     new_partitions,
     preferred_imbalance,
@@ -407,9 +407,14 @@ def partitions(*indexes: int) -> list[TopicPartition]:
 
 def test_c6_full_leader_hands_over_to_an_isr_member() -> None:
     image = image_of(state(1, 2), state(1, 2, isr=[1]), state(2, 1), state(1, 2))
-    changes = full_leader(image, conditions(1, 2), BrokerId(1), partitions(0, 1, 2, 9))
-    # Without another member in sync it continues to serve reads.
-    assert brief(changes) == [(0, 2, (2,))]
+    changes = directory_full(image, conditions(1, 2), BrokerId(1), partitions(0, 1, 2, 9))
+    # Without another member in sync it continues to serve reads; a follower leaves the ISR.
+    assert brief(changes) == [(0, 2, (2,)), (2, 2, (2,))]
+
+
+def test_c6_full_replica_stays_if_no_other_isr_member_is_alive() -> None:
+    image = image_of(state(1, 2), state(1, 2, leader=NO_BROKER, isr=[1]))
+    assert directory_full(image, conditions(1), BrokerId(1), partitions(0, 1)) == []
 
 
 def test_c6_failed_directory_gives_up_its_partitions() -> None:

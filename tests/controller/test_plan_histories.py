@@ -21,8 +21,8 @@ from ottla.controller.plan import (
     brokers_changed,
     controlled_shutdown,
     directory_failed,
+    directory_full,
     elect_leaders,
-    full_leader,
     min_isr_changed,
     new_partitions,
     preferred_imbalance,
@@ -243,7 +243,7 @@ class Cluster:
             self.store(directory_failed(self.image, conditions, broker, [PARTITION]))
 
     def fill_directory(self, broker: BrokerId) -> None:
-        self.store(full_leader(self.image, self.conditions(), broker, [PARTITION]))
+        self.store(directory_full(self.image, self.conditions(), broker, [PARTITION]))
 
     # The administrator.
 

@@ -33,6 +33,7 @@ class Leader:
     def __init__(self, led: Partition, logs: LogManager, clock: SimulatedClock) -> None:
         self.led, self.logs, self.clock = led, logs, clock
         self.proposals: list[IsrProposal] = []
+        self.eligible = True  # whether followers may join the ISR
         self.propose: Propose | None = None
         self.alive = {1, 2, 3}
 
@@ -114,6 +115,7 @@ def run(
             clock=clock,
             propose=propose,
             lag_s=LAG_S,
+            is_eligible=lambda broker_id, epoch: found[0].eligible,
             is_alive=lambda broker_id: broker_id in found[0].alive,
         )
         found.append(Leader(led, logs, clock))

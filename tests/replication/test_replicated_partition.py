@@ -374,6 +374,47 @@ def test_a10_follower_is_proposed_when_it_has_caught_up() -> None:
     run(scenario, replicated(1, 2), before=4, high_watermark=1)
 
 
+def test_a10_idle_follower_joins_after_a_change_in_flight() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.fetch(2)
+        leader.fetch(3)
+        (first,) = leader.proposals
+        assert first.in_sync == (1, 2)
+        leader.commit(1, 2)  # nobody fetches the partition again
+        assert leader.proposals[-1].in_sync == (1, 2, 3)
+
+    run(scenario, replicated(1, replicas=(1, 2, 3)))
+
+
+def test_a10_idle_follower_joins_when_its_registration_is_known() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.eligible = False
+        leader.fetch(2)
+        leader.led.expand_isr()
+        assert not leader.proposals
+        leader.eligible = True
+        leader.led.expand_isr()
+        (proposal,) = leader.proposals
+        assert proposal.in_sync == (1, 2)
+
+    run(scenario, replicated(1, replicas=(1, 2)))
+
+
+def test_a10_slow_follower_is_not_proposed_again_after_a_shrink() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.fetch(2)
+        leader.append()
+        await leader.clock.sleep(LAG_S + 1)
+        leader.led.check_isr(leader.clock.elapsed_s())
+        (shrink,) = leader.proposals
+        assert shrink.in_sync == (1,)
+        leader.commit(1)
+        leader.led.expand_isr()
+        assert len(leader.proposals) == 1
+
+    run(scenario, replicated(1, 2, replicas=(1, 2)))
+
+
 def test_a10_fetch_of_a_broker_that_has_restarted_is_refused() -> None:
     async def scenario(leader: Leader) -> None:
         leader.append()

@@ -16,6 +16,7 @@ from ottla.protocol.conversation import Request, Response
 from ottla.protocol.message import Api, Message, Use
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from ottla.protocol.messages.alter_partition import AlterPartitionResponse
+from ottla.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownResponse
 from ottla.protocol.messages.envelope import EnvelopeResponse
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -79,6 +80,9 @@ _REFUSALS: Final[Mapping[Api, Callable[[], Message]]] = {
     ),
     apis.ALTER_PARTITION: lambda: AlterPartitionResponse(
         throttle_time_ms=0, error_code=_REFUSED, topics=()
+    ),
+    apis.ASSIGN_REPLICAS_TO_DIRS: lambda: AssignReplicasToDirsResponse(
+        throttle_time_ms=0, error_code=_REFUSED, directories=()
     ),
     apis.CONTROLLED_SHUTDOWN: lambda: ControlledShutdownResponse(
         error_code=_REFUSED, remaining_partitions=()

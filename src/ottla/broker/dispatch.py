@@ -20,6 +20,7 @@ from ottla.broker.handlers import (
     alter_configs,
     alter_partition,
     api_versions,
+    assign_replicas_to_dirs,
     consumer_group_heartbeat,
     controlled_shutdown,
     create_partitions,
@@ -247,6 +248,9 @@ HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
 
 BROKER_HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
     apis.ALTER_PARTITION: lambda parts: partial(alter_partition.handle, topics=parts.topics),
+    apis.ASSIGN_REPLICAS_TO_DIRS: lambda parts: partial(
+        assign_replicas_to_dirs.handle, topics=parts.topics
+    ),
     apis.CONTROLLED_SHUTDOWN: lambda parts: partial(
         controlled_shutdown.handle, topics=parts.topics
     ),

@@ -7,7 +7,7 @@ everything and writes the clean shutdown files; an unclean one is detected at th
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sized
+from collections.abc import Callable, Coroutine, Sequence, Sized
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +16,16 @@ from typing import Any, Final, Self
 from ottla.broker.broker_only import BROKER_ONLY
 from ottla.broker.configs import ConfigAdminManager
 from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.directory_reporter import DirectoryReporter
 from ottla.broker.dispatch import BrokerParts, dispatcher, served_to_brokers
 from ottla.broker.effective_config import EffectiveConfig, without_read_only
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
-from ottla.broker.handlers import alter_partition, controlled_shutdown
+from ottla.broker.handlers import (
+    alter_partition,
+    assign_replicas_to_dirs,
+    controlled_shutdown,
+)
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics_page import MetricsPage
 from ottla.broker.process_limits import UNLIMITED, ProcessLimits
@@ -54,8 +59,9 @@ from ottla.errors import (
     StorageFailure,
 )
 from ottla.groups.config import GroupConfig
-from ottla.ids import BrokerEpoch, BrokerId, Uuid
+from ottla.ids import BrokerEpoch, BrokerId, TopicPartition, Uuid
 from ottla.log.cleaner.cleaner_runners import Cleaner
+from ottla.log.directory import DataDirectory
 from ottla.log.disk import Disk
 from ottla.log.log_cleaner import LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
@@ -64,6 +70,7 @@ from ottla.protocol.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_H
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.message import Message
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -165,6 +172,8 @@ class Node:
         self._metadata_cache: MetadataCache | None = None
         self.replica_manager: ReplicaManager | None = None  # once the logs are open
         self._topics: Topics | None = None
+        self._reporter: DirectoryReporter | None = None
+        self._roles: ReplicaRoles | None = None
         self._session_lost = asyncio.Event()
         self._released = asyncio.Event()  # requests wait until the start is complete, or fails
         self.given_up = False  # all data directories have failed
@@ -219,6 +228,12 @@ class Node:
             credential = await cluster_credential(session, environment.random_bytes)
         settings = self._effective_config = await self._settings(session)
         settings.know(await load_topic_configs(session))
+
+        def directory_failed(
+            directory: DataDirectory, partitions: Sequence[TopicPartition]
+        ) -> None:
+            self._directory_failed(logs)
+
         logs = await LogManager.open(
             environment.disk,
             log_dirs(config),
@@ -229,7 +244,8 @@ class Node:
             random=environment.random,
             new_id=environment.new_id,
             parallel=config[broker.NUM_RECOVERY_THREADS_PER_DATA_DIR],
-            offline=lambda directory, partitions: self._directory_failed(logs),
+            offline=directory_failed,
+            full=self._directory_full,
         )
         self._logs = logs
         self._exit.push_async_callback(self._close_logs, logs)
@@ -279,6 +295,16 @@ class Node:
             scheduler=scheduler,
             fetchers=fetchers,
             propose=alter_partition_manager.propose,
+        )
+        self._roles = roles
+        self._reporter = DirectoryReporter(
+            self.id,
+            clock=environment.clock,
+            logs=logs,
+            metadata_cache=metadata_cache,
+            roles=roles,
+            channel=controller_channel,
+            backoff=self._backoff,
         )
         topics = Topics(
             node_id=self.id,
@@ -344,6 +370,8 @@ class Node:
         await roles.informed.wait()
         self._released.set()
         self._dispatch = dispatch
+        self._run(self._reporter.run())
+        self._run(roles.keep_following())
         self._run(topics.keep_leading())
         self._run(topics.keep_balanced())
         self._exit.push_async_callback(self._hand_over, metadata_cache, controller_channel)
@@ -403,7 +431,8 @@ class Node:
             await elector.lose()
             try:
                 await session.renew()
-                self._epoch = roles.broker_epoch = await self._register(session, logs)
+                self._epoch = await self._register(session, logs)
+                roles.registered(self._epoch)
             except (CoordinationError, RegistrationRefused, StorageFailure) as error:
                 _LOG.warning("broker not registered again", {"reason": str(error)})
                 await clock.sleep(REGISTRATION_PAUSE_S)
@@ -488,6 +517,8 @@ class Node:
         assert self._topics is not None
         if isinstance(message, ControlledShutdownRequest):
             return await controlled_shutdown.answer(message, self._topics)
+        if isinstance(message, AssignReplicasToDirsRequest):
+            return await assign_replicas_to_dirs.answer(message, self._topics)
         assert isinstance(message, AlterPartitionRequest)
         return await alter_partition.answer(message, self._topics)
 
@@ -697,7 +728,13 @@ class Node:
 
         self._exit.push_async_callback(end)
 
+    def _directory_full(self, directory: DataDirectory) -> None:
+        if self._reporter is not None:
+            self._reporter.note_full(directory)
+
     def _directory_failed(self, logs: LogManager) -> None:
+        if self._roles is not None:
+            self._roles.directories_changed.set()
         if not logs.online:
             self.given_up = True
             self._give_up()

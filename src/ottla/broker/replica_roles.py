@@ -46,6 +46,7 @@ from ottla.settings import broker
 _LOG = logging.getLogger(__name__)
 
 MADE_AT_ONCE: Final = 8  # logs created concurrently; file systems let concurrent syncs share one
+RETRY_SECONDS: Final = 5.0  # between two attempts to follow a partition
 REPORT_SECONDS: Final = 5.0  # between two progress lines of a long update
 
 
@@ -76,11 +77,13 @@ class ReplicaRoles:
         self._fetchers = fetchers
         self._propose = propose
         self._applied: dict[TopicPartition, tuple[Uuid, PartitionState]] = {}  # the last states
+        self._failed: dict[TopicPartition, ReplicaState] = {}  # could not be led or followed
         self._loading: set[asyncio.Task[None]] = set()  # groups of partitions that it leads
         self._turn = asyncio.Lock()  # held by the update that is being applied
         self._controller_epoch = ControllerEpoch(-1)  # the highest that was seen
         self.broker_epoch = BrokerEpoch(-1)  # of this broker's registration
         self.informed = asyncio.Event()  # set when the first full image has arrived
+        self.directories_changed = asyncio.Event()  # set when the controller must hear of them
 
     async def apply(self, update: ControlUpdate) -> Failures:
         """Carry out what the controller decided; return the partitions that failed, and why.
@@ -101,10 +104,15 @@ class ReplicaRoles:
             if update.deleted:  # now that the groups of every partition are loaded
                 self._groups.forget_topics(update.deleted)
             if update.image is not None:
+                known = self._metadata_cache.image.brokers
                 self._metadata_cache.image = update.image
+                if update.image.brokers != known:
+                    self._expand_isrs()
                 self._apply_configs(update, update.image)
                 if update.changed is None:
                     self.informed.set()
+            if update.is_full or self._has_offline(failures):
+                self.directories_changed.set()
             return failures
 
     def _check_current(self, update: ControlUpdate) -> None:
@@ -181,7 +189,9 @@ class ReplicaRoles:
             for one, failure in zip(states, outcomes, strict=True):
                 if failure is None:
                     self._applied[one.partition] = one.topic_id, one.state
+                    self._failed.pop(one.partition, None)
                     continue
+                self._failed[one.partition] = one
                 if isinstance(failure, StorageFailure):
                     failure = RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
                 if not isinstance(failure, RequestError):
@@ -221,6 +231,7 @@ class ReplicaRoles:
                 left.append(number)
                 continue
             try:
+                hosted.directory.check_online()
                 self._lead_or_follow(one, hosted, rules, in_sync_min)
             except (StorageFailure, RequestError) as failure:
                 outcomes[number] = failure
@@ -372,6 +383,12 @@ class ReplicaRoles:
             is_alive=lambda one: one in self._metadata_cache.image.brokers,
         )
 
+    def _expand_isrs(self) -> None:
+        """Let followers join ISRs that were not known to be registered when they fetched."""
+        for partition in self._replica_manager.partitions.values():
+            if partition.in_sync is not None:
+                partition.expand_isr()
+
     def _is_eligible(self, broker_id: BrokerId, epoch: BrokerEpoch) -> bool:
         """Whether a follower may join an ISR, as far as this broker knows (rule A10)."""
         known = self._metadata_cache.image.brokers.get(broker_id)
@@ -388,6 +405,50 @@ class ReplicaRoles:
         """The data directories that get no new partitions."""
         paths = self._settings.broker[broker.CORDONED_LOG_DIRS]
         return [one.path for one in self._logs.online] if "*" in paths else paths
+
+    def registered(self, epoch: BrokerEpoch) -> None:
+        """Use the epoch of a new registration; without it, replicas cannot join ISRs (rule A10)."""
+        self.broker_epoch = epoch
+        self._fetchers.refetch()
+
+    # Replicas in failed and full directories (rule C6).
+
+    def offline(self) -> list[TopicPartition]:
+        """Return the replicas of this broker that are, or may be, in failed directories."""
+        found = [one.partition for one in self._logs if one.directory.failure is not None]
+        lost = (key for key, one in self._failed.items() if self._is_out_of_reach(key, one.state))
+        return [*dict.fromkeys((*found, *lost))]
+
+    def _has_offline(self, failures: Failures) -> bool:
+        return bool(failures) and any(
+            self._is_out_of_reach(key, one.state)
+            for key in failures
+            if (one := self._failed.get(key)) is not None
+        )
+
+    async def stop_offline(self) -> None:
+        """Do not fetch the replicas in failed directories any more."""
+        failed = [one.partition for one in self._logs if one.directory.failure is not None]
+        if not self._replica_manager.followers.keys().isdisjoint(failed):
+            async with self._turn:
+                await self._stop_following(failed)
+
+    async def keep_following(self) -> None:
+        """Follow partitions that lacked disk space, when there is some, until cancelled.
+
+        Those that this broker was to lead are elected again by the controller.
+        """
+        while True:
+            await self._clock.sleep(RETRY_SECONDS)
+            async with self._turn:
+                left = [
+                    one
+                    for key, one in self._failed.items()
+                    if one.state.leader != self._node_id
+                    and not self._is_out_of_reach(key, one.state)
+                ]
+                if left:
+                    await self._become(left)
 
     # Giving up partitions.
 
@@ -412,6 +473,7 @@ class ReplicaRoles:
         dropped = [self._replica_manager.partitions.pop(key, None) for key in keys]
         for key in keys:
             self._applied.pop(key, None)
+            self._failed.pop(key, None)
             if key.topic == OFFSETS_TOPIC:
                 self._groups.resign(PartitionIndex(key.partition))
         async for partition in self._scheduler.new_loop().over(dropped):

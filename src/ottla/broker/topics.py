@@ -41,7 +41,7 @@ from ottla.controller.loading import StoredCluster
 from ottla.controller.plan import ElectionOutcome, ElectionType
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
-from ottla.ids import NO_BROKER, BrokerId, PartitionIndex, TopicPartition, Uuid
+from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.names import META_PROPERTIES
 from ottla.log.shield import shielded
 from ottla.protocol.messages.create_topics import (
@@ -234,10 +234,10 @@ class Topics:
             )
 
     async def keep_leading(self) -> None:
-        """Become leader of partitions that lacked disk space, until cancelled."""
+        """Elect leaders for partitions that lacked disk space, until cancelled."""
         while True:
             await self._clock.sleep(RETRY_SECONDS)
-            for name in [*self._metadata_cache.image.topics]:
+            for name in [*self._metadata_cache.image.topics] if self.is_controller else ():
                 if self.unled(name):
                     with suppress(RequestError):  # logged when it began
                         await self._lead_rest(name)
@@ -264,14 +264,15 @@ class Topics:
         return await self.controller.elect_leaders(election, partitions)
 
     def unled(self, name: str) -> list[int]:
-        """Return the partitions of a topic that have no leader, and that this broker could lead."""
-        found = self._metadata_cache.image.topics.get(name)
+        """Return the partitions of a topic that have no leader, and that a broker could lead."""
+        image = self.controller.image
         return [
             index
-            for index, one in enumerate(found.partitions if found else ())
-            if one.leader == NO_BROKER
-            and self._node_id in one.replicas
-            and self._roles.can_lead(TopicPartition(name, PartitionIndex(index)), one)
+            for index, leader in self.controller.leaders_to_be(name).items()
+            if leader != self._node_id
+            or self._roles.can_lead(
+                TopicPartition(name, PartitionIndex(index)), image.topics[name].partitions[index]
+            )
         ]
 
     @_change

@@ -16,6 +16,7 @@ from ottla.ids import (
     ControllerEpoch,
     LeaderEpoch,
     PartitionIndex,
+    TopicPartition,
     Uuid,
 )
 
@@ -112,6 +113,9 @@ class ClusterImage:
     names: Mapping[Uuid, str] = field(default_factory=lambda: MappingProxyType({}))
     version: int = 0
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # noqa: RUF009 - a number
+    failed: Mapping[TopicPartition, frozenset[BrokerId]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # live brokers that have the replica in a failed data directory
 
     def topic_of_id(self, topic_id: Uuid) -> Topic | None:
         """Return the topic with an id, if there is one."""
@@ -123,6 +127,13 @@ class ClusterImage:
         found = self.topics.get(topic)
         return None if found is None else found.partition(index)
 
+    def offline_replicas(self, topic: str, index: int, state: PartitionState) -> list[BrokerId]:
+        """Return the replicas whose broker is dead, or which are in a failed data directory."""
+        alive, failed = self.brokers, frozenset[BrokerId]()
+        if self.failed:  # almost never
+            failed = self.failed.get(TopicPartition(topic, index), failed)
+        return [one for one in state.replicas if one not in alive or one in failed]
+
     def with_topics(self, topics: Iterable[Topic]) -> Self:
         """Return the next image, with these topics added or changed."""
         changed = {topic.name: topic for topic in topics}
@@ -131,12 +142,18 @@ class ClusterImage:
     def without_topics(self, names: Iterable[str]) -> Self:
         """Return the next image, without these topics."""
         gone = set(names)
-        return self._with({name: one for name, one in self.topics.items() if name not in gone})
+        failed = {key: one for key, one in self.failed.items() if key.topic not in gone}
+        image = self._with({name: one for name, one in self.topics.items() if name not in gone})
+        return replace(image, failed=MappingProxyType(failed)) if self.failed else image
 
     def with_brokers(self, brokers: Iterable[Broker], controller: BrokerId) -> Self:
         """Return the next image, with these live brokers and this controller."""
         alive = MappingProxyType({broker.id: broker for broker in brokers})
         return replace(self, brokers=alive, controller=controller, version=self.version + 1)
+
+    def with_failed(self, failed: Mapping[TopicPartition, frozenset[BrokerId]]) -> Self:
+        """Return the next image, with these replicas in failed data directories."""
+        return replace(self, failed=MappingProxyType({**failed}), version=self.version + 1)
 
     def _with(self, topics: dict[str, Topic]) -> Self:
         names = {topic.id: name for name, topic in topics.items()}

@@ -12,7 +12,7 @@ the last known leaders. An incremental request changes only the partitions in it
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
@@ -65,7 +65,6 @@ ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaReques
 LEADER_DURING_DELETE: Final = -2  # the leader of a deleted partition, as in Kafka
 EPOCH_DURING_DELETE: Final = LeaderEpoch(-2)  # the leader epoch of a deleted partition
 NO_EPOCH: Final = LeaderEpoch(-1)  # StopReplica without a leader epoch
-_NOWHERE: Final[Collection[BrokerId]] = ()
 
 
 class RequestType(IntEnum):
@@ -232,15 +231,13 @@ def update_metadata_requests(
     *,
     deleted: Iterable[str] = (),
     brokers: Iterable[BrokerId] | None = None,
-    offline: Mapping[TopicPartition, Collection[BrokerId]] = MappingProxyType({}),
 ) -> dict[BrokerId, UpdateMetadataRequest]:
     """Return the requests for some brokers, or for all that are alive.
 
-    With `partitions` None the requests are full: brokers forget all other topics. `offline` has the
-    replicas of live brokers that are in failed directories.
+    With `partitions` None the requests are full: brokers forget all other topics.
     """
     topics = [
-        *_topic_states(image, partitions, offline),
+        *_topic_states(image, partitions),
         *(_deleted_topic(image, name) for name in deleted),
     ]
     alive = [
@@ -275,7 +272,6 @@ def update_metadata_requests(
 def _topic_states(
     image: ClusterImage,
     partitions: Iterable[TopicPartition] | None,
-    offline: Mapping[TopicPartition, Collection[BrokerId]],
 ) -> list[UpdateMetadataTopicState]:
     indexes: dict[str, Iterable[int]]
     if partitions is None:
@@ -285,14 +281,13 @@ def _topic_states(
         for name, index in partitions:
             some[name].add(index)
         indexes = {name: sorted(found) for name, found in some.items()}
-    epoch, alive = image.controller_epoch, image.brokers.keys()
+    epoch, alive, failed = image.controller_epoch, image.brokers.keys(), image.failed
     states: list[UpdateMetadataTopicState] = []
     for name, some_indexes in indexes.items():
         topic = image.topics[name]
         rows: list[UpdateMetadataPartitionState] = []
         for index in some_indexes:
             state = topic.partitions[index]
-            failed = offline.get(_key(name, index), _NOWHERE) if offline else _NOWHERE
             rows.append(
                 UpdateMetadataPartitionState(
                     partition_index=index,
@@ -304,7 +299,7 @@ def _topic_states(
                     replicas=state.replicas,
                     offline_replicas=()
                     if not failed and alive >= {*state.replicas}
-                    else [one for one in state.replicas if one not in alive or one in failed],
+                    else image.offline_replicas(name, index, state),
                     elr=state.elr,
                     adding_replicas=state.adding,
                     removing_replicas=state.removing,
@@ -366,6 +361,14 @@ def image_with(request: UpdateMetadataRequest, image: ClusterImage) -> ClusterIm
             states[index : index + 1] = (state,)
         topics[one.topic_name] = Topic(one.topic_name, one.topic_id, tuple(states))
     brokers = {BrokerId(one.id): _broker(one) for one in request.live_brokers}
+    failed = {} if is_full else {key: one for key, one in image.failed.items() if key[0] in topics}
+    for one in request.topic_states:
+        for row in one.partition_states:
+            if row.offline_replicas or failed:  # almost never
+                key = _key(one.topic_name, row.partition_index)
+                failed.pop(key, None)
+                if offline := brokers.keys() & broker_ids(row.offline_replicas):
+                    failed[key] = frozenset(offline)
     return ClusterImage(
         image.cluster_id,
         BrokerId(request.controller_id),
@@ -374,6 +377,7 @@ def image_with(request: UpdateMetadataRequest, image: ClusterImage) -> ClusterIm
         MappingProxyType({topic.id: name for name, topic in topics.items()}),
         image.version + 1,
         ControllerEpoch(request.controller_epoch),
+        MappingProxyType(failed),
     )
 
 

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -28,6 +29,7 @@ from ottla.controller.control_update import (
     Failures,
     ReplicaState,
 )
+from ottla.controller.directory_report import DirectoryReport
 from ottla.controller.lease import Resigned
 from ottla.controller.loading import StoredCluster
 from ottla.controller.partition_changes import Conflict
@@ -103,6 +105,10 @@ class Controller:
         self._registered: Mapping[BrokerId, Registered] = {}
         self._handled_restarts: Mapping[BrokerId, BrokerEpoch] = {}
         self._shutting_down: set[BrokerId] = set()
+        self._offline: dict[BrokerId, frozenset[TopicPartition]] = {}  # in failed directories
+        self._unable: dict[BrokerId, set[TopicPartition]] = {}  # could not be led or followed
+        self._unable_changed = asyncio.Event()
+        self._replacing: asyncio.Task[None] | None = None
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
         self._is_stored = True  # whether every change of the last decision was stored
@@ -116,6 +122,7 @@ class Controller:
             min_isr=self._config.min_isr,
             unclean=self._config.unclean,
             shutting_down=frozenset(self._shutting_down),
+            offline=self._offline,
         )
 
     # Start and end.
@@ -153,6 +160,7 @@ class Controller:
         )
         await self._note_handled(lost)
         self._watching = asyncio.get_running_loop().create_task(self._watch_brokers())
+        self._replacing = asyncio.get_running_loop().create_task(self._watch_unable())
         return failures
 
     async def _watch_brokers(self) -> None:
@@ -177,9 +185,10 @@ class Controller:
 
     async def close(self) -> None:
         """Stop telling brokers: another controller may have been elected."""
-        if (watching := self._watching) is not None and watching is not asyncio.current_task():
-            watching.cancel()
-            await asyncio.wait((watching,))
+        for task in (self._watching, self._replacing):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                await asyncio.wait((task,))
         for link in self._links.values():
             await link.close()
         self._links.clear()
@@ -198,6 +207,9 @@ class Controller:
             or before.registration.incarnation != found[broker].registration.incarnation
         }
         _LOG.info("brokers changed", {"died": _ids(died), "registered": _ids(born)})
+        for broker in {*died, *born}:
+            if self._offline.pop(broker, None):  # it reports them again
+                self.image = self.image.with_failed(self._conditions.offline_replicas())
         for broker in died:
             self._shutting_down.discard(broker)
             if (link := self._links.pop(broker, None)) is not None:
@@ -263,6 +275,82 @@ class Controller:
         )
         return plan.controlled_shutdown(self.image, self._conditions, broker).remaining
 
+    # Failed and full data directories (rule C6).
+
+    async def directories_changed(
+        self, broker: BrokerId, epoch: BrokerEpoch, report: DirectoryReport
+    ) -> None:
+        """Move leaderships away from directories of a broker, and replicas out of ISRs.
+
+        A partition with one replica keeps its leader, which refuses writes.
+        """
+        known = self.image.brokers.get(broker)
+        if known is None or known.epoch != epoch:
+            raise RequestError(ErrorCode.STALE_BROKER_EPOCH)
+        failed = frozenset(one for one in report.failed if not self._is_only_leader(broker, one))
+        self._offline[broker] = self._offline.get(broker, frozenset()) | failed
+        self.image = self.image.with_failed(self._conditions.offline_replicas())
+        about = {"broker": broker, "failed": len(report.failed), "full": len(report.full)}
+        _LOG.warning("data directories reported", about)
+        replicated = [one for one in failed if self._replicas(one) > 1]
+        await self._commit(
+            lambda: [
+                *plan.directory_failed(self.image, self._conditions, broker, replicated),
+                *plan.directory_full(self.image, self._conditions, broker, report.full),
+            ],
+            changed={one.topic for one in failed},
+            waits=False,
+        )
+
+    def _replicas(self, key: TopicPartition) -> int:
+        state = self.image.state(*key)
+        return 0 if state is None else len(state.replicas)
+
+    def _is_only_leader(self, broker: BrokerId, key: TopicPartition) -> bool:
+        state = self.image.state(*key)
+        return state is not None and len(state.replicas) == 1 and state.leader == broker
+
+    def _note_unable(self, broker: BrokerId, sent: "asyncio.Future[Failures]") -> None:
+        """Note what a broker could not lead or follow; a task lets other replicas lead it."""
+        if sent.cancelled():
+            return
+        if (error := sent.exception()) is not None:
+            _LOG.error("control update failed", {"broker": broker}, exc_info=error)
+            return
+        unable = [key for key in sent.result() if self._replicas(key)]
+        if unable:
+            self._unable.setdefault(broker, set()).update(unable)
+            self._unable_changed.set()
+
+    async def _watch_unable(self) -> None:
+        while True:
+            await self._unable_changed.wait()
+            try:
+                async with self.turn:
+                    await self._replace_unable(waits=False)
+            except Resigned:
+                self.on_resigned()
+                return
+            except (CoordinationError, StorageFailure) as error:
+                _LOG.warning("leaderships not moved", {"reason": str(error)})
+                await self._clock.sleep(RETRY_SECONDS)
+
+    async def _replace_unable(self, *, waits: bool) -> None:
+        """Let other replicas lead what a broker could not; the caller holds `turn`."""
+        while self._unable:
+            broker, unable = next(iter(self._unable.items()))
+            _LOG.warning("replicas not opened", {"broker": broker, "partitions": len(unable)})
+            await self._commit(
+                lambda: plan.directory_full(self.image, self._conditions, broker, unable),  # noqa: B023
+                waits=waits,
+            )
+            del self._unable[broker]
+            left = [key for key in unable if self._replicas(key) and self._leads(broker, key)]
+            if left:  # nobody else can lead them
+                self._note_leaderless(left)
+                await self._tell(changed=[*{key.topic for key in left}], waits=waits)
+        self._unable_changed.clear()
+
     async def elect_leaders(
         self, election: plan.ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> list[plan.ElectionOutcome]:
@@ -299,22 +387,49 @@ class Controller:
         return await self._lead_new(topic.name)
 
     async def _lead_new(self, name: str, topic_configs: Configs | None = None) -> Failures:
-        return await self._commit(
+        failures = await self._commit(
             lambda: plan.new_partitions(self.image, self._conditions, [name]),
             is_new=True,
             topic_configs=topic_configs,
         )
+        if failures and self._unable:
+            await self._replace_unable(waits=True)
+        return {
+            key: one
+            for key, one in failures.items()
+            if (state := self.image.state(*key)) is None or state.leader == NO_BROKER
+        }
+
+    def leaders_to_be(self, name: str) -> dict[int, BrokerId]:
+        """Return who could lead the partitions of a topic that could not be led before."""
+        conditions = self._conditions
+        electable = conditions.electable()
+        topic = self.image.topics.get(name)
+        return {
+            index: candidates[0]
+            for index, state in enumerate(topic.partitions if topic else ())
+            if state.leader == NO_BROKER
+            and (
+                candidates := [
+                    one
+                    for one in state.replicas
+                    if (one in state.in_sync or state.version < 0)
+                    and one in electable
+                    and not conditions.is_offline(name, index, one)
+                ]
+            )
+        }
 
     async def lead(self, name: str, indexes: Iterable[int]) -> Failures:
-        """Try again to elect this broker for partitions that it could not lead."""
+        """Try again to elect leaders for partitions that could not be led."""
         wanted = {*indexes}
 
         def elected() -> list[PartitionChange]:
             states = self.image.topics[name].partitions
             return [
-                PartitionChange(name, index, state, state.led_by(self._node_id, state.in_sync))
-                for index, state in enumerate(states)
-                if index in wanted and state.leader == NO_BROKER and self._node_id in state.in_sync
+                PartitionChange(name, index, state, state.led_by(leader, state.in_sync))
+                for index, leader in self.leaders_to_be(name).items()
+                if index in wanted and (state := states[index]).version >= 0
             ] + [
                 change
                 for change in plan.new_partitions(self.image, self._conditions, [name])
@@ -327,6 +442,8 @@ class Controller:
         """Delete a topic on all brokers; its deletion is stored."""
         self._topic_configs.pop(name, None)
         self.image = self.image.without_topics([name])
+        for broker, offline in self._offline.items():
+            self._offline[broker] = frozenset(one for one in offline if one.topic != name)
         return await self._tell(deleted=[name], changed=())
 
     async def set_min_isr(self, min_isr: Mapping[str, int]) -> None:
@@ -353,15 +470,16 @@ class Controller:
         born: Collection[BrokerId] = (),
         topic_configs: Configs | None = None,
         deleted: Sequence[str] = (),
+        changed: Iterable[str] = (),
         waits: bool = True,
     ) -> Failures:
         """Decide, store in lots, and tell the brokers; return what failed on its way.
 
         `born` brokers are told everything. Brokers see the new image at the end, also if the end
-        came early because of an error.
+        came early because of an error. `changed` topics are in it in any case.
         """
         failures: dict[TopicPartition, RequestError] = {}
-        names: dict[str, None] = {}
+        names: dict[str, None] = dict.fromkeys(changed)
         settled: set[TopicPartition] = set()  # stored, or refused
         configs = topic_configs or {}
         self._is_stored = False
@@ -443,7 +561,7 @@ class Controller:
         """Update the image."""
         self.image = plan.with_changes(self.image, changes)
 
-    def _note_leaderless(self, failures: Failures) -> None:
+    def _note_leaderless(self, failures: Iterable[TopicPartition]) -> None:
         """Show partitions whose leader could not take over as partitions without a leader."""
         self._note(
             [
@@ -531,6 +649,8 @@ class Controller:
     async def _applied(self, updates: Mapping[BrokerId, ControlUpdate], waits: bool) -> Failures:
         """Send updates; return what failed on the leaders."""
         sent = {broker: self._links[broker].send(one) for broker, one in updates.items()}
+        for broker, one in sent.items():
+            one.add_done_callback(partial(self._note_unable, broker))
         failures: dict[TopicPartition, RequestError] = {}
         own = sent.pop(self._node_id, None)
         if own is not None:

@@ -269,29 +269,25 @@ def directory_failed(
     return changes
 
 
-def full_leader(
+def directory_full(
     image: ClusterImage,
     conditions: Conditions,
     broker: BrokerId,
     partitions: Iterable[TopicPartition],
 ) -> list[PartitionChange]:
-    """Move the leaderships of a broker whose directory is full to other ISR members (rule C6).
+    """Remove replicas in a full directory from ISRs, and move their leaderships (rule C6).
 
-    The broker leaves these ISRs, and returns when it has space to follow again. Without another
-    live ISR member it stays leader, because it still serves reads.
+    The broker returns to these ISRs when it has space to follow again. Without another live ISR
+    member it stays, because it still serves reads, and nobody else has all records.
     """
     electable = conditions.electable() - {broker}
     offline = conditions.offline_replicas()
     changes: list[PartitionChange] = []
     for topic, index, before in _known(image, partitions):
-        if before.leader != broker:
+        others = electable - _failed(offline, topic, index)
+        if others.isdisjoint(before.in_sync):
             continue
-        after = hand_over(
-            before,
-            broker,
-            electable=electable - _failed(offline, topic, index),
-            min_isr=conditions.min_isr(topic),
-        )
+        after = hand_over(before, broker, electable=others, min_isr=conditions.min_isr(topic))
         if after is not before:
             changes.append(PartitionChange(topic, index, before, after))
     return changes

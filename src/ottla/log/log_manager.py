@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Self
 from ottla.clock import Clock
 from ottla.errors import (
     DescriptorsExhausted,
+    DiskFull,
     ErrorCode,
     OttlaError,
     RequestError,
@@ -41,6 +42,9 @@ TRUNCATE_PARALLEL: Final = 8  # logs that are truncated in parallel
 Offline = Callable[[DataDirectory, Sequence[TopicPartition]], None]
 """Called with a directory that failed and the partitions in it."""
 
+Full = Callable[[DataDirectory], None]
+"""Called with a directory each time that it has no space for something."""
+
 
 class Cut(NamedTuple):
     """Where one log is truncated; `fully` deletes every record and starts the log there."""
@@ -61,6 +65,7 @@ class LogManager:
         random: Callable[[], float],
         new_id: Callable[[], Uuid],
         offline: Offline = lambda directory, partitions: None,
+        full: Full = lambda directory: None,
     ) -> None:
         self.disk = disk
         self.clock = clock
@@ -69,6 +74,7 @@ class LogManager:
         self._random = random
         self._new_id = new_id
         self._offline = offline
+        self._full = full
         self._hosted: dict[TopicPartition, HostedLog] = {}
         # The number of partitions by directory path, including those that are being created.
         self._counts: Counter[str] = Counter()
@@ -88,13 +94,14 @@ class LogManager:
         new_id: Callable[[], Uuid],
         parallel: int = 2,
         offline: Offline = lambda directory, partitions: None,
+        full: Full = lambda directory: None,
     ) -> Self:
         """Lock the data directories and open every log in them, `parallel` at a time in each.
 
         An unusable directory is skipped if there is another one. DirectoryRefused if one directory
         belongs to another process or broker; then none is used.
         """
-        logs = cls(disk, clock=clock, random=random, new_id=new_id, offline=offline)
+        logs = cls(disk, clock=clock, random=random, new_id=new_id, offline=offline, full=full)
         try:
             for path in paths:
                 await logs._claim(path, cluster_id, node_id)
@@ -392,6 +399,8 @@ class LogManager:
                 else:
                     _LOG.error("data directory filled up", about)
             directory.shortage = failure
+            if isinstance(failure, DiskFull):
+                self._full(directory)
             return
         directory.failure = failure
         inside = self._inside(directory)

@@ -76,6 +76,7 @@ CONSUMER_GROUP_HEARTBEAT = Api(68, "ConsumerGroupHeartbeat", COMMON, "0-1", flex
 CONSUMER_GROUP_DESCRIBE = Api(69, "ConsumerGroupDescribe", COMMON, "0-1", flexible="0+")
 GET_TELEMETRY_SUBSCRIPTIONS = Api(71, "GetTelemetrySubscriptions", RARE, "0", flexible="0+")
 PUSH_TELEMETRY = Api(72, "PushTelemetry", RARE, "0", flexible="0+")
+ASSIGN_REPLICAS_TO_DIRS = Api(73, "AssignReplicasToDirs", BROKERS, "0", flexible="0+")
 LIST_CONFIG_RESOURCES = Api(74, "ListConfigResources", SPECIAL, "0-1", flexible="0+")
 DESCRIBE_TOPIC_PARTITIONS = Api(75, "DescribeTopicPartitions", COMMON, "0", flexible="0+")
 SHARE_GROUP_HEARTBEAT = Api(76, "ShareGroupHeartbeat", SPECIAL, "1", flexible="0+")

@@ -226,6 +226,13 @@ class ReplicaFetcher:
             self._delayed.pop(followed, None)
             self._forget(followed)
 
+    def name_all(self) -> None:
+        """Name every partition in the next request; the session otherwise names what changed."""
+        for followed in self.followed.values():
+            if followed not in self._delayed:
+                self._dirty[followed] = None
+        self._changed.set()
+
     def wake(self) -> None:
         """End a pause: something that the fetcher waits for may have changed."""
         self._changed.set()
@@ -657,6 +664,11 @@ class ReplicaFetchers:
             if followed.number != self._number(followed.name):
                 self._drop(followed)
                 self._follow(followed.partition)
+
+    def refetch(self) -> None:
+        """Name every partition in the next requests, with a new broker epoch (rule A10)."""
+        for fetcher in self._fetchers.values():
+            fetcher.name_all()
 
     def _number(self, name: TopicPartition) -> int:
         return crc32(str(name).encode()) % self.config.fetchers

@@ -262,6 +262,17 @@ class InSyncReplicas:
             return None
         return self._proposal((*self.state.in_sync, broker_id))
 
+    def expand_caught_up(
+        self, high_watermark: Offset, leader_end_offset: Offset, now_s: float
+    ) -> IsrProposal | None:
+        """Do the same with the first follower that has caught up and may join."""
+        for broker_id, follower in self.followers.items():
+            if follower.is_caught_up(leader_end_offset, now_s, self._lag_s):
+                proposal = self.expand(broker_id, high_watermark)
+                if proposal is not None:
+                    return proposal
+        return None
+
     def _proposal(self, in_sync: tuple[BrokerId, ...]) -> IsrProposal:
         followers = self.followers
         epochs = tuple(

@@ -229,6 +229,7 @@ class Partition:
         else:
             in_sync.update(state, self.epoch_start, self._clock.elapsed_s())
             self._isr_changed()
+            self.expand_isr()
 
     def set_in_sync_min(self, in_sync_min: int) -> None:
         """Take over a changed min.insync.replicas."""
@@ -296,6 +297,21 @@ class Partition:
             self._advance_high_watermark(now_s)
         if self._low_watermarks:
             self._check_low_watermark()
+
+    def expand_isr(self) -> None:
+        """Propose a follower that has caught up, but could not join the ISR when it fetched.
+
+        Then another change was in flight, or its broker was not known to be registered. An idle
+        follower does not name the partition again. Called after either has changed (rule A10).
+        """
+        in_sync = self.in_sync
+        if in_sync is None or self._propose is None or self._resigned:
+            return
+        proposal = in_sync.expand_caught_up(
+            self.high_watermark, self.log.log_end_offset, self._clock.elapsed_s()
+        )
+        if proposal is not None:
+            self._propose(self, proposal)
 
     def check_replica(self, broker_id: BrokerId, known_epoch: int) -> None:
         """Refuse a fetch of a broker that is not a replica, as far as is known (rule A3)."""

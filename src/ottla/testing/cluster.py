@@ -86,15 +86,22 @@ class ClusterBroker:
         settings: Mapping[str, object],
         coordination: EmbeddedStore,
         links: BrokerLinks,
+        directories: int = 1,
     ) -> None:
         self.id = broker_id
         self.data = data
+        self.directories = [
+            data / ("logs" if number == 1 else f"logs-{number}")
+            for number in range(1, directories + 1)
+        ]
         self._settings = settings
         self._coordination = coordination
         self._links = links
         self._reserved = _ReservedPort()
         self.port = self._reserved.number
         self._full = 0  # number of active disk-full faults
+        self._failed: list[str] = []  # failed data directories
+        self._exiting: asyncio.Task[None] | None = None
         self._running: _Running | None = None
 
     @property
@@ -115,11 +122,17 @@ class ClusterBroker:
             self._config(),
             self.id,
             self._coordination,
-            lambda: self._full > 0,
+            TroubledDisk(lambda: self._full > 0, lambda: self._failed),
             TroubledNetwork(self._links, self.port),
+            self._exit,
         )
         await running.start()
-        self._running = running
+        self._running, self._exiting = running, None
+
+    def _exit(self) -> None:
+        """Stop because all data directories have failed."""
+        if self._exiting is None and self._running is not None:
+            self._exiting = asyncio.get_running_loop().create_task(self.stop())
 
     async def stop(self) -> None:
         """Shut down cleanly: everything is stored, and the next start needs no recovery."""
@@ -155,8 +168,19 @@ class ClusterBroker:
 
         return Trouble(end)
 
+    def directory_failed(self, directory: int = 0) -> Trouble:
+        """Let a data directory fail at its next change; the broker uses it after a restart again.
+
+        As a process does, the broker exits when its last directory has failed.
+        """
+        path = str(self.directories[directory])
+        self._failed.append(path)
+        return Trouble(lambda: self._failed.remove(path))
+
     async def close(self) -> None:
         """Stop the broker if it runs, and release the port; no other broker takes over."""
+        if (exiting := self._exiting) is not None:
+            await exiting
         if self._running is not None:
             await self._ended().stop(hands_over=False)
         self._reserved.close()
@@ -176,7 +200,7 @@ class ClusterBroker:
         return {
             "node.id": self.id,
             "listeners": f"PLAINTEXT://{self.address}",
-            "log.dirs": str(self.data / "logs"),
+            "log.dirs": ",".join(map(str, self.directories)),
             **self._settings,
         }
 
@@ -189,15 +213,17 @@ class _Running:
         settings: Mapping[str, object],
         broker_id: int,
         coordination: EmbeddedStore,
-        full: Callable[[], bool],
+        disk: TroubledDisk,
         network: TroubledNetwork,
+        give_up: Callable[[], None],
     ) -> None:
         self._config = broker_config_of(settings)
         self._id = BrokerId(broker_id)
         self._coordination = coordination
         self._session: EmbeddedSession | None = None
-        self._disk = TroubledDisk(full)
+        self._disk = disk
         self._network = network
+        self._give_up = give_up
         self._node: Node | None = None
         self._exit = AsyncExitStack()
         self._pauses = 0
@@ -224,7 +250,7 @@ class _Running:
                 lambda: Uuid(os.urandom(16)),
                 os.urandom,
             )
-            node = self._node = Node(self._config, self._id, around)
+            node = self._node = Node(self._config, self._id, around, self._give_up)
             await stack.enter_async_context(node)
             self._exit = stack.pop_all()
 
@@ -295,7 +321,8 @@ class Cluster:
     """Brokers in the current event loop, for the duration of the `async with` block.
 
     `settings` are broker settings by Kafka's names. `data` is the data directory; without it the
-    data is in a temporary directory that is deleted at the end.
+    data is in a temporary directory that is deleted at the end. Each broker has as many data
+    directories (log.dirs) as `directories` says.
     """
 
     def __init__(
@@ -304,12 +331,14 @@ class Cluster:
         *,
         settings: Mapping[str, object] | None = None,
         data: str | os.PathLike[str] | None = None,
+        directories: int = 1,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a cluster has at least one broker")
         if own := OWN & set(settings or {}):
             raise ValueError(f"{', '.join(sorted(own))}: set by the cluster, cannot be overridden")
         self._count = brokers
+        self._directories = directories
         self._settings = default_settings(brokers) | dict(settings or {})
         self._given = None if data is None else Path(data).absolute()
         self._exit = AsyncExitStack()
@@ -333,7 +362,9 @@ class Cluster:
             for number in range(1, self._count + 1):
                 directory = data / f"broker-{number}"
                 self.brokers.append(
-                    ClusterBroker(number, directory, self._settings, store, self._links)
+                    ClusterBroker(
+                        number, directory, self._settings, store, self._links, self._directories
+                    )
                 )
             await asyncio.gather(*(broker.start() for broker in self.brokers))
             self._exit = stack.pop_all()

@@ -79,6 +79,10 @@ class ThreadBroker:
         """Make the disk full until the fault ends."""
         return self._loop.begin(self._broker.disk_full)
 
+    def directory_failed(self, directory: int = 0) -> Trouble:
+        """Let a data directory fail at its next change."""
+        return self._loop.begin(lambda: self._broker.directory_failed(directory))
+
     @property
     def image(self) -> ClusterImage | None:
         """The cluster as the broker knows it, while it runs."""
@@ -94,8 +98,9 @@ class ClusterThread:
         *,
         settings: Mapping[str, object] | None = None,
         data: str | os.PathLike[str] | None = None,
+        directories: int = 1,
     ) -> None:
-        self._cluster = Cluster(brokers, settings=settings, data=data)
+        self._cluster = Cluster(brokers, settings=settings, data=data, directories=directories)
         self._exit = ExitStack()
         self._loop = _LoopThread()
         self.brokers: list[ThreadBroker] = []

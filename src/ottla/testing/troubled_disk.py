@@ -1,11 +1,12 @@
-"""The real disk with injected faults: full, or cut off.
+"""The real disk with injected faults: full, failed, or cut off.
 
 Invariant: while the disk is full no file grows or is created, but files can be read, truncated,
-renamed and deleted. Once cut off, nothing changes any more, as after a kill: written data stays in
-the page cache, and nothing is added or synced. Both faults look like any other disk failure.
+renamed and deleted. In a failed directory nothing changes any more. Once cut off, nothing changes
+anywhere, as after a kill: written data stays in the page cache, and nothing is added or synced. All
+faults look like any other disk failure.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from ottla.errors import DiskFull, StorageFailure
@@ -94,9 +95,13 @@ class TroubledFile:
 class TroubledDisk:
     """The file system of the machine, for one run of a broker."""
 
-    def __init__(self, full: Callable[[], bool]) -> None:
+    def __init__(
+        self, full: Callable[[], bool], failed: Callable[[], Collection[str]] = lambda: ()
+    ) -> None:
+        """A disk; `failed` returns the directories that have failed."""
         self._disk = OsDisk()
         self._full = full
+        self._failed = failed
         self._gone = False
         self._locks: list[Lock] = []
 
@@ -111,9 +116,11 @@ class TroubledDisk:
             lock.release()
 
     def check_there(self, what: str, path: str) -> None:
-        """Raise if the disk is cut off."""
+        """Raise if the disk is cut off or the directory has failed."""
         if self._gone:
             raise StorageFailure(f"{path}: {what}: the broker was killed")
+        if any(path == one or path.startswith(f"{one}/") for one in self._failed()):
+            raise StorageFailure(f"{path}: {what}: Input/output error")
 
     def check_room(self, what: str, path: str) -> None:
         """Raise DiskFull if the disk is full."""

@@ -1,13 +1,13 @@
 """DescribeTopicPartitions: topics in name order, in pages."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.cluster.image import PartitionState, Topic
+from ottla.cluster.image import ClusterImage, PartitionState, Topic
 from ottla.errors import ErrorCode
 from ottla.ids import NO_BROKER, ZERO_UUID, BrokerId, topic_name_problem
 from ottla.protocol.conversation import Request, Response
@@ -71,7 +71,7 @@ async def _answer(
             following = Cursor(topic_name=name, partition_index=_FIRST)
             break
         end = min(begin + left, len(topic.partitions))
-        topics.append(_topic(metadata_cache.image.brokers, topic, begin, end))
+        topics.append(_topic(metadata_cache.image, topic, begin, end))
         left -= end - begin
         if end < len(topic.partitions):
             following = Cursor(topic_name=name, partition_index=end)
@@ -110,7 +110,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    alive: Container[BrokerId], topic: Topic, begin: int, end: int
+    image: ClusterImage, topic: Topic, begin: int, end: int
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=0,
@@ -118,16 +118,16 @@ def _topic(
         topic_id=topic.id,
         is_internal=topic.internal,
         partitions=[
-            _partition(alive, index, topic.partitions[index]) for index in range(begin, end)
+            _partition(index, state, image.offline_replicas(topic.name, index, state))
+            for index, state in enumerate(topic.partitions[begin:end], begin)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    alive: Container[BrokerId], index: int, partition: PartitionState
+    index: int, partition: PartitionState, offline: list[BrokerId]
 ) -> DescribeTopicPartitionsResponsePartition:
-    offline = [one for one in partition.replicas if one not in alive]
     missing = partition.leader == NO_BROKER or partition.leader in offline
     return DescribeTopicPartitionsResponsePartition(
         error_code=int(ErrorCode.LEADER_NOT_AVAILABLE if missing else ErrorCode.NONE),

@@ -15,7 +15,7 @@ from ottla.broker.topics import Topics
 from ottla.clock import Clock
 from ottla.cluster.image import PartitionState, Topic
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import NO_BROKER, ZERO_UUID, Uuid, topic_name_problem
+from ottla.ids import NO_BROKER, ZERO_UUID, BrokerId, Uuid, topic_name_problem
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -165,16 +165,14 @@ class MetadataHandler:
         return _unknown(message, asked.name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _topic(self, message: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
-        alive = self._metadata_cache.image.brokers
+        image = self._metadata_cache.image
         return MetadataResponseTopic(
             error_code=0,
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.internal,
             partitions=[
-                _partition(
-                    index, partition, [one for one in partition.replicas if one not in alive]
-                )
+                _partition(index, partition, image.offline_replicas(topic.name, index, partition))
                 for index, partition in enumerate(topic.partitions)
             ],
             topic_authorized_operations=_operations(message),
@@ -243,7 +241,9 @@ def _refused(asked: Iterable[MetadataRequestTopic]) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=topics, error_code=code)
 
 
-def _partition(index: int, state: PartitionState, offline: list[int]) -> MetadataResponsePartition:
+def _partition(
+    index: int, state: PartitionState, offline: list[BrokerId]
+) -> MetadataResponsePartition:
     missing = state.leader == NO_BROKER or state.leader in offline
     return MetadataResponsePartition(
         error_code=int(ErrorCode.LEADER_NOT_AVAILABLE if missing else ErrorCode.NONE),
