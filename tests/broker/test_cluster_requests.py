@@ -12,6 +12,11 @@ from broker.nodes import Client
 from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -24,6 +29,12 @@ from ottla.protocol.messages.elect_leaders import (
 )
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -248,5 +259,40 @@ def test_f6_group_survives_its_coordinator_without_a_rebalance() -> None:
                 while not (records := await second.poll(1)):
                     pass
                 assert [one.value for one in records] == [b"2"]
+
+    run(scenario)
+
+
+async def set_config(client: Client, broker: int, value: str) -> int:
+    change = AlterableConfig(name="message.max.bytes", config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=4, resource_name=str(broker), configs=[change])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    response = await client.ask(request, IncrementalAlterConfigsResponse)
+    return response.responses[0].error_code
+
+
+async def configs(client: Client, broker: int) -> tuple[int, dict[str, str | None]]:
+    resource = DescribeConfigsResource(
+        resource_type=4, resource_name=str(broker), configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    (result,) = (await client.ask(request, DescribeConfigsResponse)).results
+    return result.error_code, {one.name: one.value for one in result.configs}
+
+
+def test_configs_of_any_broker_through_any_broker() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            for asked in cluster.brokers:
+                async with client_of(asked) as client:
+                    for broker in cluster.brokers:
+                        value = str(1_000_000 + 10 * asked.id + broker.id)
+                        assert await set_config(client, broker.id, value) == 0
+                        code, found = await configs(client, broker.id)
+                        assert (code, found["message.max.bytes"]) == (0, value)
+                        # Only that broker knows its own properties file.
+                        assert str(broker.port) in (found["listeners"] or "")
+                    assert await set_config(client, 9, "1") == ErrorCode.INVALID_REQUEST
+                    assert (await configs(client, 9))[0] == ErrorCode.INVALID_REQUEST
 
     run(scenario)

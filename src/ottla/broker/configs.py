@@ -1,4 +1,4 @@
-"""Changes dynamic configs: of topics, of this broker, and cluster-wide defaults.
+"""Changes dynamic configs: of topics, of brokers, and cluster-wide defaults.
 
 Invariant: a change is validated as a whole before any of it is stored. It takes effect when it is
 stored and survives a restart. Passwords are not stored in plain text where others can read them.
@@ -84,22 +84,29 @@ class ConfigAdminManager:
             change = _change(values, TOPIC, self._topics.required_config(name))
             await self._topics.set_config(name, change, validate_only=validate_only)
         elif resource_type == BROKER_RESOURCE:
-            check_broker_name(name, self._node_id)
+            whose = broker_named(name, self._node_id, self._metadata_cache)
             _check_harmless(values)
             await self._topics.set_broker_config(
-                _change(values, BROKER), own=name != "", validate_only=validate_only
+                _change(values, BROKER), whose=whose, validate_only=validate_only
             )
         else:
             raise without_settings(resource_type)
 
 
-def check_broker_name(name: str, node_id: BrokerId) -> None:
-    """Raise RequestError unless a resource name is this broker, or empty for the defaults."""
-    if name not in ("", str(node_id)):
-        raise RequestError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
-        )
+def broker_named(name: str, node_id: BrokerId, metadata_cache: MetadataCache) -> BrokerId | None:
+    """Return the broker of a resource name, or None for the defaults of all; raises RequestError.
+
+    It is this broker or another one that is registered.
+    """
+    if not name:
+        return None
+    for broker in (node_id, *metadata_cache.image.brokers):
+        if name == str(broker):
+            return broker
+    raise RequestError(
+        ErrorCode.INVALID_REQUEST,
+        f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
+    )
 
 
 def _change(

@@ -75,7 +75,7 @@ from ottla.protocol import apis
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Api, Message
 from ottla.protocol.schema import Versions
-from ottla.transport.broker_channels import ControllerChannel
+from ottla.transport.broker_channels import BrokerChannels, ControllerChannel
 from ottla.transport.connection import Connection, DeferredResponse, Dispatch, Served
 from ottla.transport.pending_acks import PendingAck
 
@@ -96,6 +96,7 @@ class BrokerParts:
     groups: GroupCoordinators
     topics: Topics
     roles: ReplicaRoles
+    channels: BrokerChannels
     controller_channel: ControllerChannel
     config_admin: ConfigAdminManager
     fetch_sessions: FetchSessions
@@ -150,6 +151,7 @@ HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
             settings=parts.settings,
             metadata_cache=parts.metadata_cache,
             scheduler=parts.scheduler,
+            channels=parts.channels,
         ).handle
     ),
     apis.DESCRIBE_GROUPS: lambda parts: partial(

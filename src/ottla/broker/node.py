@@ -333,6 +333,7 @@ class Node:
             groups=groups,
             topics=topics,
             roles=roles,
+            channels=channels,
             controller_channel=controller_channel,
             config_admin=ConfigAdminManager(
                 node_id=self.id, metadata_cache=metadata_cache, topics=topics

@@ -498,15 +498,21 @@ class Topics:
 
     @_change
     async def set_broker_config(
-        self, change: ConfigChange, *, own: bool, validate_only: bool
+        self, change: ConfigChange, *, whose: BrokerId | None, validate_only: bool
     ) -> None:
-        """Change the dynamic configs of this broker or the cluster-wide defaults, at once."""
-        before = self._settings.broker_values(own=own)
+        """Change the dynamic configs of a broker, or for None the cluster-wide defaults, at once.
+
+        Another broker also checks them against its properties file, and logs a conflict.
+        """
+        controller, own = self.controller, whose is not None
+        if whose in (None, self._node_id):
+            before = self._settings.broker_values(own=own)
+        else:
+            before = controller.broker_config(whose)
         values = change(before)
         self._settings.check_broker(values, own=own)
         if validate_only:
             return
-        controller, whose = self.controller, self._node_id if own else None
         if not own and before.get(MIN_ISR) != values.get(MIN_ISR):
             await controller.set_min_isr(
                 self._settings.in_sync_mins_after(controller.image.topics, values)

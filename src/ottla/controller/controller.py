@@ -451,6 +451,10 @@ class Controller:
         conditions = replace(self._conditions, min_isr=min_isr.__getitem__)
         await self._commit(lambda: plan.min_isr_changed(self.image, conditions, min_isr))
 
+    def broker_config(self, broker: BrokerId | None) -> Mapping[str, str]:
+        """Return the stored dynamic configs of a broker, or for None the cluster-wide defaults."""
+        return self._broker_configs.get(broker, {})
+
     async def set_configs(
         self, topic_configs: Configs | None = None, broker_configs: BrokerConfigs | None = None
     ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import dropwhile
 from typing import Final
 
-from ottla.broker.configs import check_broker_name, without_settings
+from ottla.broker.configs import broker_named, without_settings
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.metadata_cache import MetadataCache
@@ -20,11 +20,14 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from ottla.settings.dynamic_broker_config import ConfigEntry, ConfigSource
+from ottla.transport.broker_channels import BrokerChannels
 from ottla.transport.connection import Connection, DeferredResponse
 
 TOPIC: Final = 2
 BROKER: Final = 4
 UNKNOWN_TYPE: Final = 0
+
+TIMEOUT_S: Final = 10.0  # of a request to another broker
 
 
 class DescribeConfigsHandler:
@@ -37,11 +40,13 @@ class DescribeConfigsHandler:
         settings: EffectiveConfig,
         metadata_cache: MetadataCache,
         scheduler: CooperativeScheduler,
+        channels: BrokerChannels,
     ) -> None:
         self._node_id = node_id
         self._settings = settings
         self._metadata_cache = metadata_cache
         self._scheduler = scheduler
+        self._channels = channels
 
     def handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
         """Describe each resource."""
@@ -54,9 +59,43 @@ class DescribeConfigsHandler:
             throttle_time_ms=0,
             results=[
                 self._resource(message, one)
+                if (other := self._other_broker(one)) is None
+                else await self._ask(other, message, one)
                 async for one in self._scheduler.new_loop().over(message.resources)
             ],
         )
+
+    def _other_broker(self, asked: DescribeConfigsResource) -> BrokerId | None:
+        """Return the broker that has to be asked, because only it knows its properties file."""
+        if asked.resource_type != BROKER or asked.resource_name == str(self._node_id):
+            return None
+        try:
+            return broker_named(asked.resource_name, self._node_id, self._metadata_cache)
+        except RequestError:  # it is reported like other problems of the resource
+            return None
+
+    async def _ask(
+        self, broker: BrokerId, message: DescribeConfigsRequest, asked: DescribeConfigsResource
+    ) -> DescribeConfigsResult:
+        request = DescribeConfigsRequest(
+            resources=[asked],
+            include_synonyms=message.include_synonyms,
+            include_documentation=message.include_documentation,
+        )
+        try:
+            response = await self._channels.ask(
+                broker, request, DescribeConfigsResponse, timeout_s=TIMEOUT_S
+            )
+        except RequestError as error:
+            return DescribeConfigsResult(
+                error_code=int(error.code),
+                error_message=str(error),
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+                configs=[],
+            )
+        (result,) = response.results
+        return result
 
     def _resource(
         self, message: DescribeConfigsRequest, asked: DescribeConfigsResource
@@ -91,7 +130,7 @@ class DescribeConfigsHandler:
                 _led_by_its_name, settings.dynamic_config.describe_topic(settings.overrides(name))
             )
         if resource_type == BROKER:
-            check_broker_name(name, self._node_id)
+            broker_named(name, self._node_id, self._metadata_cache)
             own = settings.dynamic_config.describe_broker()
             return own if name else _defaults_of_all(own)
         raise without_settings(resource_type)
