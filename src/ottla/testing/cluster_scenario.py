@@ -28,7 +28,9 @@ from ottla.errors import RequestError, StorageFailure
 from ottla.ids import NO_BROKER, BrokerId
 from ottla.testing.client_history import ClientHistory, Place
 from ottla.testing.clock import SimulatedClock
+from ottla.testing.coordination import ADDRESS as COORDINATION
 from ottla.testing.coordination import SimulatedCoordination
+from ottla.testing.disk import Loss
 from ottla.testing.invariants import Invariants
 from ottla.testing.network import CALM, SimulatedHost, Weather
 from ottla.testing.simulation import PORT, SimulatedBroker, Simulation, simulate
@@ -383,6 +385,13 @@ class ClusterScenario:
         kinds: dict[str, tuple[int, Callable[[_Machine], Awaitable[None] | None]]] = {
             "kill": (3, self._kill),
             "stop": (2, self._stop),
+            "stop of all brokers": (1, self._stop_all),
+            "power cut": (2, self._cut_power),
+            "pause": (2, self._pause),
+            "partition between brokers": (3, self._part_brokers),
+            "partition from coordination": (2, self._part_coordination),
+            "connection to coordination lost": (2, self._break_coordination),
+            "slow link": (1, self._slow_down),
         }
         names = [*kinds]
         weights = [kinds[name][0] for name in names]
@@ -451,6 +460,79 @@ class ClusterScenario:
     def _stop(self, machine: _Machine) -> Awaitable[None] | None:
         self.tell("fault", f"broker {machine.id} is stopped")
         return self._stop_broker(machine)
+
+    def _stop_all(self, machine: _Machine) -> Awaitable[None] | None:
+        if any(one.busy or not one.broker.alive for one in self.machines):
+            return None
+        self.tell("fault", "all brokers are stopped, one after another")
+        return self._stop_in_turn(self.random.sample(self.machines, len(self.machines)))
+
+    async def _stop_in_turn(self, machines: list[_Machine]) -> None:
+        """Stop all brokers and start them again in another order."""
+        for machine in machines:
+            machine.busy = True
+        try:
+            for machine in machines:
+                machine.wanted.clear()
+                with suppress(StorageFailure):
+                    await machine.broker.stop()
+            for machine in self.random.sample(machines, len(machines)):
+                await self.world.clock.sleep(3 * self.random.random())
+                self.tell("fault", f"broker {machine.id} is started again")
+                machine.wanted.set()
+        finally:
+            for machine in machines:
+                machine.busy = False
+
+    def _cut_power(self, machine: _Machine) -> Awaitable[None] | None:
+        others = [one for one in self.machines if one is not machine]
+        if not self._flushed and any(one.crashed or one.busy for one in others):
+            return None
+        loss = self.random.choice([*Loss])
+        self.tell("fault", f"broker {machine.id} loses power; of what is not synced, {loss.value}")
+        machine.crashed = machine.lost = True
+        machine.wanted.clear()
+        machine.broker.cut_power(loss)
+        return self._restart(machine)
+
+    def _pause(self, machine: _Machine) -> Awaitable[None] | None:
+        seconds = self.random.choice((0.5, 3.0, 8.0))
+        self.tell("fault", f"broker {machine.id} is paused for {seconds:g} s")
+        machine.broker.pause()
+        return self._after(seconds, machine.broker.resume)
+
+    def _part_brokers(self, machine: _Machine) -> Awaitable[None] | None:
+        other = self.random.choice([one for one in self.machines if one is not machine])
+        seconds = self.random.choice((1.0, 5.0, 15.0))
+        self.tell("fault", f"brokers {machine.id} and {other.id} are partitioned for {seconds:g} s")
+        return self._part(machine.broker.address, other.broker.address, seconds)
+
+    def _part_coordination(self, machine: _Machine) -> Awaitable[None] | None:
+        seconds = self.random.choice((1.0, 3.0, 8.0))
+        self.tell("fault", f"broker {machine.id} is cut off from coordination for {seconds:g} s")
+        return self._part(machine.broker.address, COORDINATION, seconds)
+
+    def _break_coordination(self, machine: _Machine) -> Awaitable[None] | None:
+        self.tell("fault", f"broker {machine.id} loses its connection to coordination")
+        self._coordination.break_connections(machine.broker.address)
+        return self._after(0.5, lambda: None)
+
+    def _slow_down(self, machine: _Machine) -> Awaitable[None] | None:
+        other = self.random.choice([one for one in self.machines if one is not machine])
+        pair = frozenset((machine.broker.address, other.broker.address))
+        delays = self.world.network.delays_s
+        self.tell("fault", f"the link of brokers {machine.id} and {other.id} is slow for 5 s")
+        delays[pair] = 0.3
+        return self._after(5.0, lambda: delays.pop(pair, None))
+
+    async def _after(self, seconds: float, end: Callable[[], object]) -> None:
+        await self.world.clock.sleep(seconds)
+        end()
+
+    def _part(self, one: str, other: str, seconds: float) -> Awaitable[None]:
+        network = self.world.network
+        network.partition(one, other)
+        return self._after(seconds, lambda: network.heal(one, other))
 
     async def _restart(self, machine: _Machine) -> None:
         """Start a broker again, within its session timeout or later."""
