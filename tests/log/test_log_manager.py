@@ -21,7 +21,7 @@ from ottla.log.directory import DirectoryRefused
 from ottla.log.disk import read_whole, write_atomically
 from ottla.log.files import OsDisk
 from ottla.log.loading import Loading
-from ottla.log.log_manager import Cut, LogManager
+from ottla.log.log_manager import STRAY_DELAY_MS, Cut, LogManager
 from ottla.log.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -264,6 +264,33 @@ def test_deleted_directories_are_removed_after_the_delay() -> None:
         assert len(again) == 0
         await again.purge()
         assert [name.rpartition("-")[2] for name in folders()] == ["stray"]
+
+    simulated(program)
+
+
+def test_b12_strays_are_removed_after_a_delay_once_they_are_known() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        for number in range(2):
+            append(await created(logs, number), b"x")
+
+        def strays() -> int:
+            return sum(name.endswith("-stray") for name in disk.names("/data"))
+
+        await logs.delete([partition(0)], DirectoryState.STRAY)
+        await logs.close(EPOCH)
+        logs = await opened(disk, clock)
+        await logs.delete([partition(1)], DirectoryState.STRAY)
+        await clock.sleep(2 * STRAY_DELAY_MS / 1000)
+        await logs.purge()
+        assert strays() == 2, "the replicas of the broker are not known"
+        logs.expire_strays()
+        await logs.purge()
+        assert strays() == 2
+        await clock.sleep(STRAY_DELAY_MS / 1000)
+        await logs.purge()
+        assert strays() == 0
 
     simulated(program)
 

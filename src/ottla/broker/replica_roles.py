@@ -82,6 +82,10 @@ class ReplicaRoles:
         self._turn = asyncio.Lock()  # held by the update that is being applied
         self._controller_epoch = ControllerEpoch(-1)  # the highest that was seen
         self.broker_epoch = BrokerEpoch(-1)  # of this broker's registration
+        self._is_image_due = (
+            False  # all replicas were told, and the image that belongs to them comes
+        )
+        self._are_strays_due = False  # the image has come
         self.informed = asyncio.Event()  # set when the first full image has arrived
         self.directories_changed = asyncio.Event()  # set when the controller must hear of them
 
@@ -101,6 +105,7 @@ class ReplicaRoles:
                     [one.partition for one in update.stopped if one.delete]
                 )
             failures |= await self._become(update.replicas)
+            self._is_image_due = self._is_image_due or update.is_full
             if update.deleted:  # now that the groups of every partition are loaded
                 self._groups.forget_topics(update.deleted)
             if update.image is not None:
@@ -110,7 +115,12 @@ class ReplicaRoles:
                     self._expand_isrs()
                 self._apply_configs(update, update.image)
                 if update.changed is None:
+                    self._are_strays_due = self._are_strays_due or self._is_image_due
+                    self._is_image_due = False
                     self.informed.set()
+                if self._are_strays_due and len(update.image.brokers) > 1:
+                    self._are_strays_due = False
+                    await self._set_strays_aside(update.image)
             if update.is_full or self._has_offline(failures):
                 self.directories_changed.set()
             return failures
@@ -467,7 +477,9 @@ class ReplicaRoles:
         logs = [one.partition for one in self._logs if one.partition.topic in gone]
         return await self._drop([*dict.fromkeys([*had, *logs])])
 
-    async def _drop(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, RequestError]:
+    async def _drop(
+        self, keys: Sequence[TopicPartition], state: DirectoryState = DirectoryState.DELETED
+    ) -> dict[TopicPartition, RequestError]:
         """Drop partitions with all their records."""
         # All at once: no append to one partition of a topic while another is already gone.
         dropped = [self._replica_manager.partitions.pop(key, None) for key in keys]
@@ -482,11 +494,38 @@ class ReplicaRoles:
         await self._stop_following(keys)
         present = [key for key in keys if self._logs.get(key)]
         try:
-            await self._logs.delete(present)
+            await self._logs.delete(present, state)
         except StorageFailure as failure:
             refused = RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
             return dict.fromkeys(present, refused)
         return {}
+
+    async def _set_strays_aside(self, image: ClusterImage) -> None:
+        """Rename the logs that this broker should not have; they are removed later (rule B12).
+
+        Their topic was deleted, or their replica was moved, while the broker did not hear of it.
+        A broker that is alone keeps its logs: nobody else has a copy. So it does with a log without
+        a topic id, and in a directory whose meta.properties did not name the cluster.
+        """
+        strays = [
+            one.partition
+            for one in self._logs
+            if one.topic_id is not None
+            and one.directory.meta_repair is None
+            and one.directory.failure is None
+            and not self._has_replica(image, one.topic_id, one.partition)
+        ]
+        for key in strays:
+            _LOG.warning("stray partition set aside", {"partition": str(key)})
+        for key, error in (await self._drop(strays, DirectoryState.STRAY)).items():
+            about = {"partition": str(key), "reason": str(error)}
+            _LOG.error("stray partition not set aside", about)
+        self._logs.expire_strays()
+
+    def _has_replica(self, image: ClusterImage, topic_id: Uuid, key: TopicPartition) -> bool:
+        topic = image.topic_of_id(topic_id)
+        state = None if topic is None else topic.partition(key.partition)
+        return state is not None and self._node_id in state.replicas
 
 
 def had_log(state: PartitionState) -> bool:

@@ -1,8 +1,9 @@
 """The directories of deleted partitions: renamed at once, removed after file.delete.delay.ms.
 
 Invariant: a renamed directory has a name that no log is opened by, on the device when `rename`
-returns. All directories that are renamed together share one sync. Stray directories are never
-removed: the operator decides.
+returns. All directories that are renamed together share one sync. A stray directory is removed only
+after a controller has told which replicas the broker has: see `expire_strays`. Until then, and with
+one broker, the operator decides.
 """
 
 import logging
@@ -27,10 +28,21 @@ class DeletedDirectories:
         self._clock = clock
         self._new_id = new_id
         self._waiting: list[tuple[int, str]] = []  # with the time of removal
+        self._strays: dict[str, None] = {}  # kept
 
     def found(self, paths: Iterable[str]) -> None:
         """Add directories that an earlier run of the broker left; nobody has them open."""
         self._waiting += [(0, path) for path in paths]
+
+    def found_strays(self, paths: Iterable[str]) -> None:
+        """Keep stray directories of an earlier run."""
+        self._strays |= dict.fromkeys(paths)
+
+    def expire_strays(self, delay_ms: int) -> None:
+        """Remove the stray directories after a delay."""
+        due_ms = self._clock.now_ms() + delay_ms
+        self._waiting += [(due_ms, path) for path in self._strays]
+        self._strays = {}
 
     async def rename(
         self, directory: DataDirectory, partitions: Sequence[HostedLog], state: DirectoryState
@@ -65,6 +77,8 @@ class DeletedDirectories:
         finally:
             if state is DirectoryState.DELETED:
                 self._waiting += renamed
+            else:
+                self.found_strays(path for _, path in renamed)
 
     async def purge(self) -> None:
         """Remove the directories whose delay is over."""

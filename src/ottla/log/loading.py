@@ -153,6 +153,7 @@ class Loaded:
 
     logs: list[HostedLog] = field(default_factory=list[HostedLog])
     deleted: list[str] = field(default_factory=list[str])  # directories that wait to be removed
+    strays: list[str] = field(default_factory=list[str])  # directories of stray partitions
     notes: list[str] = field(default_factory=list[str])
 
 
@@ -302,6 +303,9 @@ def _survey(directory: DataDirectory) -> tuple[list[TopicPartition], Loaded]:
             found.append(parsed.partition)
         elif parsed.state is DirectoryState.DELETED:
             loaded.deleted.append(f"{directory.path}/{name}")
+        elif parsed.state is DirectoryState.STRAY:
+            loaded.strays.append(f"{directory.path}/{name}")
+            loaded.notes.append(f"{directory.path}/{name} is a stray partition, not opened")
         else:
             loaded.notes.append(f"{directory.path}/{name} is not a live partition, ignored")
     return found, loaded

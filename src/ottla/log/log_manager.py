@@ -37,6 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 DELETES_PER_ROUND: Final = 50  # logs per rename of directories
 CLOSE_PARALLEL: Final = 8  # logs that are flushed in parallel at shutdown
+STRAY_DELAY_MS: Final = 3_600_000  # an hour for the operator to rescue a stray partition
 TRUNCATE_PARALLEL: Final = 8  # logs that are truncated in parallel
 
 Offline = Callable[[DataDirectory, Sequence[TopicPartition]], None]
@@ -183,6 +184,7 @@ class LogManager:
             self._hosted[hosted.partition] = hosted
             self._counts[hosted.directory.path] += 1
         self._deleted.found(loaded.deleted)
+        self._deleted.found_strays(loaded.strays)
 
     def _skip(self, path: str, failure: StorageFailure) -> None:
         _LOG.error("data directory skipped", {"directory": path, "reason": str(failure)})
@@ -269,7 +271,7 @@ class LogManager:
     ) -> None:
         """Delete partitions; their files are removed after file.delete.delay.ms.
 
-        Stray partitions are kept until the operator removes them.
+        Stray partitions are kept: see `expire_strays`.
         """
         gone = [self._hosted.pop(partition) for partition in partitions]
         self._counts.subtract(one.directory.path for one in gone)
@@ -295,6 +297,13 @@ class LogManager:
         if directory.failure is None:
             rename = self._deleted.rename
             await self.guarded(directory, lambda: rename(directory, inside, state))
+
+    def expire_strays(self) -> None:
+        """Remove the directories of stray partitions after a delay.
+
+        The caller knows from the controller which partitions this broker has.
+        """
+        self._deleted.expire_strays(STRAY_DELAY_MS)
 
     @uninterrupted
     async def identify(self, hosted: HostedLog, topic_id: Uuid) -> None:
