@@ -56,10 +56,10 @@ PYRIGHT := NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/pyright
 types: setup ## Check types with pyright in strict mode
 	@$(MAKE) --no-print-directory -j2 --output-sync types-source types-tests
 
-types-source: setup
+types-source: setup ## Check the types of everything but the tests
 	$(PYRIGHT) src benchmarks docs examples judges setup.py
 
-types-tests: setup
+types-tests: setup ## Check the types of the tests
 	$(PYRIGHT) tests
 
 imports: setup ## Check that folders import only folders below them
