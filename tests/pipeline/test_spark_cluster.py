@@ -124,6 +124,7 @@ def test_sensors_job_can_be_submitted_as_a_script(cluster: SparkCluster, tmp_pat
         assert len(ran.workers(query)) == 2, query
 
 
+@pytest.mark.skipif(not SOAK, reason="`make soak` checks the output of a failed Spark job")
 def test_output_of_a_failed_script_is_shown(cluster: SparkCluster, tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text("raise SystemExit('no such luck')\n")

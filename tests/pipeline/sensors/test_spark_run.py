@@ -280,6 +280,6 @@ ENDINGS: list[Callable[[Path], None]] = [
 ]
 
 
-@pytest.mark.parametrize("ending", sample(ENDINGS, 2), ids=lambda ending: ending.__name__)
+@pytest.mark.parametrize("ending", sample(ENDINGS, 1), ids=lambda ending: ending.__name__)
 def test_ended_example_leaves_no_process(ending: Callable[[Path], None], tmp_path: Path) -> None:
     ending(tmp_path)
