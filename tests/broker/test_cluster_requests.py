@@ -11,6 +11,7 @@ import pytest
 from broker.nodes import Client
 from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.errors import ErrorCode
+from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -261,6 +262,40 @@ def test_f6_group_survives_its_coordinator_without_a_rebalance() -> None:
                 assert [one.value for one in records] == [b"2"]
 
     run(scenario)
+
+
+def test_group_goes_on_when_its_coordinator_leads_in_a_new_epoch() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            await create(cluster)
+            config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "readers"}
+            async with Consumer[bytes, bytes](config) as consumer:
+                consumer.subscribe(TOPIC)
+                while not consumer.assignment:
+                    await consumer.poll(0.1)
+                await cluster.settled()
+                leader = cluster.leader("__consumer_offsets", 0)
+                epoch = offsets_epoch(leader)
+                # The ISR shrinks, and the leader stays.
+                other = next(
+                    one for one in cluster.brokers if one not in (leader, cluster.controller)
+                )
+                await other.kill()
+                async with asyncio.timeout(20):
+                    while offsets_epoch(leader) == epoch:
+                        await asyncio.sleep(0.01)
+                assert cluster.leader("__consumer_offsets", 0) is leader
+                async with asyncio.timeout(20):
+                    await consumer.commit({TopicPartition(TOPIC, PartitionIndex(0)): 0})
+
+    run(scenario)
+
+
+def offsets_epoch(leader: ClusterBroker | None) -> int:
+    image = None if leader is None else leader.image
+    state = None if image is None else image.state("__consumer_offsets", 0)
+    assert state is not None
+    return state.leader_epoch
 
 
 async def set_config(client: Client, broker: int, value: str) -> int:

@@ -74,6 +74,9 @@ class PartitionCoordinator:
 
     def __init__(self, partition: Partition, rules: GroupConfig, clock: Clock) -> None:
         self.partition = partition
+        # In which the groups are loaded. The partition may begin another one while this broker
+        # leads on, when its ISR shrinks: the groups stay as they are.
+        self._epoch = partition.leader_epoch
         self.groups = Coordinator(rules)
         self._rules = rules
         self._clock = clock
@@ -89,7 +92,7 @@ class PartitionCoordinator:
 
     async def load(self) -> None:
         """Load the groups from the log, then serve requests."""
-        epoch, log = self.partition.leader_epoch, self.partition.log
+        epoch, log = self._epoch, self.partition.log
         self._carry_out(self.groups.lead(epoch, self._clock.now_ms()))
         offset = log.log_start_offset
         while offset < log.log_end_offset:
@@ -119,7 +122,7 @@ class PartitionCoordinator:
         _LOG.error("committed offsets lost", about)
 
     def _replay(self, batch: Batch) -> None:
-        epoch, header = self.partition.leader_epoch, batch.header
+        epoch, header = self._epoch, batch.header
         if header.is_control:
             record = read_control(batch)
             marker = None if record is None else read_end_txn_marker(record)
@@ -227,7 +230,7 @@ class PartitionCoordinator:
         partition, durable_upto, committed_upto = self.partition, 0, 0
         event: Appended | AppendFailed
         try:
-            if effect.leader_epoch != partition.leader_epoch:
+            if effect.leader_epoch != self._epoch:
                 raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             offsets = [self._append_one(batch) for batch in self._batches(effect)]
             event = Appended(effect, offsets[0])
