@@ -277,11 +277,11 @@ SWITCHES: dict[Switch, int] = {
     repeats_are_recognised: 0,
     what_is_acknowledged_is_flushed: 0,
     what_the_leader_acknowledges_is_flushed: 0,
-    a_flush_acknowledges_only_what_it_covers: 11,
+    a_flush_acknowledges_only_what_it_covers: 5,
     commits_are_answered_when_they_are_durable: 0,
     the_crc_counts_in_recovery: 2,
     a_log_is_checked_after_an_unclean_stop: 2,
-    a_crash_is_not_taken_for_a_clean_stop: 25,
+    a_crash_is_not_taken_for_a_clean_stop: 48,
     a_flush_covers_the_names_in_the_folder: 0,
     producers_are_learnt_from_the_log: 4,
     coordination_is_on_the_device_when_it_answers: 0,
@@ -291,7 +291,7 @@ SWITCHES: dict[Switch, int] = {
     a_static_member_that_is_back_in_time_keeps_its_place: 0,
     what_was_deleted_stays_deleted: 0,
     a_producer_id_is_reserved_before_it_is_given: 0,
-    a_log_belongs_to_one_topic: 4,
+    a_log_belongs_to_one_topic: 3,
 }
 
 
