@@ -363,7 +363,8 @@ class Node:
         self._dispatch = partial(_dispatch_when, self._released, roles.informed, dispatch)
         await self._serve(parts)
         with session.provisional():
-            self._epoch = roles.broker_epoch = await self._register(session, logs)
+            self._epoch = await self._register(session, logs)
+            roles.set_broker_epoch(self._epoch)
             await elector.elect()
         self._run(elector.run())
         self._run(self._keep_session(session, logs, roles, elector))

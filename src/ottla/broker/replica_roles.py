@@ -81,7 +81,8 @@ class ReplicaRoles:
         self._loading: set[asyncio.Task[None]] = set()  # groups of partitions that it leads
         self._turn = asyncio.Lock()  # held by the update that is being applied
         self._controller_epoch = ControllerEpoch(-1)  # the highest that was seen
-        self.broker_epoch = BrokerEpoch(-1)  # of this broker's registration
+        self._broker_epoch = BrokerEpoch(-1)  # of this broker's registration
+        self._registered = asyncio.Event()
         self._is_image_due = (
             False  # all replicas were told, and the image that belongs to them comes
         )
@@ -89,11 +90,23 @@ class ReplicaRoles:
         self.informed = asyncio.Event()  # set when the first full image has arrived
         self.directories_changed = asyncio.Event()  # set when the controller must hear of them
 
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """The epoch of this broker's registration; -1 before the first one."""
+        return self._broker_epoch
+
+    def set_broker_epoch(self, epoch: BrokerEpoch) -> None:
+        """Take over the epoch of this broker's registration; updates wait for the first one."""
+        self._broker_epoch = epoch
+        self._registered.set()
+
     async def apply(self, update: ControlUpdate) -> Failures:
         """Carry out what the controller decided; return the partitions that failed, and why.
 
         Raises RequestError if the update is out of date.
         """
+        # An earlier process with this id may be meant: only the epoch can tell.
+        await self._registered.wait()
         async with self._turn:
             self._check_current(update)
             self._set_configs(update)
@@ -131,11 +144,10 @@ class ReplicaRoles:
                 ErrorCode.STALE_CONTROLLER_EPOCH,
                 f"the controller epoch is {self._controller_epoch}, not {update.controller_epoch}",
             )
-        # An update may come before this broker has learned the epoch of its own registration.
-        if update.broker_epoch < self.broker_epoch:
+        if update.broker_epoch < self._broker_epoch:
             raise RequestError(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"the broker epoch is {self.broker_epoch}, not {update.broker_epoch}",
+                f"the broker epoch is {self._broker_epoch}, not {update.broker_epoch}",
             )
         self._controller_epoch = update.controller_epoch
 
@@ -418,7 +430,7 @@ class ReplicaRoles:
 
     def registered(self, epoch: BrokerEpoch) -> None:
         """Use the epoch of a new registration; without it, replicas cannot join ISRs (rule A10)."""
-        self.broker_epoch = epoch
+        self.set_broker_epoch(epoch)
         self._fetchers.refetch()
 
     # Replicas in failed and full directories (rule C6).
