@@ -23,6 +23,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -324,6 +325,16 @@ def describe_log_dirs(ask: Asker) -> None:
     )
 
 
+def elect_leaders(ask: Asker) -> None:
+    ask.prepare(CreateTopicsRequest(topics=[topic("elected", 2)], timeout_ms=10_000))
+    for version in range(3):
+        for name, indexes in (("elected", (0, 1)), ("elected", (7,)), ("nowhere", (0,))):
+            asked = TopicPartitions(topic=name, partitions=indexes)
+            ask(ElectLeadersRequest(topic_partitions=[asked], timeout_ms=10_000), version)
+    for election_type in (0, 1):
+        ask(ElectLeadersRequest(election_type=election_type, topic_partitions=None))
+
+
 SCENARIOS = (
     api_versions,
     login_without_sasl,
@@ -337,4 +348,5 @@ SCENARIOS = (
     describe_topic_partitions,
     describe_cluster,
     describe_log_dirs,
+    elect_leaders,
 )

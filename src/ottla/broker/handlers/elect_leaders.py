@@ -36,7 +36,8 @@ async def _answer(message: ElectLeadersRequest, topics: Topics) -> ElectLeadersR
         outcomes = await topics.elect_leaders(election, partitions)
     except RequestError as error:
         return refused(asked, error.code, error.message)
-    return _response(outcomes)
+    # As in Kafka, a request for all partitions lists all topics, also without a result.
+    return _response(outcomes, topics.controller.image.topics if asked is None else ())
 
 
 def refused(
@@ -58,8 +59,10 @@ def _partitions(asked: Iterable[TopicPartitions]) -> Iterable[TopicPartition]:
     )
 
 
-def _response(outcomes: Sequence[ElectionOutcome]) -> ElectLeadersResponse:
-    by_topic: dict[str, list[PartitionResult]] = {}
+def _response(
+    outcomes: Sequence[ElectionOutcome], names: Iterable[str] = ()
+) -> ElectLeadersResponse:
+    by_topic: dict[str, list[PartitionResult]] = {name: [] for name in names}
     for one in outcomes:
         failed = one.error is not ErrorCode.NONE
         result = PartitionResult(
