@@ -11,7 +11,7 @@ repeats only what no controller has accepted.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -42,6 +42,10 @@ class ChannelsConfig:
     backoff: Backoff
     setup_timeout_s: float = 10.0  # to connect, and for each request of the login
     in_flight_max: int = 5  # requests per broker
+
+
+class NotRegistered(Disconnected):
+    """The broker is not registered as far as is known: nothing was sent."""
 
 
 class _Remote:
@@ -172,7 +176,7 @@ class BrokerChannels:
         broker = self._broker(broker_id)
         address = None if broker is None else broker.addresses.get(self._config.listener)
         if broker is None or address is None:
-            raise Disconnected(
+            raise NotRegistered(
                 f"broker {broker_id} is not registered with listener {self._config.listener}"
             )
         if (address, broker.epoch) != (remote.address, remote.epoch):
@@ -267,11 +271,12 @@ class ControllerChannel:
                 raise Disconnected(f"no broker was the controller in {timeout_s:g} s")
             controller = self._controller()
             if controller != NO_BROKER:
-                response = await self._channels.ask(
-                    controller, message, response_type, timeout_s=left_s
-                )
-                if getattr(response, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
-                    return response
+                with suppress(NotRegistered):  # it has died, and its successor is not known yet
+                    response = await self._channels.ask(
+                        controller, message, response_type, timeout_s=left_s
+                    )
+                    if getattr(response, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+                        return response
             refused += 1
             left_s = deadline_s - self._clock.elapsed_s()
             await self._clock.sleep(max(0.0, min(self._backoff.pause_s(refused), left_s)))
