@@ -62,14 +62,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start to count processor time; exempt what is loaded so far from garbage collections.
-
-    Python would search the rest often, because little is left of it. The threshold keeps these
-    collections as rare as they are with all modules.
-    """
+    """Start to count processor time; exempt what is loaded so far from garbage collections."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(700, 10, 1000)
     session.config.stash[CPU_S] = CpuMeter()
 
 
