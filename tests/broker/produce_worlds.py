@@ -201,6 +201,7 @@ class World:
         self.served = 0  # by the fast path
         self.served_replicated = 0  # those of them that waited for replicas
         self.has_pending_acks = False  # of the connection, whose part this plays
+        self.listener = "PLAINTEXT"  # of the connection
         self.closes = 0
         self.woken: list[int] = []
         self._fast_path_class = fast_path

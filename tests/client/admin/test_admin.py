@@ -383,8 +383,6 @@ NOT_OFFERED: dict[str, Callable[[Admin], Coroutine[Any, Any, object]]] = {
     "list_config_resources": lambda ours: ours.list_config_resources(),
     "alter_reassignments": lambda ours: ours.alter_reassignments({T0: [1]}),
     "list_reassignments": lambda ours: ours.list_reassignments(),
-    "elect_leaders": lambda ours: ours.elect_leaders(),
-    "elect_leaders of some": lambda ours: ours.elect_leaders(partitions=[T0]),
     "list_transactions": lambda ours: ours.list_transactions(),
     "describe_producers": lambda ours: ours.describe_producers([T0]),
     "abort_transaction": lambda ours: ours.abort_transaction(
@@ -418,6 +416,15 @@ def test_unsupported_calls_raise_not_supported() -> None:
                     pytest.fail(f"{name} gave {all_of(await call(ours))}")
             for told in (await ours.describe_transactions("x"), await ours.fence_producers("x")):
                 assert not told.failed["x"].retriable
+
+    run(scenario())
+
+
+def test_leaders_that_need_no_election_stay() -> None:
+    async def scenario() -> None:
+        async with filled() as ours:
+            assert dict(await ours.elect_leaders()) == {}
+            assert dict(await ours.elect_leaders(partitions=[T0])) == {T0: False}
 
     run(scenario())
 
