@@ -34,7 +34,6 @@ LATER = {
         "replication.quota.window.*",
         "request.timeout.ms",
         "socket.connection.setup.timeout.*",
-        "zookeeper.connect",
     ),
     "TLS, SASL and ACLs": (
         "allow.everyone.if.no.acl.found",

@@ -521,8 +521,10 @@ class Node:
             return await controlled_shutdown.answer(message, self._topics)
         if isinstance(message, AssignReplicasToDirsRequest):
             return await assign_replicas_to_dirs.answer(message, self._topics)
-        assert isinstance(message, AlterPartitionRequest)
-        return await alter_partition.answer(message, self._topics)
+        if isinstance(message, AlterPartitionRequest):
+            return await alter_partition.answer(message, self._topics)
+        # A request of a client that this broker, as controller, would not have forwarded.
+        raise RequestError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
 
     async def _hand_over(self, metadata_cache: MetadataCache, channel: ControllerChannel) -> None:
         """Let other brokers take over before this one stops (rule B11)."""
