@@ -48,7 +48,7 @@ def test_short_collection_freezes_nothing() -> None:
     before = gc.get_freeze_count()
     with GcFreeze(SteppingClock(LONG_SECONDS / 2)):
         gc.collect()
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before  # frozen objects may have been freed
 
 
 @pytest.mark.parametrize("generation", [0, 1])
@@ -56,7 +56,7 @@ def test_young_generation_collection_freezes_nothing(generation: int) -> None:
     before = gc.get_freeze_count()
     with GcFreeze(SteppingClock(LONG_SECONDS * 2)):
         gc.collect(generation)
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before  # frozen objects may have been freed
 
 
 def test_callback_is_removed_on_exit() -> None:

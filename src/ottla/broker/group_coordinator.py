@@ -146,6 +146,10 @@ class PartitionCoordinator:
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
+        if self._telling is not None:  # nobody waits for the results of appends any more
+            self._telling.cancel()
+        while self._outcomes:
+            self._outcomes.popleft().late.cancel()
 
     # Events and effects.
 
