@@ -98,6 +98,7 @@ def test_any_broker_elects_the_preferred_leader() -> None:
             leader, followers = await create(cluster)
             assert await elect(leader, 0) == ErrorCode.ELECTION_NOT_NEEDED
             await leader.stop()
+            await cluster.settled()  # it may have been the controller
             assert await elect(followers[0], 0) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
             assert await elect(followers[0], 1) == ErrorCode.ELECTION_NOT_NEEDED
             await leader.start()

@@ -480,7 +480,9 @@ class Cluster:
                 ]
         for one in self.brokers:
             known = one.image
-            if known is not None and known.topics != image.topics:
+            if known is not None and (
+                known.topics != image.topics or known.controller != image.controller
+            ):
                 missing.append(f"broker {one.id} has old metadata")
         return missing
 
