@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from ottla import Admin, NewTopic, Producer
 from ottla.broker import replica_roles, topics
@@ -22,7 +23,8 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with asyncio.timeout(30):
             await scenario()
 
-    asyncio.run(bounded())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(bounded())
 
 
 @pytest.fixture(autouse=True)
