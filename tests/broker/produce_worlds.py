@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from struct import pack_into, unpack_from
-from types import MappingProxyType
+from types import MappingProxyType, MethodType
 from typing import Any, Final, cast
 
 from fastcrc.crc32 import iscsi as crc32c
@@ -373,8 +373,8 @@ class World:
 
     def _is_replicating(self, ack: PendingAck) -> bool:
         """Whether an acknowledgement waits for replicas, and not for a flush."""
-        assert ack.on_cancel is not None
-        delayed: Any = ack.on_cancel.__self__  # type: ignore[attr-defined]
+        assert isinstance(ack.on_cancel, MethodType)
+        delayed: Any = ack.on_cancel.__self__
         return all(wait.is_limited for wait in delayed._waits)
 
     def state(self) -> dict[object, object]:

@@ -11,7 +11,7 @@ import pytest
 from broker.nodes import Client, RunningBroker, broker, run
 from broker.replicas import Replicas
 from broker.test_node import batch, create, fetch_request, produce
-from ottla.broker import fetch_read
+from ottla.broker import fetch_read, fetch_sessions
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Uuid
 from ottla.protocol.messages.delete_records import (
@@ -296,9 +296,11 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     take = fetch_read.FetchRead.take
 
-    def noting(self: fetch_read.FetchRead, wanted: FetchPartition, topic: str | None) -> None:
-        found.append(wanted.key[1])  # type: ignore[attr-defined]
-        take(self, wanted, topic)  # type: ignore[arg-type]
+    def noting(
+        self: fetch_read.FetchRead, wanted: fetch_sessions.FetchPartition, topic: str | None
+    ) -> None:
+        found.append(wanted.key[1])
+        take(self, wanted, topic)
 
     monkeypatch.setattr(fetch_read.FetchRead, "take", noting)
     return found

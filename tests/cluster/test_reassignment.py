@@ -270,7 +270,7 @@ def test_a15_reassignment_ends_in_the_target_after_every_interruption(
         assert one.leader_epoch >= last.leader_epoch
         assert one.leader == NO_BROKER or one.leader in one.in_sync
         assert one.in_sync or one.elr or one.last_known_elr
-        assert {*one.in_sync, *one.elr} <= has_log  # whoever may lead has records
+        assert {*one.in_sync, *one.elr} <= has_log  # only brokers with records may lead
         assert set(one.replicas) >= {*one.in_sync, *one.elr, *one.adding, *one.removing}
     alive.update(ALL)
     elect(())

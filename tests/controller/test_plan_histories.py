@@ -275,7 +275,7 @@ class Cluster:
             self.logs[broker] = []
 
     def check(self) -> None:
-        """Check that whoever leads, or may lead next, has every acknowledged record."""
+        """Check that each broker that leads, or may lead next, has every acknowledged record."""
         if not self.unclean:
             for one in {*self.state.in_sync, *self.state.elr} & self.alive:
                 assert self.acknowledged <= set(self.logs[one]), (one, self.state)

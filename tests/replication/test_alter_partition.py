@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
+import pytest
+
 from log.log_managers import TOPIC_ID, partition
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch
@@ -148,29 +150,18 @@ def test_a11_lost_reply_is_asked_for_again() -> None:
     run_with(scenario)
 
 
-def test_a11_newer_metadata_ends_the_repetitions() -> None:
+@pytest.mark.parametrize("ends", ["newer metadata", "resignation"])
+def test_a11_leader_repeats_no_proposal_that_is_outdated(ends: str) -> None:
     async def scenario(
         leader: Leader, controller: Controller, manager: AlterPartitionManager
     ) -> None:
         controller.lost = 1000
         await lag(leader)
         await leader.clock.sleep(0.05)
-        leader.led.update(leader.changed(1, 2))
-        sent = len(controller.requests)
-        await leader.clock.sleep(10)
-        assert (len(controller.requests), len(manager)) == (sent, 0)
-
-    run_with(scenario)
-
-
-def test_resigned_leader_asks_no_more() -> None:
-    async def scenario(
-        leader: Leader, controller: Controller, manager: AlterPartitionManager
-    ) -> None:
-        controller.lost = 1000
-        await lag(leader)
-        await leader.clock.sleep(0.05)
-        leader.led.resign(leader.changed(2, 3, leader=BrokerId(2)))
+        if ends == "resignation":
+            leader.led.resign(leader.changed(2, 3, leader=BrokerId(2)))
+        else:
+            leader.led.update(leader.changed(1, 2))
         sent = len(controller.requests)
         await leader.clock.sleep(10)
         assert (len(controller.requests), len(manager)) == (sent, 0)

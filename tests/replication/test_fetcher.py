@@ -14,7 +14,17 @@ from ottla.log.names import HIGH_WATERMARKS
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.testing.disk import Loss
 from ottla.testing.network import Weather
-from replication.replicas import FOLLOWER, RULES, World, address, at
+from replication.replicas import FOLLOWER, RULES, Leader, World, address, at
+
+
+async def _equal_leaders(world: World, *values: bytes) -> tuple[Leader, Leader]:
+    """Return leaders 2 and 3, which have the same records of partition 0."""
+    old, new = world.leaders[2], world.leaders[3]
+    for leader in (old, new):
+        await leader.create(0)
+        for value in values:
+            leader.append(0, value)
+    return old, new
 
 
 def test_a16_follower_gets_the_bytes_of_the_leader() -> None:
@@ -131,11 +141,7 @@ def test_a5_restart_without_the_checkpoint() -> None:
 
 def test_a2_stale_high_watermark_does_not_truncate() -> None:
     async def scenario(world: World) -> None:
-        old, new = world.leaders[2], world.leaders[3]
-        for leader in (old, new):
-            await leader.create(0)
-            for _ in range(5):
-                leader.append(0, b"x")
+        old, new = await _equal_leaders(world, *[b"x"] * 5)
         follower = await world.follow(0, 2, epoch=0)
         await world.until(lambda: world.is_equal(0, 2))
         assert follower.high_watermark == 0
@@ -153,11 +159,7 @@ def test_a2_stale_high_watermark_does_not_truncate() -> None:
 
 def test_a2_diverging_tail_is_replaced() -> None:
     async def scenario(world: World) -> None:
-        old, new = world.leaders[2], world.leaders[3]
-        for leader in (old, new):
-            await leader.create(0)
-            for _ in range(3):
-                leader.append(0, b"committed")
+        old, new = await _equal_leaders(world, *[b"committed"] * 3)
         for _ in range(4):
             old.append(0, b"lost")
         follower = await world.follow(0, 2, epoch=0)
@@ -194,25 +196,17 @@ def test_a2_two_elections_without_writes_between() -> None:
 
 def test_a2_three_failovers_inside_one_lag_period_converge() -> None:
     async def scenario(world: World) -> None:
-        one, two = world.leaders[2], world.leaders[3]
-        for leader in (one, two):
-            await leader.create(0)
-            leader.append(0, b"a")
-            leader.append(0, b"b")
+        one, two = await _equal_leaders(world, b"a", b"b")
         follower = await world.follow(0, 2, epoch=0)
         await world.until(lambda: world.is_equal(0, 2))
-        one.lead(1)
-        one.append(0, b"lost in 1")
-        await world.follow(0, 2, epoch=1)
-        await world.until(lambda: world.is_equal(0, 2))
-        one.lead(3)
-        one.append(0, b"lost in 3")
-        await world.follow(0, 2, epoch=3)
-        await world.until(lambda: world.is_equal(0, 2))
-        two.lead(2)
-        two.append(0, b"kept in 2")
-        two.lead(4)
-        two.append(0, b"kept in 4")
+        for epoch in (1, 3):
+            one.lead(epoch)
+            one.append(0, b"lost in %d" % epoch)
+            await world.follow(0, 2, epoch=epoch)
+            await world.until(lambda: world.is_equal(0, 2))
+        for epoch in (2, 4):
+            two.lead(epoch)
+            two.append(0, b"kept in %d" % epoch)
         await world.follow(0, 3, epoch=4)
         await world.until(lambda: world.is_equal(0, 3))
         assert [epoch for epoch, _ in follower.log.epochs] == [0, 2, 4]
@@ -244,10 +238,7 @@ def test_a2_many_logs_are_truncated_at_once() -> None:
 
 def test_a3_answers_of_an_older_epoch_are_discarded() -> None:
     async def scenario(world: World) -> None:
-        old, new = world.leaders[2], world.leaders[3]
-        for leader in (old, new):
-            await leader.create(0)
-            leader.append(0, b"a")
+        old, new = await _equal_leaders(world, b"a")
         follower = await world.follow(0, 2, epoch=0)
         await world.until(lambda: world.is_equal(0, 2))
         # The old leader's answer is delayed across an election.
@@ -290,10 +281,7 @@ def test_a3_answers_are_discarded_when_the_same_leader_is_elected_again() -> Non
 
 async def _begin_truncation(world: World) -> None:
     """Let the follower begin to truncate what leader 2 wrote and leader 3 does not have."""
-    old, new = world.leaders[2], world.leaders[3]
-    for leader in (old, new):
-        await leader.create(0)
-        leader.append(0, b"committed")
+    old, new = await _equal_leaders(world, b"committed")
     old.append(0, b"lost")
     await world.follow(0, 2, epoch=0)
     await world.until(lambda: world.is_equal(0, 2))

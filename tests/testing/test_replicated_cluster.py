@@ -9,7 +9,7 @@ import uvloop
 
 from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.ids import BrokerId
-from ottla.testing import Cluster
+from ottla.testing import Cluster, ClusterBroker
 
 TOPIC = "orders"
 
@@ -26,6 +26,22 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def producer(cluster: Cluster) -> Producer[bytes, bytes]:
     return Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+
+
+async def send(client: Producer[bytes, bytes], *numbers: int) -> None:
+    """Produce records with these numbers, and wait for the acknowledgements."""
+    for number in numbers:
+        await client.send(TOPIC, b"%d" % number)
+    await client.flush()
+
+
+async def first_leader(cluster: Cluster, client: Producer[bytes, bytes]) -> ClusterBroker:
+    """Produce a record, and return the leader when all replicas are in sync."""
+    await send(client, 0)
+    await cluster.settled()
+    leader = cluster.leader(TOPIC, 0)
+    assert leader is not None
+    return leader
 
 
 async def values(cluster: Cluster, count: int) -> list[bytes | None]:
@@ -46,9 +62,7 @@ async def values(cluster: Cluster, count: int) -> list[bytes | None]:
 def test_records_survive_a_kill(killed: str) -> None:
     async def scenario() -> None:
         async with Cluster(brokers=3) as cluster, producer(cluster) as client:
-            for number in range(10):
-                await client.send(TOPIC, b"%d" % number)
-            await client.flush()
+            await send(client, *range(10))
             await cluster.settled()
             leader, controller = cluster.leader(TOPIC, 0), cluster.controller
             assert leader is not None
@@ -57,9 +71,7 @@ def test_records_survive_a_kill(killed: str) -> None:
             victim = {"leader": leader, "controller": controller, "follower": others[0]}[killed]
             await victim.kill()
             assert not victim.running
-            for number in range(10, 20):
-                await client.send(TOPIC, b"%d" % number)
-            await client.flush()
+            await send(client, *range(10, 20))
             assert cluster.leader(TOPIC, 0) is not None
             await victim.start()
             await cluster.settled()
@@ -71,8 +83,7 @@ def test_records_survive_a_kill(killed: str) -> None:
 def test_settled_names_what_is_missing() -> None:
     async def scenario() -> None:
         async with Cluster(brokers=3) as cluster, producer(cluster) as client:
-            await client.send(TOPIC, b"x")
-            await client.flush()
+            await send(client, 0)
             await cluster.settled()
             for broker in cluster.brokers:
                 await broker.stop()
@@ -85,8 +96,7 @@ def test_settled_names_what_is_missing() -> None:
 def test_b11_rolling_restart_hands_leaderships_over() -> None:
     async def scenario() -> None:
         async with Cluster(brokers=3) as cluster, producer(cluster) as client:
-            await client.send(TOPIC, b"0")
-            await client.flush()
+            await send(client, 0)
             for number, broker in enumerate(cluster.brokers, 1):
                 await cluster.settled()
                 await broker.stop()
@@ -94,8 +104,7 @@ def test_b11_rolling_restart_hands_leaderships_over() -> None:
                 leader = cluster.leader(TOPIC, 0)
                 assert leader is not None
                 assert leader is not broker
-                await client.send(TOPIC, b"%d" % number)
-                await client.flush()
+                await send(client, number)
                 await broker.start()
             await cluster.settled()
             assert await values(cluster, 4) == [b"%d" % number for number in range(4)]
@@ -123,13 +132,11 @@ def test_any_broker_carries_out_administrative_requests() -> None:
 def test_b8_broker_registers_again_after_its_session_expired() -> None:
     async def scenario() -> None:
         async with Cluster(brokers=3) as cluster, producer(cluster) as client:
-            await client.send(TOPIC, b"0")
-            await client.flush()
+            await send(client, 0)
             await cluster.settled()
             for number, broker in enumerate(cluster.brokers, 1):
                 await broker.expire_session()
-                await client.send(TOPIC, b"%d" % number)
-                await client.flush()
+                await send(client, number)
                 await cluster.settled()
             assert await values(cluster, 4) == [b"%d" % number for number in range(4)]
 
@@ -153,19 +160,14 @@ def test_partitioned_follower_leaves_the_isr_and_returns() -> None:
     async def scenario() -> None:
         settings = {"replica.lag.time.max.ms": 300, "replica.fetch.wait.max.ms": 100}
         async with Cluster(brokers=3, settings=settings) as cluster, producer(cluster) as client:
-            await client.send(TOPIC, b"0")
-            await client.flush()
-            await cluster.settled()
-            leader = cluster.leader(TOPIC, 0)
-            assert leader is not None
+            leader = await first_leader(cluster, client)
             # The leader has to reach the controller, which shrinks the ISR.
             follower = next(
                 one for one in cluster.brokers if one not in (leader, cluster.controller)
             )
             (other,) = {one.id for one in cluster.brokers} - {leader.id, follower.id}
             with cluster.partition(leader, follower):
-                await client.send(TOPIC, b"1")
-                await client.flush()
+                await send(client, 1)
                 assert isr(cluster) == {leader.id, other}
                 assert cluster.leader(TOPIC, 0) is leader
             await cluster.settled()
@@ -178,19 +180,14 @@ def test_partitioned_follower_leaves_the_isr_and_returns() -> None:
 def test_paused_leader_is_replaced_and_follows_afterwards() -> None:
     async def scenario() -> None:
         async with Cluster(brokers=3) as cluster, producer(cluster) as client:
-            await client.send(TOPIC, b"0")
-            await client.flush()
-            await cluster.settled()
-            leader = cluster.leader(TOPIC, 0)
-            assert leader is not None
+            leader = await first_leader(cluster, client)
             with leader.pause():
                 await until(lambda: cluster.leader(TOPIC, 0) not in (leader, None))
                 # A client that asks another broker does not wait for the paused one.
                 other = next(one for one in cluster.brokers if one is not leader)
                 config = {"bootstrap.servers": other.address, "acks": "all"}
                 async with Producer[bytes, bytes](config) as second:
-                    await second.send(TOPIC, b"1")
-                    await second.flush()
+                    await send(second, 1)
                 assert leader.id not in isr(cluster)
             await cluster.settled()
             assert isr(cluster) == {1, 2, 3}
@@ -202,17 +199,12 @@ def test_paused_leader_is_replaced_and_follows_afterwards() -> None:
 def test_short_pause_costs_no_leadership() -> None:
     async def scenario() -> None:
         async with Cluster(brokers=3) as cluster, producer(cluster) as client:
-            await client.send(TOPIC, b"0")
-            await client.flush()
-            await cluster.settled()
-            leader = cluster.leader(TOPIC, 0)
-            assert leader is not None
+            leader = await first_leader(cluster, client)
             image = leader.image
             assert image is not None
             epoch = image.brokers[BrokerId(leader.id)].epoch
             leader.pause().end()
-            await client.send(TOPIC, b"1")
-            await client.flush()
+            await send(client, 1)
             image = leader.image
             assert image is not None
             assert image.brokers[BrokerId(leader.id)].epoch == epoch
@@ -224,12 +216,10 @@ def test_short_pause_costs_no_leadership() -> None:
 def test_slow_broker_delays_its_responses() -> None:
     async def scenario() -> None:
         async with Cluster(brokers=1) as cluster, producer(cluster) as client:
-            await client.send(TOPIC, b"0")
-            await client.flush()
+            await send(client, 0)
             with cluster.slow(cluster.brokers[0], 200):
                 began_s = asyncio.get_running_loop().time()
-                await client.send(TOPIC, b"1")
-                await client.flush()
+                await send(client, 1)
                 assert asyncio.get_running_loop().time() - began_s >= 0.2
             assert await values(cluster, 2) == [b"0", b"1"]
 

@@ -78,21 +78,12 @@ def _change(
 
     @wraps(method)
     async def change(self: "Topics", *args: P.args, **kwargs: P.kwargs) -> T:
-        async def in_turn() -> T:
-            async with self.controller.turn:
-                if self.shutdown.begun:  # the changes that wait must not delay the stop
-                    raise self.shutdown.refusal()
-                return await method(self, *args, **kwargs)
+        async def unless_stopping(_controller: Controller) -> T:
+            if self.shutdown.begun:  # the changes that wait must not delay the stop
+                raise self.shutdown.refusal()
+            return await method(self, *args, **kwargs)
 
-        try:
-            return await shielded(in_turn())
-        except StorageFailure as failure:
-            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-        except Resigned as error:
-            self.controller.on_resigned()
-            raise RequestError(ErrorCode.NOT_CONTROLLER, str(error)) from error
-        except CoordinationError as error:
-            raise RequestError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+        return await self.in_turn(unless_stopping)
 
     return change
 
@@ -161,6 +152,27 @@ class Topics:
         if self._controller is None:
             raise RequestError(ErrorCode.NOT_CONTROLLER)
         return self._controller
+
+    async def in_turn(self, act: Callable[[Controller], Coroutine[Any, Any, T]]) -> T:
+        """Let the controller do something to its end, while it does nothing else.
+
+        An unexpected failure becomes a RequestError.
+        """
+        controller = self.controller
+
+        async def alone() -> T:
+            async with controller.turn:
+                return await act(controller)
+
+        try:
+            return await shielded(alone())
+        except StorageFailure as failure:
+            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        except Resigned as error:
+            controller.on_resigned()
+            raise RequestError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+        except CoordinationError as error:
+            raise RequestError(ErrorCode.NOT_CONTROLLER, str(error)) from error
 
     async def take_over(
         self, controller: Controller, found: StoredCluster, *, is_first: bool

@@ -579,8 +579,8 @@ def state_error(known: PartitionState | None, told: PartitionState) -> ErrorCode
 def is_newer(known: PartitionState | None, told: PartitionState) -> bool:
     """Whether a broker has to apply the state of a partition.
 
-    A request may be repeated. A leader may also know a later ISR than a request has, because the
-    response to its AlterPartition request was faster. Both are no errors.
+    It ignores a request that is repeated, and one that has an older ISR than the leader knows: the
+    response to the leader's AlterPartition request may arrive first.
     """
     return known is None or (
         told.version > known.version and told.leader_epoch >= known.leader_epoch

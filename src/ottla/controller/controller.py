@@ -11,11 +11,19 @@ own replacement.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from ottla.clock import Clock
 from ottla.cluster.image import Broker, ClusterImage, PartitionChange, Topic
@@ -86,9 +94,10 @@ class Controller:
     ) -> None:
         """A controller that has won the election of this epoch.
 
-        `connect` returns how a broker is told; `latest_epoch` the newest epoch in this broker's
-        own logs; `refusal` an error once the broker stops. `on_resigned` is called when a write has
-        shown that another broker has been elected.
+        `connect` returns the object that sends control requests to a broker. `latest_epoch` returns
+        the newest leader epoch in this broker's own logs. `refusal` returns an error once the
+        broker stops. `on_resigned` is called when a write has shown that another broker has been
+        elected.
         """
         self._node_id = node_id
         self._clock = clock
@@ -100,7 +109,7 @@ class Controller:
         self._refusal = refusal
         self.on_resigned = on_resigned
         self._brokers_changed = asyncio.Event()
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: Sequence[asyncio.Task[None]] = ()
         self._links: dict[BrokerId, BrokerLink] = {}
         self._registered: Mapping[BrokerId, Registered] = {}
         self._handled_restarts: Mapping[BrokerId, BrokerEpoch] = {}
@@ -108,7 +117,6 @@ class Controller:
         self._offline: dict[BrokerId, frozenset[TopicPartition]] = {}  # in failed directories
         self._unable: dict[BrokerId, set[TopicPartition]] = {}  # could not be led or followed
         self._unable_changed = asyncio.Event()
-        self._replacing: asyncio.Task[None] | None = None
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
         self._is_stored = True  # whether every change of the last decision was stored
@@ -159,34 +167,46 @@ class Controller:
             waits=False,  # one of them may be dead, and only its session does not know it yet
         )
         await self._note_handled(lost)
-        self._watching = asyncio.get_running_loop().create_task(self._watch_brokers())
-        self._replacing = asyncio.get_running_loop().create_task(self._watch_unable())
+        self._watching = [
+            asyncio.get_running_loop().create_task(self._whenever(changed, act))
+            for changed, act in (
+                (self._brokers_changed, self._follow_brokers),
+                (self._unable_changed, self._move_unable),
+            )
+        ]
         return failures
 
-    async def _watch_brokers(self) -> None:
+    async def _follow_brokers(self) -> None:
+        """Read the registered brokers, and act on what has changed."""
+        found = await self.store.read_registrations(self._note_brokers)
+        async with self.turn:
+            await self.brokers_changed(found)
+
+    async def _whenever(
+        self, changed: asyncio.Event, act: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Act whenever the event is set, and again after a failure, until this broker resigns."""
         while True:
-            await self._brokers_changed.wait()
-            self._brokers_changed.clear()
+            await changed.wait()
+            changed.clear()
             try:
-                found = await self.store.read_registrations(self._note_brokers)
-                async with self.turn:
-                    await self.brokers_changed(found)
+                await act()
             except Resigned:
                 self.on_resigned()
                 return
             except (CoordinationError, StorageFailure) as error:
-                _LOG.warning("brokers not read", {"reason": str(error)})
+                _LOG.warning("controller delayed", {"reason": str(error)})
             except Exception:
-                _LOG.exception("brokers not followed")
+                _LOG.exception("controller failed")
             else:
                 continue
             await self._clock.sleep(RETRY_SECONDS)
-            self._brokers_changed.set()
+            changed.set()
 
     async def close(self) -> None:
         """Stop telling brokers: another controller may have been elected."""
-        for task in (self._watching, self._replacing):
-            if task is not None and task is not asyncio.current_task():
+        for task in self._watching:
+            if task is not asyncio.current_task():
                 task.cancel()
                 await asyncio.wait((task,))
         for link in self._links.values():
@@ -322,18 +342,9 @@ class Controller:
             self._unable.setdefault(broker, set()).update(unable)
             self._unable_changed.set()
 
-    async def _watch_unable(self) -> None:
-        while True:
-            await self._unable_changed.wait()
-            try:
-                async with self.turn:
-                    await self._replace_unable(waits=False)
-            except Resigned:
-                self.on_resigned()
-                return
-            except (CoordinationError, StorageFailure) as error:
-                _LOG.warning("leaderships not moved", {"reason": str(error)})
-                await self._clock.sleep(RETRY_SECONDS)
+    async def _move_unable(self) -> None:
+        async with self.turn:
+            await self._replace_unable(waits=False)
 
     async def _replace_unable(self, *, waits: bool) -> None:
         """Let other replicas lead what a broker could not; the caller holds `turn`."""
@@ -349,7 +360,6 @@ class Controller:
             if left:  # nobody else can lead them
                 self._note_leaderless(left)
                 await self._tell(changed=[*{key.topic for key in left}], waits=waits)
-        self._unable_changed.clear()
 
     async def elect_leaders(
         self, election: plan.ElectionType, partitions: Iterable[TopicPartition] | None
@@ -479,8 +489,8 @@ class Controller:
     ) -> Failures:
         """Decide, store in lots, and tell the brokers; return what failed on its way.
 
-        `born` brokers are told everything. Brokers see the new image at the end, also if the end
-        came early because of an error. `changed` topics are in it in any case.
+        `born` brokers are sent all partitions. All brokers are sent the new image at the end, even
+        if an error ended the work early. The image includes the `changed` topics.
         """
         failures: dict[TopicPartition, RequestError] = {}
         names: dict[str, None] = dict.fromkeys(changed)

@@ -80,7 +80,7 @@ async def store_changes(
 ) -> list[Outcome]:
     """Store changes of different partitions; return the outcome of each.
 
-    Raises Resigned if this broker is no longer the controller.
+    Raises Resigned if another broker has been elected controller.
     """
     return await _Writer(lease, memory, counter_versions).store(changes)
 

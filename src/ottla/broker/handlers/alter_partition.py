@@ -1,9 +1,7 @@
 """AlterPartition: a leader asks the controller to change the ISRs of its partitions."""
 
 from ottla.broker.topics import Topics
-from ottla.controller.lease import Resigned
-from ottla.coordination.errors import CoordinationError
-from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.errors import RequestError
 from ottla.protocol.conversation import Request
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.transport.connection import Connection, DeferredResponse
@@ -19,13 +17,6 @@ def handle(request: Request, connection: Connection, *, topics: Topics) -> Defer
 async def answer(message: AlterPartitionRequest, topics: Topics) -> AlterPartitionResponse:
     """Carry out a request and return the response."""
     try:
-        controller = topics.controller
-        async with controller.turn:
-            return await controller.alter_partition(message)
+        return await topics.in_turn(lambda controller: controller.alter_partition(message))
     except RequestError as error:
-        code = error.code
-    except StorageFailure:
-        code = ErrorCode.KAFKA_STORAGE_ERROR
-    except (Resigned, CoordinationError):
-        code = ErrorCode.NOT_CONTROLLER
-    return AlterPartitionResponse(throttle_time_ms=0, error_code=int(code), topics=())
+        return AlterPartitionResponse(throttle_time_ms=0, error_code=int(error.code), topics=())

@@ -2,9 +2,7 @@
 
 from ottla.broker.topics import Topics
 from ottla.controller.directory_report import report_of
-from ottla.controller.lease import Resigned
-from ottla.coordination.errors import CoordinationError
-from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerEpoch, BrokerId
 from ottla.protocol.conversation import Request
 from ottla.protocol.messages.assign_replicas_to_dirs import (
@@ -27,17 +25,13 @@ async def answer(
     """Carry out a request and return the response."""
     code = ErrorCode.NONE
     try:
-        controller = topics.controller
-        async with controller.turn:
-            await controller.directories_changed(
+        await topics.in_turn(
+            lambda controller: controller.directories_changed(
                 BrokerId(message.broker_id),
                 BrokerEpoch(message.broker_epoch),
                 report_of(message, controller.image),
             )
+        )
     except RequestError as error:
         code = error.code
-    except StorageFailure:
-        code = ErrorCode.KAFKA_STORAGE_ERROR
-    except (Resigned, CoordinationError):
-        code = ErrorCode.NOT_CONTROLLER
     return AssignReplicasToDirsResponse(throttle_time_ms=0, error_code=int(code), directories=())

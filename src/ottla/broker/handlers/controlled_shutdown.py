@@ -1,9 +1,7 @@
 """ControlledShutdown: a broker asks the controller to move its leaderships before it stops."""
 
 from ottla.broker.topics import Topics
-from ottla.controller.lease import Resigned
-from ottla.coordination.errors import CoordinationError
-from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.errors import RequestError
 from ottla.ids import BrokerEpoch, BrokerId
 from ottla.protocol.conversation import Request
 from ottla.protocol.messages.controlled_shutdown import (
@@ -24,23 +22,17 @@ def handle(request: Request, connection: Connection, *, topics: Topics) -> Defer
 async def answer(message: ControlledShutdownRequest, topics: Topics) -> ControlledShutdownResponse:
     """Carry out a request and return the response."""
     try:
-        controller = topics.controller
-        async with controller.turn:
-            remaining = await controller.controlled_shutdown(
+        remaining = await topics.in_turn(
+            lambda controller: controller.controlled_shutdown(
                 BrokerId(message.broker_id), BrokerEpoch(message.broker_epoch)
             )
-    except RequestError as error:
-        code = error.code
-    except StorageFailure:
-        code = ErrorCode.KAFKA_STORAGE_ERROR
-    except (Resigned, CoordinationError):
-        code = ErrorCode.NOT_CONTROLLER
-    else:
-        return ControlledShutdownResponse(
-            error_code=0,
-            remaining_partitions=[
-                RemainingPartition(topic_name=one.topic, partition_index=one.partition)
-                for one in remaining
-            ],
         )
-    return ControlledShutdownResponse(error_code=int(code), remaining_partitions=())
+    except RequestError as error:
+        return ControlledShutdownResponse(error_code=int(error.code), remaining_partitions=())
+    return ControlledShutdownResponse(
+        error_code=0,
+        remaining_partitions=[
+            RemainingPartition(topic_name=one.topic, partition_index=one.partition)
+            for one in remaining
+        ],
+    )

@@ -252,6 +252,19 @@ class Sink(Part, frozen=True, kw_only=True):
     ] = {}
 
 
+ClientSettings = Annotated[
+    dict[str, Text],
+    Meta(
+        description="Client settings. Secrets belong in variables.",
+        examples=[{"security.protocol": "SASL_SSL"}],
+    ),
+]
+SparkSettings = Annotated[
+    dict[str, Text],
+    Meta(description="Spark settings.", examples=[{"spark.sql.shuffle.partitions": "8"}]),
+]
+
+
 class Profile(Part, frozen=True, kw_only=True):
     """Settings that replace those of the pipeline where it runs, chosen with --profile."""
 
@@ -276,17 +289,8 @@ class Profile(Part, frozen=True, kw_only=True):
             examples=["1 second"],
         ),
     ] = None
-    client: Annotated[
-        dict[str, Text],
-        Meta(
-            description="Client settings. Secrets belong in variables.",
-            examples=[{"security.protocol": "SASL_SSL"}],
-        ),
-    ] = {}
-    spark: Annotated[
-        dict[str, Text],
-        Meta(description="Spark settings.", examples=[{"spark.sql.shuffle.partitions": "8"}]),
-    ] = {}
+    client: ClientSettings = {}
+    spark: SparkSettings = {}
 
 
 class PipelineTest(Part, frozen=True, kw_only=True):
@@ -391,17 +395,8 @@ class Pipeline(Part, frozen=True, kw_only=True):
             "directory."
         ),
     ] = None
-    client: Annotated[
-        dict[str, Text],
-        Meta(
-            description="Client settings. Secrets belong in variables.",
-            examples=[{"security.protocol": "SASL_SSL"}],
-        ),
-    ] = {}
-    spark: Annotated[
-        dict[str, Text],
-        Meta(description="Spark settings.", examples=[{"spark.sql.shuffle.partitions": "8"}]),
-    ] = {}
+    client: ClientSettings = {}
+    spark: SparkSettings = {}
     profiles: Annotated[
         dict[str, Profile],
         Meta(
