@@ -12,6 +12,12 @@ from broker.nodes import Client
 from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.errors import ErrorCode
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -35,6 +41,10 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+from ottla.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
 )
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -108,6 +118,41 @@ def test_any_broker_elects_the_preferred_leader() -> None:
             assert await elect(other, 0) == ErrorCode.NONE
             await cluster.settled()
             assert cluster.leader(TOPIC, 0) is leader
+
+    run(scenario)
+
+
+def test_any_broker_reassigns_partitions_and_lists_it() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            leader, (other, third) = await create(cluster, replicas=1)
+            asked = [
+                ReassignablePartition(partition_index=0, replicas=[leader.id, other.id]),
+                ReassignablePartition(partition_index=7, replicas=[other.id]),
+            ]
+            altered = AlterPartitionReassignmentsRequest(
+                topics=[ReassignableTopic(name=TOPIC, partitions=asked)]
+            )
+            listed = ListPartitionReassignmentsRequest(topics=None)
+            asker = other if cluster.controller is third else third
+            async with client_of(asker) as client:
+                with cluster.partition(leader, other):  # so that the new replica cannot join
+                    response = await client.ask(altered, AlterPartitionReassignmentsResponse)
+                    assert response.error_code == 0
+                    ((begun, unknown),) = [one.partitions for one in response.responses]
+                    assert (begun.error_code, begun.error_message) == (0, None)
+                    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    assert unknown.error_message == "Unable to find partition orders:7."
+                    found = await client.ask(listed, ListPartitionReassignmentsResponse)
+                    ((one,),) = [topic.partitions for topic in found.topics]
+                    assert [*one.replicas] == [leader.id, other.id]
+                    assert ([*one.adding_replicas], [*one.removing_replicas]) == ([other.id], [])
+                await cluster.settled()
+                found = await client.ask(listed, ListPartitionReassignmentsResponse)
+                assert (found.error_code, [*found.topics]) == (0, [])
+            image = third.image
+            assert image is not None
+            assert image.topics[TOPIC].partitions[0].replicas == (leader.id, other.id)
 
     run(scenario)
 

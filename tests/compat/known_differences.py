@@ -176,7 +176,7 @@ KNOWN: Final = (
         so=_ours_is_stripped,
     ),
     Known(
-        "CreatePartitions, Produce",
+        "AlterPartitionReassignments, CreatePartitions, Produce",
         "Ottla returns an error message where Kafka returns only the error code",
         "the message helps users, and clients do not depend on its absence",
         path=r".*\.error_message",

@@ -3,6 +3,11 @@
 from compat.asking import Asker
 from compat.config_scenarios import BROKER, DELETE, SET, change
 from ottla.ids import ZERO_UUID, Uuid
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -24,6 +29,10 @@ from ottla.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -335,6 +344,34 @@ def elect_leaders(ask: Asker) -> None:
         ask(ElectLeadersRequest(election_type=election_type, topic_partitions=None))
 
 
+def partition_reassignments(ask: Asker) -> None:
+    ask.topic("reassigned", partitions=2)
+    targets: list[list[int] | None] = [[1], None, [], [1, 1], [1, 9], [-1]]
+    for name, index in (("reassigned", 0), ("reassigned", 7), ("nowhere", 0)):
+        for target in targets:
+            one = ReassignablePartition(partition_index=index, replicas=target)
+            asked = [ReassignableTopic(name=name, partitions=[one])]
+            ask.every(AlterPartitionReassignmentsRequest(topics=asked))
+    for changes in (True, False):
+        ones = [
+            ReassignablePartition(partition_index=index, replicas=[1, 9] if index else [1])
+            for index in (0, 1)
+        ]
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name="reassigned", partitions=ones)],
+            allow_replication_factor_change=changes,
+        )
+        ask(request)
+    ask.every(AlterPartitionReassignmentsRequest(topics=[]))
+    ask.every(ListPartitionReassignmentsRequest(topics=None))
+    ask.every(ListPartitionReassignmentsRequest(topics=[]))
+    listed = [
+        ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 7])
+        for name in ("reassigned", "nowhere")
+    ]
+    ask.every(ListPartitionReassignmentsRequest(topics=listed))
+
+
 SCENARIOS = (
     api_versions,
     login_without_sasl,
@@ -349,4 +386,5 @@ SCENARIOS = (
     describe_cluster,
     describe_log_dirs,
     elect_leaders,
+    partition_reassignments,
 )

@@ -548,14 +548,14 @@ def test_a15_controller_takes_the_next_step_of_every_reassignment() -> None:
         replace(state(3, 2, 1, leader=3, isr=[3, 2]), adding=ids(3), removing=ids(1)),
         replace(state(3, 2, 1, leader=1, isr=[2, 1]), adding=ids(3), removing=ids(1)),
     )
-    steps = reassignment_steps(image, given)
+    steps = reassignment_steps(image, given, partitions(*range(5)))
     assert [(one.change.index, one.kind, one.delete) for one in steps] == [
         (1, StepKind.MOVE_LEADER, ()),
         (2, StepKind.SHRINK_ISR, ()),
         (3, StepKind.FINISH, (1,)),
     ]
     image = with_changes(image, [one.change for one in steps])
-    steps = reassignment_steps(image, given)
+    steps = reassignment_steps(image, given, partitions(*range(5)))
     assert [(one.change.index, one.kind) for one in steps] == [
         (1, StepKind.SHRINK_ISR),
         (2, StepKind.FINISH),

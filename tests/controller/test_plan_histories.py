@@ -266,7 +266,7 @@ class Cluster:
         self.delete(outcome.delete)
 
     def advance(self) -> None:
-        for one in reassignment_steps(self.image, self.conditions()):
+        for one in reassignment_steps(self.image, self.conditions(), [PARTITION]):
             self.delete(one.delete)
             self.store([one.change])
 

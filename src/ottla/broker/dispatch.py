@@ -19,6 +19,7 @@ from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.handlers import (
     alter_configs,
     alter_partition,
+    alter_partition_reassignments,
     api_versions,
     assign_replicas_to_dirs,
     consumer_group_heartbeat,
@@ -40,6 +41,7 @@ from ottla.broker.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     offset_commit,
     offset_delete,
     offset_for_leader_epoch,
@@ -111,6 +113,9 @@ class BrokerParts:
 HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
     apis.ALTER_CONFIGS: lambda parts: partial(
         alter_configs.handle, config_admin=parts.config_admin, scheduler=parts.scheduler
+    ),
+    apis.ALTER_PARTITION_REASSIGNMENTS: lambda parts: partial(
+        alter_partition_reassignments.handle, topics=parts.topics
     ),
     apis.API_VERSIONS: lambda _: partial(
         api_versions.handle, served=served(), served_to_brokers=served_to_brokers()
@@ -198,6 +203,9 @@ HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
     apis.LIST_GROUPS: lambda parts: partial(list_groups.handle, groups=parts.groups),
     apis.LIST_OFFSETS: lambda parts: partial(
         list_offsets.handle, replica_manager=parts.replica_manager, scheduler=parts.scheduler
+    ),
+    apis.LIST_PARTITION_REASSIGNMENTS: lambda parts: partial(
+        list_partition_reassignments.handle, topics=parts.topics
     ),
     apis.METADATA: lambda parts: (
         MetadataHandler(

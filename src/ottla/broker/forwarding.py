@@ -7,7 +7,11 @@ controller, or says that it could not be reached, for each element of the reques
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from ottla.broker.handlers import elect_leaders
+from ottla.broker.handlers import (
+    alter_partition_reassignments,
+    elect_leaders,
+    list_partition_reassignments,
+)
 from ottla.broker.large_requests import Handler
 from ottla.broker.topics import Topics
 from ottla.errors import ErrorCode, RequestError
@@ -20,6 +24,9 @@ from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
+)
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
 )
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -41,6 +48,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ottla.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from ottla.transport.broker_channels import ControllerChannel
 from ottla.transport.connection import Connection, DeferredResponse, Served
 from ottla.transport.failures import TimedOut
@@ -50,11 +60,13 @@ TIMEOUT_S: Final = 30.0
 FORWARDED: Final = frozenset(
     (
         apis.ALTER_CONFIGS,
+        apis.ALTER_PARTITION_REASSIGNMENTS,
         apis.CREATE_PARTITIONS,
         apis.CREATE_TOPICS,
         apis.DELETE_TOPICS,
         apis.ELECT_LEADERS,
         apis.INCREMENTAL_ALTER_CONFIGS,
+        apis.LIST_PARTITION_REASSIGNMENTS,
     )
 )
 """The APIs that only the controller carries out."""
@@ -125,6 +137,16 @@ def _elections_refused(message: ElectLeadersRequest, code: ErrorCode, why: str) 
     return elect_leaders.refused(message.topic_partitions, code, why)
 
 
+def _reassignments_refused(
+    message: AlterPartitionReassignmentsRequest, code: ErrorCode, why: str
+) -> Message:
+    return alter_partition_reassignments.refused(message, code, why)
+
+
+def _list_refused(message: ListPartitionReassignmentsRequest, code: ErrorCode, why: str) -> Message:
+    return list_partition_reassignments.refused(code, why)
+
+
 def _configs_refused(message: AlterConfigsRequest, code: ErrorCode, why: str) -> Message:
     return AlterConfigsResponse(
         throttle_time_ms=0,
@@ -157,9 +179,11 @@ def _changes_refused(message: IncrementalAlterConfigsRequest, code: ErrorCode, w
 
 _REFUSED: Final[dict[type[Message], Callable[[Any, ErrorCode, str], Message]]] = {
     AlterConfigsRequest: _configs_refused,
+    AlterPartitionReassignmentsRequest: _reassignments_refused,
     CreatePartitionsRequest: _partitions_refused,
     CreateTopicsRequest: _topics_refused,
     DeleteTopicsRequest: _deletions_refused,
     ElectLeadersRequest: _elections_refused,
     IncrementalAlterConfigsRequest: _changes_refused,
+    ListPartitionReassignmentsRequest: _list_refused,
 }

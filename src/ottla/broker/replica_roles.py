@@ -350,7 +350,7 @@ class ReplicaRoles:
                     f"{key} may be in an offline data directory: {', '.join(logs.missing)}"
                 )
             hosted = await logs.create(key, one.topic_id, config, avoid=self.cordoned())
-            if had_log(one.state):
+            if self._had_log(one.state):
                 folder = {"partition": str(key), "folder": hosted.log.directory}
                 _LOG.warning("partition directory missing, created empty", folder)
         return hosted
@@ -362,7 +362,16 @@ class ReplicaRoles:
         """
         if (hosted := self._logs.get(key)) is not None:
             return hosted.directory.failure is not None
-        return had_log(state) and bool(self._logs.missing)
+        return self._had_log(state) and bool(self._logs.missing)
+
+    def _had_log(self, state: PartitionState) -> bool:
+        """Whether this broker had a log of a partition before the state that is applied.
+
+        A replica that a reassignment adds has none, and that of one that it removes may be deleted.
+        """
+        is_moving = self._node_id in state.adding or self._node_id in state.removing
+        is_counted = self._node_id in state.in_sync or self._node_id in state.elr
+        return had_log(state) and (is_counted or not is_moving)
 
     def can_lead(self, key: TopicPartition, state: PartitionState) -> bool:
         """Whether this broker could lead a partition that it does not lead."""

@@ -24,6 +24,7 @@ from ottla.cluster.internal_topics import check_internal_config, required_config
 from ottla.cluster.naming import check_policy
 from ottla.cluster.partition_limit import PartitionLimit, check_limit
 from ottla.cluster.placement import Assignment
+from ottla.cluster.reassignment import target_of
 from ottla.cluster.topic_creation import (
     AskedTopic,
     TopicDefaults,
@@ -38,7 +39,7 @@ from ottla.controller.control_update import Failures
 from ottla.controller.controller import Controller
 from ottla.controller.lease import Resigned
 from ottla.controller.loading import StoredCluster
-from ottla.controller.plan import ElectionOutcome, ElectionType
+from ottla.controller.plan import ElectionOutcome, ElectionType, ReassignmentOutcome
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
@@ -275,6 +276,24 @@ class Topics:
         """Elect leaders that an administrator asks for."""
         return await self.controller.elect_leaders(election, partitions)
 
+    @_change
+    async def alter_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        can_change_factor: bool,
+    ) -> Mapping[TopicPartition, ReassignmentOutcome]:
+        """Begin reassignments to target replicas, or cancel those in progress with None."""
+        controller = self.controller
+        self._check_limit(
+            tuple(
+                tuple(BrokerId(one) for one in target if one not in state.replicas)
+                for key, target in targets.items()
+                if target and (state := controller.image.state(*key)) is not None
+            )
+        )
+        return await controller.alter_reassignments(targets, can_change_factor=can_change_factor)
+
     def unled(self, name: str) -> list[int]:
         """Return the partitions of a topic that have no leader, and that a broker could lead."""
         image = self.controller.image
@@ -472,13 +491,14 @@ class Topics:
                 f"The partition count of {name} cannot change: it determines the partition of "
                 "each group or transactional id.",
             )
-        present = [one.replicas for one in found.partitions]
+        # During a reassignment, the replication factor is that of its target.
+        present = [target_of(one) for one in found.partitions]
         check_added([(len(present), count)])  # here too: the topic may be younger than the request
         added = added_partitions(present, count, assignments, self._with_room(), self._start())
         self._check_limit(added)
         if validate_only:
             return
-        node = TopicNode(found.id, (*present, *added))
+        node = TopicNode(found.id, (*(one.replicas for one in found.partitions), *added))
         controller = self.controller
         await controller.store.grow_topic(name, node)
         grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))

@@ -11,6 +11,7 @@ own replacement.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import (
     Awaitable,
     Callable,
@@ -26,7 +27,8 @@ from itertools import islice
 from typing import Any, Final
 
 from ottla.clock import Clock
-from ottla.cluster.image import Broker, ClusterImage, PartitionChange, Topic
+from ottla.cluster.image import Broker, ClusterImage, PartitionChange, PartitionState, Topic
+from ottla.cluster.reassignment import StepKind, is_reassigning
 from ottla.cluster.registration import Registered, broker_changes, unclean_restarts
 from ottla.controller import plan
 from ottla.controller.broker_link import BrokerLink
@@ -36,6 +38,7 @@ from ottla.controller.control_update import (
     ControlUpdate,
     Failures,
     ReplicaState,
+    StoppedReplica,
 )
 from ottla.controller.directory_report import DirectoryReport
 from ottla.controller.lease import Resigned
@@ -117,6 +120,9 @@ class Controller:
         self._offline: dict[BrokerId, frozenset[TopicPartition]] = {}  # in failed directories
         self._unable: dict[BrokerId, set[TopicPartition]] = {}  # could not be led or followed
         self._unable_changed = asyncio.Event()
+        self._reassigning: set[TopicPartition] = set()  # partitions with a reassignment in progress
+        self._reassignments_changed = asyncio.Event()  # a step may have become possible
+        self._deleting: dict[BrokerId, Counter[TopicPartition]] = {}  # updates that may delete them
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
         self._is_stored = True  # whether every change of the last decision was stored
@@ -131,6 +137,7 @@ class Controller:
             unclean=self._config.unclean,
             shutting_down=frozenset(self._shutting_down),
             offline=self._offline,
+            deleting=self._deleting,
         )
 
     # Start and end.
@@ -154,6 +161,7 @@ class Controller:
         self._topic_configs = {one.topic.name: one.config for one in topics}
         self._broker_configs = {**found.broker_configs}
         self._handled_restarts = found.handled_restarts
+        self._reassigning = {one for one in found.reassignments if one.topic not in deleted}
         self._follow(found.registrations)
         lost = unclean_restarts(found.registrations, found.handled_restarts)
         restarted = {self._node_id} if is_first else set[BrokerId]()
@@ -172,6 +180,7 @@ class Controller:
             for changed, act in (
                 (self._brokers_changed, self._follow_brokers),
                 (self._unable_changed, self._move_unable),
+                (self._reassignments_changed, self._advance_reassignments),
             )
         ]
         return failures
@@ -276,6 +285,7 @@ class Controller:
             for one in outcomes
         ]
         if stored:
+            self._check_reassignments()
             await self._tell(changed=_topics(stored), waits=False)
         return plan.alter_partition_response(answers)
 
@@ -383,6 +393,166 @@ class Controller:
             waits=False,
         )
 
+    # Reassignments (rule A15).
+
+    @property
+    def reassigning(self) -> Collection[TopicPartition]:
+        """The partitions with a reassignment in progress."""
+        return self._reassigning
+
+    async def alter_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        can_change_factor: bool = True,
+    ) -> dict[TopicPartition, plan.ReassignmentOutcome]:
+        """Begin reassignments to target replicas, or cancel those in progress with None."""
+        outcomes: dict[TopicPartition, plan.ReassignmentOutcome] = {}
+
+        def decide() -> list[PartitionChange]:
+            for key, target in targets.items():
+                if (known := outcomes.get(key)) is None or self._is_undone(known):
+                    outcomes[key] = plan.alter_reassignment(
+                        self.image,
+                        self._conditions,
+                        key,
+                        target,
+                        can_change_factor=can_change_factor,
+                    )
+            return [
+                one.change
+                for one in outcomes.values()
+                if one.change is not None and self._is_undone(one)
+            ]
+
+        failures = await self._commit(decide, waits=False)
+        for key, one in outcomes.items():
+            if self._is_undone(one):
+                error = failures.get(key) or RequestError(ErrorCode.NOT_CONTROLLER)
+                outcomes[key] = replace(one, error=error.code, message=error.message, change=None)
+            elif (change := one.change) is not None:
+                about = {"partition": str(key), "replicas": _ids(change.after.replicas)}
+                if one.delete:
+                    _LOG.info("reassignment cancelled", about)
+                else:
+                    about |= {"adding": _ids(change.after.adding)}
+                    about |= {"removing": _ids(change.after.removing)}
+                    _LOG.info("reassignment begun", about)
+        self._delete_replicas(
+            (broker, key)
+            for key, one in outcomes.items()
+            if one.change is not None
+            for broker in one.delete
+        )
+        return outcomes
+
+    def _is_undone(self, outcome: plan.ReassignmentOutcome) -> bool:
+        """Whether the change of an outcome is not stored."""
+        change = outcome.change
+        return change is not None and (
+            (state := self.image.state(change.topic, change.index)) is None
+            or _assignment(state) != _assignment(change.after)
+        )
+
+    def _check_reassignments(self) -> None:
+        """Let a task take the steps that may have become possible."""
+        if self._reassigning:
+            self._reassignments_changed.set()
+
+    async def _advance_reassignments(self) -> None:
+        """Take all steps that can be taken.
+
+        Replicas are deleted before the final assignment is stored. `turn` is free while their
+        brokers do so, and a replica that may be deleted cannot join the ISR meanwhile. A broker
+        that is dead, or that does not answer in time, sets the log aside when it hears of the final
+        assignment.
+        """
+        failed: set[TopicPartition] = set()
+        deleted: dict[TopicPartition, PartitionState] = {}  # the states before the last steps
+        while True:
+            async with self.turn:
+                steps = [
+                    one
+                    for one in plan.reassignment_steps(
+                        self.image, self._conditions, sorted(self._reassigning)
+                    )
+                    if _partition(one.change) not in failed
+                ]
+                if not steps:
+                    return
+                ready = [
+                    one
+                    for one in steps
+                    if not one.delete or deleted.get(_partition(one.change)) == one.change.before
+                ]
+                if ready:
+                    failed.update(await self._take_steps(ready))
+                    continue
+                deleted = {_partition(one.change): one.change.before for one in steps}
+                sent = self._delete_replicas(
+                    (broker, _partition(one.change)) for one in steps for broker in one.delete
+                )
+            if sent:
+                await asyncio.wait(sent, timeout=APPLY_SECONDS)
+
+    async def _take_steps(self, steps: Sequence[plan.ReassignmentStep]) -> Failures:
+        failures = await self._commit(
+            lambda: [
+                one.change
+                for one in steps
+                if self.image.state(one.change.topic, one.change.index) == one.change.before
+            ],
+            waits=False,
+            is_step=True,
+        )
+        for one in steps:
+            key = _partition(one.change)
+            if one.kind is StepKind.FINISH and key not in self._reassigning:
+                replicas = _ids(one.change.after.replicas)
+                _LOG.info("partition reassigned", {"partition": str(key), "replicas": replicas})
+        return failures
+
+    def _delete_replicas(
+        self, replicas: Iterable[tuple[BrokerId, TopicPartition]]
+    ) -> "list[asyncio.Future[Failures]]":
+        """Tell live brokers to delete replicas; the futures are done when they have."""
+        stopped: dict[BrokerId, list[StoppedReplica]] = {}
+        for broker, key in replicas:
+            if broker in self._links:
+                stopped.setdefault(broker, []).append(StoppedReplica(key, delete=True))
+        updates = {
+            broker: replace(self._update(broker), stopped=some) for broker, some in stopped.items()
+        }
+        return [*self._send(updates).values()]
+
+    def _guard_deleted(
+        self, broker: BrokerId, update: ControlUpdate, sent: "asyncio.Future[Failures]"
+    ) -> None:
+        """Keep replicas that an update may delete out of ISRs, until it is applied.
+
+        A full update is the first that a registration of a broker gets from this controller. Before
+        it, the broker may apply what an earlier controller has sent.
+        """
+        keys = [one.partition for one in update.stopped]
+        if update.is_full and self._reassigning:
+            keys += [
+                key
+                for key in self._reassigning
+                if (state := self.image.state(*key)) is not None and broker in state.removing
+            ]
+        if not keys:
+            return
+        deleting = self._deleting.setdefault(broker, Counter())
+        deleting.update(keys)
+
+        def applied(sent: "asyncio.Future[Failures]") -> None:
+            for key in keys:
+                deleting[key] -= 1
+                if not deleting[key]:
+                    del deleting[key]
+
+        sent.add_done_callback(applied)
+
     # Topics and configs; the caller holds `turn`.
 
     async def add_topic(self, topic: Topic, config: Mapping[str, str]) -> Failures:
@@ -454,6 +624,7 @@ class Controller:
         self.image = self.image.without_topics([name])
         for broker, offline in self._offline.items():
             self._offline[broker] = frozenset(one for one in offline if one.topic != name)
+        self._reassigning = {one for one in self._reassigning if one.topic != name}
         return await self._tell(deleted=[name], changed=())
 
     async def set_min_isr(self, min_isr: Mapping[str, int]) -> None:
@@ -472,6 +643,7 @@ class Controller:
         self._topic_configs |= topic_configs or {}
         self._broker_configs |= broker_configs or {}
         await self._tell(topic_configs=topic_configs, broker_configs=broker_configs, changed=())
+        self._check_reassignments()  # min.insync.replicas may have changed
 
     # Store and tell.
 
@@ -486,11 +658,13 @@ class Controller:
         deleted: Sequence[str] = (),
         changed: Iterable[str] = (),
         waits: bool = True,
+        is_step: bool = False,
     ) -> Failures:
         """Decide, store in lots, and tell the brokers; return what failed on its way.
 
         `born` brokers are sent all partitions. All brokers are sent the new image at the end, even
-        if an error ended the work early. The image includes the `changed` topics.
+        if an error ended the work early. The image includes the `changed` topics. Unless the change
+        `is_step`, the controller looks for the next steps of reassignments afterwards.
         """
         failures: dict[TopicPartition, RequestError] = {}
         names: dict[str, None] = dict.fromkeys(changed)
@@ -539,6 +713,8 @@ class Controller:
             if told:
                 self._note_leaderless(told)
                 await self._tell(changed=[*{key.topic for key in told}], waits=waits)
+            if not is_step:
+                self._check_reassignments()
         return failures
 
     def _in_new_epoch(self, change: PartitionChange) -> PartitionChange:
@@ -574,6 +750,11 @@ class Controller:
     def _note(self, changes: Sequence[PartitionChange]) -> None:
         """Update the image."""
         self.image = plan.with_changes(self.image, changes)
+        for one in changes:
+            if is_reassigning(one.after):
+                self._reassigning.add(_partition(one))
+            elif self._reassigning:
+                self._reassigning.discard(_partition(one))
 
     def _note_leaderless(self, failures: Iterable[TopicPartition]) -> None:
         """Show partitions whose leader could not take over as partitions without a leader."""
@@ -600,7 +781,9 @@ class Controller:
             state = ReplicaState(one.topic, topic.id, PartitionIndex(one.index), one.after, is_new)
             for broker in one.after.replicas:
                 if broker in self._links and broker not in born:
-                    by_broker.setdefault(broker, []).append(state)
+                    is_added = broker not in one.before.replicas
+                    told = replace(state, is_new=True) if is_added else state
+                    by_broker.setdefault(broker, []).append(told)
         return await self._applied(
             {
                 broker: replace(self._update(broker), replicas=replicas, topic_configs=configs)
@@ -662,9 +845,7 @@ class Controller:
 
     async def _applied(self, updates: Mapping[BrokerId, ControlUpdate], waits: bool) -> Failures:
         """Send updates; return what failed on the leaders."""
-        sent = {broker: self._links[broker].send(one) for broker, one in updates.items()}
-        for broker, one in sent.items():
-            one.add_done_callback(partial(self._note_unable, broker))
+        sent = self._send(updates)
         failures: dict[TopicPartition, RequestError] = {}
         own = sent.pop(self._node_id, None)
         if own is not None:
@@ -684,6 +865,15 @@ class Controller:
                 failures |= self._failed(broker, one.result())
         return failures
 
+    def _send(
+        self, updates: Mapping[BrokerId, ControlUpdate]
+    ) -> "dict[BrokerId, asyncio.Future[Failures]]":
+        sent = {broker: self._links[broker].send(one) for broker, one in updates.items()}
+        for broker, one in sent.items():
+            one.add_done_callback(partial(self._note_unable, broker))
+            self._guard_deleted(broker, updates[broker], one)
+        return sent
+
     def _failed(self, broker: BrokerId, failures: Failures) -> Failures:
         """Return what failed on the leader; a follower that failed is not in the ISR."""
         return {key: one for key, one in failures.items() if self._leads(broker, key)}
@@ -695,6 +885,10 @@ class Controller:
 
 def _partition(change: PartitionChange) -> TopicPartition:
     return TopicPartition(change.topic, PartitionIndex(change.index))
+
+
+def _assignment(state: PartitionState) -> tuple[object, ...]:
+    return state.replicas, state.adding, state.removing
 
 
 def _topics(changes: Iterable[PartitionChange]) -> list[str]:

@@ -38,6 +38,7 @@ from ottla.cluster.reassignment import (
     cancel_reassignment,
     next_step,
     original_of,
+    target_of,
 )
 from ottla.cluster.topic_creation import checked
 from ottla.errors import ErrorCode, RequestError
@@ -79,6 +80,11 @@ class Conditions:
     )
     """Replicas in failed data directories of live brokers."""
 
+    deleting: Mapping[BrokerId, Collection[TopicPartition]] = field(
+        default_factory=dict[BrokerId, Collection[TopicPartition]]
+    )
+    """Replicas that a live broker deletes, or may still be told to delete (rule A15)."""
+
     def in_service(self) -> frozenset[BrokerId]:
         """Return the brokers that keep their places in ISRs, and their leaderships."""
         return frozenset(self.alive).union(self.answering)
@@ -90,6 +96,10 @@ class Conditions:
     def is_offline(self, topic: str, index: int, broker: BrokerId) -> bool:
         """Whether the replica of a live broker is in a failed data directory."""
         return TopicPartition(topic, index) in self.offline.get(broker, ())
+
+    def is_deleted(self, topic: str, index: int, broker: BrokerId) -> bool:
+        """Whether a live broker deletes its replica, or may be about to."""
+        return TopicPartition(topic, index) in self.deleting.get(broker, ())
 
     def offline_replicas(self) -> dict[TopicPartition, frozenset[BrokerId]]:
         """Return by partition the live brokers whose replica is in a failed data directory."""
@@ -472,23 +482,24 @@ def alter_reassignment(
     before = image.state(name, index)
     try:
         if before is None:
-            raise RequestError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a partition {partition}."
+            missing = (
+                f"partition {name}:{index}" if name in image.topics else f"a topic named {name}"
             )
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find {missing}.")
         min_isr = conditions.min_isr(name)
         if target is None:
-            electable = conditions.electable()
+            offline = _failed(conditions.offline_replicas(), name, index)
+            electable = conditions.electable() - offline
             after = cancel_reassignment(before, electable=electable, min_isr=min_isr)
             delete = before.adding
         else:
             after = begin_reassignment(before, _checked_target(before, conditions, target))
             delete = ()
-            factor = len(original_of(before))
+            factor = len(target_of(before))
             if not can_change_factor and len(target) != factor:
                 raise RequestError(
                     ErrorCode.INVALID_REPLICATION_FACTOR,
-                    f"The replication factor of {partition} cannot change from {factor} to "
-                    f"{len(target)}.",
+                    f"The replication factor is changed from {factor} to {len(target)}.",
                 )
     except RequestError as error:
         return ReassignmentOutcome(name, index, error.code, error.message)
@@ -516,27 +527,26 @@ class ReassignmentStep:
     delete: tuple[BrokerId, ...]  # replicas that are deleted before the change is stored
 
 
-def reassignment_steps(image: ClusterImage, conditions: Conditions) -> list[ReassignmentStep]:
-    """Return the next steps of all reassignments (rule A15).
+def reassignment_steps(
+    image: ClusterImage, conditions: Conditions, partitions: Iterable[TopicPartition]
+) -> list[ReassignmentStep]:
+    """Return the next steps of the reassignments of these partitions (rule A15).
 
-    The controller calls this when it takes over, and after each ISR change and each step, before it
-    accepts another ISR change of these partitions.
+    The controller calls this when it takes over, and after each change of brokers, ISRs and minima
+    and each step.
     """
     electable = conditions.electable()
     offline = conditions.offline_replicas()
     steps: list[ReassignmentStep] = []
-    for topic in image.topics.values():
-        for index, before in enumerate(topic.partitions):
-            if not before.adding and not before.removing:
-                continue
-            step = next_step(
-                before,
-                electable=electable - _failed(offline, topic.name, index),
-                min_isr=conditions.min_isr(topic.name),
-            )
-            if step is not None:
-                change = PartitionChange(topic.name, index, before, step.after)
-                steps.append(ReassignmentStep(step.kind, change, step.delete))
+    for name, index, before in _known(image, partitions):
+        step = next_step(
+            before,
+            electable=electable - _failed(offline, name, index),
+            min_isr=conditions.min_isr(name),
+        )
+        if step is not None:
+            change = PartitionChange(name, index, before, step.after)
+            steps.append(ReassignmentStep(step.kind, change, step.delete))
     return steps
 
 
@@ -636,6 +646,7 @@ def _altered(
             epochs.get(member) != epoch
             or member in conditions.shutting_down
             or conditions.is_offline(topic.name, index, member)
+            or conditions.is_deleted(topic.name, index, member)
             or not can_join(before, member, min_isr=min_isr)
         ):
             return AlteredPartition(topic.id, index, ErrorCode.INELIGIBLE_REPLICA)

@@ -20,6 +20,7 @@ from typing import Final, Self
 from ottla.broker.node import Environment, Node
 from ottla.clock import SystemClock
 from ottla.cluster.image import ClusterImage
+from ottla.cluster.reassignment import is_reassigning
 from ottla.coordination.embedded import EmbeddedSession, EmbeddedStore
 from ottla.coordination.session import Listener, SessionState
 from ottla.errors import OttlaError, StorageFailure
@@ -451,7 +452,7 @@ class Cluster:
     async def settled(self, timeout: float = 30) -> None:
         """Wait until every partition has a leader and all its running replicas in the ISR.
 
-        Raises TimeoutError with what is missing.
+        Reassignments are complete then. Raises TimeoutError with what is missing.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout
@@ -474,6 +475,8 @@ class Cluster:
                 name = f"{topic.name}-{index}"
                 if state.leader not in running:
                     missing.append(f"{name} has no leader")
+                if is_reassigning(state):
+                    missing.append(f"{name} is being reassigned")
                 missing += [
                     f"broker {replica} is not in the ISR of {name}"
                     for replica in sorted(running & {*state.replicas} - {*state.in_sync})

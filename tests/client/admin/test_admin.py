@@ -381,8 +381,6 @@ def test_features_are_described() -> None:
 
 NOT_OFFERED: dict[str, Callable[[Admin], Coroutine[Any, Any, object]]] = {
     "list_config_resources": lambda ours: ours.list_config_resources(),
-    "alter_reassignments": lambda ours: ours.alter_reassignments({T0: [1]}),
-    "list_reassignments": lambda ours: ours.list_reassignments(),
     "list_transactions": lambda ours: ours.list_transactions(),
     "describe_producers": lambda ours: ours.describe_producers([T0]),
     "abort_transaction": lambda ours: ours.abort_transaction(
@@ -416,6 +414,25 @@ def test_unsupported_calls_raise_not_supported() -> None:
                     pytest.fail(f"{name} gave {all_of(await call(ours))}")
             for told in (await ours.describe_transactions("x"), await ours.fence_producers("x")):
                 assert not told.failed["x"].retriable
+
+    run(scenario())
+
+
+def test_reassignment_to_the_present_replicas_changes_nothing() -> None:
+    async def scenario() -> None:
+        async with filled() as ours:
+            missing = ("missing", 0)
+            outcome = await ours.alter_reassignments({T0: [1], T1: [1, 9], missing: [1]})
+            assert {*outcome.succeeded} == {T0}
+            codes = {key: code(one) for key, one in outcome.failed.items()}
+            assert codes == {
+                T1: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                missing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            }
+            cancelled = await ours.alter_reassignments({T0: None}, allow_factor_change=False)
+            assert code(cancelled.failed[T0]) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            assert await ours.list_reassignments() == {}
+            assert await ours.list_reassignments([T0, missing]) == {}
 
     run(scenario())
 
