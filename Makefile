@@ -34,7 +34,7 @@ PLAIN_TESTS := tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_vers
 test: setup ## Run every check and every test, with the compiled extension and as plain Python
 	@rm -f .test-times.jsonl
 	@$(STEP) check $(MAKE) --no-print-directory check
-	@$(STEP) tests $(BIN)/python -m pytest -n 3
+	@$(STEP) tests $(BIN)/python -m pytest -n 4
 	@OTTLA_TEST_KERNEL=python $(STEP) "plain kernel" \
 		$(BIN)/python -m pytest -n 2 $(PLAIN_TESTS)
 	@$(STEP)
@@ -89,7 +89,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/cluster_vs_kafka.py --idle
 
 soak: setup ## Run every test with every crash point, seed and history, and ten times as many examples
-	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 3
+	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 4
 	OTTLA_FUZZ_SCALE=10 OTTLA_TEST_KERNEL=python $(BIN)/python -m pytest -n 2 $(PLAIN_TESTS)
 
 format: setup ## Format the source with ruff
