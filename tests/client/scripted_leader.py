@@ -1,10 +1,11 @@
 """A scripted leader: it keeps a log and checks sequence numbers as a broker does.
 
-A test decides about each batch: an error code refuses it, LOST appends it without a response,
-UNSEEN does neither, and None treats it as a broker does.
+A test decides about each batch: an error code refuses it, AppendedWith appends it and returns an
+error, LOST appends it without a response, UNSEEN does neither, and None treats it as a broker does.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from client.scripted_broker import ScriptedBroker
@@ -30,7 +31,15 @@ TOPIC_ID = Uuid(b"t" * 16)
 LOST = "lost"
 UNSEEN = "unseen"
 
-Word: TypeAlias = ErrorCode | str | None
+
+@dataclass(frozen=True)
+class AppendedWith:
+    """An error after the append, for example because the ISR has shrunk."""
+
+    code: ErrorCode
+
+
+Word: TypeAlias = ErrorCode | AppendedWith | str | None
 
 
 class Leader:
@@ -96,6 +105,7 @@ class Leader:
         elif word != UNSEEN:
             try:
                 offset = self._appended(index, batch)
+                code = word.code if isinstance(word, AppendedWith) else code
             except RequestError as error:
                 code = error.code
         return PartitionProduceResponse(index=index, error_code=code, base_offset=offset)

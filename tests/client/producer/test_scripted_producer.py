@@ -11,7 +11,7 @@ import pytest
 from cases import each_case
 from client.scenario_runner import run
 from client.scripted_broker import ScriptedBroker
-from client.scripted_leader import LOST, TOPIC, UNSEEN, Leader, Word
+from client.scripted_leader import LOST, TOPIC, UNSEEN, AppendedWith, Leader, Word
 from ottla.client.producer.identity import EPOCH_MAX
 from ottla.client.producer.producer import Producer
 from ottla.errors import ErrorCode, RequestError
@@ -152,6 +152,23 @@ def test_expired_batch_leaves_a_gap_and_no_duplicates(word: str) -> None:
     assert values == sorted(set(values))
     assert [one for one in values if one not in failed] == [*range(3), *range(8, 15)]
     assert max(one.producer_epoch for one in leader.came) == 1
+
+
+def test_batches_that_were_appended_keep_their_numbers_after_a_gap() -> None:
+    """One of five batches fails finally; the leader has appended the others, whose ISR shrank."""
+    shrunk = AppendedWith(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    final = AppendedWith(ErrorCode.UNKNOWN_SERVER_ERROR)
+    leader = Leader(decisions_at({3: final, 4: shrunk, 5: shrunk, 6: shrunk, 7: shrunk}))
+    failed: list[int] = []
+
+    async def script(ours: Producer) -> None:
+        await send(ours, range(3))
+        await send(ours, range(3, 8), failed)
+        await send(ours, range(8, 12))
+
+    producing(leader, script)
+    assert failed == [3]
+    assert leader.logs[0] == [b"%d" % value for value in range(12)]
 
 
 def test_other_partitions_keep_their_sequence_numbers() -> None:

@@ -48,6 +48,17 @@ def batch_outcome(
     return BatchOutcome.AGAIN if code.retriable else BatchOutcome.NEVER
 
 
+def may_have_appended(code: ErrorCode, response: PartitionProduceResponse | None) -> bool:
+    """Whether the leader may have appended a batch although it responds with an error.
+
+    An error after the append comes with the offset, for example when the ISR has shrunk. A failed
+    flush comes without one.
+    """
+    if response is None or code is ErrorCode.KAFKA_STORAGE_ERROR:
+        return True
+    return response.base_offset >= 0
+
+
 def broker_error(
     code: ErrorCode, batch: PendingBatch, response: PartitionProduceResponse | None
 ) -> RequestError:

@@ -72,7 +72,7 @@ class PendingBatch:
         self.not_before_s = 0.0  # the retry backoff
         self.identity = NOBODY
         self.sequence = int(NO_SEQUENCE)
-        self.is_unsure = False  # it was sent without a response, so it may have been appended
+        self.is_unsure = False  # it may have been appended: no response, or an error after it
         self.is_settled = False
         self.awaited = False  # a caller waits for its result
         self.parts: Sequence[PendingBatch] = ()

@@ -18,7 +18,12 @@ from ottla.client.metrics.producer_metrics import ProducerCounts
 from ottla.client.network.cluster_view import BrokerView
 from ottla.client.network.connections import Connections
 from ottla.client.network.metadata import Metadata
-from ottla.client.producer.batch_outcomes import BatchOutcome, batch_outcome, broker_error
+from ottla.client.producer.batch_outcomes import (
+    BatchOutcome,
+    batch_outcome,
+    broker_error,
+    may_have_appended,
+)
 from ottla.client.producer.delivery import SenderConfig, produce_request
 from ottla.client.producer.identity import ProducerIdentity
 from ottla.client.producer.partition_load import PartitionLoad
@@ -252,6 +257,7 @@ class Sender:
             self._settle(queue, batch, told.base_offset, told.log_append_time_ms)
             return
         error = broker_error(code, batch, told)
+        batch.is_unsure = batch.is_unsure or may_have_appended(code, told)
         if code.refresh_metadata:
             leader = None if told is None else told.current_leader
             if leader is not None and leader.leader_id >= 0:
