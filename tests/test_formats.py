@@ -126,16 +126,29 @@ def test_segment_index_bytes_equal_the_page() -> None:
     assert pages == [offsets.to_bytes(), times.to_bytes(), aborted.to_bytes()]
 
 
-def test_producer_snapshot_bytes_equal_the_page() -> None:
-    builder = BatchBuilder()
-    builder.append(1_700_000_000_000, b"k", b"v")
-    builder.append(1_700_000_000_001, b"k", b"v")
-    batch = builder.build(
-        base_offset=5030, producer_id=9, producer_epoch=1, base_sequence=4, transactional=True
-    )
+def producers_after(*base_offsets: int) -> Producers:
+    """The state of a producer that wrote batches of two records in a transaction."""
     producers = Producers()
-    producers.replay(Batch(batch))
-    assert worked_bytes("producer-snapshot.md") == [write_snapshot(producers)]
+    for number, base_offset in enumerate(base_offsets, start=3 - len(base_offsets)):
+        builder = BatchBuilder()
+        builder.append(1_700_000_000_000, b"k", b"v")
+        builder.append(1_700_000_000_001, b"k", b"v")
+        batch = builder.build(
+            base_offset=base_offset,
+            producer_id=9,
+            producer_epoch=1,
+            base_sequence=2 * number,
+            transactional=True,
+        )
+        producers.replay(Batch(batch))
+    return producers
+
+
+def test_producer_snapshot_bytes_equal_the_page() -> None:
+    assert worked_bytes("producer-snapshot.md") == [
+        write_snapshot(producers_after(5030)),
+        write_snapshot(producers_after(5028, 5030)),
+    ]
 
 
 def damaged_segments() -> list[Segment]:

@@ -18,6 +18,8 @@ from ottla.inspection.directory_check import check_partition
 from ottla.inspection.findings import Finding, Level
 from ottla.inspection.segment_check import Tally
 from ottla.log.files import OsDisk
+from ottla.log.producer_snapshot import read_snapshot
+from ottla.log.producers import CACHED_BATCHES
 
 JUDGE = Path(__file__).with_name("DumpJudge.java")
 
@@ -118,6 +120,8 @@ def test_both_accept_good_files(good: Path) -> None:
     kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     paths = sorted(path for path in good.iterdir() if path.suffix in kinds)
     assert len(paths) >= 15
+    snapshots = [read_snapshot(path.read_bytes()) for path in paths if path.suffix == ".snapshot"]
+    assert any(len(one.batches) == CACHED_BATCHES for producers in snapshots for one in producers)
     assert kafka_says(paths) == ["sound"] * len(paths)
     assert we_say(paths) == ["sound"] * len(paths)
 

@@ -21,6 +21,8 @@ KAFKA = bytes.fromhex(
     "000000000000000200037fffffff0000000000000081000000090000018bcfe568c80000000c0000000000000078"
     "00000000ee6b28007fffffffffffffffffffffffffff000000000000018bcfe5692c00000005ffffffffffffffff"
 )
+# An earlier batch of the first producer.
+EARLIER = bytes.fromhex("0000000000000001000000090000000000000072000000000000018bcfe56800")
 KAFKA_EMPTY = bytes.fromhex("000148674bc700000000")
 
 
@@ -63,12 +65,36 @@ def test_d3_sequences_continue_after_a_snapshot() -> None:
     assert leader.end_transaction(2, 3, coordinator_epoch=12) == (2, 120, 132, False, 133)
 
 
-def test_d3_snapshot_keeps_the_last_batch_only() -> None:
+def test_d1_every_cached_batch_is_a_duplicate_after_a_snapshot() -> None:
+    """A producer with five requests in flight may have missed all five responses."""
     leader = Leader()
-    for n in range(5):
-        leader.produce(header(sequence=n))
-    (producer,) = read_snapshot(write_snapshot(leader.producers))
-    assert [batch[0] for batch in producer.batches] == [4]
+    for n in range(7):
+        leader.produce(header(sequence=n, timestamp=n))
+    leader = Leader(read_snapshot(write_snapshot(leader.producers)))
+    leader.end = 7
+    assert [leader.produce(header(sequence=n)) for n in range(2, 7)] == [
+        (n, n, n) for n in range(2, 7)
+    ]
+    with pytest.raises(RequestError) as raised:
+        leader.produce(header(sequence=1))
+    assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert leader.produce(header(sequence=7)) is None
+
+
+def test_earlier_batches_follow_after_the_part_that_kafka_reads() -> None:
+    leader = Leader()
+    for n in range(3):
+        leader.produce(header(sequence=n, timestamp=n))
+    last = read_snapshot(write_snapshot(leader.producers))
+    for producer in last:
+        del producer.batches[:-1]
+    kafka, whole = write_snapshot(last), write_snapshot(leader.producers)
+    assert whole[6 : len(kafka)] == kafka[6:]
+    assert whole[len(kafka) :] == bytes.fromhex(
+        "00000002"
+        "0000000000000001000000000000000000000000000000000000000000000000"
+        "0000000000000001000000010000000000000001000000000000000000000001"
+    )
 
 
 def test_d4_open_transactions_of_a_snapshot_do_not_expire() -> None:
@@ -116,6 +142,15 @@ def with_crc(data: bytes) -> bytes:
         pytest.param(with_crc(KAFKA[:6]), id="no count"),
         pytest.param(with_crc(KAFKA[:6] + b"\0\0\0\x02" + KAFKA[10:56] * 2), id="a producer twice"),
         pytest.param(b"\0\2" + KAFKA[2:], id="a later version"),
+        pytest.param(with_crc(KAFKA + b"\0\0\0"), id="three bytes after the producers"),
+        pytest.param(with_crc(KAFKA + b"\0\0\0\1" + EARLIER[:-1]), id="a short earlier batch"),
+        pytest.param(with_crc(KAFKA + b"\0\0\0\2" + EARLIER), id="an earlier batch is missing"),
+        pytest.param(with_crc(KAFKA + b"\xff" * 4), id="a negative count of earlier batches"),
+        pytest.param(with_crc(KAFKA + b"\0\0\0\5" + EARLIER * 5), id="five earlier batches"),
+        pytest.param(
+            with_crc(KAFKA + b"\0\0\0\1" + b"\x09" + EARLIER[1:]),
+            id="an earlier batch of an unknown producer",
+        ),
     ],
 )
 def test_invalid_content_with_a_valid_crc_is_detected(data: bytes) -> None:
@@ -129,7 +164,7 @@ def test_invalid_content_with_a_valid_crc_is_detected(data: bytes) -> None:
         max_size=30,
     )
 )
-def test_d3_state_round_trips_with_its_last_batches(
+def test_d3_state_round_trips_with_its_batches(
     drawn: list[tuple[int, int, int, bool]],
 ) -> None:
     leader = Leader()
@@ -143,8 +178,6 @@ def test_d3_state_round_trips_with_its_last_batches(
     for producer in leader.producers:
         other = read.get(ProducerId(producer.producer_id))
         assert other is not None
-        assert [batch[:4] for batch in other.batches] == [
-            batch[:4] for batch in producer.batches[-1:]
-        ]
+        assert [batch[:4] for batch in other.batches] == [batch[:4] for batch in producer.batches]
         assert other.next_sequence == producer.next_sequence
     assert read.first_open_offset == leader.producers.first_open_offset

@@ -48,6 +48,26 @@ def test_restarts_keep_one_snapshot_per_segment_and_the_last() -> None:
     assert bases - {0} <= {*snapshots(disk)} <= {*bases, end}
 
 
+@pytest.mark.parametrize("ends", ["stopped", "killed", "truncated"])
+def test_d1_cached_batches_survive_a_restart_and_a_truncation(ends: str) -> None:
+    """A producer retries the oldest of five batches first: the last one alone is not enough."""
+    disk = SimulatedDisk()
+    log = opened(disk, RULES).log
+    for number in range(4):
+        run(log, number)
+    expected = [one.batches.copy() for one in log.producers]
+    assert [len(batches) for batches in expected] == [5]
+    finish(log.close())
+    log = opened(disk, RULES, recovery_point=log.recovery_point).log
+    if ends == "killed":
+        log = opened(disk, RULES, recovery_point=log.recovery_point, clean=False).log
+    elif ends == "truncated":
+        end = log.log_end_offset
+        run(log, 4)
+        finish(log.truncate_to(end))
+    assert [one.batches for one in log.producers] == expected
+
+
 @pytest.mark.parametrize("loss", list(Loss))
 def test_producers_are_known_after_their_batches_are_deleted(loss: Loss) -> None:
     """Only snapshots have the second producer once the first segment is deleted."""

@@ -1,11 +1,12 @@
 """The format of `.snapshot` files: the producer state of a partition.
 
-Invariant: the checksum covers everything after it, and a file that does not match is ignored. As in
-Kafka, only the last batch of a producer is kept, so duplicates of earlier ones are not recognised
-after a restart. Completed transactions are not in the file.
+Invariant: the checksum covers everything after it, and a file that does not match is ignored. A
+read file gives the cached batches of every producer (rules D1 and D3). Kafka's format has only the
+last batch of a producer. The earlier ones follow after the part that Kafka reads, and Kafka ignores
+them. A file of Kafka does not have them. Completed transactions are not in the file.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct as Layout
 from typing import Final
 
@@ -14,7 +15,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from ottla.errors import ProtocolViolation
 from ottla.ids import Offset, ProducerEpoch, ProducerId
 from ottla.log.errors import CorruptSnapshot
-from ottla.log.producers import Producer, Producers
+from ottla.log.producers import CACHED_BATCHES, CachedBatch, Producer, Producers
 from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Struct, array, int16, int32, int64, uint32
@@ -24,6 +25,10 @@ _HEAD: Final = Layout(">hI")  # version and CRC; the message starts with the CRC
 _MESSAGE_AT: Final = 2
 _NONE: Final = -1
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+EARLIER_COUNT: Final = Layout(">i")
+EARLIER_BATCH: Final = Layout(">qiqiq")
+"""Producer id, last sequence, last offset, last offset minus first offset, timestamp."""
 
 
 class ProducerEntry(Struct):
@@ -49,7 +54,10 @@ class ProducerSnapshot(Message, versions="1"):
 def write_snapshot(producers: Producers) -> bytes:
     """The content of the file."""
     message = ProducerSnapshot(crc=0, producer_entries=[_entry(producer) for producer in producers])
+    earlier = [EARLIER_BATCH.pack(*fields) for fields in _earlier_batches(producers)]
     covered = message.encode(_VERSION)[_HEAD.size - _MESSAGE_AT :]
+    if earlier:
+        covered += EARLIER_COUNT.pack(len(earlier)) + b"".join(earlier)
     return _HEAD.pack(_VERSION, crc32c(covered)) + covered
 
 
@@ -64,7 +72,7 @@ def read_snapshot(data: Buffer) -> Producers:
     if crc32c(data[_HEAD.size :]) != crc:
         raise CorruptSnapshot("wrong checksum")
     try:
-        message = ProducerSnapshot.decode(
+        message, end = ProducerSnapshot.decode_prefix(
             data, _VERSION, position=_MESSAGE_AT, objects_max=len(data)
         )
     except ProtocolViolation as error:
@@ -72,7 +80,31 @@ def read_snapshot(data: Buffer) -> Producers:
     producers = Producers(map(_producer, message.producer_entries))
     if producers.count != len(message.producer_entries):
         raise CorruptSnapshot("duplicate producer id")
+    if end < len(data):
+        _read_earlier(data[end:], producers)
     return producers
+
+
+def _earlier_batches(producers: Producers) -> Iterator[tuple[int, int, int, int, int]]:
+    for producer in producers:
+        for _, last_sequence, base_offset, last_offset, timestamp in producer.batches[:-1]:
+            delta = last_offset - base_offset
+            yield producer.producer_id, last_sequence, last_offset, delta, timestamp
+
+
+def _read_earlier(data: bytes, producers: Producers) -> None:
+    """Add the earlier batches, each producer's in the order of their offsets, to the producers."""
+    found: dict[int, list[CachedBatch]] = {}
+    size = len(data) - EARLIER_COUNT.size
+    if size < 0 or EARLIER_COUNT.unpack_from(data)[0] * EARLIER_BATCH.size != size:
+        raise CorruptSnapshot(f"{len(data)} bytes after the producers are not earlier batches")
+    for producer_id, *fields in EARLIER_BATCH.iter_unpack(data[EARLIER_COUNT.size :]):
+        found.setdefault(producer_id, []).append(_batch(*fields))
+    for producer_id, batches in found.items():
+        producer = producers.get(ProducerId(producer_id))
+        if producer is None or not producer.batches or len(batches) >= CACHED_BATCHES:
+            raise CorruptSnapshot(f"{len(batches)} earlier batches of producer {producer_id}")
+        producer.batches[:0] = batches
 
 
 def _entry(producer: Producer) -> ProducerEntry:
@@ -101,12 +133,14 @@ def _producer(entry: ProducerEntry) -> Producer:
     if entry.current_txn_first_offset >= 0:
         producer.transaction_first_offset = Offset(entry.current_txn_first_offset)
     if entry.last_offset >= 0:
-        last_sequence, delta = entry.last_sequence, entry.offset_delta
-        # Batches of coordinators have no sequences.
-        first = (last_sequence - delta) & _SEQUENCE_MASK if last_sequence >= 0 else last_sequence
-        last_offset = entry.last_offset
         producer.batches.append(
-            (first, last_sequence, last_offset - delta, last_offset, entry.timestamp)
+            _batch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
         )
-        producer.next_sequence = (last_sequence + 1) & _SEQUENCE_MASK
+        producer.next_sequence = (entry.last_sequence + 1) & _SEQUENCE_MASK
     return producer
+
+
+def _batch(last_sequence: int, last_offset: int, delta: int, timestamp: int) -> CachedBatch:
+    # Batches of coordinators have no sequences.
+    first = (last_sequence - delta) & _SEQUENCE_MASK if last_sequence >= 0 else last_sequence
+    return first, last_sequence, last_offset - delta, last_offset, timestamp

@@ -25,8 +25,8 @@ NO_COORDINATOR_EPOCH: Final = -1
 _SEQUENCE_MASK: Final = 0x7FFFFFFF  # sequences wrap from 2**31 - 1 to 0
 _EPOCH_MAX: Final = 0x7FFF
 
-# First and last sequence, first and last offset, timestamp. A plain tuple for speed.
-_CachedBatch: TypeAlias = tuple[int, int, int, int, int]
+CachedBatch: TypeAlias = tuple[int, int, int, int, int]
+"""First and last sequence, first and last offset, timestamp. A plain tuple for speed."""
 
 
 class Duplicate(NamedTuple):
@@ -66,7 +66,7 @@ class Producer:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = NO_TIMESTAMP
         self.transaction_first_offset: Offset | None = None  # None: no open transaction
-        self.batches: list[_CachedBatch] = []  # of this epoch, the latest last
+        self.batches: list[CachedBatch] = []  # of this epoch, the latest last
         self.next_sequence = 0
 
     @property

@@ -260,10 +260,7 @@ class ClusterScenario:
             "bootstrap.servers": self._bootstrap,
             "acks": "all",
             "enable.idempotence": True,
-            # As in Kafka, a broker that restarts knows only the last batch of a producer. A retry
-            # of an older batch is out of sequence then, and the producer sends it a second time
-            # in a new producer epoch.
-            "max.in.flight.requests.per.connection": 1,
+            "max.in.flight.requests.per.connection": 5,
             "delivery.timeout.ms": 300_000,
             "request.timeout.ms": 5000,
             "max.block.ms": 300_000,

@@ -50,6 +50,7 @@ class _Life:
         self.dead = False
         self.paused = False
         self.stopping = asyncio.Event()
+        self.node: Node | None = None
         self.started: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         self.main: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
@@ -70,6 +71,8 @@ class _Life:
         self.resume()  # what is held back has no visible effect any more
         self.device.crash_at = 0
         self.host.die()
+        if self.node is not None:
+            self.node.hands_over = False  # it would ask the controller in vain
         self.ended.set()
         # Cancel the tasks later. Without disk and network they have no visible effect.
         asyncio.get_running_loop().call_soon(self._cancel)
@@ -189,7 +192,7 @@ class SimulatedBroker:
         )
 
     async def _run(self, life: _Life, environment: Environment) -> None:
-        self.node = Node(self._config, self.id, environment, life.stopping.set)
+        self.node = life.node = Node(self._config, self.id, environment, life.stopping.set)
         async with self.node as node:
             life.started.set_result(node)
             await life.stopping.wait()

@@ -1,7 +1,8 @@
 """Rebuilds producer state and leader epochs from the batches of a log (rule D3).
 
 Invariant: the result is the state of a leader that appended the same batches, except for the cached
-batches that a producer snapshot does not keep. Only headers and markers are read, not records.
+batches that a producer snapshot of Kafka does not have. Only headers and markers are read, not
+records.
 """
 
 from collections.abc import Collection, Iterator
