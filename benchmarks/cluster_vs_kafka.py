@@ -12,8 +12,6 @@ import argparse
 import os
 import re
 import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -32,6 +30,7 @@ from rich.table import Table
 from harness import write_report
 from judges.java import java_command
 from judges.kafka_cluster import KafkaCluster
+from judges.ottla_broker import OttlaBroker
 from judges.wire import Wire
 from ottla.coordination.ensemble import LocalServer, pyspark_class_path
 from ottla.ids import ZERO_UUID
@@ -121,45 +120,30 @@ def ours() -> Generator[Servers]:
         folder = Path(tempfile.mkdtemp(prefix="ottla-cluster-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         zookeeper = stack.enter_context(LocalServer(folder / "zookeeper", pyspark_class_path()))
-        ports = [_free_port() for _ in range(BROKERS)]
         brokers = [
-            subprocess.Popen(
-                [
-                    *(sys.executable, str(Path(__file__).with_name("cluster_broker.py"))),
-                    *(str(node), str(port), str(folder / f"broker-{node}"), zookeeper.connect),
+            stack.enter_context(
+                OttlaBroker(
+                    folder,
+                    f"node.id={node}",
+                    f"zookeeper.connect={zookeeper.connect}",
                     *(f"{name}={value}" for name, value in SETTINGS.items()),
                     "offsets.topic.replication.factor=3",
-                ],
-                stdout=subprocess.PIPE,
-                text=True,
+                    log=folder / f"broker-{node}.log",
+                    data=folder / f"broker-{node}",
+                )
             )
-            for node, port in enumerate(ports, 1)
+            for node in range(1, BROKERS + 1)
         ]
         for broker in brokers:
-            stack.callback(_stop, broker)
+            broker.spawn()
         for broker in brokers:
-            assert broker.stdout is not None
-            assert broker.stdout.readline() == "started\n"
+            broker.wait_until_served()
         server = zookeeper.process_id
         yield Servers(
             "ottla",
-            [("127.0.0.1", port) for port in ports],
-            lambda: [server, *(one.pid for one in brokers)],
+            [one.address for one in brokers],
+            lambda: [server, *(one.process_id for one in brokers)],
         )
-
-
-def _stop(broker: subprocess.Popen[str]) -> None:
-    broker.send_signal(signal.SIGTERM)
-    try:
-        broker.wait(30)
-    except subprocess.TimeoutExpired:
-        broker.kill()
-        broker.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 @contextmanager

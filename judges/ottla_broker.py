@@ -111,6 +111,10 @@ class OttlaBroker:
     def start(self) -> None:
         """Start it; returns when it serves requests."""
         self.spawn()
+        self.wait_until_served()
+
+    def wait_until_served(self) -> None:
+        """Return when it serves requests, after `spawn`."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while not self.serves():
             assert time.monotonic() < deadline_s, self.log.read_text()
@@ -156,6 +160,13 @@ class OttlaBroker:
         """Stop it cleanly; its exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(TIMEOUT_S)
+        self._process = None
+        return code
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        assert self._process is not None
         code = self._process.wait(TIMEOUT_S)
         self._process = None
         return code

@@ -162,9 +162,23 @@ def test_invalid_properties_file_is_explained(tmp_path: Path) -> None:
     assert code == 2
     assert told.startswith(f"ottla: {file}:2: ")
     assert "num.partitions" in told
-    code, told = refused("broker", "--override", "zookeeper.connect=here:2181")
-    assert code == 2
-    assert "ottla: --override: zookeeper.connect: multi-broker clusters" in told
+
+
+def test_missing_zookeeper_is_one_line(tmp_path: Path) -> None:
+    code, told = refused(
+        "broker",
+        *("--override", "zookeeper.connect=127.0.0.1:1,no-such-host.invalid:2181/kafka"),
+        *("--override", "zookeeper.connection.timeout.ms=200"),
+        *("--override", f"log.dirs={tmp_path / 'new'}", "--log-level", "error"),
+        *("--override", "listeners=PLAINTEXT://127.0.0.1:0"),
+    )
+    assert code == 1
+    assert told.startswith(
+        "ottla: no ZooKeeper server of 127.0.0.1:1,no-such-host.invalid:2181 answered within 0.2 "
+        "s; the host no-such-host.invalid is unknown ("
+    )
+    assert told.endswith("): start ZooKeeper, or correct zookeeper.connect\n")
+    assert not (tmp_path / "new").exists()
 
 
 def test_denied_data_directory_has_a_hint() -> None:

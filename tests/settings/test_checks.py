@@ -339,19 +339,15 @@ def test_listeners_that_work(lines: list[str]) -> None:
             ["authorizer.class.name=acl", "listener.security.protocol.map=A:B"],
             ["f:1: authorizer.class.name: ACLs", "f:2: listener.security.protocol.map: invalid"],
         ),
-        (["zookeeper.connect=zk1:2181"], ["f:1: zookeeper.connect: multi-broker clusters"]),
-        (
-            ["zookeeper.connect=localhost:2181,localhost:2182"],
-            ["f:1: zookeeper.connect: multi-broker clusters"],
-        ),
+        (["zookeeper.connect=zk1:port"], ['f:1: zookeeper.connect: invalid value "zk1:port"']),
         (["process.roles=controller"], ['f:1: process.roles: invalid value "controller"']),
         (
             ["controller.quorum.voters=1@a:9093,2@b:9093,3@c:9093"],
-            ["f:1: controller.quorum.voters: multi-broker clusters"],
+            ["f:1: controller.quorum.voters: Ottla has no KRaft quorum; set zookeeper.connect"],
         ),
         (
             ["controller.quorum.bootstrap.servers=a:9093,b:9093"],
-            ["f:1: controller.quorum.bootstrap.servers: multi-broker clusters"],
+            ["f:1: controller.quorum.bootstrap.servers: Ottla has no KRaft quorum; set zookeeper"],
         ),
     ],
 )
@@ -365,10 +361,6 @@ def test_what_is_not_supported_yet_is_refused_at_once(
 @each_case(
     "line",
     [
-        "zookeeper.connect=localhost:2181",
-        "zookeeper.connect=LOCALHOST",
-        "zookeeper.connect=127.0.0.1:2181/kafka",
-        "zookeeper.connect=[::1]:2181",
         "process.roles=broker,controller",
         "controller.quorum.voters=1@a:9093",
         "controller.quorum.bootstrap.servers=a:9093",
@@ -377,6 +369,20 @@ def test_what_is_not_supported_yet_is_refused_at_once(
 def test_settings_of_a_cluster_of_one_only_warn(line: str) -> None:
     (notice,) = broker_notices(line)
     assert notice.startswith(f"f:1: {line.partition('=')[0]}: ignored: ")
+
+
+@each_case(
+    "servers",
+    ["localhost", "zk1:2181,zk2:2181, zk3:2181/kafka", "127.0.0.1:2181/kafka/a", "[::1]:2181"],
+)
+def test_settings_of_several_brokers_fit_zookeeper(servers: str) -> None:
+    lines = (
+        "default.replication.factor=3",
+        "min.insync.replicas=2",
+        "offsets.topic.replication.factor=3",
+    )
+    assert not broker_notices(f"zookeeper.connect={servers}", *lines)
+    assert len(broker_notices(*lines)) == 3  # a single broker
 
 
 def test_controller_listener_may_use_tls() -> None:

@@ -144,6 +144,8 @@ def test_settings_unknown_to_kafka_4_3_are_listed() -> None:
     kafka_names = {(each.scope, each.name) for each in KAFKA}
     ours = {(table.scope, name) for table in TABLES for name in table.settings}
     assert ours - kafka_names == {
+        ("broker", "broker.id.generation.enable"),
+        ("broker", "reserved.broker.max.id"),
         ("broker", "zookeeper.connect"),
         ("broker", "zookeeper.session.timeout.ms"),
         ("broker", "zookeeper.connection.timeout.ms"),
@@ -181,6 +183,7 @@ def test_defaults_that_differ_from_kafka_are_listed() -> None:
         "socket.send.buffer.bytes",
         "ssl.keystore.type",
         "ssl.truststore.type",
+        "zookeeper.session.timeout.ms",
     }
 
 

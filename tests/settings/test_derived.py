@@ -78,7 +78,7 @@ def test_directories() -> None:
 
 
 def test_zookeeper_connection_timeout() -> None:
-    assert zookeeper_connection_timeout_ms(read()) == 18_000
+    assert zookeeper_connection_timeout_ms(read()) == 9_000
     assert zookeeper_connection_timeout_ms(read("zookeeper.session.timeout.ms=5")) == 5
     assert zookeeper_connection_timeout_ms(read("zookeeper.connection.timeout.ms=6")) == 6
 

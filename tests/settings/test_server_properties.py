@@ -196,7 +196,6 @@ def test_secured_broker_of_a_cluster_needs_one_round() -> None:
         "authorizer.class.name",
         "create.topic.policy.class.name",
         "port",
-        "zookeeper.connect",
     }
     edited = [
         EDITS.get(number, "") if number in lines else line

@@ -116,6 +116,7 @@ REGISTRATION_PAUSE_S: Final = 0.5  # after coordination has refused a registrati
 HAND_OVER_ATTEMPTS: Final = 3
 HAND_OVER_PAUSE_S: Final = 0.5
 HAND_OVER_SECONDS: Final = 5.0  # for each attempt
+HAND_OVER_DISCONNECTED_SECONDS: Final = 1.5  # without coordination: probably it is down for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,14 @@ class Environment:
     random_bytes: Callable[[int], bytes]
     limits: ProcessLimits = UNLIMITED
     host_name: str | None = None  # of the machine that the broker runs on
+    cluster_id: str | None = None  # of the data directories; coordination must have this cluster
+
+
+class StartStopped(OttlaError):
+    """The broker was stopped before the controller had told it what it leads."""
+
+    def __str__(self) -> str:
+        return "stopped before the start was complete"
 
 
 class Node:
@@ -178,6 +187,8 @@ class Node:
         self._released = asyncio.Event()  # requests wait until the start is complete, or fails
         self.given_up = False  # all data directories have failed
         self.hands_over = True  # whether other brokers take over before it stops
+        self._handing_over: asyncio.Timeout | None = None
+        self._waiting_to_be_informed: asyncio.Timeout | None = None
         self.unclean: dict[
             str, BaseException
         ] = {}  # directories without a clean shutdown file, and why
@@ -220,6 +231,8 @@ class Node:
             coordination, await coordination.connect(self._session_changed), self._session_changed
         )
         self._exit.push_async_callback(session.close)
+        if environment.cluster_id is not None:
+            await _check_cluster(session, environment.cluster_id)
         await ensure(session, PERSISTENT_PATHS)
         cluster_id = await _cluster_id(session, environment.new_id)
         if not self._listeners:
@@ -369,14 +382,19 @@ class Node:
         self._run(elector.run())
         self._run(self._keep_session(session, logs, roles, elector))
         self._run(self._check_isrs(replica_manager))
-        await roles.informed.wait()
+        try:
+            async with asyncio.timeout(None) as self._waiting_to_be_informed:
+                await roles.informed.wait()
+        except TimeoutError:
+            raise StartStopped from None
+        self._waiting_to_be_informed = None
         self._released.set()
         self._dispatch = dispatch
         self._run(self._reporter.run())
         self._run(roles.keep_following())
         self._run(topics.keep_leading())
         self._run(topics.keep_balanced())
-        self._exit.push_async_callback(self._hand_over, metadata_cache, controller_channel)
+        self._exit.push_async_callback(self._hand_over, session, metadata_cache, controller_channel)
         self._log_limits(topics)
         _LOG.info(
             "broker started",
@@ -526,11 +544,40 @@ class Node:
         # A request of a client that this broker, as controller, would not have forwarded.
         raise RequestError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
 
-    async def _hand_over(self, metadata_cache: MetadataCache, channel: ControllerChannel) -> None:
+    def stop_start(self) -> None:
+        """End a start that waits for the controller, which may be unreachable."""
+        if self._waiting_to_be_informed is not None:
+            self._waiting_to_be_informed.reschedule(asyncio.get_running_loop().time())
+
+    def hurry(self) -> None:
+        """Stop without waiting until other brokers have taken over."""
+        self.hands_over = False
+        self._limit_hand_over(0)
+
+    def _limit_hand_over(self, seconds: float) -> None:
+        if self._handing_over is not None:
+            self._handing_over.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    async def _hand_over(
+        self, session: Session, metadata_cache: MetadataCache, channel: ControllerChannel
+    ) -> None:
         """Let other brokers take over before this one stops (rule B11)."""
-        config, clock = self._current, self._environment.clock
-        if not (self.hands_over and config[broker.CONTROLLED_SHUTDOWN_ENABLE]):
+        if not (self.hands_over and self._current[broker.CONTROLLED_SHUTDOWN_ENABLE]):
             return
+        try:
+            async with asyncio.timeout(None) as self._handing_over:
+                if session.state is not SessionState.CONNECTED:
+                    self._limit_hand_over(HAND_OVER_DISCONNECTED_SECONDS)
+                await self._shut_down_controlled(metadata_cache, channel)
+        except TimeoutError:
+            _LOG.warning("leaderships not handed over", {"node": self.id})
+        finally:
+            self._handing_over = None
+
+    async def _shut_down_controlled(
+        self, metadata_cache: MetadataCache, channel: ControllerChannel
+    ) -> None:
+        clock = self._environment.clock
         for attempt in range(HAND_OVER_ATTEMPTS):
             if not metadata_cache.image.brokers.keys() - {self.id}:
                 return  # there is nobody to take over
@@ -750,6 +797,7 @@ class Node:
         if now is SessionState.LOST:
             self._session_lost.set()
         if now is not SessionState.CONNECTED:
+            self._limit_hand_over(HAND_OVER_DISCONNECTED_SECONDS)
             _LOG.error("coordination session changed", {"state": now.value})
 
 
@@ -791,6 +839,15 @@ def _dispatch_when(
 def _log_failed_task(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _LOG.error("background task failed", exc_info=error)
+
+
+async def _check_cluster(session: Session, cluster_id: str) -> None:
+    """Refuse to create a cluster for data directories that belong to another one."""
+    if await session.exists(CLUSTER_ID) is None:
+        raise OttlaError(
+            f"there is no cluster in ZooKeeper, and the data directories belong to cluster "
+            f"{cluster_id}: correct zookeeper.connect, or set log.dirs to other directories"
+        )
 
 
 async def _cluster_id(session: Session, new_id: Callable[[], Uuid]) -> str:

@@ -21,7 +21,7 @@ from ottla import __version__
 from ottla.broker.effective_config import log_notice
 from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.broker.gc_freeze import GcFreeze
-from ottla.broker.node import Environment, Node
+from ottla.broker.node import Environment, Node, StartStopped
 from ottla.broker.process_limits import (
     ProcessLimits,
     memory_bytes,
@@ -30,18 +30,22 @@ from ottla.broker.process_limits import (
 )
 from ottla.broker.stop_signals import StopSignals
 from ottla.clock import Clock, SystemClock
+from ottla.controller.lease import generate_broker_id
 from ottla.coordination.embedded import EmbeddedStore
-from ottla.coordination.session import Listener, Session
+from ottla.coordination.session import Coordination, Listener, Session
+from ottla.coordination.zookeeper import ZooKeeper
 from ottla.errors import DiskFull, OttlaError
 from ottla.ids import BrokerId, Uuid
+from ottla.log.checkpoints import MetaProperties
 from ottla.log.cleaner.child_processes import OsProcesses
 from ottla.log.cleaner.cleaner_runners import ChildCleaner
 from ottla.log.directory import count_partitions, read_meta
 from ottla.log.files import OsDisk
 from ottla.log.names import META_PROPERTIES
 from ottla.records import COMPILED
+from ottla.settings import broker
 from ottla.settings.config import Config
-from ottla.settings.derived import broker_id, log_dirs
+from ottla.settings.derived import broker_id, log_dirs, zookeeper_connection_timeout_ms
 from ottla.transport.network import TcpNetwork
 
 _LOG = logging.getLogger(__name__)
@@ -104,11 +108,17 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
     _LOG.info("broker starting", {"version": __version__, "pid": os.getpid()})
     for notice in config.notices:
         log_notice(notice)
-    stopping = asyncio.Event()
+    stopping, node = asyncio.Event(), None
 
     def stop(number: signal.Signals) -> None:
-        _LOG.info("stop requested", {"signal": number.name})
-        stopping.set()
+        if stopping.is_set() and node is not None:  # a second signal
+            _LOG.info("stop without hand-over requested", {"signal": number.name})
+            node.hurry()
+        else:
+            _LOG.info("stop requested", {"signal": number.name})
+            stopping.set()
+            if node is not None:
+                node.stop_start()
 
     signals.tell(asyncio.get_running_loop(), stop)
     if stopping.is_set():  # a signal arrived before the start
@@ -118,21 +128,40 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
     first = os.path.abspath(log_dirs(config)[0])
     store = _Store(disk, f"{first}/{COORDINATION_FILE}", clock)
     try:
-        await disk.blocking(lambda: _refuse_foreign(disk, log_dirs(config), first))
-        is_first_start = not await store.open_existing()
+        metas = await disk.blocking(lambda: _metas(disk, log_dirs(config)))
+        cluster_id = None
+        coordination: Coordination = store
+        connect = config[broker.ZOOKEEPER_CONNECT]
+        if connect is None:
+            await disk.blocking(lambda: _refuse_foreign(disk, log_dirs(config), first))
+            is_first_start = not await store.open_existing()
+        else:
+            cluster_id = next((one.cluster_id for one in metas if one.cluster_id), None)
+            is_first_start = cluster_id is None
+            await disk.blocking(
+                lambda: _refuse_embedded(disk, log_dirs(config), is_known=not is_first_start)
+            )
+            coordination = ZooKeeper(
+                connect,
+                session_timeout_ms=config[broker.ZOOKEEPER_SESSION_TIMEOUT_MS],
+                connection_timeout_ms=zookeeper_connection_timeout_ms(config),
+                creates_root=is_first_start,
+            )
         environment = Environment(
             clock,
             disk,
             TcpNetwork(),
-            store,
+            coordination,
             ChildCleaner(OsProcesses()),
             random.SystemRandom().random,
             lambda: Uuid(os.urandom(16)),
             os.urandom,
             ProcessLimits(open_files_max, lambda: disk.open_files, memory_bytes()),
             socket.gethostname(),
+            cluster_id,
         )
-        node = Node(config, _node_id(config, disk, first), environment, stopping.set)
+        node_id = await _node_id(config, metas, coordination)
+        node = Node(config, node_id, environment, stopping.set)
         if is_first_start:
             await node.bind()
         async with node:
@@ -143,6 +172,8 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
             raise OttlaError(f"all data directories have failed: {_reasons(node.unclean)}")
         if node.unclean:
             raise UncleanStop(node.unclean)
+        _LOG.info("broker stopped")
+    except StartStopped:
         _LOG.info("broker stopped")
     except DiskFull as full:
         raise OttlaError(
@@ -211,17 +242,64 @@ def _refuse_foreign(disk: OsDisk, directories: Sequence[str], first: str) -> Non
                 f"{path} holds data of a broker of cluster {meta.cluster_id}, and {first} has no "
                 f"{COORDINATION_FILE}. Restore this file from a backup. To take over the data of a "
                 f"single Kafka broker, or of an Ottla broker that lost this file, run `ottla log "
-                f"adopt {shlex.join(directories)}`. Otherwise set log.dirs to another directory"
+                f"adopt {shlex.join(directories)}`. If the cluster uses ZooKeeper, set "
+                f"zookeeper.connect. Otherwise set log.dirs to another directory"
             )
 
 
-def _node_id(config: Config, disk: OsDisk, first: str) -> BrokerId:
-    """Return the node id of the config, else of the data directory, else the default."""
+def _refuse_embedded(disk: OsDisk, directories: Sequence[str], *, is_known: bool) -> None:
+    """Refuse data directories whose topics ZooKeeper cannot have, and write nothing there.
+
+    The topics of a broker without ZooKeeper are in its own store. `is_known` says whether a
+    directory names its cluster.
+    """
+    for path in directories:
+        if disk.exists(f"{path}/{COORDINATION_FILE}"):
+            raise OttlaError(
+                f"{path} holds the topics of a single broker without ZooKeeper (it has "
+                f"{COORDINATION_FILE}): remove zookeeper.connect, or set log.dirs to another "
+                f"directory"
+            )
+        partitions = 0
+        with suppress(OSError):  # opening the directory will report the error
+            partitions = count_partitions(disk, path)
+        if partitions and not is_known:
+            raise OttlaError(
+                f"{path} holds partitions of an unknown cluster: it has no {META_PROPERTIES} with "
+                f"a cluster.id. Restore this file from a backup, or set log.dirs to another "
+                f"directory"
+            )
+
+
+def _metas(disk: OsDisk, directories: Sequence[str]) -> list[MetaProperties]:
+    """Return what the data directories say about their broker; opening them reports errors."""
+    found: list[MetaProperties] = []
+    for path in directories:
+        with suppress(OSError):
+            if (meta := read_meta(disk, path)) is not None:
+                found.append(meta)
+    return found
+
+
+async def _node_id(
+    config: Config, metas: Sequence[MetaProperties], coordination: Coordination
+) -> BrokerId:
+    """Return the node id of the config, else of a data directory, else a new one."""
     given = broker_id(config)
     if given is not None:
         return BrokerId(given)
-    meta = read_meta(disk, first)
-    return FIRST_BROKER if meta is None or meta.node_id is None else meta.node_id
+    for meta in metas:
+        if meta.node_id is not None:
+            return meta.node_id
+    if config[broker.ZOOKEEPER_CONNECT] is None:
+        return FIRST_BROKER
+    if not config[broker.BROKER_ID_GENERATION_ENABLE]:
+        raise OttlaError("the broker has no id: set node.id, or broker.id.generation.enable=true")
+    session = await coordination.connect(lambda state: None)
+    try:
+        return await generate_broker_id(session, config[broker.RESERVED_BROKER_MAX_ID])
+    finally:
+        await session.close()
 
 
 def log_to_stderr(form: LineFormat = LineFormat.TEXT, level: str = "info") -> None:

@@ -19,7 +19,7 @@ class StopSignals:
     """Remembers that a stop was requested."""
 
     def __init__(self) -> None:
-        self.asked: signal.Signals | None = None  # the first signal
+        self.asked: list[signal.Signals] = []  # before there is an event loop
         self._numbers: list[signal.Signals] = []
 
     def heed(self) -> None:
@@ -31,11 +31,11 @@ class StopSignals:
             self._numbers.append(number)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.asked = self.asked or signal.Signals(number)
+        self.asked.append(signal.Signals(number))
 
     def tell(self, loop: "AbstractEventLoop", stop: Callable[[signal.Signals], None]) -> None:
-        """Call `stop` in a loop on a signal; at once if one has arrived already."""
+        """Call `stop` in a loop on each signal; at once for those that have arrived already."""
         for number in self._numbers:
             loop.add_signal_handler(number, stop, number)
-        if self.asked is not None:
-            stop(self.asked)
+        for number in self.asked:
+            stop(number)

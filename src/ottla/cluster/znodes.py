@@ -12,6 +12,7 @@ from ottla.errors import OttlaError
 from ottla.ids import BrokerId, LeaderEpoch, Uuid
 
 BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"  # its version is the number of generated broker ids
 TOPICS: Final = "/brokers/topics"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"

@@ -11,8 +11,14 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ottla.clock import Clock
-from ottla.cluster.znodes import CONTROLLER
-from ottla.controller.lease import ControllerLease, elect_controller
+from ottla.cluster.znodes import CONTROLLER, broker_path
+from ottla.controller.lease import (
+    ControllerLease,
+    CurrentController,
+    Resigned,
+    elect_controller,
+    read_controller,
+)
 from ottla.coordination.errors import CoordinationError
 from ottla.coordination.session import Session, WatchEvent
 from ottla.ids import BrokerId
@@ -52,15 +58,35 @@ class ControllerElector:
             if is_mine and not self._has_lost:
                 return True
             await self._stop_controlling()
+        dead = None
         if found is not None:
-            return False
-        lease = await elect_controller(self._session, self._node_id, self._clock.now_ms())
+            dead = await self._own_earlier_election()
+            if dead is None:
+                return False
+        lease = await elect_controller(self._session, self._node_id, self._clock.now_ms(), dead)
         if lease is None:
             return False
         self._is_controller = True
         _LOG.info("controller elected", {"broker": self._node_id, "epoch": lease.epoch})
-        await self._on_elected(lease, self.resign)
+        try:
+            await self._on_elected(lease, self.resign)
+        except (CoordinationError, Resigned):
+            self.resign()  # it controls nothing: a new election reads everything again
+            raise
         return True
+
+    async def _own_earlier_election(self) -> CurrentController | None:
+        """Return the current controller if it was this broker in an earlier session, or earlier.
+
+        This session holds the registration of the broker id. So the process that was elected is
+        this one, which does not control any more, or it is dead; its session may live on.
+        """
+        current = await read_controller(self._session)
+        if current is None or current.broker != self._node_id:
+            return None
+        registered = await self._session.exists(broker_path(self._node_id))
+        is_own = registered is not None and registered.ephemeral_owner == self._session.id
+        return current if is_own else None
 
     def _watch(self, event: WatchEvent) -> None:
         self._changed.set()
@@ -90,7 +116,7 @@ class ControllerElector:
             await self._changed.wait()
             try:
                 await self.elect()
-            except CoordinationError as error:
+            except (CoordinationError, Resigned) as error:
                 _LOG.warning("controller election failed", {"why": str(error)})
                 await self._clock.sleep(RETRY_SECONDS)
                 self._changed.set()

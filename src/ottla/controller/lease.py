@@ -17,6 +17,7 @@ from ottla.cluster.registration import (
     parse_registration,
 )
 from ottla.cluster.znodes import (
+    BROKER_SEQUENCE,
     CONTROLLER,
     CONTROLLER_EPOCH,
     broker_path,
@@ -67,6 +68,16 @@ async def read_again(session: Session, paths: Sequence[str]) -> list[Node | None
         with suppress(ConnectionLoss):
             await session.sync()
             return await session.get_all(paths)
+
+
+async def generate_broker_id(session: Session, reserved_max: int) -> BrokerId:
+    """Return an id that was never returned before, above those that operators can set.
+
+    As in Kafka, the version of a node is the number of generated ids. An id is lost if the response
+    is lost.
+    """
+    await ensure(session, ("/brokers", BROKER_SEQUENCE))
+    return BrokerId(reserved_max + (await session.set(BROKER_SEQUENCE, b"")).version)
 
 
 async def register(session: Session, registration: Registration) -> BrokerEpoch:

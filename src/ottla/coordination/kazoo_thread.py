@@ -9,6 +9,7 @@ client.
 """
 
 import asyncio
+import logging
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +20,10 @@ from kazoo.exceptions import KazooException, WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 from ottla.coordination.session import Node, Stat
+
+# Sessions report lost connections themselves.
+_KAZOO_LOG: Final = logging.getLogger(f"{__name__}.kazoo")
+_KAZOO_LOG.setLevel(logging.ERROR)
 
 # Retry as often as Kafka's brokers do; kazoo's default backs off up to a minute.
 _RETRY: Final = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
@@ -171,7 +176,11 @@ class KazooThread:
         self.client = cast(
             Kazoo,
             KazooClient(
-                hosts, timeout=session_timeout_s, handler=_Handler(), connection_retry=_RETRY
+                hosts,
+                timeout=session_timeout_s,
+                handler=_Handler(),
+                connection_retry=_RETRY,
+                logger=_KAZOO_LOG,
             ),
         )
 

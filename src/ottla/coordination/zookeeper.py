@@ -41,9 +41,7 @@ from ottla.coordination.session import (
     WatchEvent,
 )
 
-SESSION_TIMEOUT_MS: Final = (
-    18_000  # Kafka's zookeeper.session.timeout.ms, and connection.timeout.ms
-)
+SESSION_TIMEOUT_MS: Final = 9_000  # the default of zookeeper.session.timeout.ms
 
 READS_PER_REQUEST: Final = 200
 
@@ -86,10 +84,14 @@ class ZooKeeper:
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int = SESSION_TIMEOUT_MS,
+        creates_root: bool = True,
     ) -> None:
-        self._hosts, slash, path = connect.partition("/")
+        """Use the servers of `connect`; without `creates_root` its path must exist."""
+        servers, slash, path = connect.partition("/")
+        self._hosts = "".join(servers.split())
         self._root = (slash + path).rstrip("/")
         check_path(self._root or ROOT)
+        self._creates_root = creates_root
         self._session_timeout_s = session_timeout_ms / 1000
         self._connection_timeout_s = connection_timeout_ms / 1000
 
@@ -100,16 +102,42 @@ class ZooKeeper:
         try:
             async with asyncio.timeout(self._connection_timeout_s):
                 await session.open()
+                if self._creates_root:
+                    await session.make_root()
+                elif await session.exists(ROOT) is None:
+                    raise EnsembleFailed(
+                        f"the path {self._root} does not exist in the ZooKeeper at {self._hosts}: "
+                        "correct zookeeper.connect"
+                    )
         except TimeoutError:
             await session.close()
-            raise EnsembleFailed(
-                f"no server of {self._hosts} answered within {self._connection_timeout_s:g} s: "
-                "start ZooKeeper, or correct zookeeper.connect"
-            ) from None
+            raise EnsembleFailed(await self._silence()) from None
         except BaseException:
             await session.close()
             raise
         return session
+
+    async def _silence(self) -> str:
+        """Return why no server answered: host names that are unknown, or no ZooKeeper there."""
+        loop = asyncio.get_running_loop()
+        unknown: list[str] = []
+        for server in self._hosts.split(","):
+            host = _host(server)
+            try:
+                await loop.getaddrinfo(host, None)
+            except OSError as error:
+                unknown.append(f"; the host {host} is unknown ({error.strerror or error})")
+        return (
+            f"no ZooKeeper server of {self._hosts} answered within {self._connection_timeout_s:g} s"
+            f"{''.join(unknown)}: start ZooKeeper, or correct zookeeper.connect"
+        )
+
+
+def _host(server: str) -> str:
+    """Return the host of host:port or [address]:port."""
+    if server.startswith("["):
+        return server[1:].partition("]")[0]
+    return server.partition(":")[0]
 
 
 class ZooKeeperSession:
@@ -133,18 +161,21 @@ class ZooKeeperSession:
         self._stopping: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect, and create the root path."""
+        """Connect."""
         self._thread.listen(self._state_changed)
         self._client.start_async()
         await self._opened
+
+    async def make_root(self) -> None:
+        """Create the root path, if it is missing."""
+        create = self._client.create_async
         parts = self._root.split("/")
         for end in range(2, len(parts) + 1):
-            await self._make_root("/".join(parts[:end]))
-
-    async def _make_root(self, path: str) -> None:
-        create = self._client.create_async
-        with suppress(NodeExists):
-            await self._ask(path, lambda: create(path, b"", ephemeral=False, sequence=False))
+            path = "/".join(parts[:end])
+            with suppress(NodeExists):
+                await self._ask(
+                    path, lambda at=path: create(at, b"", ephemeral=False, sequence=False)
+                )
 
     # Operations.
 

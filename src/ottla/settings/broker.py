@@ -49,6 +49,9 @@ GROUP_ASSIGNORS: Final = {
 }
 SHARE_ASSIGNORS: Final = {"org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple"}
 
+_ZOOKEEPER: Final = r"(\[[0-9a-fA-F:.]+\]|[^\s,/:\[\]]+)(:[0-9]{1,5})?"
+_ZOOKEEPERS: Final = rf"{_ZOOKEEPER}(\s*,\s*{_ZOOKEEPER})*(/\S*)?"
+
 # fmt: off
 # Identity and coordination.
 NODE_ID = Setting("node.id", INT, None, at_least(0), kafka_default="(required)",
@@ -62,10 +65,15 @@ BROKER_RACK = Setting("broker.rack", STRING, None,
 OTTLA_BROKER_HOST = Setting("ottla.broker.host", STRING, None,
     doc="Machine of this broker; null means the host's name. The controller places the replicas of a partition on "
         "different racks first, then on different machines. Brokers that share a machine must have the same value.")
-ZOOKEEPER_CONNECT = Setting("zookeeper.connect", STRING, None, matching(r"[^\s,/]+(\s*,\s*[^\s,/]+)*(/\S*)?", "host:port,host:port,.../path"),
-    doc="ZooKeeper servers (3.6 or later) that coordinate the cluster, with an optional chroot path. If unset, the broker uses "
-        "its embedded coordination and forms a cluster of one.")
-ZOOKEEPER_SESSION_TIMEOUT_MS = Setting("zookeeper.session.timeout.ms", INT, 18_000, at_least(1),
+BROKER_ID_GENERATION_ENABLE = Setting("broker.id.generation.enable", BOOLEAN, True,
+    doc="Generate an id for a broker of a ZooKeeper cluster that has none. If false, such a broker does not start. A "
+        "broker without zookeeper.connect gets the id 1.")
+RESERVED_BROKER_MAX_ID = Setting("reserved.broker.max.id", INT, 1000, at_least(0),
+    doc="Largest id that can be set as node.id without a conflict: generated ids are larger.")
+ZOOKEEPER_CONNECT = Setting("zookeeper.connect", STRING, None, matching(_ZOOKEEPERS, "host:port,host:port,.../path"),
+    doc="ZooKeeper servers (3.6 or later) that coordinate the cluster, with an optional chroot path, which the first broker "
+        "creates. If unset, the broker uses its embedded coordination and forms a cluster of one.")
+ZOOKEEPER_SESSION_TIMEOUT_MS = Setting("zookeeper.session.timeout.ms", INT, 9_000, at_least(1), kafka_default="18000",
     doc="ZooKeeper session timeout in milliseconds. When the session expires, the broker loses its leaderships. "
         "A lower value shortens failover but tolerates only shorter pauses.")
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = Setting("zookeeper.connection.timeout.ms", INT, None, at_least(1),

@@ -5,13 +5,12 @@ depends on, so that an invalid value is reported only once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from ipaddress import ip_address
 from posixpath import normpath  # works on text only, without file access
 from typing import Any, Final, NamedTuple
 
 from ottla.settings import broker, connection, consumer, ignored, producer, security, topic
 from ottla.settings.config import Config, split_listener_name
-from ottla.settings.config_def import Scope, Setting, ignored_text
+from ottla.settings.config_def import Scope, Setting
 from ottla.settings.config_types import BadValue
 from ottla.settings.credentials import login_problems
 from ottla.settings.derived import idempotence_conflict
@@ -373,7 +372,6 @@ def _consumer(config: Config) -> Iterator[Finding]:
 # the user learns of all of them in one start.
 
 _NOT_YET: Final = "is not supported yet"
-_NO_CLUSTERS: Final = "multi-broker clusters are not supported yet"
 
 
 def _tls_and_sasl_not_supported_yet(config: Config) -> Iterator[Finding]:
@@ -409,23 +407,15 @@ def _acls_not_supported_yet(config: Config) -> Iterator[Finding]:
         yield Finding((broker.AUTHORIZER_CLASS_NAME,), what)
 
 
-def _clusters_not_supported_yet(config: Config) -> Iterator[Finding]:
-    """Refuse settings of a broker that belongs to a cluster of several.
+def _quorums(config: Config) -> Iterator[Finding]:
+    """Refuse the settings of a KRaft cluster of several brokers, unless ZooKeeper is set instead.
 
     Otherwise each of the brokers would silently be a cluster of its own.
     """
-    setting = broker.ZOOKEEPER_CONNECT
-    servers = config[setting]
-    if servers is not None:
-        if _is_one_local_server(servers):
-            what = ignored_text("a single broker uses its embedded coordination, not ZooKeeper")
-            yield Finding((setting,), what, only_warn=True)
-        else:
-            yield Finding((setting,), f"{_NO_CLUSTERS}; remove the setting to run a single broker")
     for several in (ignored.CONTROLLER_QUORUM_VOTERS, ignored.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS):
-        if len(config[several]) > 1:
-            what = f"{_NO_CLUSTERS}; keep one entry to run a single broker"
-            yield Finding((several,), what)
+        if len(config[several]) > 1 and config[broker.ZOOKEEPER_CONNECT] is None:
+            what = f"Ottla has no KRaft quorum; set {broker.ZOOKEEPER_CONNECT.name} for a cluster, "
+            yield Finding((several,), f"{what}or keep one entry to run a single broker")
     roles = ignored.PROCESS_ROLES
     if config[roles] and "broker" not in config[roles]:
         found = quoted(config.text(roles) or "")
@@ -433,17 +423,10 @@ def _clusters_not_supported_yet(config: Config) -> Iterator[Finding]:
         yield Finding((roles,), f"{what} can become the controller")
 
 
-def _is_one_local_server(servers: str) -> bool:
-    """Whether zookeeper.connect is one server on this machine, as in Kafka's example files."""
-    host, _, port = servers.partition("/")[0].strip().rpartition(":")
-    if not port.isdecimal():
-        host = servers.partition("/")[0].strip()
-    address = normalised_address(host)
-    return host.lower() == "localhost" or (address is not None and ip_address(address).is_loopback)
-
-
 def _one_broker(config: Config) -> Iterator[Finding]:
-    """Warn of settings that count on other brokers."""
+    """Warn of settings that count on other brokers, if there are none."""
+    if config[broker.ZOOKEEPER_CONNECT] is not None:
+        return
     factor, least_in_sync = broker.DEFAULT_REPLICATION_FACTOR, broker.MIN_INSYNC_REPLICAS
     if config[factor] > 1:
         what = f"{config[factor]} exceeds the number of brokers, which is 1: creating a topic fails"
@@ -463,7 +446,7 @@ def _one_broker(config: Config) -> Iterator[Finding]:
 NOT_SUPPORTED_YET: Final[tuple[Check, ...]] = (
     _tls_and_sasl_not_supported_yet,
     _acls_not_supported_yet,
-    _clusters_not_supported_yet,
+    _quorums,
     _one_broker,
 )
 

@@ -46,7 +46,9 @@ _PEM_ONLY: Final = (
 _ONE_APPEND: Final = "records of one event loop iteration are written in one append"
 _NO_BUFFER: Final = "write buffers are not cached"
 _NO_MOVES: Final = "replicas cannot be moved between data directories"
-_NO_KRAFT: Final = "Ottla has no KRaft quorum; a single broker uses its embedded coordination"
+_NO_KRAFT: Final = (
+    "Ottla has no KRaft quorum; it uses ZooKeeper, or embedded coordination on a single broker"
+)
 _NO_KERBEROS: Final = "Kerberos is not supported"
 _NO_TOKENS: Final = "delegation tokens are not supported"
 _NO_SIGNING: Final = (
@@ -54,7 +56,7 @@ _NO_SIGNING: Final = (
 )
 _NO_STREAMS: Final = "streams groups are not supported"
 _NO_REMOTE: Final = "tiered storage is not supported"
-_NO_ZOOKEEPER: Final = "a single broker uses its embedded coordination, not ZooKeeper"
+_KAZOO: Final = "Ottla uses another ZooKeeper client than Kafka"
 _ONE_FORMAT: Final = "Ottla writes record format v2 only and never converts"
 _INTERNAL: Final = "undocumented internal setting of Kafka"
 _NOT_KAFKA: Final = "not a setting of Apache Kafka"
@@ -233,7 +235,6 @@ BROKER_SETTINGS: Final = (
 BROKER: Final = (
     # Removed from Kafka.
     Ignored("auto.include.jmx.reporter", "Ottla has no JMX"),
-    Ignored("broker.id.generation.enable", "a broker without an id always generates one"),
     Ignored("control.plane.listener.name", "the controller uses the inter-broker listener"),
     Ignored("controlled.shutdown.max.retries", "a controlled shutdown is not repeated"),
     Ignored("controlled.shutdown.retry.backoff.ms", "a controlled shutdown is not repeated"),
@@ -247,9 +248,8 @@ BROKER: Final = (
     Ignored("offsets.commit.required.acks", "offset commits are always acknowledged by all in-sync replicas, as in Kafka 4"),
     Ignored("password.encoder.*", "passwords that are set at runtime are stored in a file that only the broker's user can read"),
     Ignored("replica.lag.max.messages", "removed in Kafka 0.9; replica.lag.time.max.ms takes its place"),
-    Ignored("reserved.broker.max.id", "generated and configured ids need no separate ranges"),
-    Ignored("zookeeper.clientCnxnSocket", _NO_ZOOKEEPER),
-    Ignored("zookeeper.max.in.flight.requests", _NO_ZOOKEEPER),
+    Ignored("zookeeper.clientCnxnSocket", _KAZOO),
+    Ignored("zookeeper.max.in.flight.requests", _KAZOO),
     Ignored("zookeeper.metadata.migration.min.batch.size", _NO_KRAFT),
     Ignored("zookeeper.sync.time.ms", "unused in Kafka"),
     # Undocumented settings of Kafka.

@@ -53,7 +53,7 @@ def properties(tmp_path: Path) -> Path:
     path.write_text(
         f"# as Kafka has it\nnode.id={NODE_ID}\nlog.dirs={tmp_path / 'data'}\n"
         "num.network.threads=3\nlisteners=PLAINTEXT://127.0.0.1:1\n"
-        "zookeeper.connect=localhost:2181\nconfluent.balancer.enable=true\n"
+        "confluent.balancer.enable=true\n"
     )
     return path
 

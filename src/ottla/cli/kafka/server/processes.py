@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.config_parser import broker_config
 from ottla.settings.derived import broker_id, log_dirs
@@ -78,7 +79,7 @@ def node_id_of(command: BrokerCommand, read: Callable[[str], str | None]) -> int
         for entry in read_properties(meta, _META).entries:
             if entry.name in ("node.id", "broker.id") and str(entry.value).isdigit():
                 return int(str(entry.value))
-    return FIRST_BROKER
+    return FIRST_BROKER if config[broker.ZOOKEEPER_CONNECT] is None else None  # it generates one
 
 
 def running() -> Iterator[BrokerProcess]:
