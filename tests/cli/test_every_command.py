@@ -41,6 +41,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "topic alter": ("t", "--partitions", "2"),
     "topic apply": ("-f", "{topics}", "--yes"),
 }
+SERVERS = ("broker", "dev", "cluster-start", "zookeeper-start")
 # Tools that print errors where Kafka's do, and their exit code.
 AS_KAFKA: Mapping[str, int] = {"kafka-configs": 1, "kafka-consumer-groups": 0, "kafka-topics": 1}
 # Required arguments of Kafka's tools. {server} is the address, {file} an existing file.
@@ -154,12 +155,12 @@ def test_every_command_is_found() -> None:
 
 
 def test_every_command_has_golden_output() -> None:
-    """`broker` and `dev` print until they are stopped; they have their own tests."""
+    """Servers print until they are stopped; they have their own tests."""
     kept = sorted(path.name for path in FOLDER.iterdir())
     for leaf in LEAVES:
         name = "-".join(leaf.words)
         for form in ("txt", "json"):
-            assert name in ("broker", "dev") or any(
+            assert name in SERVERS or any(
                 re.fullmatch(rf"{name}(-[a-z-]+)?\.{form}", one) for one in kept
             ), f"golden/{name}.{form} is missing"
 

@@ -41,6 +41,7 @@ COMMANDS: Final = (
     Command("log", "ottla.cli.log.command"),
     Command("pipeline", "ottla.cli.pipeline.command"),
     Command("cluster", "ottla.cli.cluster.command"),
+    Command("zookeeper", "ottla.cli.zookeeper.command"),
     Command("api-versions", "ottla.cli.cluster.api_versions", "api_versions"),
     Command("doctor", "ottla.cli.doctor.command", "doctor"),
     Command("profile", "ottla.cli.profile.command"),

@@ -33,7 +33,10 @@ def run() -> None:
     from ottla.broker.stop_signals import StopSignals
 
     signals = StopSignals()
-    if arguments[:1] in (["broker"], ["dev"]):
+    if arguments[:1] in (["broker"], ["dev"]) or arguments[:2] in (
+        ["zookeeper", "start"],
+        ["cluster", "start"],
+    ):
         signals.heed()
 
     from ottla.cli import main

@@ -1,7 +1,7 @@
-"""A ZooKeeper server on this machine, for local clusters.
+"""ZooKeeper servers on this machine, for local clusters.
 
-Invariant: between `start` and `stop` the server answers on loopback. Acknowledged writes are in its
-folder and survive a restart. The process ends with the `with` block. The server is Apache
+Invariant: between `start` and `stop` a LocalServer answers on loopback. Acknowledged writes are in
+its folder and survive a restart. The process ends with the `with` block. The server is Apache
 ZooKeeper; its jars come from PySpark or from the class path that the caller passes.
 
 Every function here blocks: call it outside an event loop or in a thread.
@@ -13,19 +13,32 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from ottla.coordination.errors import EnsembleFailed
 
 HOST: Final = "127.0.0.1"
-TICK_MS: Final = 2000  # ZooKeeper's default; session timeouts range from 2 to 20 ticks
+TICK_MS: Final = 2000  # ZooKeeper's default
+PEER_PORT: Final = 2888  # as in ZooKeeper's documentation
+ELECTION_PORT: Final = 3888
 
-_MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# Fast start and a small heap: the server stores little data.
-_JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_STANDALONE: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_MEMBER: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+# Fast start and a small heap: the server stores little data. The log goes to stdout.
+_JVM: Final = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dlog4j2.level=INFO",
+    "-Dzookeeper.jmx.log4j.disable=true",
+)
+_SESSION_MS_MIN, _SESSION_MS_MAX = 1000, 60_000
+_INIT_MS, _SYNC_MS = 20_000, 10_000  # for a member to catch up with its leader
 _START_S: Final = 60.0
 _STOP_S: Final = 20.0
 _POLL_S: Final = 0.05
@@ -46,6 +59,82 @@ def pyspark_class_path() -> str:
     return f"{jars}/*"
 
 
+class Member(NamedTuple):
+    """A server of an ensemble, and the ports on which the other servers reach it."""
+
+    host: str
+    peer_port: int = PEER_PORT
+    election_port: int = ELECTION_PORT
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.peer_port}:{self.election_port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One server: standalone, or the member `id` of an ensemble, counted from 1."""
+
+    folder: Path
+    port: int
+    host: str = HOST
+    tick_ms: int = TICK_MS
+    id: int = 1
+    ensemble: Sequence[Member] = ()
+
+    @property
+    def connect(self) -> str:
+        """The value for zookeeper.connect."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def text(self) -> str:
+        """Return the content of zoo.cfg."""
+        lines = [
+            f"dataDir={self.folder / 'data'}",
+            f"clientPort={self.port}",
+            f"clientPortAddress={self.host}",
+            f"tickTime={self.tick_ms}",
+            f"minSessionTimeout={_SESSION_MS_MIN}",
+            f"maxSessionTimeout={_SESSION_MS_MAX}",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=srvr",
+            "autopurge.snapRetainCount=3",
+            "autopurge.purgeInterval=1",
+        ]
+        if self.ensemble:
+            lines += (
+                f"initLimit={_INIT_MS // self.tick_ms}",
+                f"syncLimit={_SYNC_MS // self.tick_ms}",
+            )
+            lines += (f"server.{number}={one}" for number, one in enumerate(self.ensemble, 1))
+        return "".join(f"{line}\n" for line in lines)
+
+    def write(self) -> None:
+        """Write the files that the server reads."""
+        (self.folder / "data").mkdir(parents=True, exist_ok=True)
+        (self.folder / "zoo.cfg").write_text(self.text())
+        if self.ensemble:
+            (self.folder / "data" / "myid").write_text(f"{self.id}\n")
+
+    def command(self, class_path: str) -> Sequence[str]:
+        """Return the command that runs the server in the foreground."""
+        java = shutil.which("java")
+        if java is None:
+            raise EnsembleFailed("ZooKeeper needs java: install Java 17")
+        main = _MEMBER if self.ensemble else _STANDALONE
+        return (java, *_JVM, "-cp", class_path, main, str(self.folder / "zoo.cfg"))
+
+    def answers(self, timeout_s: float = 5) -> bool:
+        """Whether the server serves clients; a member does so when the ensemble has a quorum."""
+        host = {"0.0.0.0": HOST, "::": "::1"}.get(self.host, self.host)
+        with suppress(OSError), socket.create_connection((host, self.port), timeout_s) as asked:
+            asked.sendall(b"srvr")
+            return b"Mode: " in asked.makefile("rb").read()
+        return False
+
+
 class LocalServer:
     """One ZooKeeper server with its files in a folder."""
 
@@ -62,7 +151,11 @@ class LocalServer:
     @property
     def connect(self) -> str:
         """The value for zookeeper.connect."""
-        return f"{HOST}:{self.port}"
+        return self._config.connect
+
+    @property
+    def _config(self) -> ServerConfig:
+        return ServerConfig(self._folder, self.port, tick_ms=self._tick_ms)
 
     @property
     def process_id(self) -> int:
@@ -90,13 +183,9 @@ class LocalServer:
     def start(self) -> None:
         """Start the server; return when it answers."""
         assert not self.running
-        if shutil.which("java") is None:
-            raise EnsembleFailed("ZooKeeper needs java: install Java 17")
-        self._folder.mkdir(parents=True, exist_ok=True)
         for _ in range(_PORT_TRIES):
             if self._any_port:
-                self.port = _free_port()
-            self._write_settings()
+                self.port = free_port()
             self._run()
             if self._answers():
                 return
@@ -121,20 +210,10 @@ class LocalServer:
             self._process.wait()
             self._process = None
 
-    def _write_settings(self) -> None:
-        lines = [
-            f"dataDir={self._folder / 'data'}",
-            f"clientPort={self.port}",
-            f"clientPortAddress={HOST}",
-            f"tickTime={self._tick_ms}",
-            "maxClientCnxns=0",
-            "admin.enableServer=false",
-            "4lw.commands.whitelist=srvr",
-        ]
-        (self._folder / "zoo.cfg").write_text("".join(f"{line}\n" for line in lines))
-
     def _run(self) -> None:
-        command = ["java", *_JVM, "-cp", self._class_path, _MAIN, str(self._folder / "zoo.cfg")]
+        config = self._config
+        command = config.command(self._class_path)
+        config.write()
         with (self._folder / "server.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -146,19 +225,22 @@ class LocalServer:
         while self.running and time.monotonic() < deadline_s:
             # During startup connections are refused, or the reply is that the server is not serving
             # yet.
-            with suppress(OSError), socket.create_connection((HOST, self.port), 5) as connection:
-                connection.sendall(b"srvr")
-                if b"Mode: " in connection.makefile("rb").read():
-                    return True
+            if self._config.answers():
+                return True
             time.sleep(_POLL_S)
         return False
 
     def _said(self) -> str:
-        text = (self._folder / "server.log").read_text(errors="replace")
-        return "\n".join(text.splitlines()[-_LOG_LINES_SHOWN:])
+        return end_of_log(self._folder / "server.log")
 
 
-def _free_port() -> int:
+def end_of_log(path: Path) -> str:
+    """Return the last lines of a log."""
+    return "\n".join(path.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:])
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody uses now."""
     with socket.create_server((HOST, 0)) as taken:
         port: int = taken.getsockname()[1]
     return port

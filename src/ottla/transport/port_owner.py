@@ -1,4 +1,4 @@
-"""Finds the process that listens on a port, for error messages.
+"""Finds the process that listens on a port, for error messages and `ottla cluster status`.
 
 The result may be None: processes of other users are not visible, and /proc exists only on Linux.
 """
@@ -12,13 +12,19 @@ _LISTENING: Final = "0A"
 
 def port_owner(port: int) -> str | None:
     """Return the process that listens on a port, as "name (pid 123)"."""
+    pid = port_owner_pid(port)
+    return None if pid is None else f"{_name(str(pid))} (pid {pid})"
+
+
+def port_owner_pid(port: int) -> int | None:
+    """Return the id of the process that listens on a port."""
     sockets = {inode for table in ("tcp", "tcp6") for inode in _inodes(table, port)}
     if not sockets:
         return None
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             if _holds(pid, sockets):
-                return f"{_name(pid)} (pid {pid})"
+                return int(pid)
     return None
 
 

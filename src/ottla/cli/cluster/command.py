@@ -1,22 +1,27 @@
-"""`ottla cluster`: the cluster and its brokers.
+"""`ottla cluster`: describe a cluster and its health, and run one on this machine.
 
 Modules are imported on use, so that other commands start fast.
 """
 
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
-from ottla.cli.declaration import asks
-from ottla.cli.result import Result, Table, facts
-from ottla.cli.session import Session
+from ottla.broker.stop_signals import StopSignals
+from ottla.cli import gc_freeze
+from ottla.cli.declaration import OutputOption, asks
+from ottla.cli.output import Json, Output
+from ottla.cli.result import Result, Table, complain, facts, write_object
+from ottla.cli.session import Session, carried_out
 
-app = typer.Typer(help="Describe the cluster.", no_args_is_help=True)
+app = typer.Typer(help="Describe the cluster, or run one on this machine.", no_args_is_help=True)
 
 
 @app.callback()
 def cluster() -> None:
-    """Show information about the cluster."""
+    """Show information about the cluster, or run a cluster on this machine."""
 
 
 @app.command("describe")
@@ -53,3 +58,130 @@ async def describe(
             Table(heads[:width], [one[:width] for one in rows]),
         ],
     )
+
+
+@app.command("status")
+@asks
+async def status(session: Session) -> Result:
+    """Show whether the cluster is healthy: its brokers, controller, replicas and disks.
+
+    A partition is under-replicated if a replica is not in the ISR, and offline if it has no leader.
+    SKEW is the number of leaders of a broker relative to the mean. The process id is shown for
+    brokers on this machine, if their process is visible to this user.
+    """
+    from ottla.cli.cluster.health import found_health
+    from ottla.cli.cluster.health_view import health_result
+
+    return health_result(await found_health(session))
+
+
+@app.command("start")
+def start(
+    context: typer.Context,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            "--brokers",
+            metavar="COUNT",
+            min=1,
+            max=100,
+            help="Run this many brokers; default: 3, or as many as DIR has.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="Listen on this port and those that follow it, one for each broker; 0 selects "
+            "free ports. Default: 9092, or the ports in DIR.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Store data, logs and process ids in this directory; a cluster that is there "
+            "continues.",
+            file_okay=False,
+        ),
+    ] = Path(".ottla-cluster"),
+    zookeepers: Annotated[
+        Literal["1", "3", "5"] | None,
+        typer.Option(
+            "--zookeepers",
+            help="Run this many ZooKeeper servers; default: 1, or as many as DIR has.",
+            show_default=False,
+        ),
+    ] = None,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="Start a process that dies again after a second."),
+    ] = False,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--override",
+            metavar="KEY=VALUE",
+            help="Set a broker setting of all brokers; repeat for several.",
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Run a cluster on this machine in the foreground until a signal stops it.
+
+    Brokers and ZooKeeper are processes of their own. DIR has a log (broker-1.log) and a file with
+    the process id (broker-1.pid) for each of them. The command prints "ready HOST:PORT,…" when all
+    brokers are registered. New topics have min(3, COUNT) replicas; with three brokers or more,
+    acks=all needs two of them.
+
+    ZooKeeper needs Java 17 and the jars that PySpark ships (pip install 'ottla[spark]').
+    """
+    signals: StopSignals = context.obj
+    servers = None if zookeepers is None else int(zookeepers)
+
+    def act() -> None:
+        import asyncio
+        import os
+
+        from ottla.cli.cluster.local_cluster import LocalCluster, layout_of, lock, ottla_command
+        from ottla.settings.config_parser import broker_config
+
+        where = data.absolute()
+        where.mkdir(parents=True, exist_ok=True)
+        held = lock(where)
+        try:
+            layout = layout_of(where, brokers=brokers, port=port, zookeepers=servers)
+            settings = [f"{name}={value}" for name, value in layout.settings(1).items()]
+            broker_config(overrides=[*settings, *(override or [])])  # reports a wrong override
+            local = LocalCluster(
+                layout, ottla_command(), override or [], [held], complain, restarts=restart
+            )
+
+            def ready() -> None:
+                if output is Output.TABLE:
+                    typer.echo(f"ready {layout.bootstrap_servers}")
+                else:
+                    value: dict[str, Json] = {
+                        "bootstrap_servers": layout.bootstrap_servers,
+                        "zookeeper_connect": layout.connect,
+                        "data": str(where),
+                        "brokers": [
+                            {"id": one, "pid": child.pid} for one, child in local.brokers.items()
+                        ],
+                    }
+                    write_object(value, output)
+                sys.stdout.flush()
+
+            gc_freeze.release()
+            asyncio.run(local.run(signals, ready))
+        finally:
+            os.close(held)
+
+    raise typer.Exit(carried_out(act, output))

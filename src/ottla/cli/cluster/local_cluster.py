@@ -1,0 +1,233 @@
+"""Runs a cluster on this machine: ZooKeeper and brokers as child processes.
+
+Invariant: one process at a time runs the cluster of a directory. The children hold the lock, too,
+so it is free when all of them have ended. A stop ends brokers before ZooKeeper, so that they close
+their sessions.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.broker.stop_signals import StopSignals
+from ottla.cli.child_process import ChildProcess, ServerProcess, end
+from ottla.cli.cluster.local_layout import LocalLayout, parse_layout, planned
+from ottla.cli.failures import Failed
+from ottla.coordination.ensemble import HOST, end_of_log, free_port, pyspark_class_path
+
+LAYOUT_FILE: Final = "cluster.json"
+LOCK_FILE: Final = "cluster.lock"
+RESTART_SECONDS: Final = 1.0
+START_SECONDS: Final = 120.0
+POLL_SECONDS: Final = 0.03
+BROKERS_STOP_SECONDS: Final = 2.2
+ZOOKEEPER_STOP_SECONDS: Final = 0.5
+EARLIER_RUN_SECONDS: Final = 10.0
+
+Report = Callable[[str], None]
+
+
+def lock(data: Path) -> int:
+    """Lock the directory of a cluster; returns a file descriptor, for the children, too."""
+    path = data / LOCK_FILE
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    deadline_s = time.monotonic() + EARLIER_RUN_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+            # The processes of a killed cluster end by themselves.
+            if _runs(owner) or time.monotonic() >= deadline_s:
+                os.close(descriptor)
+                who = f" (pid {owner})" if owner else ""
+                raise Failed(
+                    f"{data}: its cluster is running{who}: stop it, or use another --data"
+                ) from None
+            time.sleep(POLL_SECONDS)
+            continue
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        return descriptor
+
+
+def _runs(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def layout_of(
+    data: Path, *, brokers: int | None, port: int | None, zookeepers: int | None
+) -> LocalLayout:
+    """Return the cluster to start in a locked directory, and store it there."""
+    path = data / LAYOUT_FILE
+    stored = parse_layout(path.read_text(), data) if path.exists() else None
+    found = planned(data, stored, _free, brokers=brokers, port=port, zookeepers=zookeepers)
+    new = path.with_suffix(".new")
+    new.write_text(found.format())
+    new.replace(path)
+    return found
+
+
+def _free(wanted: int) -> int:
+    if wanted:
+        with suppress(OSError), socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind((HOST, wanted))
+            return wanted
+    return free_port()
+
+
+class LocalCluster:
+    """The running processes of a cluster."""
+
+    def __init__(
+        self,
+        layout: LocalLayout,
+        command: Sequence[str],
+        overrides: Sequence[str],
+        inherited: Sequence[int],
+        report: Report,
+        *,
+        restarts: bool,
+    ) -> None:
+        self.layout = layout
+        self._command = command
+        self._overrides = overrides
+        self._inherited = inherited
+        self._report = report
+        self._restarts = restarts
+        self._class_path = pyspark_class_path()
+        self._zookeepers: dict[int, ChildProcess] = {}
+        self.brokers: dict[int, ChildProcess] = {}
+
+    async def run(self, signals: StopSignals, ready: Callable[[], None]) -> None:
+        """Run until a signal; `ready` is called when all brokers are registered."""
+        stopping = asyncio.Event()
+        signals.tell(asyncio.get_running_loop(), lambda number: stopping.set())
+        work = asyncio.ensure_future(self._serve(ready))
+        stopped = asyncio.ensure_future(stopping.wait())
+        try:
+            await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            for one in (work, stopped):
+                one.cancel()
+            await asyncio.gather(work, stopped, return_exceptions=True)
+            # The second signal: no broker waits for others to take over.
+            both = (signal.SIGTERM, signal.SIGINT)
+            await end([*self.brokers.values()], both, BROKERS_STOP_SECONDS)
+            servers = [*self._zookeepers.values()]
+            await end(servers, [signal.SIGTERM], ZOOKEEPER_STOP_SECONDS)
+
+    async def _serve(self, ready: Callable[[], None]) -> None:
+        numbers = range(1, len(self.layout.zookeepers) + 1)
+        await asyncio.gather(*map(self._start_zookeeper, numbers))
+        numbers = range(1, len(self.layout.brokers) + 1)
+        await asyncio.gather(*map(self._start_broker, numbers))
+        ready()
+        watched = [
+            *(
+                self._watch(self._zookeepers, one, self._start_zookeeper)
+                for one in self._zookeepers
+            ),
+            *(self._watch(self.brokers, one, self._start_broker) for one in self.brokers),
+        ]
+        await asyncio.gather(*watched)
+        raise Failed("all processes of the cluster have ended")
+
+    async def _watch(
+        self,
+        children: dict[int, ChildProcess],
+        number: int,
+        start: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """Report the end of a process; start it again if the user wants that."""
+        while True:
+            child = children[number]
+            code = await child.ended()
+            self._report(f"{child.server.name} has ended ({_reason(code)})")
+            if not self._restarts:
+                return
+            await asyncio.sleep(RESTART_SECONDS)
+            try:
+                await start(number)
+            except Failed as error:
+                self._report(str(error))
+            else:
+                self._report(f"{child.server.name} was started again")
+
+    async def _start_zookeeper(self, number: int) -> None:
+        config, data = self.layout.server(number), self.layout.data
+        server = ServerProcess(
+            f"ZooKeeper {number}",
+            config.command(self._class_path),
+            data / f"zookeeper-{number}.log",
+            data / f"zookeeper-{number}.pid",
+        )
+        config.write()
+        child = self._zookeepers[number] = await ChildProcess.start(server, self._inherited)
+        deadline_s = time.monotonic() + START_SECONDS
+        while not await asyncio.to_thread(config.answers, 1.0):
+            if child.code is not None or time.monotonic() >= deadline_s:
+                last = (end_of_log(server.log).splitlines() or [""])[-1]
+                raise Failed(f"{server.name} did not start: {last} (see {server.log})")
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _start_broker(self, number: int) -> None:
+        data = self.layout.data
+        settings = [f"{name}={value}" for name, value in self.layout.settings(number).items()]
+        words = [word for one in (*settings, *self._overrides) for word in ("--override", one)]
+        server = ServerProcess(
+            f"broker {number}",
+            (*self._command, "broker", "-o", "json", *words),
+            data / f"broker-{number}.log",
+            data / f"broker-{number}.pid",
+            says_ready=True,
+        )
+        child = self.brokers[number] = await ChildProcess.start(server, self._inherited)
+        said = await child.line()
+        if (why := _failure(said)) is not None:
+            code = await child.ended()
+            raise Failed(f"{server.name} did not start: {why or _reason(code)} (see {server.log})")
+
+
+def _failure(said: str) -> str | None:
+    """Return why a broker did not start, from what it printed; None if it started."""
+    try:
+        value: Any = json.loads(said)
+    except ValueError:
+        return ""
+    error: Mapping[str, Any] | None = value.get("error")
+    return None if error is None else str(error.get("message"))
+
+
+def _reason(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return f"by {signal.Signals(-code).name}"
+    return f"by signal {-code}"
+
+
+def ottla_command() -> Sequence[str]:
+    """Return the command that runs `ottla` as this process does."""
+    script = Path(sys.argv[0]).absolute()
+    if script.name != "ottla":
+        script = Path(sys.executable).with_name("ottla")
+    return (sys.executable, str(script))

@@ -1,0 +1,342 @@
+"""Brokers as processes on a real ZooKeeper: `ottla cluster start` and what it starts.
+
+All tests share one cluster and its ZooKeeper; those of single brokers use a chroot of their own.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import sampling
+from judges.ottla_broker import OttlaBroker
+from judges.wire import Wire
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+OTTLA = str(Path(sys.executable).parent / "ottla")
+PATIENCE_S = 120
+POLL_S = 0.02
+KILLS = 60 if sampling.SOAK else 6
+TOPIC, PARTITIONS = "orders", 3
+SETTINGS = (
+    "zookeeper.session.timeout.ms=2000",
+    "offsets.topic.num.partitions=1",
+    "ottla.metrics.listener=",
+)
+
+
+class Started:
+    """`ottla cluster start` in a process."""
+
+    def __init__(self, data: Path, *arguments: str) -> None:
+        self.data = data
+        self.errors = data.with_suffix(".err")
+        overrides = [word for one in SETTINGS for word in ("--override", one)]
+        with self.errors.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [OTTLA, "cluster", "start", "--data", str(data), *arguments, *overrides],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        assert said.startswith("ready "), self.errors.read_text()
+        self.bootstrap = said.split()[1]
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        split = (one.rpartition(":") for one in self.bootstrap.split(","))
+        return [(host, int(port)) for host, _, port in split]
+
+    @property
+    def connect(self) -> str:
+        stored = json.loads((self.data / "cluster.json").read_text())
+        return ",".join(f"127.0.0.1:{ports[0]}" for ports in stored["zookeepers"])
+
+    def pid(self, name: str) -> int:
+        return int((self.data / f"{name}.pid").read_text())
+
+    def pids(self) -> list[int]:
+        return [int(path.read_text()) for path in self.data.glob("*.pid")]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def metadata(self, topic: str) -> MetadataResponse:
+        """Return what any running broker knows."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            for address in self.addresses:
+                with suppress(OSError), Wire(address, 5) as wire:
+                    return wire.ask(request, 9, MetadataResponse)
+            assert time.monotonic() < deadline_s
+            time.sleep(POLL_S)
+
+    def wait_for(self, what: Callable[[MetadataResponse], bool]) -> MetadataResponse:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not what(found := self.metadata(TOPIC)):
+            assert time.monotonic() < deadline_s, found
+            time.sleep(POLL_S)
+        return found
+
+
+def runs(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def wait_until_ended(pids: Sequence[int]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while left := [pid for pid in pids if runs(pid)]:
+        assert time.monotonic() < deadline_s, left
+        time.sleep(POLL_S)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[Started]:
+    started = Started(tmp_path_factory.mktemp("c") / "data", "-n", "3", "--port", "0", "--restart")
+    try:
+        yield started
+        pids = started.pids()
+        assert len(pids) == 4
+        assert started.stop() == 0
+        assert not any(map(runs, pids))
+        assert not started.pids()
+    finally:
+        started.process.kill()
+        started.process.communicate()
+
+
+def ottla(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [OTTLA, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+def test_status_and_files_name_the_processes(cluster: Started) -> None:
+    done = ottla("cluster", "status", "-b", cluster.bootstrap, "-o", "json")
+    found = json.loads(done.stdout)
+    assert found["controller"] in (1, 2, 3)
+    assert (found["under_replicated"], found["offline"]) == (0, 0)
+    assert [(one["id"], one["address"], one["pid"]) for one in found["brokers"]] == [
+        (number, address, cluster.pid(f"broker-{number}"))
+        for number, address in enumerate(cluster.bootstrap.split(","), 1)
+    ]
+    assert runs(cluster.pid("zookeeper-1"))
+
+
+def test_second_cluster_in_a_directory_is_refused(cluster: Started) -> None:
+    done = ottla("cluster", "start", "--data", str(cluster.data))
+    assert done.returncode == 1
+    assert f"its cluster is running (pid {cluster.process.pid})" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@contextmanager
+def single(folder: Path, connect: str, *settings: str) -> Generator[OttlaBroker]:
+    broker = OttlaBroker(
+        folder,
+        f"zookeeper.connect={connect}",
+        *SETTINGS,
+        *settings,
+        log=folder / f"{len(list(folder.iterdir()))}.log",
+    )
+    with broker:
+        broker.spawn()
+        yield broker
+
+
+def refusal(broker: OttlaBroker) -> str:
+    """Return the last line of a broker that does not start."""
+    assert broker.wait() == 1
+    return broker.log.read_text().splitlines()[-1]
+
+
+def test_broker_generates_an_id_and_keeps_it(cluster: Started, tmp_path: Path) -> None:
+    root = f"{cluster.connect}/generated/ids"
+    for _ in range(2):
+        with single(tmp_path, root) as broker:
+            broker.wait_until_served()
+            assert broker.stop() == 0
+        assert "node=1001 " in broker.log.read_text()
+    other = tmp_path / "other"
+    other.mkdir()
+    with single(other, root, "reserved.broker.max.id=2000") as broker:
+        broker.wait_until_served()
+        assert broker.stop() == 0
+    assert "node=2002 " in broker.log.read_text()
+
+
+def test_wrong_chroot_and_cluster_are_one_line(cluster: Started, tmp_path: Path) -> None:
+    with single(tmp_path, f"{cluster.connect}/one", "node.id=1") as broker:
+        broker.wait_until_served()
+        (tmp_path / "other").mkdir()
+        with single(tmp_path / "other", f"{cluster.connect}/one", "node.id=1") as other:
+            assert "broker id 1 is already registered" in refusal(other)
+        assert broker.stop() == 0
+    with single(tmp_path, f"{cluster.connect}/wrong", "node.id=1") as broker:
+        assert "the path /wrong does not exist in the ZooKeeper at" in refusal(broker)
+    with single(tmp_path, f"{cluster.connect}/one/brokers", "node.id=1") as broker:
+        assert "there is no cluster in ZooKeeper" in refusal(broker)
+    with single(tmp_path, cluster.connect, "node.id=1") as broker:
+        assert "belongs to cluster" in refusal(broker)
+    with single(tmp_path, f"{cluster.connect}/one", "node.id=2") as broker:
+        assert "belongs to broker 1, this is broker 2" in refusal(broker)
+
+
+class Producer(threading.Thread):
+    """Produces numbers with acks=all and idempotence, until it is told to stop."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__()
+        self.acknowledged: list[int] = []
+        self.failed: list[object] = []
+        self.stopping = threading.Event()
+        # Any: the client's types are not complete.
+        self._client: Any = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 1,
+                "reconnect.backoff.max.ms": 200,
+                "message.timeout.ms": PATIENCE_S * 1000,
+                "logger": None,
+            }
+        )
+
+    def run(self) -> None:
+        number = 0
+        while not self.stopping.is_set():
+            if len(self._client) < 500:
+                self._client.produce(
+                    TOPIC,
+                    b"%d" % number,
+                    partition=number % PARTITIONS,
+                    on_delivery=self._told(number),
+                )
+                number += 1
+            self._client.poll(0.002)
+        self._client.flush(PATIENCE_S)
+
+    def _told(self, number: int) -> Callable[[Any, Any], None]:
+        def told(error: Any, message: Any) -> None:
+            if error is None:
+                self.acknowledged.append(number)
+            else:
+                self.failed.append(error)
+
+        return told
+
+    def progress(self) -> None:
+        """Wait until records that were sent after this call are acknowledged."""
+        before, deadline_s = len(self.acknowledged), time.monotonic() + PATIENCE_S
+        while len(self.acknowledged) < before + 1000:
+            assert time.monotonic() < deadline_s
+            assert not self.failed, self.failed[:3]
+            time.sleep(POLL_S)
+
+
+def stored(bootstrap: str) -> list[list[int]]:
+    """Return the numbers in each partition."""
+    consumer: Any = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "readers",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    found: list[list[int]] = [[] for _ in range(PARTITIONS)]
+    consumer.assign(
+        [confluent_kafka.TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)]
+    )
+    ended: set[int] = set()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < deadline_s
+        for message in consumer.consume(5000, 0.1):
+            if message.error() is None:
+                found[message.partition()].append(int(message.value()))
+            else:
+                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF  # pyright: ignore
+                ended.add(message.partition())
+    consumer.close()
+    return found
+
+
+def is_whole(found: MetadataResponse) -> bool:
+    partitions = found.topics[0].partitions
+    return len(partitions) == PARTITIONS and all(
+        one.leader_id > 0 and len(one.isr_nodes) == 3 for one in partitions
+    )
+
+
+def victim(found: MetadataResponse, role: str, random: Random) -> int:
+    """Return a broker that leads partition 0, only follows there, or is the controller."""
+    (first,) = [one for one in found.topics[0].partitions if one.partition_index == 0]
+    if role == "leader":
+        return first.leader_id
+    if role == "controller":
+        return found.controller_id
+    return random.choice([one for one in first.replica_nodes if one != first.leader_id])
+
+
+def test_nothing_acknowledged_is_lost_by_kills(cluster: Started) -> None:
+    made = ottla("topic", "create", TOPIC, "-p", str(PARTITIONS), "-b", cluster.bootstrap)
+    assert made.returncode == 0, made.stderr
+    producer, random = Producer(cluster.bootstrap), Random(sampling.seed())
+    producer.start()
+    try:
+        for number in range(KILLS):
+            found = cluster.wait_for(is_whole)
+            producer.progress()
+            broker = victim(found, ("leader", "follower", "controller")[number % 3], random)
+            pid = cluster.pid(f"broker-{broker}")
+            os.kill(pid, signal.SIGKILL)
+            wait_until_ended([pid])
+            producer.progress()
+        cluster.wait_for(is_whole)
+    finally:
+        producer.stopping.set()
+        producer.join(PATIENCE_S)
+    assert not producer.failed
+    found = stored(cluster.bootstrap)
+    for index, numbers in enumerate(found):
+        assert numbers == sorted({*numbers}), f"partition {index}: repeated or out of order"
+    assert {*producer.acknowledged} == {number for one in found for number in one}
+
+
+def test_processes_end_with_their_parent_and_continue(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    killed = Started(data, "-n", "1", "--port", "0")
+    pids = killed.pids()
+    killed.process.kill()
+    killed.process.communicate()
+    wait_until_ended(pids)
+    again = Started(data)
+    assert again.bootstrap == killed.bootstrap
+    # Nobody can take over, and there is no ZooKeeper.
+    os.kill(again.pid("zookeeper-1"), signal.SIGKILL)
+    assert again.stop(signal.SIGINT) == 0
+    again.process.communicate()
+    assert not again.pids()
