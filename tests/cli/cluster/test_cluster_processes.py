@@ -33,6 +33,7 @@ PATIENCE_S = 120
 POLL_S = 0.02
 KILLS = 60 if sampling.SOAK else 6
 TOPIC, PARTITIONS = "orders", 3
+END_OF_PARTITION = -191  # librdkafka's RD_KAFKA_RESP_ERR__PARTITION_EOF
 SETTINGS = (
     "zookeeper.session.timeout.ms=2000",
     "offsets.topic.num.partitions=1",
@@ -266,7 +267,7 @@ def stored(bootstrap: str) -> list[list[int]]:
             "enable.partition.eof": True,
         }
     )
-    found: list[list[int]] = [[] for _ in range(PARTITIONS)]
+    found = [list[int]() for _ in range(PARTITIONS)]
     consumer.assign(
         [confluent_kafka.TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)]
     )
@@ -275,11 +276,12 @@ def stored(bootstrap: str) -> list[list[int]]:
     while len(ended) < PARTITIONS:
         assert time.monotonic() < deadline_s
         for message in consumer.consume(5000, 0.1):
+            index: int = message.partition()
             if message.error() is None:
-                found[message.partition()].append(int(message.value()))
+                found[index].append(int(message.value()))
             else:
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF  # pyright: ignore
-                ended.add(message.partition())
+                assert message.error().code() == END_OF_PARTITION
+                ended.add(index)
     consumer.close()
     return found
 
