@@ -80,7 +80,8 @@ def state(*replicas: int, isr: tuple[int, ...] | None = None, version: int = 7) 
 
 MOVING = replace(state(3, 1, isr=(1,)), adding=ids(3), removing=ids(1))
 SMALL = replace(state(1, 2, isr=(2,)), elr=ids(1))
-ORDERS = Topic("orders", topic_id(1), (state(1, 2, 3), state(2, 3), state(3, isr=())))
+LEADERLESS = replace(state(3, isr=()), last_known_elr=ids(3))
+ORDERS = Topic("orders", topic_id(1), (state(1, 2, 3), state(2, 3), LEADERLESS))
 LOGS = Topic("logs", topic_id(2), (MOVING, SMALL))
 IMAGE = (
     ClusterImage("c", controller_epoch=ControllerEpoch(4))
@@ -108,7 +109,7 @@ def test_full_request_has_every_replica_of_a_broker() -> None:
     assert states_of(request) == [
         ReplicaState("orders", topic_id(1), PartitionIndex(0), ORDERS.partitions[0]),
         ReplicaState("orders", topic_id(1), PartitionIndex(1), ORDERS.partitions[1]),
-        ReplicaState("orders", topic_id(1), PartitionIndex(2), ORDERS.partitions[2]),
+        ReplicaState("orders", topic_id(1), PartitionIndex(2), state(3, isr=())),
         ReplicaState("logs", topic_id(2), PartitionIndex(0), MOVING),
     ]
     unborn = IMAGE.with_topics([Topic("new", topic_id(3), (PartitionState(ids(3)),))])

@@ -301,6 +301,7 @@ def _topic_states(
                     if not failed and alive >= {*state.replicas}
                     else image.offline_replicas(name, index, state),
                     elr=state.elr,
+                    last_known_elr=state.last_known_elr,
                     adding_replicas=state.adding,
                     removing_replicas=state.removing,
                 )
@@ -397,6 +398,7 @@ def _newer(
         broker_ids(row.isr),
         row.zk_version,
         broker_ids(row.elr),
+        broker_ids(row.last_known_elr),
         adding=broker_ids(row.adding_replicas),
         removing=broker_ids(row.removing_replicas),
     )

@@ -37,6 +37,7 @@ class UpdateMetadataPartitionState(Struct):
     elr: Sequence[int] = array(INT32S, "6+", default=(), tag=100, ignorable=True)
     adding_replicas: Sequence[int] = array(INT32S, "6+", default=(), tag=101, ignorable=True)
     removing_replicas: Sequence[int] = array(INT32S, "6+", default=(), tag=102, ignorable=True)
+    last_known_elr: Sequence[int] = array(INT32S, "6+", default=(), tag=103, ignorable=True)
 
 
 class UpdateMetadataTopicState(Struct):
