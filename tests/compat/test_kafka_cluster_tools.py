@@ -1,0 +1,239 @@
+"""Kafka's tools for replicas, on three brokers of Ottla.
+
+They run in order: what one has changed, the next one finds. Each test checks the output of one.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Timer
+from typing import Final, NamedTuple
+
+import pytest
+
+from judges.java import archive_options, java_command
+from kafka_java import judge_needed
+from kafka_tools import CLASSES, PATIENCE_S, KafkaTools, Said
+from ottla import NewTopic
+from ottla.sync import Admin, Producer
+from ottla.testing import ClusterThread
+
+TOPICS = "kafka-topics"
+REASSIGN = "kafka-reassign-partitions"
+ELECT = "kafka-leader-election"
+RECORDS = 90
+PLACED: Final = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
+MOVED: Final = {0: [3, 2], 1: [1, 3], 2: [2, 3, 1]}
+
+
+class Expected(NamedTuple):
+    """What the output of a tool has and lacks."""
+
+    says: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+
+EXPECTED = {
+    "under-replicated": Expected(lacks=("Topic:",)),
+    "unavailable": Expected(lacks=("Topic:",)),
+    "at min ISR": Expected(
+        (
+            "Topic: moved\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\t",
+            "Topic: moved\tPartition: 2\tLeader: 3\tReplicas: 3,1\tIsr: 3,1\t",
+            "Topic: alone\tPartition: 0\t",
+        )
+    ),
+    "generate": Expected(
+        (
+            'Current partition replica assignment\n{"version":1,"partitions":[{"topic":"moved"',
+            '"partition":0,"replicas":[1,2],"log_dirs":["/',
+            "Proposed partition reassignment configuration\n",
+        )
+    ),
+    "execute": Expected(
+        ("Successfully started partition reassignments for moved-0,moved-1,moved-2",)
+    ),
+    "verify": Expected(
+        (
+            "Reassignment of partition moved-0 is completed.",
+            "Reassignment of partition moved-1 is completed.",
+            "Reassignment of partition moved-2 is completed.",
+            "Clearing broker-level throttles on brokers 1,2,3\n",
+            "Clearing topic-level throttles on topic moved",
+        )
+    ),
+    "replica verification": Expected(
+        ("verification process is started", ": max lag is 0 for partition "),
+        ("doesn't match", "unmatched checksum"),
+    ),
+    "elect all": Expected(
+        ("Successfully completed leader election (PREFERRED) for partitions moved-2",)
+    ),
+    "elect again": Expected(("Valid replica already elected for partitions moved-2",)),
+    "execute slowly": Expected(("Successfully started partition reassignment for held-0",)),
+    "verify too early": Expected(("Reassignment of partition held-0 is still in progress.",)),
+    "list": Expected(("Current partition reassignments:\nheld-0: replicas: ", "adding: ")),
+    "describe while moving": Expected(("\tAdding Replicas: ", "\tRemoving Replicas: ")),
+    "cancel": Expected(("Successfully cancelled partition reassignment for: held-0",)),
+    "cancel again": Expected(("None of the specified partition reassignments are active.",)),
+    "list nothing": Expected(("No partition reassignments found.",)),
+    "under-replicated after a stop": Expected(
+        ("Topic: alone\tPartition: 0", "Topic: moved\tPartition: 0", "Topic: moved\tPartition: 2"),
+        ("Topic: moved\tPartition: 1",),
+    ),
+    "unavailable after a stop": Expected(
+        ("Topic: alone\tPartition: 0\tLeader: none\tReplicas: 2\t",), ("Topic: moved",)
+    ),
+    "at min ISR after a stop": Expected(
+        ("Topic: moved\tPartition: 1\tLeader: 1\tReplicas: 1,3\t", "Topic: moved\tPartition: 2\t"),
+        ("Topic: moved\tPartition: 0", "Topic: alone"),
+    ),
+    "elect unclean": Expected(("Valid replica already elected for partitions moved-1",)),
+}
+
+
+class Tools:
+    """Runs tools against a cluster and keeps what they print."""
+
+    def __init__(self, java_tools: KafkaTools, cluster: ClusterThread, folder: Path) -> None:
+        self._java = java_tools
+        self._servers = cluster.bootstrap_servers
+        self._folder = folder
+        self.said: dict[str, Said] = {}
+
+    def run(self, name: str, tool: str, arguments: str) -> None:
+        address = ("--bootstrap-server", self._servers)
+        self.said[name] = self._java.run(tool, *arguments.split(), *address)
+
+    def describe(self, when: str = "") -> None:
+        for name in ("under-replicated", "unavailable", "at min ISR"):
+            option = name.replace(" ", "-").lower()
+            self.run(f"{name}{when}", TOPICS, f"--describe --{option}-partitions")
+
+    def verify_replicas(self) -> None:
+        """Let a process of its own compare all replicas: the tool ends only with its process."""
+        arguments = ("--broker-list", self._servers, "--time", "-2", "--topics-include", "moved")
+        pace = ("--report-interval-ms", "100", "--max-wait-ms", "50")
+        with judge_needed():
+            options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *archive_options())
+            tool = CLASSES["kafka-replica-verification"]
+            command = java_command(tool, *arguments, *pace, options=options)
+        lines: list[str] = []
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            assert process.stdout is not None
+            hangs = Timer(PATIENCE_S, process.kill)
+            hangs.start()
+            for line in process.stdout:
+                lines.append(line)
+                if "max lag is 0 " in line:  # all replicas are compared up to the end
+                    break
+            hangs.cancel()
+            process.kill()
+        self.said["replica verification"] = Said(0, "".join(lines), "")
+
+    def file(self, name: str, content: Mapping[str, object]) -> str:
+        path = self._folder / f"{name}.json"
+        path.write_text(json.dumps({"version": 1, **content}))
+        return str(path)
+
+    def plan(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> str:
+        """Return the arguments for a file with the replicas of a topic's partitions."""
+        rows = [
+            {"topic": topic, "partition": index, "replicas": [*row]}
+            for index, row in replicas.items()
+        ]
+        return f"--reassignment-json-file {self.file(topic, {'partitions': rows})}"
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def is_known_to_be_down(cluster: ClusterThread, broker_id: int) -> bool:
+    """Whether all brokers know that a broker has stopped, and what it led."""
+    for one in cluster.brokers:
+        image = one.image
+        alone = None if image is None else image.state("alone", 0)
+        if one.id != broker_id and (
+            image is None or broker_id in image.brokers or alone is None or alone.leader >= 0
+        ):
+            return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory, java_tools: KafkaTools) -> dict[str, Said]:
+    """The output of each tool."""
+    with ClusterThread(brokers=3) as cluster:
+        tools = Tools(java_tools, cluster, tmp_path_factory.mktemp("tools"))
+        settings = {"bootstrap.servers": cluster.bootstrap_servers}
+        controller = cluster.controller
+        assert controller is not None
+        # The controller reaches both brokers that do not reach each other.
+        first, second = (one for one in cluster.brokers if one is not controller)
+        with Admin(settings) as admin, Producer[bytes, bytes](settings) as producer:
+            config = {"min.insync.replicas": "2"}
+            made = admin.create_topics(
+                [
+                    NewTopic("moved", replicas=PLACED, config=config),
+                    NewTopic("alone", replicas={0: [2]}),
+                    NewTopic("held", replicas={0: [first.id, controller.id]}),
+                ]
+            )
+            made.or_raise()
+            for number in range(RECORDS):
+                producer.send("moved", b"%d" % number, partition=number % 3)
+            producer.flush()
+        cluster.settled()
+        tools.describe()
+        topics = tools.file("topics", {"topics": [{"topic": "moved"}]})
+        generate = f"--generate --topics-to-move-json-file {topics} --broker-list 1,2,3"
+        tools.run("generate", REASSIGN, generate)
+        plan = tools.plan("moved", MOVED)
+        tools.run("execute", REASSIGN, f"--execute {plan}")
+        cluster.settled()
+        tools.run("verify", REASSIGN, f"--verify {plan}")
+        tools.verify_replicas()
+        tools.run("elect all", ELECT, "--election-type preferred --all-topic-partitions")
+        cluster.settled()
+        again = "--election-type preferred --topic moved --partition 2"
+        tools.run("elect again", ELECT, again)
+        plan = tools.plan("held", {0: [first.id, second.id]})
+        with cluster.partition(first, second):
+            tools.run("execute slowly", REASSIGN, f"--execute {plan}")
+            tools.run("verify too early", REASSIGN, f"--verify {plan}")
+            tools.run("list", REASSIGN, "--list")
+            tools.run("describe while moving", TOPICS, "--describe --topic held")
+            tools.run("cancel", REASSIGN, f"--cancel {plan}")
+        cluster.settled()
+        tools.run("cancel again", REASSIGN, f"--cancel {plan}")
+        tools.run("list nothing", REASSIGN, "--list")
+        cluster.broker(2).stop()
+        until(lambda: is_known_to_be_down(cluster, 2))
+        tools.describe(" after a stop")
+        unclean = "--election-type unclean --topic moved --partition 1"
+        tools.run("elect unclean", ELECT, unclean)
+        return tools.said
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_tool_works_on_a_cluster(said: dict[str, Said], name: str) -> None:
+    expected = EXPECTED[name]
+    code, out, err = said[name]
+    text = out + err
+    assert code == 0, text
+    for part in expected.says:
+        assert part in text
+    for part in expected.lacks:
+        assert part not in text
+
+
+def test_every_output_is_checked(said: dict[str, Said]) -> None:
+    assert said.keys() == EXPECTED.keys()
