@@ -1,5 +1,6 @@
 """When a waiting stream continues and how long a task waits, by a clock that the test moves."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,9 @@ class ManualClock(SystemClock):
 class Stream:
     """A stream as Spark drives it: it runs a micro-batch if the end differs from the start."""
 
-    def __init__(self, broker: OttlaBroker, topic: str, start: str = "earliest") -> None:
+    def __init__(
+        self, broker: OttlaBroker, topic: str, start: str = "earliest", **more: str
+    ) -> None:
         self.clock = ManualClock()
         given = {
             "kafka.bootstrap.servers": broker.bootstrap,
@@ -41,6 +44,7 @@ class Stream:
             "startingOffsets": start,
             "minOffsetsPerTrigger": str(LEAST),
             "maxTriggerDelay": f"{DELAY_S:g}s",
+            **more,
         }
         schema: Any = None  # of the tasks, which do not run here
         self.reader = OttlaStreamReader(source_options(given, Use.STREAM), schema, clock=self.clock)
@@ -68,6 +72,21 @@ def stream(broker: OttlaBroker, topic: str) -> Stream:
     begun = Stream(broker, topic)
     assert begun.next() == 1  # like the connector: the first one does not wait
     return begun
+
+
+def test_stop_file_ends_the_offer_after_the_first_micro_batch(
+    broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        producer.send(topic, b"first", partition=0).result()
+    file = tmp_path / "stop"
+    going = Stream(broker, topic, stopFile=str(file))
+    file.touch()
+    assert going.next() == 1, "the first micro-batch fixes where the query starts"
+    going.write(LEAST)
+    assert going.next() == 0
+    file.unlink()
+    assert going.next() == LEAST
 
 
 def test_micro_batch_waits_for_min_offsets(broker: OttlaBroker, topic: str) -> None:

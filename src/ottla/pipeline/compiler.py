@@ -18,6 +18,7 @@ from pyspark.errors import AnalysisException, ParseException, QueryContextType
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
@@ -26,6 +27,7 @@ from ottla.pipeline.dead_letters import RECORD, dead_records, dead_rows
 from ottla.pipeline.expectations import enforced, is_met, violation
 from ottla.pipeline.options import CLIENT, SERVERS
 from ottla.pipeline.parsing import ERROR, ROW, parsed
+from ottla.pipeline.progress import OUTPUT, OUTPUT_ROWS
 from ottla.pipeline.spec.checks import AVAILABLE_NOW
 from ottla.pipeline.spec.durations import duration_ms
 from ottla.pipeline.spec.graph import build_graph
@@ -55,6 +57,16 @@ class CompiledQuery(NamedTuple):
     writer: Callable[[], DataStreamWriter]
     """Returns a new writer, because a query that failed is started again with another one."""
 
+    def start(self) -> StreamingQuery:
+        """Start the query from its checkpoint."""
+        writer: Any = self.writer()
+        return writer.start()
+
+    @property
+    def is_dead_letters(self) -> bool:
+        """Whether the query writes dead letters."""
+        return all(output.sink is None for output in self.query.outputs)
+
 
 class CompiledPipeline(NamedTuple):
     """A pipeline that Spark has analysed."""
@@ -62,12 +74,32 @@ class CompiledPipeline(NamedTuple):
     session: SparkSession
     frames: Mapping[str, DataFrame]
     """The rows of each source and step, after its expectations."""
+    dead_letters: Mapping[str, DataFrame]
+    """The dead letters of each source and step that can have some, as rows of their topic."""
     queries: tuple[CompiledQuery, ...]
 
 
-def compile_pipeline(spark: SparkSession, loaded: Loaded, file: str = "") -> CompiledPipeline:
+class Bindings(NamedTuple):
+    """What a pipeline is connected to, where that is not what the declaration says."""
+
+    records: Callable[[SparkSession, str, Source], DataFrame] | None = None
+    """Returns the records of a source by its name, with all columns of `format("ottla")`."""
+    tables: Callable[[SparkSession, str, Source], DataFrame | None] | None = None
+    """Returns the rows of a side table by its name; None reads the table."""
+    console: Callable[[DataFrame, int], None] | None = None
+    """Shows a micro-batch of a console sink; by default Spark prints it."""
+    stop_file: str | None = None
+    """The sources offer no more records when this file exists."""
+
+
+def compile_pipeline(
+    spark: SparkSession,
+    loaded: Loaded,
+    file: str = "",
+    bindings: Bindings | None = None,
+) -> CompiledPipeline:
     """Compile a checked pipeline; raises InvalidPipeline with the problems that Spark finds."""
-    compiler = _Compiler(spark.newSession(), loaded.pipeline)
+    compiler = _Compiler(spark.newSession(), loaded.pipeline, bindings or Bindings())
     with _quiet():
         compiler.add_sources()
         compiler.add_steps()
@@ -77,7 +109,9 @@ def compile_pipeline(spark: SparkSession, loaded: Loaded, file: str = "") -> Com
         located = [loaded.positions.locate(one) for one in compiler.problems]
         located.sort(key=lambda one: one.position or (0, 0))
         raise InvalidPipeline(located, file)
-    return CompiledPipeline(compiler.session, compiler.frames, tuple(compiler.queries))
+    return CompiledPipeline(
+        compiler.session, compiler.frames, compiler.dead_letters, tuple(compiler.queries)
+    )
 
 
 @contextmanager
@@ -97,7 +131,7 @@ def _quiet() -> Generator[None]:
 
 
 class _Compiler:
-    def __init__(self, session: SparkSession, pipeline: Pipeline) -> None:
+    def __init__(self, session: SparkSession, pipeline: Pipeline, bindings: Bindings) -> None:
         register(session)
         # Windows and dates do not depend on the place where a pipeline runs. Spark's default of 200
         # partitions is for batches; a first run fixes the number in the checkpoint.
@@ -110,9 +144,11 @@ class _Compiler:
                 session.conf.set(name, str(value))
         self.session = session
         self.frames: dict[str, DataFrame] = {}
+        self.dead_letters: dict[str, DataFrame] = {}
         self.queries: list[CompiledQuery] = []
         self.problems: list[PipelineProblem] = []
         self._pipeline = pipeline
+        self._bindings = bindings
         self._before: dict[str, DataFrame] = {}  # the rows of steps before their expectations
 
     # Sources and steps.
@@ -125,7 +161,7 @@ class _Compiler:
                 self.problems.append(PipelineProblem((*path, "avro"), _LATER, at_key=True))
                 continue
             try:
-                table = self._table(path, source)
+                table = self._table(name, source)
                 frame = self._rows(name, source) if table is None else table
             except _Unusable as error:
                 self.problems.append(error.problem)
@@ -156,19 +192,27 @@ class _Compiler:
         self.frames[name] = frame
         frame.createOrReplaceTempView(name)
 
-    def _table(self, path: Path, source: Source) -> DataFrame | None:
+    def _table(self, name: str, source: Source) -> DataFrame | None:
         """Return a side table; None for a source of records."""
+        if source.parquet is None and source.query is None:
+            return None
+        tables = self._bindings.tables
+        if tables is not None and (given := tables(self.session, name, source)) is not None:
+            return given
         if source.refresh is not None:
-            raise _Unusable((*path, "refresh"), _LATER)
+            raise _Unusable(("sources", name, "refresh"), _LATER)
         if source.parquet is not None:
             return self.session.read.parquet(str(source.parquet))
-        return None if source.query is None else self._sql(source.query)
+        assert source.query is not None, "a side table has a kind"
+        return self._sql(source.query)
 
     def _sql(self, text: str) -> DataFrame:
         session: Any = self.session  # Spark does not type the arguments
         return session.sql(text)
 
-    def _records(self, source: Source, *, headers: bool) -> DataFrame:
+    def _records(self, name: str, source: Source, *, headers: bool) -> DataFrame:
+        if self._bindings.records is not None:
+            return self._bindings.records(self.session, name, source)
         options = {
             SERVERS: self._pipeline.brokers,
             **self._client(CONSUMER),
@@ -176,6 +220,8 @@ class _Compiler:
             **source.options,
             "includeHeaders": str(headers).lower(),
         }
+        if self._bindings.stop_file is not None:
+            options["stopFile"] = self._bindings.stop_file
         if source.pattern is not None:
             options["subscribePattern"] = source.pattern
         else:
@@ -184,7 +230,7 @@ class _Compiler:
         return self.session.readStream.format("ottla").options(**_plain(options)).load()
 
     def _rows(self, name: str, source: Source) -> DataFrame:
-        records = self._records(source, headers="headers" in source.metadata)
+        records = self._records(name, source, headers="headers" in source.metadata)
         rows = _flat(parsed(records, source).where(f.col(ERROR).isNull()), source)
         return self._expected(("sources", name), rows, source)
 
@@ -279,12 +325,14 @@ class _Compiler:
         rows = self.frames[output.source]
         sink = output.sink
         if sink is None:
-            return self._dead_letters(output.source)
+            self.dead_letters[output.source] = found = self._dead_letters(output.source)
+            return found
         path: Path = ("sinks", self._pipeline.sinks.index(sink))
         for at, column in enumerate(sink.partition_by):
             _check_column((*path, "partition_by", at), column, rows)
         if output.kind != "topic":
-            return rows
+            # Spark counts the rows of a topic itself.
+            return rows.observe(OUTPUT, f.count(f.lit(1)).alias(OUTPUT_ROWS))
         value = f.to_json(f.struct("*")).alias("value")
         if sink.key is None:
             return rows.select(value)
@@ -300,7 +348,7 @@ class _Compiler:
             failed = self._before[name].withColumn(ERROR, error)
             return dead_rows(failed.where(f.col(ERROR).isNotNull()), pipeline.name, name)
         source = pipeline.sources[name]
-        records = self._records(source, headers=True)
+        records = self._records(name, source, headers=True)
         record = f.struct(*records.columns).alias(RECORD)
         rows = _flat(parsed(records, source), source, f.col(ERROR), record)
         error = f.coalesce(f.col(ERROR), violation(name, source.expect))
@@ -323,6 +371,9 @@ class _Compiler:
 
                 return to_files
             case "console":
+                show = self._bindings.console
+                if show is not None:
+                    return lambda writer: writer.foreachBatch(show)
                 return lambda writer: writer.format("console").option("truncate", "false")
             case _:
                 assert output.sink is not None

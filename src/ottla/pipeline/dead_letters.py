@@ -17,6 +17,7 @@ from ottla.pipeline.parsing import ERROR
 
 PREFIX: Final = "ottla."
 ATTEMPTS: Final = "ottla.attempts"
+ERROR_HEADER: Final = "ottla.error"
 RECORD: Final = "_record"
 """The column with the original record, as a struct: a schema may have columns of the same names."""
 

@@ -151,6 +151,13 @@ TABLE: Final = (
         "",
         "Wait for this many offsets before a micro-batch, at most for maxTriggerDelay.",
     ),
+    Option(
+        "stopFile",
+        STREAM,
+        "",
+        "Offer no more records when this file exists on the machine of the driver. The query can "
+        "then be stopped between two micro-batches.",
+    ),
     Option("maxTriggerDelay", STREAM, "15m", "Maximum time to wait for minOffsetsPerTrigger."),
     Option(
         "kafkaConsumer.pollTimeoutMs",

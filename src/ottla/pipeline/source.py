@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
+from os.path import exists
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
@@ -204,6 +205,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun, is_first = from_json(start), self._initial.is_first_batch(start)
         if self._target_error is not None:
             raise self._target_error
+        stop_file = self._options.stop_file
+        if not is_first and stop_file is not None and exists(stop_file):
+            return start  # before the first micro-batch, its end fixes where the query starts
         if is_first and self._target is not None:
             self._target = self._initial.raise_target(self._target)
         ends = self._ends() if self._target is None else self._target

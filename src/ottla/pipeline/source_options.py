@@ -55,6 +55,7 @@ class SourceOptions:
     batch_delay_s: float = 900.0
     group: str | None = None
     poll_timeout_s: float = 120.0
+    stop_file: str | None = None
 
 
 def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
@@ -79,6 +80,7 @@ def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
         batch_records_min=records_min,
         batch_delay_s=_seconds(options.get("maxTriggerDelay", "15m")),
         group=options.get("kafka.group.id"),
+        stop_file=options.get("stopFile"),
         poll_timeout_s=(_number(options, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
     )
 

@@ -1,4 +1,4 @@
-"""`ottla pipeline`: validate, plan and schema.
+"""`ottla pipeline`: the commands for declared pipelines.
 
 Slow modules are imported on use, so that help starts fast.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.cli.broker import FormatOption, LevelOption
 from ottla.cli.declaration import OutputOption, answers
 from ottla.cli.escapes import printable
 from ottla.cli.failures import Misused
@@ -21,7 +22,7 @@ from ottla.pipeline.spec.problems import InvalidPipeline, PipelineProblem, Sever
 if TYPE_CHECKING:
     from ottla.pipeline.spec.loading import Loaded
 
-app = typer.Typer(help="Check pipelines that are declared in a file.", no_args_is_help=True)
+app = typer.Typer(help="Check and run pipelines that are declared in a file.", no_args_is_help=True)
 
 FileArgument = Annotated[
     Path,
@@ -43,7 +44,7 @@ ProfileOption = Annotated[
 
 @app.callback()
 def pipeline() -> None:
-    """Check pipelines that are declared in a file."""
+    """Check and run pipelines that are declared in a file."""
 
 
 @app.command("validate")
@@ -118,6 +119,75 @@ def plan(
         return plan_result(shown)
 
     raise typer.Exit(conducted(act, plain))
+
+
+@app.command("run")
+def run(
+    file: FileArgument,
+    profile: ProfileOption = None,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once",
+            "--available-now",
+            help="Exit after the records that are in the topics at the start.",
+        ),
+    ] = False,
+    master: Annotated[
+        str,
+        typer.Option(
+            "--master", metavar="URL", help="Run on this Spark master: local[N] or spark://…"
+        ),
+    ] = "local[*]",
+    restarts: Annotated[
+        int,
+        typer.Option(
+            "--restarts",
+            metavar="COUNT",
+            min=0,
+            help="Restart a failed query at most this many times in a row.",
+        ),
+    ] = 10,
+    grace: Annotated[
+        float,
+        typer.Option(
+            "--grace",
+            metavar="SECONDS",
+            min=0,
+            help="After a signal, let a running micro-batch commit for at most this time.",
+        ),
+    ] = 60.0,
+    log_format: FormatOption = "text",
+    log_level: LevelOption = "info",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Run a pipeline on Spark until a signal stops it.
+
+    On a terminal, the command shows the progress of each query. Otherwise it logs events to stderr.
+    At the end it prints a summary. Checkpoints, the status and the log of Spark are in
+    .ottla/pipelines/NAME, and the next run continues from the checkpoints.
+
+    A query that fails is restarted after 1 second, then after 2, 4 and so on, up to a minute. Some
+    errors are final, such as a failed expectation with `otherwise: fail`, lost data or a missing
+    topic. Then the command stops the other queries and exits with 1.
+
+    Ctrl-C and SIGTERM let the running micro-batches commit, and stop the pipeline. A second signal
+    exits at once; the next run then repeats the interrupted micro-batch.
+
+    Exit codes: 0 if all queries have ended, or a signal has stopped the pipeline; 1 if a query or
+    Spark has failed, or if the pipeline has errors; 2 for wrong usage.
+    """
+
+    def act() -> Result:
+        from ottla.cli.pipeline.run import RunOptions, run_pipeline
+
+        options = RunOptions(once, master, restarts, grace, log_format, log_level, output)
+        try:
+            return run_pipeline(file, _load(file, profile), options)
+        except InvalidPipeline as error:
+            return _report(file, error.problems)
+
+    raise typer.Exit(conducted(act, output))
 
 
 @app.command("schema")

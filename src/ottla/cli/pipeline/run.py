@@ -1,0 +1,296 @@
+"""`ottla pipeline run`: starts Spark, runs the queries of a pipeline, and shows them.
+
+Everything that can be checked without Spark is checked before Spark starts.
+
+Invariant: the output of Spark goes to a log file, and that of the command to the terminal. The
+first signal stops the pipeline in order; the second one ends the command at once.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TextIO
+
+import msgspec
+
+from ottla.cli.escapes import printable
+from ottla.cli.failures import Failed, Misused
+from ottla.cli.output import Output
+from ottla.cli.pipeline.run_view import LiveView, ProgressEvents, progress_result, summary
+from ottla.cli.result import Failure, Result
+from ottla.cli.stop_request import StopRequest
+from ottla.pipeline.progress import PipelineProgress
+from ottla.pipeline.run_files import RunFiles
+from ottla.pipeline.spec.checks import AVAILABLE_NOW
+from ottla.pipeline.spec.loading import Loaded
+from ottla.pipeline.spec.model import Pipeline
+
+CHECK_TIMEOUT_MS: Final = "20000"
+"""A person waits for the check of the topics."""
+
+WRITE_S: Final = 1.0
+"""The time between two writes of the status file."""
+
+ROWS_SHOWN: Final = 20
+"""Rows of a micro-batch that a console sink prints at most, as Spark's does."""
+
+_POLL_S: Final = 0.1
+_EMPTY_LINES: Final = 4
+"""The lines of a table without rows."""
+
+
+class RunOptions(NamedTuple):
+    """The options of the command."""
+
+    once: bool
+    master: str
+    restarts: int
+    grace_s: float
+    log_format: str
+    log_level: str
+    output: Output
+
+
+def run_pipeline(file: Path, loaded: Loaded, options: RunOptions) -> Result:
+    """Run a pipeline until it ends or a signal stops it; raises an OttlaError."""
+    pipeline = loaded.pipeline
+    if options.once:
+        pipeline = msgspec.structs.replace(pipeline, trigger=AVAILABLE_NOW)
+        loaded = loaded._replace(pipeline=pipeline)
+    check_spark(options.master)
+    asyncio.run(_check_brokers(pipeline))
+    _check_topics(pipeline)
+    add_python_path(file)
+    files = RunFiles(pipeline.name)
+    with files.running(), StopRequest() as stop, _Shown(files, options) as shown:
+        return _run(file, loaded, options, files, shown, lambda: stop.number is not None)
+
+
+def check_spark(master: str) -> None:
+    """Raise Failed if Spark is not installed, or NoJava if there is no Java for it."""
+    from importlib.util import find_spec
+
+    from ottla.pipeline.java import check_java
+
+    if master.startswith("sc://"):
+        what = "Spark Connect is not supported: use --master local[*] or spark://HOST:PORT"
+        raise Misused(what)
+    for name in ("pyspark", "pyarrow", "pandas"):
+        if find_spec(name) is None:
+            what = f'Spark needs {name}: install Ottla with `pip install "ottla[spark]"`'
+            raise Failed(what)
+    check_java()
+
+
+def add_python_path(file: Path) -> None:
+    """Let Python steps be modules beside the file, or in the working directory.
+
+    Spark's Python processes get the same path.
+    """
+    paths = [str(file.resolve().parent), os.getcwd()]
+    sys.path[:0] = paths
+    before = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*paths, *before]))
+
+
+async def _check_brokers(pipeline: Pipeline) -> None:
+    from ottla.cli.probe import probe
+
+    if why := await probe({"bootstrap.servers": pipeline.brokers, **pipeline.client}):
+        raise Failed(why, "NETWORK_EXCEPTION")
+
+
+def _check_topics(pipeline: Pipeline) -> None:
+    """Raise Failed if a topic that a source names does not exist."""
+    from ottla.errors import ErrorCode
+    from ottla.settings.admin import ADMIN
+    from ottla.sync import Admin
+
+    topics = [*dict.fromkeys(_topics(pipeline))]
+    client = {name: str(one) for name, one in pipeline.client.items() if ADMIN.find(name)}
+    settings = {
+        "default.api.timeout.ms": CHECK_TIMEOUT_MS,
+        **client,
+        "bootstrap.servers": str(pipeline.brokers),
+    }
+    if not topics:
+        return
+    with Admin(settings) as admin:
+        failed = admin.describe_topics(topics).failed
+    missing = [
+        str(topic)
+        for topic, error in failed.items()
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
+    if missing:
+        nouns = "topic {} does not" if len(missing) == 1 else "topics {} do not"
+        names = ", ".join(missing)
+        create = f"`ottla topic create {' '.join(missing)}`"
+        raise Failed(f"{nouns.format(names)} exist: {create}", "UNKNOWN_TOPIC_OR_PARTITION")
+    for error in failed.values():
+        raise error
+
+
+def _topics(pipeline: Pipeline) -> Generator[str]:
+    for source in pipeline.sources.values():
+        match source.topic:
+            case None:
+                pass
+            case str() as topic:
+                yield str(topic)
+            case topics:
+                yield from map(str, topics)
+
+
+def _run(
+    file: Path,
+    loaded: Loaded,
+    options: RunOptions,
+    files: RunFiles,
+    shown: "_Shown",
+    is_stopping: Callable[[], bool],
+) -> Result:
+    from ottla.pipeline.local_spark import LocalSpark
+    from ottla.pipeline.runner import PipelineFailed, PipelineRun, StartableQuery
+
+    pipeline = loaded.pipeline
+    settings = {name: str(value) for name, value in pipeline.spark.items()}
+    progress = PipelineProgress(pipeline.name)
+    failures: list[Failure] = []
+    with (
+        _java_end(files),
+        LocalSpark(
+            f"ottla {pipeline.name}", files.log, master=options.master, settings=settings
+        ) as spark,
+    ):
+        shown.show_stage("Starting Spark")
+        from ottla.pipeline.compiler import Bindings, compile_pipeline
+        from ottla.pipeline.restarts import RestartPolicy
+
+        while not spark.wait(_POLL_S):
+            if is_stopping():
+                return summary(progress)
+        shown.show_stage("Compiling the pipeline")
+        bindings = Bindings(console=shown.show_rows, stop_file=str(files.stop_file))
+        compiled = compile_pipeline(spark.session(), loaded, str(file), bindings)
+        queries = [
+            StartableQuery(one.query.name, one.start, is_dead_letters=one.is_dead_letters)
+            for one in compiled.queries
+        ]
+        run = PipelineRun(
+            pipeline.name,
+            queries,
+            files.stop_file,
+            policy=RestartPolicy(restarts_max=options.restarts),
+            report=shown.show,
+            grace_s=options.grace_s,
+        )
+        try:
+            progress = run.run(is_stopping)
+        except PipelineFailed as error:
+            progress = run.progress
+            failures.append(Failure(f"{error}. See {files.log}", "PIPELINE_FAILED"))
+    return summary(progress, failures)
+
+
+@contextmanager
+def _java_end(files: RunFiles) -> Generator[None]:
+    """Report the end of Java, such as after a lack of memory, on one line."""
+    try:
+        yield
+    except Exception as error:
+        from py4j.protocol import Py4JNetworkError
+
+        if not isinstance(error, Py4JNetworkError | ConnectionError):
+            raise
+        raise Failed(f"Spark has ended unexpectedly. See {files.log}") from error
+
+
+class _Shown:
+    """Where a run is shown: on the terminal, in the log events and in the status file.
+
+    It keeps its own copies of stdout and stderr, which Spark's output does not reach.
+    """
+
+    def __init__(self, files: RunFiles, options: RunOptions) -> None:
+        self._files = files
+        self._options = options
+        self._is_live = options.output is Output.TABLE and sys.stdout.isatty()
+        self._view: LiveView | None = None
+        self._events: ProgressEvents | None = None
+        self._rows: TextIO = sys.stdout
+        self._written_s = -WRITE_S
+        self._written: Mapping[str, Any] = {}
+        self._resources = ExitStack()
+
+    def __enter__(self) -> "_Shown":
+        with ExitStack() as resources:
+            terminal = resources.enter_context(os.fdopen(os.dup(1), "w"))
+            errors = resources.enter_context(os.fdopen(os.dup(2), "w"))
+            is_table = self._options.output is Output.TABLE
+            self._rows = terminal if is_table else errors
+            log = errors
+            if self._is_live:
+                log = resources.enter_context(self._files.events.open("a"))
+                self._view = resources.enter_context(LiveView(terminal))
+            self._events = ProgressEvents()
+            resources.enter_context(
+                _logging(log, self._options.log_format, self._options.log_level)
+            )
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._resources.close()
+
+    def show_stage(self, stage: str) -> None:
+        """Show what the command does before there is progress."""
+        if self._view is not None:
+            self._view.show_stage(stage)
+
+    def show(self, progress: PipelineProgress) -> None:
+        """Show the progress."""
+        if self._view is not None:
+            self._view.show(progress)
+        if self._events is not None:
+            self._events.show(progress)
+        content = progress_result(progress)
+        states = [one.state for one in progress.queries]
+        is_new = states != self._written.get("states")
+        if is_new or progress.elapsed_s >= self._written_s + WRITE_S:
+            self._written_s = progress.elapsed_s
+            self._written = {"states": states}
+            self._files.write(content)
+
+    def show_rows(self, rows: Any, batch: int) -> None:
+        """Print a micro-batch of a console sink, if it has rows."""
+        table: str = rows._show_string(ROWS_SHOWN, False, False)  # noqa: SLF001
+        if table.count("\n") <= _EMPTY_LINES:
+            return
+        text = f"Batch {batch}\n{table}"
+        if self._view is not None:
+            self._view.print(text)
+        else:
+            lines = (printable(line) for line in text.splitlines())
+            print(*lines, sep="\n", file=self._rows, flush=True)
+
+
+@contextmanager
+def _logging(stream: TextIO, form: str, level: str) -> Generator[None]:
+    from ottla.broker.event_lines import EventLines, LineFormat
+
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(EventLines(LineFormat(form)))
+    logger = logging.getLogger("ottla")
+    before = logger.level
+    logger.setLevel(level.upper())
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

@@ -1,0 +1,293 @@
+"""Runs the queries of a pipeline: starts, watches, restarts and stops them.
+
+Invariant: every query that was started is stopped when `run` returns or raises. A stop lets the
+running micro-batch commit: the sources offer no more records, Spark finishes what it has, and only
+then the query is stopped. After the grace period queries are interrupted, and the next run repeats
+the interrupted micro-batch.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from ottla.errors import OttlaError
+from ottla.pipeline.progress import (
+    PipelineProgress,
+    QueryProgress,
+    QueryState,
+    advanced,
+    is_next,
+)
+from ottla.pipeline.restarts import GiveUp, RestartPolicy, after_failure, failure_of
+
+POLL_S: Final = 0.25
+GRACE_S: Final = 60.0
+
+_log: Final = logging.getLogger(__name__)
+
+
+class PipelineFailed(OttlaError):
+    """A query cannot continue; the text has its name and the reason."""
+
+
+class SparkProgress(Protocol):
+    """A report of Spark."""
+
+    @property
+    def json(self) -> str:
+        """The report as JSON."""
+        ...
+
+
+class SparkQuery(Protocol):
+    """The part of Spark's StreamingQuery that the runner uses."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        """Whether the query runs."""
+        ...
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802
+        """The last report, or None."""
+        ...
+
+    @property
+    def recentProgress(self) -> Any:  # noqa: N802
+        """The last reports."""
+        ...
+
+    def exception(self) -> Any:
+        """Return the error of the query, or None."""
+        ...
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Wait until there is nothing to do."""
+        ...
+
+    def stop(self) -> None:
+        """Stop the query, and interrupt its micro-batch."""
+        ...
+
+
+class StartableQuery(NamedTuple):
+    """A query, and how to start it from its checkpoint."""
+
+    name: str
+    start: Callable[[], SparkQuery]
+    is_dead_letters: bool = False
+
+
+class PipelineRun:
+    """One run of a pipeline."""
+
+    def __init__(
+        self,
+        name: str,
+        queries: Sequence[StartableQuery],
+        stop_file: Path,
+        *,
+        policy: RestartPolicy | None = None,
+        report: Callable[[PipelineProgress], None] = lambda progress: None,
+        grace_s: float = GRACE_S,
+        elapsed_s: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._name = name
+        self._policy = policy or RestartPolicy()
+        self._queries = [_Supervised(one, self._policy, elapsed_s) for one in queries]
+        self._stop_file = stop_file
+        self._report = report
+        self._grace_s = grace_s
+        self._elapsed_s = elapsed_s
+        self._wait = wait
+        self._started_s = elapsed_s()
+
+    @property
+    def progress(self) -> PipelineProgress:
+        """The progress of all queries."""
+        elapsed_s = self._elapsed_s() - self._started_s
+        return PipelineProgress(self._name, elapsed_s, [one.progress for one in self._queries])
+
+    def run(self, is_stopping: Callable[[], bool]) -> PipelineProgress:
+        """Run until all queries have ended or a stop is requested; raises PipelineFailed."""
+        _log.info("pipeline started", {"pipeline": self._name, "queries": len(self._queries)})
+        failure: str | None = None
+        try:
+            while not is_stopping() and not all(one.is_done for one in self._queries):
+                for query in self._queries:
+                    if is_stopping():
+                        break
+                    query.advance()
+                    self._report(self.progress)
+                if failed := [one for one in self._queries if one.reason is not None]:
+                    failure = f"query {failed[0].name}: {failed[0].reason}"
+                    break
+                self._wait(POLL_S)
+            self._drain()
+        finally:
+            for query in self._queries:
+                query.stop()
+        self._report(self.progress)
+        _log.info("pipeline stopped", {"pipeline": self._name})
+        if failure is not None:
+            raise PipelineFailed(failure)
+        return self.progress
+
+    def _drain(self) -> None:
+        """Let the running micro-batches commit, for at most the grace period."""
+        running = [one for one in self._queries if one.is_running]
+        if not running:
+            return
+        self._stop_file.touch()
+        until_s = self._elapsed_s() + self._grace_s
+        threads = [
+            threading.Thread(target=one.finish_batch, name=f"stop {one.name}", daemon=True)
+            for one in running
+        ]
+        for query, thread in zip(running, threads, strict=True):
+            query.show_stopping()
+            thread.start()
+        while (alive := [one for one in threads if one.is_alive()]) and (
+            self._elapsed_s() < until_s
+        ):
+            self._report(self.progress)
+            alive[0].join(POLL_S)
+        for query, thread in zip(running, threads, strict=True):
+            if thread.is_alive():
+                fields = {"query": query.name, "grace_s": self._grace_s}
+                _log.warning("query interrupted", fields)
+
+
+class _Supervised:
+    """A query over all its starts."""
+
+    def __init__(
+        self, query: StartableQuery, policy: RestartPolicy, elapsed_s: Callable[[], float]
+    ) -> None:
+        self.name = query.name
+        self.progress = QueryProgress(query.name, query.is_dead_letters)
+        self.reason: str | None = None
+        """Why the query cannot continue."""
+        self._start = query.start
+        self._policy = policy
+        self._elapsed_s = elapsed_s
+        self._running: SparkQuery | None = None
+        self._start_s = elapsed_s()  # when it started, or when it is to start again
+        self._restarts = 0  # in a row
+
+    @property
+    def is_running(self) -> bool:
+        """Whether Spark runs the query."""
+        return self._running is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the query has ended by itself."""
+        return self.progress.state in (QueryState.FINISHED, QueryState.FAILED)
+
+    def advance(self) -> None:
+        """Start the query if it is time, count its progress, and decide if it has ended."""
+        if self.is_done:
+            return
+        query = self._running
+        if query is None:
+            if self._elapsed_s() >= self._start_s:
+                self._begin()
+            return
+        is_active = query.isActive  # before the progress, which is complete when it has ended
+        self._count(query)
+        if is_active:
+            return
+        self._running = None
+        error = query.exception()
+        if error is None:
+            self._change(QueryState.FINISHED)
+            _log.info("query finished", {"query": self.name})
+        else:
+            self._failed(str(error))
+
+    def show_stopping(self) -> None:
+        """Show that the query finishes its micro-batch."""
+        self._change(QueryState.STOPPING)
+
+    def finish_batch(self) -> None:
+        """Wait until there is nothing to do; the sources offer no more records."""
+        query = self._running
+        if query is not None:
+            try:
+                query.processAllAvailable()
+            except Exception as error:  # the outer edge of a thread; the query has failed
+                fields = {"query": self.name, "error": failure_of(str(error)).text}
+                _log.warning("query failed", fields)
+
+    def stop(self) -> None:
+        """Stop the query, if it runs."""
+        query, self._running = self._running, None
+        if query is not None:
+            query.stop()
+            self._count(query)
+        if not self.is_done:
+            self._change(QueryState.STOPPED)
+
+    def _begin(self) -> None:
+        self._start_s = self._elapsed_s()
+        try:
+            self._running = self._start()
+        except OttlaError:
+            raise
+        except Exception as error:  # whatever Spark raises at the start of a query
+            if _is_lost(error):
+                raise
+            self._failed(str(error))
+            return
+        self._change(QueryState.RUNNING)
+        _log.info("query started", {"query": self.name, "restarts": self.progress.restarts})
+
+    def _failed(self, text: str) -> None:
+        failure = failure_of(text)
+        ran_s = self._elapsed_s() - self._start_s
+        decision = after_failure(failure, restarts=self._restarts, ran_s=ran_s, policy=self._policy)
+        fields: dict[str, object] = {"query": self.name, "error": failure.text}
+        if isinstance(decision, GiveUp):
+            self.reason = decision.reason
+            self._change(QueryState.FAILED, error=failure.text)
+            _log.error("query failed", fields)
+            return
+        self._restarts = decision.restarts
+        self._start_s = self._elapsed_s() + decision.delay_s
+        restarts = self.progress.restarts + 1
+        self.progress = replace(
+            self.progress, state=QueryState.WAITING, error=failure.text, restarts=restarts
+        )
+        fields |= {"kind": failure.kind.name, "restart_in_s": round(decision.delay_s, 1)}
+        _log.warning("query failed", fields)
+
+    def _count(self, query: SparkQuery) -> None:
+        last = query.lastProgress
+        if last is None:
+            return
+        report = _report(last)
+        if not is_next(self.progress, report):
+            for earlier in query.recentProgress:
+                self.progress = advanced(self.progress, _report(earlier))
+        self.progress = advanced(self.progress, report)
+
+    def _change(self, state: QueryState, error: str = "") -> None:
+        self.progress = replace(self.progress, state=state, error=error)
+
+
+def _report(progress: SparkProgress) -> Mapping[str, Any]:
+    return json.loads(progress.json)
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether Java has ended, so that no query can be started again."""
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, Py4JNetworkError | ConnectionError)

@@ -1,0 +1,108 @@
+"""Numbers of running queries, from the reports of Spark."""
+
+import json
+from typing import Any
+
+from ottla.pipeline.progress import (
+    OUTPUT,
+    PipelineProgress,
+    QueryProgress,
+    advanced,
+    is_next,
+)
+
+
+def report(batch: int, rows: int = 10, **more: Any) -> dict[str, Any]:
+    """A report of Spark; the time is that of its micro-batch unless it is given."""
+    return {
+        "timestamp": f"2026-01-01T00:00:{batch:02}.000Z",
+        "batchId": batch,
+        "numInputRows": rows,
+        "processedRowsPerSecond": rows * 2.0,
+        "durationMs": {"addBatch": 40, "triggerExecution": 50},
+        "stateOperators": [],
+        "sources": [],
+        "sink": {"numOutputRows": -1},
+        "observedMetrics": {},
+        **more,
+    }
+
+
+def idle(batch: int) -> dict[str, Any]:
+    return report(
+        batch,
+        rows=0,
+        timestamp=f"2026-01-01T00:01:{batch:02}.000Z",
+        durationMs={"triggerExecution": 3},
+        processedRowsPerSecond="NaN",
+    )
+
+
+def offsets(**partitions: int) -> str:
+    return json.dumps({"t": {name.removeprefix("p"): end for name, end in partitions.items()}})
+
+
+def test_rows_add_up_and_repeated_reports_do_not_count() -> None:
+    query = QueryProgress("q")
+    for one in (report(0), report(1, 5), report(1, 5), report(0), report(2, 1)):
+        query = advanced(query, one)
+    assert (query.rows_in, query.batch, query.batch_ms, query.rows_per_s) == (16, 2, 50, 2.0)
+    assert query.rows_out is None
+
+
+def test_idle_report_is_not_a_micro_batch() -> None:
+    query = advanced(advanced(QueryProgress("q"), report(3)), idle(4))
+    assert (query.batch, query.batch_ms, query.rows_in, query.rows_per_s) == (3, 50, 10, 0.0)
+
+
+def test_reports_can_be_missing_after_a_gap_or_a_pause() -> None:
+    query = advanced(QueryProgress("q"), report(3))
+    assert is_next(query, report(4))
+    assert not is_next(query, report(5))
+    assert not is_next(query, idle(4))
+    assert not is_next(QueryProgress("q"), report(0))
+
+
+def test_written_rows_are_those_of_the_sink_or_of_the_observation() -> None:
+    query = QueryProgress("q")
+    query = advanced(query, report(0, sink={"numOutputRows": 4}))
+    query = advanced(query, report(1, observedMetrics={OUTPUT: {"rows": 3}}))
+    query = advanced(query, report(2))
+    assert query.rows_out == 7
+
+
+def test_lag_is_the_sum_of_the_partitions() -> None:
+    source = {"endOffset": offsets(p0=5, p1=7), "latestOffset": offsets(p0=9, p1=7, p2=2)}
+    files = {"endOffset": {"logOffset": 3}, "latestOffset": None}
+    query = advanced(QueryProgress("q"), report(0, sources=[source, files]))
+    assert query.lag == 6
+    assert advanced(query, idle(1)).lag == 6, "a report without offsets keeps the last lag"
+    assert advanced(QueryProgress("q"), report(0, sources=[files])).lag is None
+
+
+def test_late_rows_and_failed_rows_are_totals_and_state_is_the_last() -> None:
+    operators = [
+        {"numRowsDroppedByWatermark": 2, "numRowsTotal": 7},
+        {"numRowsDroppedByWatermark": 1, "numRowsTotal": 1},
+    ]
+    observed = {"readings": {"rows": 10, "plausible": 3}, OUTPUT: {"rows": 1}}
+    query = QueryProgress("q")
+    for batch in range(2):
+        one = report(batch, stateOperators=operators, observedMetrics=observed)
+        query = advanced(query, one)
+    assert (query.late_rows, query.state_rows) == (6, 8)
+    assert query.failed == {"readings.plausible": 6}
+
+
+def test_pipeline_counts_dead_letters_and_the_largest_lag() -> None:
+    whole = PipelineProgress(
+        "p",
+        1.0,
+        [
+            QueryProgress("a", rows_out=5, lag=3, failed={"x.y": 2}),
+            QueryProgress("b", rows_out=5, lag=8, failed={"x.y": 1}),
+            QueryProgress("c", is_dead_letters=True, rows_out=4, lag=0),
+        ],
+    )
+    assert (whole.dead_letters, whole.lag, whole.failed) == (4, 8, {"x.y": 2})
+    assert PipelineProgress("p", 1.0, [*whole.queries, QueryProgress("d")]).lag is None

@@ -1,0 +1,90 @@
+"""`ottla pipeline run` as a process: a missing topic, progress, SIGTERM, and the next run."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from cli.console import SCRIPTS
+from judges.ottla_broker import OttlaBroker
+from ottla.pipeline.run_files import RunFiles
+from pipeline.fast_spark import fast_spark
+from pipeline.test_spark_runner import send
+from pipeline.test_spark_sink import records
+
+PATIENCE_S = 300.0
+PIPELINE = """\
+name: lines
+brokers: {brokers}
+trigger: 100 ms
+sources:
+  lines:
+    topic: {topic}
+    json: line STRING
+    expect: {{short: {{check: length(line) < 10}}}}
+sinks:
+  - {{from: lines, console: true}}
+dead_letters: {topic}.dead
+"""
+
+
+def command(*words: str) -> list[str]:
+    return [str(SCRIPTS / "ottla"), "pipeline", "run", "lines.yaml", *words]
+
+
+def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        command("--master", "local[1]", *words),
+        cwd=folder,
+        env=fast_spark().environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_command_runs_until_a_signal_stops_it(
+    broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    text = PIPELINE.format(brokers=broker.bootstrap, topic=topic)
+    (tmp_path / "lines.yaml").write_text(text)
+    refused = start(tmp_path)
+    output, errors = refused.communicate(timeout=PATIENCE_S)
+    create = f"`ottla topic create {topic}`"
+    assert (refused.returncode, output) == (1, "")
+    assert errors == f"ottla: topic {topic} does not exist: {create}\n"
+
+    send(broker, topic, '{"line": "one"}', '{"line": "longer than it should be"}', "not JSON")
+    running = start(tmp_path, "-o", "json", "--log-format", "json")
+    try:
+        files = RunFiles("lines", tmp_path / ".ottla" / "pipelines")
+        until_s = time.monotonic() + PATIENCE_S
+        while not is_complete(files.read().content) and running.poll() is None:
+            assert time.monotonic() < until_s, files.read()
+            time.sleep(0.1)
+        assert files.read().process == running.pid
+        os.kill(running.pid, signal.SIGTERM)
+        output, errors = running.communicate(timeout=PATIENCE_S)
+    finally:
+        running.kill()
+    assert running.returncode == 0, errors
+    summary = json.loads(output)
+    assert (summary["dead_letters"], summary["failed"]) == (1, {"lines.short": 1})
+    assert {one["state"] for one in summary["queries"]} == {"stopped"}
+    assert [one["rows_in"] for one in summary["queries"]] == [3, 3]
+    assert [one["rows_out"] for one in summary["queries"]] == [2, 1]
+    assert "longer than it should be" in errors, "the rows of the console"
+    events = [json.loads(line)["event"] for line in errors.splitlines() if line.startswith("{")]
+    assert {"pipeline started", "query started", "progress reported", "pipeline stopped"} <= {
+        *events
+    }
+    assert not files.read().is_running
+    assert [one.value for one in records(broker, f"{topic}.dead")] == [b"not JSON"]
+
+
+def is_complete(content: Any) -> bool:
+    queries = content.get("queries", [])
+    return bool(queries) and all(one["rows_in"] == 3 for one in queries)

@@ -1,0 +1,98 @@
+"""The runner on a real Spark: restarts, stops and continues."""
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.ottla_broker import OttlaBroker
+from ottla.pipeline.compiler import Bindings, compile_pipeline
+from ottla.pipeline.progress import PipelineProgress, QueryState
+from ottla.pipeline.restarts import RestartPolicy
+from ottla.pipeline.runner import PipelineRun, StartableQuery
+from ottla.pipeline.spec.loading import load_text
+from ottla.sync import Producer
+from pipeline.test_spark_sink import records
+
+PIPELINE = """\
+name: {topic}
+brokers: {brokers}
+checkpoints: {folder}/checkpoints
+trigger: 10 ms
+sources:
+  lines: {{topic: {topic}, binary: line, options: {{maxOffsetsPerTrigger: 5}}}}
+steps:
+  texts: {{sql: SELECT CAST(line AS STRING) AS line FROM lines}}
+sinks:
+  - {{from: texts, topic: {topic}.out}}
+  - {{from: texts, python: "{module}:store"}}
+"""
+MODULE = """
+calls = []
+stored = []
+
+
+def store(rows, batch):
+    calls.append(batch)
+    if len(calls) == 1:
+        raise RuntimeError("the store is away")
+    stored.extend(row.line for row in rows.collect())
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[str]:
+    """A module with a sink that fails at its first call; no other test has its name."""
+    name = f"sinks_of_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield name
+    sys.modules.pop(name, None)
+
+
+def run(spark: Any, text: str, folder: Path, count: int) -> PipelineProgress:
+    """Run a pipeline until each query has read so many rows, and stop it in order."""
+    loaded = load_text(text, "p.yaml", environment={}, read_file=str)
+    stop_file = folder / "stop"
+    stop_file.unlink(missing_ok=True)
+    compiled = compile_pipeline(spark, loaded, bindings=Bindings(stop_file=str(stop_file)))
+    shown = [PipelineProgress("")]
+    going = PipelineRun(
+        loaded.pipeline.name,
+        [StartableQuery(one.query.name, one.start) for one in compiled.queries],
+        stop_file,
+        policy=RestartPolicy(restarts_max=20, first_s=0.1),
+        report=shown.append,
+    )
+    return going.run(
+        lambda: bool(shown[-1].queries) and min(one.rows_in for one in shown[-1].queries) >= count
+    )
+
+
+def send(broker: OttlaBroker, topic: str, *lines: str) -> None:
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        for line in lines:
+            producer.send(topic, line.encode(), partition=0)
+
+
+def test_pipeline_restarts_stops_and_continues(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, module: str
+) -> None:
+    text = PIPELINE.format(topic=topic, brokers=broker.bootstrap, folder=tmp_path, module=module)
+    first = [f"first {number}" for number in range(8)]
+    send(broker, topic, *first)
+    done = run(spark, text, tmp_path, len(first))
+    to_topic, to_python = done.queries
+    assert (to_topic.state, to_python.state) == (QueryState.STOPPED, QueryState.STOPPED)
+    assert to_python.restarts >= 1, "the function has failed once"
+    assert (to_topic.rows_in, to_topic.rows_out, to_topic.lag) == (8, 8, 0)
+    second = [f"second {number}" for number in range(7)]
+    send(broker, topic, *second)
+    done = run(spark, text, tmp_path, len(second))
+    assert [one.rows_in for one in done.queries] == [7, 7], "a run continues from its checkpoint"
+    found = [(one.value or b"").decode() for one in records(broker, f"{topic}.out")]
+    every = [f'{{"line":"{line}"}}' for line in first + second]
+    assert sorted(found) == sorted(every), "each row once"
+    assert sys.modules[module].stored == first + second
