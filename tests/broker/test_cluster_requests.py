@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from broker.handlers.test_produce import request
 from broker.nodes import Client
+from broker.test_node import batch
 from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.errors import ErrorCode
 from ottla.ids import PartitionIndex, TopicPartition
@@ -218,6 +220,43 @@ def test_other_broker_returns_the_leader_and_its_address() -> None:
                 assert found == expected
 
     run(scenario)
+
+
+def test_demoted_leader_returns_the_new_leader_to_waiting_producers() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            preferred, leader = (one for one in cluster.brokers if one is not cluster.controller)
+            async with Admin({"bootstrap.servers": leader.address}) as admin:
+                replicas = {0: [preferred.id, leader.id]}
+                await admin.create_topics([NewTopic(TOPIC, replicas=replicas)])
+            await preferred.stop()
+            await preferred.start()
+            await cluster.settled()
+            assert cluster.leader(TOPIC, 0) is leader
+            with cluster.partition(leader, preferred):
+                async with client_of(leader) as client:
+                    message = request(TOPIC, (0, batch(b"x")), acks=-1)
+                    message.timeout_ms = 60_000
+                    asked = client.ask(message, ProduceResponse, 12)
+                    sent = asyncio.create_task(asked)
+                    await until_appended(leader)
+                    assert await elect(leader, 0) == ErrorCode.NONE
+                    produced = await sent
+            ((refused,),) = [one.partition_responses for one in produced.responses]
+            assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert refused.current_leader is not None
+            assert refused.current_leader.leader_id == preferred.id
+            found = [(one.node_id, one.host, one.port) for one in produced.node_endpoints]
+            assert found == [(preferred.id, "127.0.0.1", preferred.port)]
+
+    run(scenario)
+
+
+async def until_appended(leader: ClusterBroker) -> None:
+    """Wait until the leader has a record of the topic in its log."""
+    (log,) = leader.data.glob(f"*/{TOPIC}-0/*.log")
+    while not log.stat().st_size:
+        await asyncio.sleep(0.005)
 
 
 async def coordinator(broker: ClusterBroker) -> FindCoordinatorResponse:

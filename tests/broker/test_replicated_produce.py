@@ -12,8 +12,9 @@ from broker.handlers.test_produce import errors, request
 from broker.nodes import Client, broker, run
 from broker.replicas import Replicas
 from broker.test_node import batch, create
+from ottla.cluster.image import Address, Broker
 from ottla.errors import ErrorCode
-from ottla.ids import BrokerId, LeaderEpoch
+from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from ottla.protocol.apis import PRODUCE
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -115,22 +116,49 @@ def test_a8_isr_that_shrinks_after_the_append(tmp_path: Path, version: int) -> N
     run(scenario)
 
 
-@both_paths
-def test_a8_demotion_returns_the_new_leader(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize("is_ordinary", [True, False], ids=["fast path", "handler"])
+@pytest.mark.parametrize("is_alive", [True, False], ids=["alive", "dead"])
+def test_a8_demotion_returns_the_new_leader_and_its_address(
+    tmp_path: Path, is_ordinary: bool, is_alive: bool
+) -> None:
+    # The handler serves the first batch of a producer.
+    how = {} if is_ordinary else {"producer_id": 7, "sequence": 0}
+
     async def scenario() -> None:
         async with leading(tmp_path) as (replicas, client):
-            sent = asyncio.create_task(send(client, version))
+            cache = replicas.running.parts.metadata_cache
+            addresses = {"PLAINTEXT": Address("three", 9093), "OTHER": Address("inside", 9094)}
+            three = Broker(BrokerId(3), BrokerEpoch(5), addresses, rack="r")
+            if is_alive:
+                brokers = [*cache.image.brokers.values(), three]
+                cache.image = cache.image.with_brokers(brokers, BrokerId(1))
+            message = request("t", (0, batch(b"x", **how)))
+            sent = asyncio.create_task(client.ask(message, ProduceResponse, COMPILED))
             await until(lambda: len(replicas.led.commit_waiters) == 1)
             moved = replace(replicas.state, leader=BrokerId(3), leader_epoch=LeaderEpoch(9))
-            replicas.led.resign(moved)
-            one = await sent
+            replicas.led.resign(moved, cache.image.brokers.get(BrokerId(3)))
+            answer = await sent
+            (one,) = answer.responses[0].partition_responses
             assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            hint = one.current_leader
-            if version == COMPILED:
-                assert hint is not None
-                assert (hint.leader_id, hint.leader_epoch) == (3, 9)
-            else:
-                assert hint is None
+            assert one.base_offset == 0, "as in Kafka"
+            assert one.current_leader is not None
+            assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (3, 9)
+            found = [(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints]
+            assert found == ([(3, "three", 9093, "r")] if is_alive else [])
+
+    run(scenario)
+
+
+def test_demotion_in_an_old_version_has_no_leader(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with leading(tmp_path) as (replicas, client):
+            for version in (PYTHON, 9):  # the second on the fast path
+                sent = asyncio.create_task(send(client, version))
+                await until(lambda: len(replicas.led.commit_waiters) == 1)
+                replicas.led.resign(replace(replicas.state, leader=BrokerId(3)))
+                one = await sent
+                assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert one.current_leader is None
 
     run(scenario)
 

@@ -7,7 +7,7 @@ changed. An encoded response is used only while the image from which it was enco
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ottla.cluster.image import Address, Broker, ClusterImage, PartitionState, Topic
+from ottla.cluster.image import Address, Broker, ClusterImage, Topic
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, Uuid
 from ottla.protocol.primitives import Buffer
@@ -48,10 +48,6 @@ class MetadataCache:
         """Return the number of partitions of a topic; 0 if the topic does not exist."""
         found = self.image.topics.get(topic)
         return 0 if found is None else len(found.partitions)
-
-    def leader_hint(self, topic: str, index: int) -> PartitionState | None:
-        """Return the leader of a partition that this broker does not lead (KIP-951)."""
-        return self.image.state(topic, index)
 
     def leader_addresses(
         self, leaders: Iterable[BrokerId], listener: str

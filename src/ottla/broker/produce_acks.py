@@ -1,16 +1,18 @@
 """The acknowledgement of a Produce request whose response is encoded before it is complete.
 
 The fast path encodes the response of records that have to be replicated. If they cannot be, the
-error is written into the encoded response.
+error is written into the encoded response, with the new leader and its address (KIP-951).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Final
 
+from ottla.cluster.image import Address, Broker
 from ottla.errors import RequestError
 from ottla.metrics import ApiCounts
 from ottla.protocol.conversation import Response
+from ottla.protocol.messages.produce import NodeEndpoint, ProduceResponse
 from ottla.protocol.primitives import Buffer
 from ottla.replication.partition import LeaderMoved, Partition
 from ottla.replication.produce_purgatory import DelayedProduce
@@ -29,6 +31,16 @@ _CURRENT_LEADER: Final = Struct(">BBBiiB")
 # A partition after its error code: base offset, append time, log start offset, no record errors, no
 # error message. The number of tagged fields follows.
 _TAGS_AFTER_ERROR: Final = 2 + 8 + 8 + 8 + 1 + 1
+# A response without topics before its tagged fields: no topics, throttle time.
+_TAGS_WITHOUT_TOPICS: Final = 1 + 4
+
+
+def node_endpoints(leaders: Iterable[tuple[Broker, Address]]) -> list[NodeEndpoint]:
+    """Return the addresses of leaders for a response (KIP-951)."""
+    return [
+        NodeEndpoint(node_id=one.id, host=at.host, port=at.port, rack=one.rack)
+        for one, at in leaders
+    ]
 
 
 class EncodedAck(PendingAck):
@@ -75,6 +87,7 @@ class EncodedAck(PendingAck):
 
     def _with_errors(self) -> Sequence[Buffer]:
         frame = bytearray(self._frame)
+        leaders: dict[int, Broker] = {}
         for error_at in sorted(self._errors, reverse=True):  # the last one first: it may grow
             error = self._errors[error_at]
             _ERROR.pack_into(frame, error_at, int(error.code))
@@ -82,5 +95,11 @@ class EncodedAck(PendingAck):
                 tags = error_at + _TAGS_AFTER_ERROR
                 hint = _CURRENT_LEADER.pack(1, 0, 9, error.leader, error.leader_epoch, 0)
                 frame[tags : tags + 1] = hint
+                if error.broker is not None and self.listener in error.broker.addresses:
+                    leaders[error.leader] = error.broker
+        if leaders:
+            found = [(one, one.addresses[self.listener]) for _, one in sorted(leaders.items())]
+            named = ProduceResponse(responses=(), node_endpoints=node_endpoints(found))
+            frame[-1:] = named.encode(self._version)[_TAGS_WITHOUT_TOPICS:]
         _SIZE.pack_into(frame, 0, len(frame) - 4)
         return (frame,)

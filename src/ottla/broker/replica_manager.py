@@ -5,10 +5,11 @@ leads it, and in `followers` exactly while it follows it.
 """
 
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.cluster.image import PartitionState
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import Offset, PartitionIndex, TopicPartition
+from ottla.ids import NO_BROKER, Offset, PartitionIndex, TopicPartition
 from ottla.log.log_manager import LogManager
-from ottla.metrics import TopicCounts
+from ottla.metrics import ReplicationCounts, TopicCounts
 from ottla.replication.follower import FollowerPartition
 from ottla.replication.partition import Partition
 
@@ -33,6 +34,16 @@ class ReplicaManager:
         if self._metadata_cache.image.state(topic, index) is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def leader_hint(self, topic: str, index: int) -> PartitionState | None:
+        """Return the state that names the leader of a partition (KIP-951).
+
+        A follower may know it before the image, which changes when an update is complete.
+        """
+        followed = self.followers.get(TopicPartition(topic, PartitionIndex(index)))
+        return (
+            self._metadata_cache.image.state(topic, index) if followed is None else followed.state
+        )
 
     def high_watermark(self, partition: TopicPartition) -> Offset:
         """Return the high watermark of a partition that has a log here, led or not."""

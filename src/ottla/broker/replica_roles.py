@@ -319,12 +319,13 @@ class ReplicaRoles:
 
     def _stop_leading(self, replicas: Iterable[ReplicaState]) -> None:
         """Fail the requests that wait, before anything is truncated."""
+        brokers = self._metadata_cache.image.brokers
         for one in replicas:
             led = self._replica_manager.partitions.pop(one.partition, None)
             if led is not None:
                 if one.topic == OFFSETS_TOPIC:
                     self._groups.resign(one.index)
-                led.resign(one.state)
+                led.resign(one.state, brokers.get(one.state.leader))
 
     async def _host(self, one: ReplicaState, config: LogConfig) -> HostedLog:
         """Return the log of a partition; create it if it does not exist."""

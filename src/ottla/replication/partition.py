@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.clock import Clock, SystemClock
-from ottla.cluster.image import INTERNAL_TOPICS, PartitionState
+from ottla.cluster.image import INTERNAL_TOPICS, Broker, PartitionState
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import (
     NO_BROKER,
@@ -69,11 +69,15 @@ class LeaderMoved(RequestError):
     """The broker does not lead the partition any more; another one may (KIP-951)."""
 
     def __init__(
-        self, leader: BrokerId = NO_BROKER, leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+        self,
+        leader: BrokerId = NO_BROKER,
+        leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+        broker: Broker | None = None,
     ) -> None:
         super().__init__(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.leader = leader
         self.leader_epoch = leader_epoch
+        self.broker = broker  # the leader with its addresses, if it is known to be alive
 
 
 def check_epoch(known: int, leader_epoch: LeaderEpoch) -> None:
@@ -252,13 +256,16 @@ class Partition:
             self._advance_high_watermark()
         self._check_low_watermark()
 
-    def resign(self, state: PartitionState | None = None) -> None:
+    def resign(self, state: PartitionState | None = None, leader: Broker | None = None) -> None:
         """End the leadership before the log is truncated; `state` names the next leader.
 
         Producers that wait get NOT_LEADER_OR_FOLLOWER: the outcome of their records is unknown.
+        `leader` is the broker of the next leader, whose address they get.
         """
         self._hosted.high_watermark = self.high_watermark
-        moved = LeaderMoved() if state is None else LeaderMoved(state.leader, state.leader_epoch)
+        moved = LeaderMoved()
+        if state is not None:
+            moved = LeaderMoved(state.leader, state.leader_epoch, leader)
         self._resigned = moved
         self.commit_waiters.fail_all(moved)
         self._low_watermarks.fail_all(moved)

@@ -638,6 +638,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send the response later; the frame is not needed any more."""
         if self._acks is None:
             self._acks = AckQueue(self._yield_turn)
+        ack.listener = self.listener
         self._acks.add(request, ack)
         if self.memory.request_bytes:
             self.memory.release_request()

@@ -25,14 +25,15 @@ PENDING_ACK_BYTES_MAX: Final = 128 * 1024
 class PendingAck:
     """A response that is sent after `complete` is called; `size` is about the memory it takes."""
 
-    __slots__ = ("_failure", "_response", "is_complete", "on_cancel", "on_complete", "on_response",
-                 "size")  # fmt: skip
+    __slots__ = ("_failure", "_response", "is_complete", "listener", "on_cancel", "on_complete",
+                 "on_response", "size")  # fmt: skip
 
     def __init__(self, response: Response | None, size: int, *, is_complete: bool = False) -> None:
         self._response = response
         self._failure: Exception | None = None
         self.size = size
         self.is_complete = is_complete
+        self.listener = ""  # of the connection; a response names brokers by its addresses
         self.on_complete: Callable[[PendingAck], None] | None = None
         self.on_response: Callable[[Response | None], None] | None = None
         self.on_cancel: Callable[[], None] | None = None  # called if it is not needed any more

@@ -432,7 +432,7 @@ class _Fetch:
                     epoch=one.diverging.epoch, end_offset=one.diverging.end_offset
                 )
             if one.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-                hint = self.handler.metadata_cache.leader_hint(one.topic, one.wanted.key[1])
+                hint = self.handler.replica_manager.leader_hint(one.topic, one.wanted.key[1])
                 if hint is not None:
                     data.current_leader = LeaderIdAndEpoch(
                         leader_id=hint.leader, leader_epoch=hint.leader_epoch

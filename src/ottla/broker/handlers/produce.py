@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.produce_acks import ACK_BYTES, PARTITION_ACK_BYTES
+from ottla.broker.produce_acks import ACK_BYTES, PARTITION_ACK_BYTES, node_endpoints
 from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.clock import Clock
@@ -28,7 +28,6 @@ from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -135,18 +134,19 @@ class ProduceHandler:
             self._append_topic(request, message, topic, waits, slow) for topic in message.topic_data
         ]
         answer = ProduceResponse(responses=responses)
-        self._add_endpoints(answer, connection)
         if message.acks == 0:
             if slow:
                 return DeferredResponse(self._finish_unheard(request, answer, slow, connection))
             return _unheard(answer, connection)
         if slow:
             ack = _pending(answer)
-            return DeferredResponse(self._finish_slow(request, ack, slow, waits), ack=ack)
+            finishing = self._finish_slow(request, answer, ack, slow, waits, connection)
+            return DeferredResponse(finishing, ack=ack)
         if waits or connection.has_pending_acks:
             ack = _pending(answer)
-            self._acknowledge(ack, waits, request.version, message.timeout_ms)
+            self._acknowledge(request, answer, ack, waits, connection)
             return ack
+        self._add_endpoints(answer, connection)
         return answer
 
     async def _handle_wide(
@@ -224,12 +224,16 @@ class ProduceHandler:
         )
 
     async def _finish_slow(
-        self, request: Request, ack: PendingAck, slow: Slow, waits: Waits
+        self,
+        request: Request,
+        answer: ProduceResponse,
+        ack: PendingAck,
+        slow: Slow,
+        waits: Waits,
+        connection: Connection,
     ) -> None:
-        message = request.message
-        assert isinstance(message, ProduceRequest)
         await self._append_all_slow(request, slow, waits)
-        self._acknowledge(ack, waits, request.version, message.timeout_ms)
+        self._acknowledge(request, answer, ack, waits, connection)
 
     async def _finish_unheard(
         self,
@@ -272,17 +276,31 @@ class ProduceHandler:
             return self._failed(one.topic, one.data, error, request.version)
         return _appended(one.data, partition, appended, message.acks, waits)
 
-    def _acknowledge(self, ack: PendingAck, waits: Waits, version: int, timeout_ms: int) -> None:
+    def _acknowledge(
+        self,
+        request: Request,
+        answer: ProduceResponse,
+        ack: PendingAck,
+        waits: Waits,
+        connection: Connection,
+    ) -> None:
         """Complete an acknowledgement when its partitions are flushed and replicated.
 
         As in Kafka, timeout.ms does not limit a flush.
         """
-        delayed = self._delayed(waits, version)
+        message = request.message
+        assert isinstance(message, ProduceRequest)
+
+        def complete(failure: Exception | None = None) -> None:
+            self._add_endpoints(answer, connection)
+            ack.complete(failure)
+
+        delayed = self._delayed(waits, request.version)
         if delayed is None:
-            ack.complete()
+            complete()
             return
         ack.on_cancel = delayed.cancel
-        delayed.begin(ack.complete, timeout_ms)
+        delayed.begin(complete, message.timeout_ms)
 
     def _delayed(
         self, waits: Waits, version: int
@@ -348,10 +366,7 @@ class ProduceHandler:
         ]
         if leaders:
             found = self._metadata_cache.leader_addresses(leaders, connection.listener)
-            answer.node_endpoints = [
-                NodeEndpoint(node_id=one.id, host=at.host, port=at.port, rack=one.rack)
-                for one, at in found
-            ]
+            answer.node_endpoints = node_endpoints(found)
 
     def _refused(self, topic: TopicProduceData, error: RequestError) -> TopicProduceResponse:
         return TopicProduceResponse(
@@ -371,7 +386,7 @@ class ProduceHandler:
         if partition is not None and looked_at and error.code not in _WITHOUT_START:
             response.log_start_offset = partition.log.log_start_offset
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _WITH_HINTS:
-            hint = self._metadata_cache.leader_hint(topic, data.index)
+            hint = self._replica_manager.leader_hint(topic, data.index)
             if hint is not None:
                 response.current_leader = LeaderIdAndEpoch(
                     leader_id=hint.leader, leader_epoch=hint.leader_epoch
