@@ -222,6 +222,28 @@ def test_other_broker_returns_the_leader_and_its_address() -> None:
     run(scenario)
 
 
+def test_a14_controller_without_a_replica_knows_the_minimum_of_a_topic() -> None:
+    """With another minimum than the leader, it would elect a replica without all records."""
+
+    async def scenario() -> None:
+        async with Cluster(brokers=3, settings={"min.insync.replicas": 2}) as cluster:
+            controller = cluster.controller
+            leader, follower = (one for one in cluster.brokers if one is not controller)
+            async with Admin({"bootstrap.servers": leader.address}) as admin:
+                replicas, config = {0: [leader.id, follower.id]}, {"min.insync.replicas": "1"}
+                await admin.create_topics([NewTopic(TOPIC, replicas=replicas, config=config)])
+            await cluster.settled()
+            await follower.stop()
+            assert controller is not None
+            image = controller.image
+            assert image is not None
+            state = image.state(TOPIC, 0)
+            assert state is not None
+            assert ([*state.in_sync], state.elr) == ([leader.id], ())
+
+    run(scenario)
+
+
 def test_demoted_leader_returns_the_new_leader_to_waiting_producers() -> None:
     async def scenario() -> None:
         async with Cluster(brokers=3) as cluster:

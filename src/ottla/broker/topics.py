@@ -182,6 +182,8 @@ class Topics:
 
         With `is_first`, this broker has just started.
         """
+        # The controller decides by the minimum that the leaders use (rule A14).
+        self._settings.know((one.topic.name, one.config) for one in found.topics)
         async with controller.turn:
             self._controller = controller
             for name in found.deletions:
@@ -335,6 +337,7 @@ class Topics:
             return made
         controller = self.controller
         await controller.store.create_topic(made.name, TopicNode(made.id, assignment), values)
+        self._settings.know([(made.name, values)])  # before a leader uses them (rule A14)
         failures = await controller.add_topic(made, values)
         if failures:
             raise PartlyLed(made.name, len(assignment), failures)

@@ -704,7 +704,7 @@ class Controller:
             self._note_leaderless(failures)
             told = await self._tell(
                 born=born,
-                topic_configs=configs,
+                topic_configs=topic_configs,  # also to brokers without a replica
                 deleted=deleted,
                 changed=[*names],
                 waits=waits,
