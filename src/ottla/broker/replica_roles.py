@@ -171,6 +171,7 @@ class ReplicaRoles:
                     _LOG.error("settings not applied", {"reason": str(error)})
                     continue
                 settings.warn_of_broker(before, own=own)
+                self._fetchers.resize(settings.broker[broker.NUM_REPLICA_FETCHERS])
 
     def _apply_configs(self, update: ControlUpdate, image: ClusterImage) -> None:
         """Apply changed configs to the partitions; a new partition has them from its start."""

@@ -659,6 +659,8 @@ class ReplicaFetchers:
 
     def resize(self, fetchers: int) -> None:
         """Divide the partitions among another number of fetchers (num.replica.fetchers)."""
+        if fetchers == self.config.fetchers:
+            return
         self.config = replace(self.config, fetchers=fetchers)
         for followed in [*self._followed.values()]:
             if followed.number != self._number(followed.name):
@@ -671,7 +673,8 @@ class ReplicaFetchers:
             fetcher.name_all()
 
     def _number(self, name: TopicPartition) -> int:
-        return crc32(str(name).encode()) % self.config.fetchers
+        # As in Kafka, the partitions of a topic are divided evenly.
+        return (31 * crc32(name.topic.encode()) + name.partition) % self.config.fetchers
 
     def _follow(self, partition: FollowerPartition) -> None:
         leader, number = partition.leader, self._number(partition.name)
