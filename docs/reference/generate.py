@@ -290,6 +290,10 @@ def metrics_page() -> Iterator[str]:
     yield "Counters start at 0 when the broker starts. The metrics of a deleted topic or group"
     yield "are removed. The last column is the MBean of the same metric in Kafka."
     yield ""
+    yield "In a cluster, watch the sums over all brokers. `ottla_active_controllers` should be 1,"
+    yield "and these should be 0: `ottla_offline_partitions`, `ottla_under_min_isr_partitions`,"
+    yield "`ottla_under_replicated_partitions` and `ottla_unclean_leader_elections_total`."
+    yield ""
     yield from grid(
         ("metric", "type", "labels", "description", "Kafka MBean"),
         (

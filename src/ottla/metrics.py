@@ -63,14 +63,38 @@ TOPIC_PARTITIONS: Final = Metric("ottla_topic_partitions", Kind.GAUGE, ("topic",
     "Number of partitions of the topic on this broker.")
 LOG_BYTES: Final = Metric("ottla_topic_log_bytes", Kind.GAUGE, ("topic",),
     "Size in bytes of the log files of the topic on this broker.", "kafka.log:type=Log,name=Size")
+PARTITIONS: Final = Metric("ottla_partitions", Kind.GAUGE, (),
+    "Number of partitions that this broker leads or follows.", "kafka.server:type=ReplicaManager,name=PartitionCount")
 LEADERS: Final = Metric("ottla_leader_partitions", Kind.GAUGE, (),
     "Number of partitions that this broker leads.", "kafka.server:type=ReplicaManager,name=LeaderCount")
 UNDER_REPLICATED: Final = Metric("ottla_under_replicated_partitions", Kind.GAUGE, (),
-    "Number of led partitions with fewer in-sync replicas than replicas. It should be 0.", "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions")
+    "Number of led partitions with fewer in-sync replicas than replicas. Replicas that a reassignment adds do not count. It should be 0.", "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions")
+AT_MIN_ISR: Final = Metric("ottla_at_min_isr_partitions", Kind.GAUGE, (),
+    "Number of led partitions with exactly as many in-sync replicas as min.insync.replicas requires. If one of these replicas fails, they reject acks=all. Partitions with one replica always count.", "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount")
 UNDER_MIN_ISR: Final = Metric("ottla_under_min_isr_partitions", Kind.GAUGE, (),
     "Number of led partitions with fewer in-sync replicas than min.insync.replicas, which reject acks=all. It should be 0.", "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount")
+OFFLINE_REPLICAS: Final = Metric("ottla_offline_replicas", Kind.GAUGE, (),
+    "Number of replicas in failed data directories of this broker. It should be 0.", "kafka.server:type=ReplicaManager,name=OfflineReplicaCount")
+ISR_SHRINKS: Final = Metric("ottla_isr_shrinks_total", Kind.COUNTER, (),
+    "Number of times that this broker, as a leader, removed slow followers from an ISR. Followers that the controller removes, because their broker failed, do not count.", "kafka.server:type=ReplicaManager,name=IsrShrinksPerSec")
+ISR_EXPANDS: Final = Metric("ottla_isr_expands_total", Kind.COUNTER, (),
+    "Number of times that this broker, as a leader, added a follower to an ISR.", "kafka.server:type=ReplicaManager,name=IsrExpandsPerSec")
+ISR_FAILURES: Final = Metric("ottla_isr_update_failures_total", Kind.COUNTER, (),
+    "Number of ISR changes of this broker that the controller refused.", "kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec")
+REPLICA_LAG: Final = Metric("ottla_replica_max_lag_records", Kind.GAUGE, (),
+    "Largest number of records by which a partition that this broker follows is behind the high watermark of its leader.", "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica")
+REPLICATION_IN: Final = Metric("ottla_replication_bytes_in_total", Kind.COUNTER, (),
+    "Bytes of batches that this broker fetched from leaders and appended.", "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec")
+REPLICATION_OUT: Final = Metric("ottla_replication_bytes_out_total", Kind.COUNTER, (),
+    "Bytes of batches sent to followers.", "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec")
+ACTIVE_CONTROLLER: Final = Metric("ottla_active_controllers", Kind.GAUGE, (),
+    "1 if this broker is the controller, else 0. The sum over all brokers should be 1.", "kafka.controller:type=KafkaController,name=ActiveControllerCount")
 OFFLINE: Final = Metric("ottla_offline_partitions", Kind.GAUGE, (),
-    "Number of partitions of the cluster without a leader, or in a failed data directory of this broker. It should be 0.", "kafka.controller:type=KafkaController,name=OfflinePartitionsCount")
+    "Number of partitions without a leader, on the controller, and of partitions that this broker leads in a failed data directory. The sum over all brokers counts each partition once. It should be 0.", "kafka.controller:type=KafkaController,name=OfflinePartitionsCount")
+IMBALANCE: Final = Metric("ottla_preferred_leader_imbalance_partitions", Kind.GAUGE, (),
+    "Number of partitions that their preferred leader, the first replica, does not lead. It is 0 on brokers that are not the controller.", "kafka.controller:type=KafkaController,name=PreferredReplicaImbalanceCount")
+UNCLEAN_ELECTIONS: Final = Metric("ottla_unclean_leader_elections_total", Kind.COUNTER, (),
+    "Number of leaders that this broker elected, as the controller, although they may lack acknowledged records. It should be 0.", "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec")
 DIRECTORIES: Final = Metric("ottla_data_directories", Kind.GAUGE, ("state",),
     "Number of data directories by state: `online`, or `offline` after a failure.", "kafka.log:type=LogManager,name=OfflineLogDirectoryCount")
 CLEANER_DIRTY: Final = Metric("ottla_log_cleaner_max_dirty_percent", Kind.GAUGE, (),
@@ -108,7 +132,9 @@ GROUP_LAG: Final = Metric("ottla_group_lag_records", Kind.GAUGE, ("group", "topi
 METRICS: Final = (
     BROKER_INFO, START_TIME, CONNECTIONS, ACCEPTED, REFUSED, CLOSED, REQUESTS_QUEUED,
     RESPONSES_QUEUED, REQUEST_SECONDS, REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
-    LEADERS, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE, DIRECTORIES, CLEANER_DIRTY, CLEANER_DELAY,
+    PARTITIONS, LEADERS, UNDER_REPLICATED, AT_MIN_ISR, UNDER_MIN_ISR, OFFLINE_REPLICAS,
+    ISR_SHRINKS, ISR_EXPANDS, ISR_FAILURES, REPLICA_LAG, REPLICATION_IN, REPLICATION_OUT,
+    ACTIVE_CONTROLLER, OFFLINE, IMBALANCE, UNCLEAN_ELECTIONS, DIRECTORIES, CLEANER_DIRTY, CLEANER_DELAY,
     CLEANER_BACKLOG, CLEANER_BACKLOG_BYTES, CLEANER_UNCLEANABLE, CLEANER_LAST_RUN, CLEANINGS,
     CLEANER_READ, CLEANER_WRITTEN, CLEANER_RECOPY, CLEANER_SECONDS, FETCH_SESSIONS, GROUPS,
     GROUP_MEMBERS, GROUP_LAG,
@@ -148,22 +174,32 @@ class TopicCounts:
     records_in: int = 0
     bytes_out: int = 0
     records_out: int = 0
-    replication_bytes_out: int = 0  # sent to followers
 
 
 @dataclass(slots=True, eq=False)
 class ReplicationCounts:
-    """What this broker fetched as a follower."""
+    """What this broker did as a follower and as a leader."""
 
     fetches: int = 0
     fetch_failures: int = 0  # requests without a usable response
     bytes_in: int = 0
+    bytes_out: int = 0  # sent to followers
     truncations: int = 0
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    isr_failures: int = 0  # changes that the controller refused
     errors: dict[int, int] = field(default_factory=dict[int, int])  # of partitions, by code
 
     def note_error(self, code: int) -> None:
         """Count a partition that could not be fetched."""
         self.errors[code] = self.errors.get(code, 0) + 1
+
+
+@dataclass(slots=True, eq=False)
+class ControllerCounts:
+    """What this broker did as the controller, each time that it was."""
+
+    unclean_elections: int = 0
 
 
 # Prometheus text format.

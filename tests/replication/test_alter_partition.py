@@ -128,6 +128,12 @@ def test_proposal_is_sent_with_the_epochs_of_its_members() -> None:
         assert (data.leader_epoch, data.partition_epoch) == (2, 5)
         assert (leader.state.in_sync, leader.state.version) == ((1, 2), 6)
         assert (leader.led.high_watermark, len(manager)) == (1, 0)
+        counts = manager.counts
+        assert (counts.isr_shrinks, counts.isr_expands, counts.isr_failures) == (1, 0, 0)
+        leader.fetch(3)
+        await leader.clock.sleep(1)
+        assert leader.state.in_sync == (1, 2, 3)
+        assert (counts.isr_shrinks, counts.isr_expands, counts.isr_failures) == (1, 1, 0)
 
     run_with(scenario)
 
@@ -190,6 +196,7 @@ def test_errors_are_repeated_or_passed_on() -> None:
         await leader.clock.sleep(10)
         assert len(controller.requests) == 7
         assert leader.led.proposed_isr is not None, "newer metadata is on its way"
+        assert manager.counts.isr_failures == 2
 
     run_with(scenario)
 

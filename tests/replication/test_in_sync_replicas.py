@@ -244,7 +244,11 @@ def test_a10_follower_joins_at_the_high_watermark_and_the_epoch_start() -> None:
     assert scene.expand(3) is None, "the leader's epoch starts later"
     scene.fetch(3, 8, epoch=9)
     assert scene.expand(3) == IsrProposal(
-        (ONE, TWO, THREE), (NO_BROKER_EPOCH, NO_BROKER_EPOCH, BrokerEpoch(9)), LeaderEpoch(7), 5
+        (ONE, TWO, THREE),
+        (NO_BROKER_EPOCH, NO_BROKER_EPOCH, BrokerEpoch(9)),
+        LeaderEpoch(7),
+        5,
+        is_expansion=True,
     )
     scene = Scene(1, 2, high_watermark=9, epoch_start=8)
     scene.fetch(3, 8)

@@ -247,7 +247,7 @@ class FetchRead:
         elif len(one.records) and one.partition is not None:
             traffic, records = one.partition.traffic, one.records
             if self.by_replica is not None:
-                traffic.replication_bytes_out += len(records)
+                self.replica_manager.replication.bytes_out += len(records)
                 return
             traffic.bytes_out += len(records)
             is_pinned = isinstance(records, PinnedRecords)

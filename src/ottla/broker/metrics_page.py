@@ -14,10 +14,12 @@ from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
+from ottla.broker.topics import Topics
 from ottla.errors import ErrorCode
 from ottla.groups.coordinator import Coordinator, Phase
-from ottla.ids import BrokerId, PartitionIndex, TopicPartition
+from ottla.ids import NO_BROKER, BrokerId
 from ottla.log.log_cleaner import LogCleaner
 from ottla.log.log_manager import LogManager
 from ottla.metrics import Family, TopicCounts, Value
@@ -44,6 +46,8 @@ class MetricsPage:
     memory: MemoryPools
     metadata_cache: MetadataCache
     replica_manager: ReplicaManager
+    roles: ReplicaRoles
+    topics: Topics
     log_cleaner: LogCleaner
     groups: GroupCoordinators
     fetch_sessions: FetchSessions
@@ -78,27 +82,49 @@ class MetricsPage:
         yield metrics.REQUEST_ERRORS, _errors(self.request_metrics)
         yield from _of_topics(self.replica_manager)
         yield from self._of_partitions()
+        yield from self._of_controller()
         yield metrics.DIRECTORIES, _directories(self.replica_manager.logs)
         yield from _of_log_cleaner(self.log_cleaner)
         yield _one(metrics.FETCH_SESSIONS, len(self.fetch_sessions))
         yield from self._of_groups()
 
     def _of_partitions(self) -> Iterator[Family]:
-        partitions = self.replica_manager.partitions
-        under_replicated = under_min = offline = 0
-        for topic in self.metadata_cache.image.topics.values():
-            for index, one in enumerate(topic.partitions):
-                if one.leader < 0:
-                    offline += 1
-                elif one.leader == self.node_id:
-                    under_replicated += len(one.in_sync) < len(one.replicas)
-                    led = partitions.get(TopicPartition(topic.name, PartitionIndex(index)))
-                    under_min += led is not None and len(one.in_sync) < led.in_sync_min
-        offline += sum(hosted.directory.failure is not None for hosted in self.replica_manager.logs)
-        yield _one(metrics.LEADERS, len(partitions))
+        manager = self.replica_manager
+        led, counts = manager.partitions, manager.replication
+        under_replicated = at_min = under_min = 0
+        for one in led.values():
+            under_replicated += one.is_under_replicated
+            at_min += one.in_sync_count == one.in_sync_min
+            under_min += one.in_sync_count < one.in_sync_min
+        yield _one(metrics.PARTITIONS, len(led) + len(manager.followers))
+        yield _one(metrics.LEADERS, len(led))
         yield _one(metrics.UNDER_REPLICATED, under_replicated)
+        yield _one(metrics.AT_MIN_ISR, at_min)
         yield _one(metrics.UNDER_MIN_ISR, under_min)
+        yield _one(metrics.OFFLINE_REPLICAS, len(self.roles.offline()))
+        yield _one(metrics.ISR_SHRINKS, counts.isr_shrinks)
+        yield _one(metrics.ISR_EXPANDS, counts.isr_expands)
+        yield _one(metrics.ISR_FAILURES, counts.isr_failures)
+        yield _one(metrics.REPLICA_LAG, manager.max_lag)
+        yield _one(metrics.REPLICATION_IN, counts.bytes_in)
+        yield _one(metrics.REPLICATION_OUT, counts.bytes_out)
+
+    def _of_controller(self) -> Iterator[Family]:
+        manager, topics = self.replica_manager, self.topics
+        offline = sum(
+            hosted.directory.failure is not None and hosted.partition in manager.partitions
+            for hosted in manager.logs
+        )
+        imbalance = 0
+        if topics.is_controller:
+            for topic in topics.controller.image.topics.values():
+                for state in topic.partitions:
+                    offline += state.leader == NO_BROKER
+                    imbalance += state.leader != state.replicas[0]
+        yield _one(metrics.ACTIVE_CONTROLLER, int(topics.is_controller))
         yield _one(metrics.OFFLINE, offline)
+        yield _one(metrics.IMBALANCE, imbalance)
+        yield _one(metrics.UNCLEAN_ELECTIONS, topics.controller_counts.unclean_elections)
 
     def _of_groups(self) -> Iterator[Family]:
         active = [one.groups for one in self.groups if one.groups.phase is Phase.ACTIVE]

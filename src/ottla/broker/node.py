@@ -286,6 +286,7 @@ class Node:
             broker_epoch=lambda: self._epoch,
             clock=environment.clock,
             random=environment.random,
+            counts=replica_manager.replication,
         )
         self._exit.push_async_callback(fetch_channels.close)
         self._exit.push_async_callback(channels.close)
@@ -296,6 +297,7 @@ class Node:
             lambda: self._epoch,
             clock=environment.clock,
             backoff=self._backoff,
+            counts=replica_manager.replication,
         )
         self._run(alter_partition_manager.run())
         roles = ReplicaRoles(
@@ -496,6 +498,7 @@ class Node:
             latest_epoch=roles.latest_epoch,
             refusal=topics.shutdown.refusal_if_begun,
             on_resigned=resign,
+            counts=topics.controller_counts,
         )
         found = await controller.load()
         await topics.take_over(controller, found, is_first=not roles.informed.is_set())
@@ -736,6 +739,8 @@ class Node:
             memory=self._memory,
             metadata_cache=parts.metadata_cache,
             replica_manager=parts.replica_manager,
+            roles=parts.roles,
+            topics=parts.topics,
             log_cleaner=log_cleaner,
             groups=parts.groups,
             fetch_sessions=parts.fetch_sessions,

@@ -17,13 +17,14 @@ from ottla.replication.partition import Partition
 class ReplicaManager:
     """The partitions of this broker."""
 
-    __slots__ = ("_metadata_cache", "followers", "logs", "partitions", "traffic")
+    __slots__ = ("_metadata_cache", "followers", "logs", "partitions", "replication", "traffic")
 
     def __init__(self, logs: LogManager, metadata_cache: MetadataCache) -> None:
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
         self.followers: dict[TopicPartition, FollowerPartition] = {}
         self.traffic: dict[str, TopicCounts] = {}  # by topic, from its first leader until deletion
+        self.replication = ReplicationCounts()
         self._metadata_cache = metadata_cache
 
     def leader_partition(self, topic: str, index: int) -> Partition:
@@ -49,6 +50,12 @@ class ReplicaManager:
         """Return the high watermark of a partition that has a log here, led or not."""
         led = self.partitions.get(partition)
         return led.high_watermark if led else self.logs[partition].high_watermark
+
+    @property
+    def max_lag(self) -> int:
+        """The largest lag of the partitions that are fetched from a leader."""
+        followed = (one.lag for one in self.followers.values() if one.leader != NO_BROKER)
+        return max(followed, default=0)
 
     def wake_all(self) -> None:
         """Wake the requests that wait for records of any partition."""

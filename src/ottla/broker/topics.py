@@ -45,6 +45,7 @@ from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailu
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.names import META_PROPERTIES
 from ottla.log.shield import shielded
+from ottla.metrics import ControllerCounts
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -137,6 +138,7 @@ class Topics:
         self._random = random
         self.shutdown = shutdown
         self._controller_channel = controller_channel
+        self.controller_counts = ControllerCounts()
         self._controller: Controller | None = None  # while this broker is the controller
         self._is_short_of_brokers = False  # for the offsets topic; the log says so once
 

@@ -27,6 +27,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ottla.clock import Clock
+from ottla.cluster.election import is_unclean
 from ottla.cluster.image import Broker, ClusterImage, PartitionChange, PartitionState, Topic
 from ottla.cluster.reassignment import StepKind, is_reassigning
 from ottla.cluster.registration import Registered, broker_changes, unclean_restarts
@@ -57,6 +58,7 @@ from ottla.ids import (
     PartitionIndex,
     TopicPartition,
 )
+from ottla.metrics import ControllerCounts
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 _LOG = logging.getLogger(__name__)
@@ -94,6 +96,7 @@ class Controller:
         latest_epoch: Callable[[TopicPartition], LeaderEpoch],
         refusal: Callable[[], RequestError | None],
         on_resigned: Callable[[], None],
+        counts: ControllerCounts | None = None,
     ) -> None:
         """A controller that has won the election of this epoch.
 
@@ -111,6 +114,7 @@ class Controller:
         self._latest_epoch = latest_epoch
         self._refusal = refusal
         self.on_resigned = on_resigned
+        self._counts = counts or ControllerCounts()
         self._brokers_changed = asyncio.Event()
         self._watching: Sequence[asyncio.Task[None]] = ()
         self._links: dict[BrokerId, BrokerLink] = {}
@@ -745,7 +749,18 @@ class Controller:
             elif outcome.state is not None:
                 read.append(replace(change, after=outcome.state))
         self._note([*stored, *read])
+        self._count_unclean(stored)
         return stored
+
+    def _count_unclean(self, stored: Sequence[PartitionChange]) -> None:
+        """Count the leaders that may lack acknowledged records (rule A13)."""
+        lost = unclean_restarts(self._registered, self._handled_restarts)
+        unclean = [one for one in stored if is_unclean(one.before, one.after, lost)]
+        self._counts.unclean_elections += len(unclean)
+        # The only replica of a partition leads again after every crash: there is no choice.
+        if chosen := [one for one in unclean if len(one.after.replicas) > 1]:
+            about = {"partitions": len(chosen), "first": str(_partition(chosen[0]))}
+            _LOG.warning("unclean leaders elected", about)
 
     def _note(self, changes: Sequence[PartitionChange]) -> None:
         """Update the image."""

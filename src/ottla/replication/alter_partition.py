@@ -16,6 +16,7 @@ from ottla.clock import Clock
 from ottla.cluster.image import PartitionState
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition, Uuid
+from ottla.metrics import ReplicationCounts
 from ottla.protocol.message import Message
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -75,6 +76,7 @@ class AlterPartitionManager:
         *,
         clock: Clock,
         backoff: Backoff,
+        counts: ReplicationCounts | None = None,
     ) -> None:
         """A manager; `broker_epoch` returns the epoch of this broker's registration."""
         self._controller = controller
@@ -82,6 +84,7 @@ class AlterPartitionManager:
         self._broker_epoch = broker_epoch
         self._clock = clock
         self._backoff = backoff
+        self.counts = counts or ReplicationCounts()
         self._pending: dict[TopicPartition, _Pending] = {}
         self._wanted = asyncio.Event()
 
@@ -180,9 +183,14 @@ class AlterPartitionManager:
         facts = {"partition": str(partition.name), "isr": [*map(int, proposal.in_sync)]}
         if code is ErrorCode.NONE:
             _LOG.info("ISR changed", facts)
+            if proposal.is_expansion:
+                self.counts.isr_expands += 1
+            else:
+                self.counts.isr_shrinks += 1
         else:
             assert code is not None
             _LOG.warning("ISR change refused", facts | {"error": code.name})
+            self.counts.isr_failures += 1
         partition.isr_answered(outcome, proposal)
         return True
 

@@ -615,6 +615,7 @@ class ReplicaFetchers:
         broker_epoch: Callable[[], BrokerEpoch],
         clock: Clock,
         random: Callable[[], float],
+        counts: ReplicationCounts | None = None,
     ) -> None:
         """Fetchers of broker `node_id`; `channels` must not be used for anything else."""
         self.node_id = node_id
@@ -623,18 +624,13 @@ class ReplicaFetchers:
         self.config = config
         self.broker_epoch = broker_epoch
         self.clock = clock
-        self.counts = ReplicationCounts()
+        self.counts = counts or ReplicationCounts()
         self.truncating: dict[TopicPartition, asyncio.Future[None]] = {}
         self._random = random
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._tasks: dict[ReplicaFetcher, asyncio.Task[None]] = {}
         self._followed: dict[TopicPartition, _Followed] = {}
         self._is_closed = False
-
-    @property
-    def lag_max(self) -> int:
-        """The largest lag of the followed partitions."""
-        return max((one.partition.lag for one in self._followed.values()), default=0)
 
     def backoff(self) -> Backoff:
         """The pauses after errors."""

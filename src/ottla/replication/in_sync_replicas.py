@@ -68,6 +68,7 @@ class IsrProposal:
     broker_epochs: tuple[BrokerEpoch, ...]  # of `in_sync`, from their fetches; -1 for the leader
     leader_epoch: LeaderEpoch
     partition_epoch: int  # of the committed state that it changes
+    is_expansion: bool = False  # whether a follower joins; otherwise some leave
 
     @property
     def members(self) -> Iterable[tuple[BrokerId, BrokerEpoch]]:
@@ -279,7 +280,9 @@ class InSyncReplicas:
             NO_BROKER_EPOCH if one not in followers else followers[one].broker_epoch
             for one in in_sync
         )
-        proposal = IsrProposal(in_sync, epochs, self.state.leader_epoch, self.state.version)
+        state = self.state
+        is_expansion = len(in_sync) > len(state.in_sync)
+        proposal = IsrProposal(in_sync, epochs, state.leader_epoch, state.version, is_expansion)
         self._propose(proposal)
         return proposal
 

@@ -193,6 +193,14 @@ class Partition:
 
     # Leadership and the ISR.
 
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether replicas are not in sync; those that a reassignment adds do not count."""
+        if self.in_sync is None:
+            return False
+        state = self.in_sync.state
+        return len(state.in_sync) < len(state.replicas) - len(state.adding)
+
     def _replicate(self, state: PartitionState) -> None:
         """Begin to track followers."""
         self.in_sync = InSyncReplicas(

@@ -111,6 +111,11 @@ class ClusterBroker:
         return f"{HOST}:{self.port}"
 
     @property
+    def metrics_address(self) -> str | None:
+        """host:port of the metrics page, if the setting ottla.metrics.listener opens one."""
+        return None if self._running is None else self._running.metrics_address
+
+    @property
     def running(self) -> bool:
         """Whether the broker is running."""
         return self._running is not None
@@ -236,6 +241,12 @@ class _Running:
     def image(self) -> ClusterImage | None:
         """The cluster as the broker knows it."""
         return None if self._node is None else self._node.image
+
+    @property
+    def metrics_address(self) -> str | None:
+        """host:port of the metrics page, if there is one."""
+        address = None if self._node is None else self._node.metrics
+        return None if address is None else str(address)
 
     async def start(self) -> None:
         """Start serving."""

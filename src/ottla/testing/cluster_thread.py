@@ -43,6 +43,11 @@ class ThreadBroker:
         return self._broker.address
 
     @property
+    def metrics_address(self) -> str | None:
+        """host:port of the metrics page, if the setting ottla.metrics.listener opens one."""
+        return self._loop.do(lambda: self._broker.metrics_address)
+
+    @property
     def data(self) -> Path:
         """The data directory."""
         return self._broker.data
