@@ -164,13 +164,6 @@ class OttlaBroker:
         self._process = None
         return code
 
-    def wait(self) -> int:
-        """Its exit code, once it has ended by itself."""
-        assert self._process is not None
-        code = self._process.wait(TIMEOUT_S)
-        self._process = None
-        return code
-
     # Measurements of the operating system.
 
     def resident_bytes(self) -> int:

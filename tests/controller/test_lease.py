@@ -76,6 +76,27 @@ def test_b1_id_of_another_process_is_refused(tmp_path: Path) -> None:
     coordinated(tmp_path, scenario)
 
 
+def test_b1_copied_directories_do_not_replace_a_live_broker(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        first, second = await there.session(), await there.session()
+        original = replace(ME, directories=(Uuid(b"d" * 16),))
+        copy = replace(restarted(), directories=original.directories)
+        epoch = await register(first, original)
+        asked: list[Registration] = []
+
+        async def answers(other: Registration) -> bool:
+            asked.append(other)
+            return len(asked) == 1
+
+        with pytest.raises(RegistrationRefused, match="do not start a copy"):
+            await register(second, copy, answers)
+        assert asked[0].incarnation == original.incarnation
+        assert (await registered(second)).epoch == epoch
+        assert await register(second, copy, answers) > epoch  # it has died
+
+    coordinated(tmp_path, scenario)
+
+
 def test_b1_registration_of_the_same_session_is_kept(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         session = await there.session()

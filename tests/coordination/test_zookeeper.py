@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from kazoo.client import KazooClient
 
 from controller.lossy_session import LossySession
 from coordination.backends import States, Watched, ignore
@@ -243,6 +244,32 @@ def test_b10_restarted_server_keeps_sessions_and_nodes(
 
         asyncio.run(program())
     assert not server.running
+
+
+def test_b8_session_of_a_stuck_event_loop_expires(zookeeper_port: int) -> None:
+    gone = threading.Event()
+
+    def watch(event: object) -> None:
+        gone.set()
+
+    observer: Any = KazooClient(f"127.0.0.1:{zookeeper_port}")
+    observer.start()
+
+    async def program() -> None:
+        states = States()
+        root = f"127.0.0.1:{zookeeper_port}/stuck"
+        session = await ZooKeeper(root, session_timeout_ms=1500).connect(states)
+        await session.create("/broker", ephemeral=True)
+        assert await asyncio.to_thread(observer.exists, "/stuck/broker", watch)
+        assert gone.wait(60), "kazoo's thread keeps the session alive"  # the event loop is stuck
+        await states.until(SessionState.SUSPENDED, SessionState.LOST)
+        await session.close()
+
+    try:
+        asyncio.run(program())
+    finally:
+        observer.stop()
+        observer.close()
 
 
 # The server.

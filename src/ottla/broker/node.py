@@ -113,6 +113,7 @@ _LOG = logging.getLogger(__name__)
 FEW_CONNECTIONS: Final = 100  # fewer are worth a warning
 LOGIN_SECONDS: Final = 10.0  # for each step of a login at another broker
 REGISTRATION_PAUSE_S: Final = 0.5  # after coordination has refused a registration
+PROBE_SECONDS: Final = 2.0  # for the process of an earlier registration to accept a connection
 HAND_OVER_ATTEMPTS: Final = 3
 HAND_OVER_PAUSE_S: Final = 0.5
 HAND_OVER_SECONDS: Final = 5.0  # for each attempt
@@ -433,7 +434,24 @@ class Node:
             logs.last_clean_epoch,
             self._environment.clock.now_ms(),
         )
-        return await register(session, registration)
+        return await register(session, registration, self._answers)
+
+    async def _answers(self, other: Registration) -> bool:
+        """Whether the process of a registration listens at its address for brokers."""
+        between = inter_broker_listener(self._config)
+        assert between is not None, "broker_config checks it"
+        address = other.broker.addresses.get(between.name)
+        if address is None or address in self.addresses.values():
+            return False  # this broker has bound it
+        connected: list[asyncio.BaseTransport] = []
+        with suppress(OSError):  # also a timeout
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._environment.network.connect(
+                    lambda: _Probe(connected), address.host, address.port
+                )
+        for transport in connected:
+            transport.close()
+        return bool(connected)
 
     async def _keep_session(
         self,
@@ -804,6 +822,16 @@ class Node:
         if now is not SessionState.CONNECTED:
             self._limit_hand_over(HAND_OVER_DISCONNECTED_SECONDS)
             _LOG.error("coordination session changed", {"state": now.value})
+
+
+class _Probe(asyncio.Protocol):
+    """A connection that sends nothing."""
+
+    def __init__(self, connected: list[asyncio.BaseTransport]) -> None:
+        self._connected = connected
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connected.append(transport)
 
 
 _AT_ONCE: Final = BROKER_ONLY | {API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE}

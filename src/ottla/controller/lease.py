@@ -6,7 +6,7 @@ superseded controller changes nothing. After a ConnectionLoss nothing is assumed
 again (rule B6).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
@@ -80,12 +80,21 @@ async def generate_broker_id(session: Session, reserved_max: int) -> BrokerId:
     return BrokerId(reserved_max + (await session.set(BROKER_SEQUENCE, b"")).version)
 
 
-async def register(session: Session, registration: Registration) -> BrokerEpoch:
+async def _is_silent(registration: Registration) -> bool:
+    return False
+
+
+async def register(
+    session: Session,
+    registration: Registration,
+    answers: Callable[[Registration], Awaitable[bool]] = _is_silent,
+) -> BrokerEpoch:
     """Register a broker for the lifetime of the session; return its broker epoch (rule B1).
 
     A registration that this session made already is kept. One that the same process made in an
-    earlier session, or a dead process with the same data directories, is replaced. Raises
-    RegistrationRefused if another process has the id.
+    earlier session, or a dead process with the same data directories, is replaced. `answers` says
+    whether the process of a registration answers at its address: then it lives, and has a copy of
+    the directories. Raises RegistrationRefused if another process has the id.
     """
     path = broker_path(registration.broker.id)
     counter = counter_path(registration.broker.id)
@@ -97,7 +106,7 @@ async def register(session: Session, registration: Registration) -> BrokerEpoch:
             return BrokerEpoch(found.stat.czxid)
         operations: list[Operation] = []
         if found is not None:
-            _check_own(session, registration, found)
+            await _check_own(session, registration, found, answers)
             operations.append(Delete(path))
         operations += (Create(path, data, ephemeral=True), SetData(path, data))
         operations.append(_counted(counter, count, registration))
@@ -107,19 +116,32 @@ async def register(session: Session, registration: Registration) -> BrokerEpoch:
         nodes = await read_again(session, (path, counter))
 
 
-def _check_own(session: Session, registration: Registration, found: Node) -> None:
+async def _check_own(
+    session: Session,
+    registration: Registration,
+    found: Node,
+    answers: Callable[[Registration], Awaitable[bool]],
+) -> None:
     """Refuse an id that another process has registered.
 
-    A process that had the same data directories is dead: this one holds their locks.
+    A process that had the same data directories is dead, because this one holds their locks, unless
+    the directories were copied.
     """
     broker = registration.broker.id
     other = parse_registration(found.data, broker, BrokerEpoch(found.stat.czxid))
     is_own = found.stat.ephemeral_owner == session.id
-    is_dead = other.directories and {*other.directories} <= {*registration.directories}
-    if not is_own and not is_dead and other.incarnation != registration.incarnation:
+    if is_own or other.incarnation == registration.incarnation:
+        return
+    if not other.directories or not {*other.directories} <= {*registration.directories}:
         raise RegistrationRefused(
             f"broker id {broker} is already registered: set another node.id, or wait for the "
             "session to expire if this broker has just stopped"
+        )
+    if await answers(other):
+        where = ", ".join(map(str, other.broker.addresses.values()))
+        raise RegistrationRefused(
+            f"broker id {broker} is registered by the broker at {where}, which answers and has the "
+            "same directory ids: do not start a copy of its data directories"
         )
 
 

@@ -185,7 +185,7 @@ class LocalServer:
         assert not self.running
         for _ in range(_PORT_TRIES):
             if self._any_port:
-                self.port = free_port()
+                self.port = _free_port()
             self._run()
             if self._answers():
                 return
@@ -239,8 +239,7 @@ def end_of_log(path: Path) -> str:
     return "\n".join(path.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:])
 
 
-def free_port() -> int:
-    """Return a port of loopback that nobody uses now."""
+def _free_port() -> int:
     with socket.create_server((HOST, 0)) as taken:
         port: int = taken.getsockname()[1]
     return port

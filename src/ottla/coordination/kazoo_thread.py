@@ -2,7 +2,8 @@
 
 Invariant: results, watch events and session states reach the event loop in the order in which
 kazoo's thread read them. By default kazoo calls back from two threads, so a watch event may arrive
-after the data that it announces.
+after the data that it announces. The thread sends pings only while the event loop runs: the session
+of a broker that is stuck expires, as if its process were dead.
 
 kazoo has no type hints: the part used here is typed in this module, and no other module imports its
 client.
@@ -11,6 +12,7 @@ client.
 import asyncio
 import logging
 import struct
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, cast
@@ -173,6 +175,8 @@ class KazooThread:
 
     def __init__(self, hosts: str, session_timeout_s: float) -> None:
         self._loop = asyncio.get_running_loop()
+        self._stuck_after_s = session_timeout_s / 3  # about the time between two pings
+        self._beat: asyncio.TimerHandle | None = None
         self.client = cast(
             Kazoo,
             KazooClient(
@@ -183,6 +187,20 @@ class KazooThread:
                 logger=_KAZOO_LOG,
             ),
         )
+        self._show_life()
+        connection = cast(Any, self.client)._connection  # noqa: SLF001 - kazoo has no public way
+        self._send_ping: Callable[[float], None] = connection._send_ping  # noqa: SLF001
+        connection._send_ping = self._ping  # noqa: SLF001
+
+    def _show_life(self) -> None:
+        """Remember that the event loop runs."""
+        self._alive_s = time.monotonic()
+        self._beat = self._loop.call_later(self._stuck_after_s / 4, self._show_life)
+
+    def _ping(self, connect_timeout_s: float) -> None:
+        """Keep the session alive; runs in kazoo's thread."""
+        if time.monotonic() - self._alive_s <= self._stuck_after_s:
+            self._send_ping(connect_timeout_s)
 
     def hand_over(self, call: Callable[..., None], *arguments: object) -> None:
         """Schedule a call on the event loop, from any thread."""
@@ -217,6 +235,8 @@ class KazooThread:
 
     async def stop(self) -> None:
         """End the session, if the ensemble is reachable, and stop the thread."""
+        if self._beat is not None:
+            self._beat.cancel()
         await self._loop.run_in_executor(None, self._stop)
 
     def _stop(self) -> None:

@@ -5,13 +5,15 @@ All tests share one cluster and its ZooKeeper; those of single brokers use a chr
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,13 +22,17 @@ import confluent_kafka
 import pytest
 
 import sampling
-from judges.ottla_broker import OttlaBroker
 from judges.wire import Wire
+from ottla.broker import service
+from ottla.broker.node import Node
+from ottla.broker.stop_signals import StopSignals
+from ottla.errors import OttlaError
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
+from ottla.settings.config_parser import broker_config_of
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 PATIENCE_S = 120
@@ -152,56 +158,57 @@ def test_second_cluster_in_a_directory_is_refused(cluster: Started) -> None:
     assert done.stderr.count("\n") == 1
 
 
-@contextmanager
-def single(folder: Path, connect: str, *settings: str) -> Generator[OttlaBroker]:
-    broker = OttlaBroker(
-        folder,
-        f"zookeeper.connect={connect}",
-        *SETTINGS,
-        *settings,
-        log=folder / f"{len(list(folder.iterdir()))}.log",
+class Stopping(StopSignals):
+    """Stops a broker in this process as soon as it has started."""
+
+    def tell(self, loop: AbstractEventLoop, stop: Callable[[signal.Signals], None]) -> None:
+        self.stop = stop
+
+
+def run_broker(data: Path, connect: str, **settings: object) -> int:
+    """Start and stop a broker in this process; returns its id."""
+    config = broker_config_of(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(data),
+            "zookeeper.connect": connect,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
     )
-    with broker:
-        broker.spawn()
-        yield broker
+    stopping, ids = Stopping(), list[int]()
 
+    def started(node: Node) -> None:
+        ids.append(node.id)
+        stopping.stop(signal.SIGTERM)
 
-def refusal(broker: OttlaBroker) -> str:
-    """Return the last line of a broker that does not start."""
-    assert broker.wait() == 1
-    return broker.log.read_text().splitlines()[-1]
+    service.run(config, started, stopping)
+    return ids[0]
 
 
 def test_broker_generates_an_id_and_keeps_it(cluster: Started, tmp_path: Path) -> None:
     root = f"{cluster.connect}/generated/ids"
-    for _ in range(2):
-        with single(tmp_path, root) as broker:
-            broker.wait_until_served()
-            assert broker.stop() == 0
-        assert "node=1001 " in broker.log.read_text()
-    other = tmp_path / "other"
+    assert run_broker(tmp_path / "one", root) == 1001
+    assert run_broker(tmp_path / "one", root) == 1001
+    assert run_broker(tmp_path / "two", root, reserved_broker_max_id=2000) == 2002
+
+
+def test_wrong_chroot_and_cluster_are_refused(cluster: Started, tmp_path: Path) -> None:
+    """The cluster's broker 1 runs, and keeps its id."""
+    copy, other = tmp_path / "copy", tmp_path / "other"
+    shutil.copytree(cluster.data / "broker-1", copy)
     other.mkdir()
-    with single(other, root, "reserved.broker.max.id=2000") as broker:
-        broker.wait_until_served()
-        assert broker.stop() == 0
-    assert "node=2002 " in broker.log.read_text()
-
-
-def test_wrong_chroot_and_cluster_are_one_line(cluster: Started, tmp_path: Path) -> None:
-    with single(tmp_path, f"{cluster.connect}/one", "node.id=1") as broker:
-        broker.wait_until_served()
-        (tmp_path / "other").mkdir()
-        with single(tmp_path / "other", f"{cluster.connect}/one", "node.id=1") as other:
-            assert "broker id 1 is already registered" in refusal(other)
-        assert broker.stop() == 0
-    with single(tmp_path, f"{cluster.connect}/wrong", "node.id=1") as broker:
-        assert "the path /wrong does not exist in the ZooKeeper at" in refusal(broker)
-    with single(tmp_path, f"{cluster.connect}/one/brokers", "node.id=1") as broker:
-        assert "there is no cluster in ZooKeeper" in refusal(broker)
-    with single(tmp_path, cluster.connect, "node.id=1") as broker:
-        assert "belongs to cluster" in refusal(broker)
-    with single(tmp_path, f"{cluster.connect}/one", "node.id=2") as broker:
-        assert "belongs to broker 1, this is broker 2" in refusal(broker)
+    (other / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=1\n")
+    for data, root, number, problem in (
+        (tmp_path / "new", "", 1, "broker id 1 is already registered: set another node.id"),
+        (copy, "", 1, "which answers and has the same directory ids: do not start a copy"),
+        (copy, "", 9, "belongs to broker 1, this is broker 9"),
+        (copy, "/wrong", 1, "the path /wrong does not exist in the ZooKeeper at 127.0.0.1:"),
+        (copy, "/brokers", 1, "there is no cluster in ZooKeeper, and the data directories belong"),
+        (other, "", 1, "belongs to cluster abc, this broker to "),
+    ):
+        with pytest.raises(OttlaError) as raised:
+            run_broker(data, f"{cluster.connect}{root}", node_id=number)
+        assert problem in str(raised.value)
 
 
 class Producer(threading.Thread):

@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -22,13 +23,14 @@ from ottla.broker.stop_signals import StopSignals
 from ottla.cli.child_process import ChildProcess, ServerProcess, end
 from ottla.cli.cluster.local_layout import LocalLayout, parse_layout, planned
 from ottla.cli.failures import Failed
-from ottla.coordination.ensemble import HOST, end_of_log, free_port, pyspark_class_path
+from ottla.coordination.ensemble import HOST, end_of_log, pyspark_class_path
 
 LAYOUT_FILE: Final = "cluster.json"
 LOCK_FILE: Final = "cluster.lock"
 RESTART_SECONDS: Final = 1.0
 START_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.03
+PORTS: Final = (12_000, 32_000)  # below those that Linux gives to outgoing connections
 BROKERS_STOP_SECONDS: Final = 2.2
 ZOOKEEPER_STOP_SECONDS: Final = 0.5
 EARLIER_RUN_SECONDS: Final = 10.0
@@ -84,12 +86,14 @@ def layout_of(
 
 
 def _free(wanted: int) -> int:
-    if wanted:
+    """Return the wanted port if it is free, else one that no outgoing connection gets."""
+    while True:
+        port = wanted or random.randrange(*PORTS)
         with suppress(OSError), socket.socket() as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind((HOST, wanted))
-            return wanted
-    return free_port()
+            one.bind((HOST, port))
+            return port
+        wanted = 0
 
 
 class LocalCluster:
