@@ -160,6 +160,24 @@ def test_close_waits_for_the_member_id_and_leaves() -> None:
     run(scenario())
 
 
+def test_next_membership_does_not_wait_for_the_last_one() -> None:
+    """The coordinator never responds to the JoinGroup of the member that left, as Kafka may."""
+
+    async def scenario() -> None:
+        joined: list[JoinGroupRequest] = []
+        async with (
+            coordinator(joined, answers=True) as broker,
+            member(broker.bootstrap_servers, "g") as ours,
+        ):
+            for number in (1, 2, 3):
+                await until(lambda number=number: len(joined) == 2 * number)
+                await ours.unsubscribe()
+                ours.subscribe("t")
+            assert [one.member_id for one in joined[:6]] == ["", "an-id"] * 3
+
+    run(scenario())
+
+
 def test_close_does_not_wait_for_a_silent_coordinator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

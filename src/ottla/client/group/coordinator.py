@@ -2,7 +2,8 @@
 
 Invariant: a response that may take minutes delays nothing else. Brokers respond in order, so
 JoinGroup and SyncGroup have a connection of their own. Heartbeats, commits and LeaveGroup have
-another one, and neither waits behind fetched records.
+another one, and neither waits behind fetched records. A member that joins does not wait for the
+responses of a member that has left.
 """
 
 import asyncio
@@ -65,6 +66,13 @@ class GroupCoordinator:
     def forget(self) -> None:
         """Forget the coordinator, so that it is looked up again."""
         self._coordinators.forget(CoordinatorKind.GROUP, self.group_id)
+
+    def left(self) -> None:
+        """Drop the JoinGroup or SyncGroup of a member that has left the group.
+
+        Kafka does not respond to the SyncGroup of a member that left meanwhile.
+        """
+        self._patient.close_waiting()
 
     async def close(self) -> None:
         """Close both connections."""

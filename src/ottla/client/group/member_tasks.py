@@ -97,6 +97,7 @@ class MemberTasks(ABC):
             with suppress(RequestError):  # the session expires anyway
                 left_s = max(0.0, deadline_s - self._clock.elapsed_s())
                 await self._say_goodbye(member, "the consumer is closed", left_s)
+        self._coordinator.left()
 
     # Implemented by each protocol.
 

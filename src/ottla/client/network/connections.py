@@ -161,6 +161,13 @@ class Connections:
             ):
                 channel.close()
 
+    def close_waiting(self) -> None:
+        """Close the connections on which a request waits for its response."""
+        for remote in self._remotes.values():
+            channel = remote.open_channel
+            if channel is not None and channel.in_flight:
+                channel.close()
+
     async def close(self) -> None:
         """Close all connections; requests in flight fail and no connection is opened any more."""
         self._closed = True
