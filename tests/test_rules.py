@@ -6,6 +6,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from test_rule_mutants import MUTANTS
+
 ROOT = Path(__file__).parents[1]
 RULES = (ROOT / "docs" / "rules.md").read_text()
 NUMBER = re.compile(r"\b[A-F][1-9]\d?\b")
@@ -23,6 +25,39 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
         if token.type in (tokenize.COMMENT, tokenize.STRING):
             for number, line in enumerate(token.string.splitlines(), token.start[0]):
                 yield number, line.partition("noqa")[0]
+
+
+def rules() -> dict[str, str]:
+    """Return the text of each rule by its number."""
+    found = re.split(r'^(?:- <a id="\w+"></a>\*\*(\w+)\.\*\* |## .*)', RULES, flags=re.MULTILINE)
+    return {number: text for number, text in zip(found[1::2], found[2::2], strict=True) if number}
+
+
+def test_rules_name_their_tests_and_mutants() -> None:
+    """Each rule of parts A, B, C and F has tests that begin with its number, and a mutant."""
+    tests = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    known = {(one.rule, one.name, one.mutate.__name__) for one in MUTANTS}
+    named: set[tuple[str, str, str]] = set()
+    wrong: list[str] = []
+    for number, text in rules().items():
+        if number[0] not in "ABCF":
+            continue
+        _, _, marks = text.partition("*Tests:* ")
+        found = re.findall(r"`(test_\w+)`(?:\s+\(mutant\s+`(\w+)`\))?", marks)
+        named |= {(number, test, mutant) for test, mutant in found if mutant}
+        if not any(mutant for _, mutant in found):
+            wrong.append(f"{number} names no mutant")
+        wrong += [
+            f"{number}: {test} is not a test of this rule"
+            for test, _ in found
+            if test not in tests or number.lower() not in test.split("_")
+        ]
+    assert not wrong, "\n".join(wrong)
+    assert named == known
 
 
 def test_every_cited_rule_is_on_the_page() -> None:
