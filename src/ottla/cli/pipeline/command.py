@@ -190,6 +190,46 @@ def run(
     raise typer.Exit(conducted(act, output))
 
 
+@app.command("test")
+def run_declared_tests(
+    file: FileArgument,
+    profile: ProfileOption = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--test", metavar="NAME", help="Run only this test; repeat for several."),
+    ] = None,
+    junit: Annotated[
+        Path | None,
+        typer.Option(
+            "--junit",
+            metavar="FILE",
+            help="Write the results to this file, as JUnit XML.",
+            dir_okay=False,
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Run the tests of a pipeline on Spark, without a broker.
+
+    Each test gives micro-batches to the sources, runs the streaming queries of the pipeline on this
+    machine, and compares their rows, late rows, dead letters and failed expectations with what the
+    test expects. A difference is printed with - for what is missing and + for what was found.
+
+    Exit codes: 0 if all tests have passed; 1 if a test has failed, if the pipeline has errors or no
+    tests, or if Spark does not start; 2 for wrong usage.
+    """
+
+    def act() -> Result:
+        from ottla.cli.pipeline.run_tests import run_tests
+
+        try:
+            return run_tests(file, _load(file, profile), names or (), junit, output)
+        except InvalidPipeline as error:
+            return _report(file, error.problems)
+
+    raise typer.Exit(conducted(act, output))
+
+
 @app.command("schema")
 def schema(output: OutputOption = Output.JSON) -> None:
     """Print the JSON Schema of a pipeline file, for editors.
