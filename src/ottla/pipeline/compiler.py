@@ -132,7 +132,8 @@ def _quiet() -> Generator[None]:
 
 class _Compiler:
     def __init__(self, session: SparkSession, pipeline: Pipeline, bindings: Bindings) -> None:
-        register(session)
+        if bindings.records is None:
+            register(session)
         # Windows and dates do not depend on the place where a pipeline runs. Spark's default of 200
         # partitions is for batches; a first run fixes the number in the checkpoint.
         defaults = {

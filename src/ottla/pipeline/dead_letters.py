@@ -14,10 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ottla.pipeline.parsing import ERROR
+from ottla.pipeline.redrive import ATTEMPTS, PREFIX
 
-PREFIX: Final = "ottla."
-ATTEMPTS: Final = "ottla.attempts"
-ERROR_HEADER: Final = "ottla.error"
 RECORD: Final = "_record"
 """The column with the original record, as a struct: a schema may have columns of the same names."""
 

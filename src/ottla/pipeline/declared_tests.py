@@ -19,6 +19,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,9 +29,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType
 
 from ottla.pipeline.compiler import Bindings, CompiledPipeline, compile_pipeline
-from ottla.pipeline.dead_letters import ERROR_HEADER
 from ottla.pipeline.given_records import COLUMNS, record_lines, spaced_batches
 from ottla.pipeline.progress import QueryProgress, advanced
+from ottla.pipeline.redrive import ERROR_HEADER
 from ottla.pipeline.restarts import failure_of
 from ottla.pipeline.row_comparison import compare_rows
 from ottla.pipeline.spec.checks import AVAILABLE_NOW
@@ -156,18 +157,18 @@ class DeclaredTests:
     def _folder(self, name: str) -> Path:
         return self._directory / "given" / name
 
-    def _give(self, test: PipelineTest) -> None:
-        """Replace the files of the last test by those of this one."""
+    def _give(self, test: PipelineTest, *, in_batches: bool) -> None:
+        """Replace the files of the last queries by those of a test."""
         sources = {
             name: one
             for name, one in self._pipeline.sources.items()
             if not kinds_given(one, TABLE_KINDS)
         }
-        given = {
-            name: spaced_batches(batches) if self._has_watermark else batches
-            for name, batches in test.given.items()
-            if name in sources
-        }
+        given = {name: batches for name, batches in test.given.items() if name in sources}
+        if not in_batches:
+            given = {name: [[*chain(*batches)]] for name, batches in given.items()}
+        elif self._has_watermark:
+            given = {name: spaced_batches(batches) for name, batches in given.items()}
         count = max((len(batches) for batches in given.values()), default=0)
         start_s = time.time() - count
         for name, source in sources.items():
@@ -186,9 +187,7 @@ class DeclaredTests:
 
     def _problems(self, test: PipelineTest) -> Iterator[str]:
         compiled = self._compile(test)
-        self._give(test)
-        self._count += 1
-        results = self._results(compiled, self._wanted(compiled, test))
+        results = self._results(compiled, test)
         refused = {name for one in results.values() for name in one.refused}
         for name, one in results.items():
             if one.error and not one.refused & test.failed.keys():
@@ -221,14 +220,34 @@ class DeclaredTests:
                 found[f"{_DEAD}{name}"] = rows.select("value", error)
         return found
 
-    def _results(
-        self, compiled: CompiledPipeline, wanted: Mapping[str, DataFrame]
+    def _results(self, compiled: CompiledPipeline, test: PipelineTest) -> dict[str, "_Result"]:
+        """Run the queries of a test, and return their results.
+
+        A query without state returns the same rows however they are divided into micro-batches, so
+        it gets all of them at once.
+        """
+        wanted = self._wanted(compiled, test)
+        results: dict[str, _Result] = {}
+        for in_batches in (False, True):
+            frames = {
+                name: frame
+                for name, frame in wanted.items()
+                if self._may_have_state(name.removeprefix(_DEAD)) is in_batches
+            }
+            if frames:
+                self._give(test, in_batches=in_batches)
+                results |= self._finished(compiled, frames)
+        return {name: results[name] for name in wanted}
+
+    def _finished(
+        self, compiled: CompiledPipeline, frames: Mapping[str, DataFrame]
     ) -> dict[str, "_Result"]:
-        """Run the queries of a test at the same time, and return their results."""
+        """Run queries at the same time to their ends."""
         running: dict[str, tuple[str, Any]] = {}
         results: dict[str, _Result] = {}
-        for number, (name, frame) in enumerate(wanted.items()):
-            table = f"ottla_test_{self._count}_{number}"
+        for name, frame in frames.items():
+            self._count += 1
+            table = f"ottla_test_{self._count}"
             writer = (
                 _plain_binaries(frame)
                 .writeStream.format("memory")
@@ -243,7 +262,16 @@ class DeclaredTests:
                 results[name] = _Result.of(error)
         for name, (table, query) in running.items():
             results[name] = _finished(compiled.session, table, query)
-        return {name: results[name] for name in wanted}
+        return results
+
+    def _may_have_state(self, name: str) -> bool:
+        """Whether a source or step, or one before it, may keep state between micro-batches."""
+        steps = self._pipeline.steps
+        return any(
+            steps[one].sql is None or one in self._graph.combined
+            for one in self._graph.upstream(name)
+            if one in steps
+        )
 
     def _mode(self, name: str) -> str:
         """Return the output mode of a step: that of a sink that needs it."""

@@ -230,6 +230,68 @@ def run_declared_tests(
     raise typer.Exit(conducted(act, output))
 
 
+@app.command("redrive")
+@answers
+def redrive(
+    file: FileArgument,
+    *,
+    profile: ProfileOption = None,
+    step: Annotated[
+        str | None,
+        typer.Option("--step", metavar="NAME", help="Redrive only dead letters of this source."),
+    ] = None,
+    error: Annotated[
+        str | None,
+        typer.Option(
+            "--error", metavar="TEXT", help="Redrive only dead letters whose error has this text."
+        ),
+    ] = None,
+    attempts: Annotated[
+        int,
+        typer.Option(
+            "--attempts",
+            metavar="COUNT",
+            min=0,
+            help="Park records that have been dead letters more often than this.",
+        ),
+    ] = 5,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the dead letters, but send nothing.")
+    ] = False,
+) -> Result:
+    """Send the dead letters of a pipeline back to the topics that they come from.
+
+    Fix the pipeline or the producer first: the pipeline reads the records again, as does every
+    other consumer of the topics. Each record is sent at least once, with its key, value and headers
+    and without the headers of the error. A record that fails again becomes a dead letter again, and
+    the header ottla.attempts counts that. A record with too many attempts goes to the topic of dead
+    letters with the ending .parked instead.
+
+    A consumer group remembers what was sent, so the next redrive does not send it again. Dead
+    letters of steps are rows, and cannot be sent back.
+
+    Exit codes: 0 if the selected dead letters were sent; 1 if one could not be sent, or if the
+    pipeline has errors; 2 for wrong usage.
+    """
+    from ottla.cli.pipeline.redrive_command import redrive_pipeline
+    from ottla.pipeline.redrive import Selection
+    from ottla.pipeline.spec.model import with_profile
+    from ottla.pipeline.spec.problems import did_you_mean, shown
+
+    try:
+        loaded = _load(file, profile)
+    except InvalidPipeline as invalid:
+        return _report(file, invalid.problems)
+    pipeline, written = loaded.pipeline, loaded.written
+    if step is not None and step not in pipeline.sources:
+        hint = did_you_mean(step, pipeline.sources)
+        raise Misused(f"--step: there is no source {shown(step)}{hint}")
+    selection = Selection(pipeline.name, step, error, attempts)
+    if profile is not None:
+        written = with_profile(written, profile)
+    return redrive_pipeline(pipeline, written, selection, dry_run=dry_run)
+
+
 @app.command("schema")
 def schema(output: OutputOption = Output.JSON) -> None:
     """Print the JSON Schema of a pipeline file, for editors.

@@ -62,7 +62,7 @@ def run_pipeline(file: Path, loaded: Loaded, options: RunOptions) -> Result:
         pipeline = msgspec.structs.replace(pipeline, trigger=AVAILABLE_NOW)
         loaded = loaded._replace(pipeline=pipeline)
     check_spark(options.master)
-    asyncio.run(_check_brokers(pipeline))
+    asyncio.run(check_brokers(pipeline))
     _check_topics(pipeline)
     add_python_path(file)
     files = RunFiles(pipeline.name)
@@ -97,7 +97,8 @@ def add_python_path(file: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*paths, *before]))
 
 
-async def _check_brokers(pipeline: Pipeline) -> None:
+async def check_brokers(pipeline: Pipeline) -> None:
+    """Raise Failed if no broker responds."""
     from ottla.cli.probe import probe
 
     if why := await probe({"bootstrap.servers": pipeline.brokers, **pipeline.client}):
