@@ -73,6 +73,8 @@ AT_MIN_ISR: Final = Metric("ottla_at_min_isr_partitions", Kind.GAUGE, (),
     "Number of led partitions with exactly as many in-sync replicas as min.insync.replicas requires. If one of these replicas fails, they reject acks=all. Partitions with one replica always count.", "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount")
 UNDER_MIN_ISR: Final = Metric("ottla_under_min_isr_partitions", Kind.GAUGE, (),
     "Number of led partitions with fewer in-sync replicas than min.insync.replicas, which reject acks=all. It should be 0.", "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount")
+REASSIGNING: Final = Metric("ottla_reassigning_partitions", Kind.GAUGE, (),
+    "Number of led partitions whose replicas are being moved to other brokers.", "kafka.server:type=ReplicaManager,name=ReassigningPartitions")
 OFFLINE_REPLICAS: Final = Metric("ottla_offline_replicas", Kind.GAUGE, (),
     "Number of replicas in failed data directories of this broker. It should be 0.", "kafka.server:type=ReplicaManager,name=OfflineReplicaCount")
 ISR_SHRINKS: Final = Metric("ottla_isr_shrinks_total", Kind.COUNTER, (),
@@ -132,7 +134,7 @@ GROUP_LAG: Final = Metric("ottla_group_lag_records", Kind.GAUGE, ("group", "topi
 METRICS: Final = (
     BROKER_INFO, START_TIME, CONNECTIONS, ACCEPTED, REFUSED, CLOSED, REQUESTS_QUEUED,
     RESPONSES_QUEUED, REQUEST_SECONDS, REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
-    PARTITIONS, LEADERS, UNDER_REPLICATED, AT_MIN_ISR, UNDER_MIN_ISR, OFFLINE_REPLICAS,
+    PARTITIONS, LEADERS, UNDER_REPLICATED, AT_MIN_ISR, UNDER_MIN_ISR, REASSIGNING, OFFLINE_REPLICAS,
     ISR_SHRINKS, ISR_EXPANDS, ISR_FAILURES, REPLICA_LAG, REPLICATION_IN, REPLICATION_OUT,
     ACTIVE_CONTROLLER, OFFLINE, IMBALANCE, UNCLEAN_ELECTIONS, DIRECTORIES, CLEANER_DIRTY, CLEANER_DELAY,
     CLEANER_BACKLOG, CLEANER_BACKLOG_BYTES, CLEANER_UNCLEANABLE, CLEANER_LAST_RUN, CLEANINGS,

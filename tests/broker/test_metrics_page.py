@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.nodes import Client, RunningBroker, broker, closed, run
+from broker.replicas import Replicas
 from broker.test_node import batch, create, produce
 from ottla.errors import StorageFailure
-from ottla.ids import ZERO_UUID
+from ottla.ids import ZERO_UUID, BrokerId
 from ottla.metrics import METRICS
 from ottla.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -255,6 +257,28 @@ def test_failed_directory_makes_the_broker_unhealthy(tmp_path: Path) -> None:
             assert page["ottla_offline_partitions", ()] == 3
             assert page["ottla_offline_replicas", ()] == 3
             assert page["ottla_under_replicated_partitions", ()] == 0
+
+    run(scenario)
+
+
+def test_isr_is_compared_with_the_replicas_and_the_minimum(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, PAGE) as running:
+            await create(await running.client(), "t")
+            replicas = Replicas(running, in_sync_min=2)
+            names = ("under_replicated", "at_min_isr", "under_min_isr", "reassigning")
+            for in_sync, adding, expected in (
+                ((1, 2, 3), (), (0, 0, 0, 0)),
+                ((1, 2), (), (1, 1, 0, 0)),
+                ((1,), (), (1, 0, 1, 0)),
+                ((1, 2), (3,), (0, 1, 0, 1)),  # as in Kafka, it should have two
+                ((1,), (3,), (1, 0, 1, 1)),
+            ):
+                replicas.state = replace(replicas.state, adding=tuple(map(BrokerId, adding)))
+                replicas.change(*in_sync)
+                page = await scrape(running)
+                found = tuple(page[f"ottla_{name}_partitions", ()] for name in names)
+                assert found == expected, (in_sync, adding)
 
     run(scenario)
 

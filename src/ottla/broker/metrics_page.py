@@ -17,6 +17,7 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
 from ottla.broker.topics import Topics
+from ottla.cluster.reassignment import is_reassigning
 from ottla.errors import ErrorCode
 from ottla.groups.coordinator import Coordinator, Phase
 from ottla.ids import NO_BROKER, BrokerId
@@ -91,16 +92,18 @@ class MetricsPage:
     def _of_partitions(self) -> Iterator[Family]:
         manager = self.replica_manager
         led, counts = manager.partitions, manager.replication
-        under_replicated = at_min = under_min = 0
+        under_replicated = at_min = under_min = reassigning = 0
         for one in led.values():
             under_replicated += one.is_under_replicated
             at_min += one.in_sync_count == one.in_sync_min
             under_min += one.in_sync_count < one.in_sync_min
+            reassigning += one.in_sync is not None and is_reassigning(one.in_sync.state)
         yield _one(metrics.PARTITIONS, len(led) + len(manager.followers))
         yield _one(metrics.LEADERS, len(led))
         yield _one(metrics.UNDER_REPLICATED, under_replicated)
         yield _one(metrics.AT_MIN_ISR, at_min)
         yield _one(metrics.UNDER_MIN_ISR, under_min)
+        yield _one(metrics.REASSIGNING, reassigning)
         yield _one(metrics.OFFLINE_REPLICAS, len(self.roles.offline()))
         yield _one(metrics.ISR_SHRINKS, counts.isr_shrinks)
         yield _one(metrics.ISR_EXPANDS, counts.isr_expands)
