@@ -526,11 +526,12 @@ class Topics:
             return
         controller = self.controller
         minimum = self._settings.in_sync_min_with(name, overrides)
+        minima: Mapping[str, int] | None = None
         if minimum != self._settings.in_sync_min(name):
-            await controller.set_min_isr({name: minimum})
+            minima = await controller.set_min_isr({name: minimum})
         await controller.store.set_topic_config(name, values)
         changes = described_changes(before, values, TOPIC)
-        await controller.set_configs(topic_configs={name: values})
+        await controller.set_configs(topic_configs={name: values}, minima=minima)
         _LOG.info("settings changed", {"topic": name, "settings": changes})
 
     @_change
@@ -550,13 +551,14 @@ class Topics:
         self._settings.check_broker(values, own=own)
         if validate_only:
             return
+        minima: Mapping[str, int] | None = None
         if not own and before.get(MIN_ISR) != values.get(MIN_ISR):
-            await controller.set_min_isr(
+            minima = await controller.set_min_isr(
                 self._settings.in_sync_mins_after(controller.image.topics, values)
             )
         await controller.store.set_broker_config(whose, values)
         changes = described_changes(before, values, BROKER)
-        await controller.set_configs(broker_configs={whose: values})
+        await controller.set_configs(broker_configs={whose: values}, minima=minima)
         about = {"broker": "all" if whose is None else str(whose), "settings": changes}
         _LOG.info("settings changed", about)
 

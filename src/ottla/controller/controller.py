@@ -129,6 +129,7 @@ class Controller:
         self._deleting: dict[BrokerId, Counter[TopicPartition]] = {}  # updates that may delete them
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
+        self._lower_minima: list[Mapping[str, int]] = []  # of changes in progress, by topic
         self._is_stored = True  # whether every change of the last decision was stored
         self.image = ClusterImage(cluster_id, controller=node_id, controller_epoch=epoch)
         self.turn = asyncio.Lock()  # held by the change in progress
@@ -137,7 +138,7 @@ class Controller:
     def _conditions(self) -> plan.Conditions:
         return plan.Conditions(
             alive=frozenset(self.image.brokers),
-            min_isr=self._config.min_isr,
+            min_isr=self._min_isr if self._lower_minima else self._config.min_isr,
             unclean=self._config.unclean,
             shutting_down=frozenset(self._shutting_down),
             offline=self._offline,
@@ -631,22 +632,46 @@ class Controller:
         self._reassigning = {one for one in self._reassigning if one.topic != name}
         return await self._tell(deleted=[name], changed=())
 
-    async def set_min_isr(self, min_isr: Mapping[str, int]) -> None:
-        """Prepare topics for another min.insync.replicas, before leaders use it (rule A14)."""
-        conditions = replace(self._conditions, min_isr=min_isr.__getitem__)
-        await self._commit(lambda: plan.min_isr_changed(self.image, conditions, min_isr))
+    async def set_min_isr(self, min_isr: Mapping[str, int]) -> Mapping[str, int]:
+        """Prepare topics for another min.insync.replicas, before leaders use it (rule A14).
+
+        Until `set_configs` gets the result and all brokers have the new minimum, the lower one of
+        the old and the new minimum counts: some leaders acknowledge records with the lower one.
+        """
+        lower = {name: min(minimum, self._min_isr(name)) for name, minimum in min_isr.items()}
+        self._lower_minima.append(lower)
+        await self._commit(lambda: plan.min_isr_changed(self.image, self._conditions, min_isr))
+        return lower
+
+    def _min_isr(self, topic: str) -> int:
+        """Return the lowest min.insync.replicas of a topic that a leader may use."""
+        minimum = self._config.min_isr(topic)
+        for lower in self._lower_minima:  # almost never
+            minimum = min(minimum, lower.get(topic, minimum))
+        return minimum
 
     def broker_config(self, broker: BrokerId | None) -> Mapping[str, str]:
         """Return the stored dynamic configs of a broker, or for None the cluster-wide defaults."""
         return self._broker_configs.get(broker, {})
 
     async def set_configs(
-        self, topic_configs: Configs | None = None, broker_configs: BrokerConfigs | None = None
+        self,
+        topic_configs: Configs | None = None,
+        broker_configs: BrokerConfigs | None = None,
+        minima: Mapping[str, int] | None = None,
     ) -> None:
-        """Apply configs that are stored, on all brokers."""
+        """Apply configs that are stored, on all brokers; `minima` is what `set_min_isr` returned.
+
+        If a broker does not apply them in time, the lower minima stay as long as this controller.
+        """
         self._topic_configs |= topic_configs or {}
         self._broker_configs |= broker_configs or {}
-        await self._tell(topic_configs=topic_configs, broker_configs=broker_configs, changed=())
+        late: set[BrokerId] = set()
+        await self._tell(
+            topic_configs=topic_configs, broker_configs=broker_configs, changed=(), late=late
+        )
+        if not late:
+            self._lower_minima = [one for one in self._lower_minima if one is not minima]
         self._check_reassignments()  # min.insync.replicas may have changed
 
     # Store and tell.
@@ -816,8 +841,12 @@ class Controller:
         deleted: Sequence[str] = (),
         changed: Sequence[str] = (),
         waits: bool = True,
+        late: set[BrokerId] | None = None,
     ) -> Failures:
-        """Tell all brokers the new image, and what else has changed."""
+        """Tell all brokers the new image, and what else has changed.
+
+        The brokers that do not apply it in time are added to `late`.
+        """
         updates: dict[BrokerId, ControlUpdate] = {}
         all_replicas = self._all_replicas(born) if born else {}
         for broker in self._links:
@@ -837,7 +866,7 @@ class Controller:
                     broker_configs=broker_configs or {},
                     changed=changed,
                 )
-        return await self._applied(updates, waits)
+        return await self._applied(updates, waits, late)
 
     def _all_replicas(self, brokers: Collection[BrokerId]) -> dict[BrokerId, list[ReplicaState]]:
         found: dict[BrokerId, list[ReplicaState]] = {broker: [] for broker in brokers}
@@ -858,7 +887,12 @@ class Controller:
             broker_epoch=self.image.brokers[broker].epoch,
         )
 
-    async def _applied(self, updates: Mapping[BrokerId, ControlUpdate], waits: bool) -> Failures:
+    async def _applied(
+        self,
+        updates: Mapping[BrokerId, ControlUpdate],
+        waits: bool,
+        late_brokers: set[BrokerId] | None = None,
+    ) -> Failures:
         """Send updates; return what failed on the leaders."""
         sent = self._send(updates)
         failures: dict[TopicPartition, RequestError] = {}
@@ -875,6 +909,8 @@ class Controller:
         if late:
             brokers = [broker for broker, one in sent.items() if one in late]
             _LOG.warning("change not applied yet", {"brokers": _ids(brokers)})
+            if late_brokers is not None:
+                late_brokers.update(brokers)
         for broker, one in sent.items():
             if one in done:
                 failures |= self._failed(broker, one.result())
