@@ -25,7 +25,7 @@ def run(data: Path, **settings: str) -> None:
 
 def test_directory_of_a_single_broker_needs_no_zookeeper(tmp_path: Path) -> None:
     (tmp_path / service.COORDINATION_FILE).touch()
-    with pytest.raises(OttlaError, match=r"a single broker without ZooKeeper .* remove zookeeper"):
+    with pytest.raises(OttlaError, match=r"a single broker without ZooKeeper .*cluster adopt"):
         run(tmp_path, zookeeper_connect=NOBODY)
 
 

@@ -257,8 +257,9 @@ def _refuse_embedded(disk: OsDisk, directories: Sequence[str], *, is_known: bool
         if disk.exists(f"{path}/{COORDINATION_FILE}"):
             raise OttlaError(
                 f"{path} holds the topics of a single broker without ZooKeeper (it has "
-                f"{COORDINATION_FILE}): remove zookeeper.connect, or set log.dirs to another "
-                f"directory"
+                f"{COORDINATION_FILE}): move them with `ottla cluster adopt "
+                f"{shlex.quote(path)} --zookeeper …`, remove zookeeper.connect, or set log.dirs to "
+                f"another directory"
             )
         partitions = 0
         with suppress(OSError):  # opening the directory will report the error

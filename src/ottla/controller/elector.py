@@ -112,11 +112,15 @@ class ControllerElector:
 
     async def run(self) -> None:
         """Stand for election whenever there is no controller, until cancelled."""
+        logged = ""  # the last failure, because coordination may be away for long
         while True:
             await self._changed.wait()
             try:
                 await self.elect()
+                logged = ""
             except (CoordinationError, Resigned) as error:
-                _LOG.warning("controller election failed", {"why": str(error)})
+                if (why := str(error)) != logged:
+                    _LOG.warning("controller election failed", {"why": why})
+                    logged = why
                 await self._clock.sleep(RETRY_SECONDS)
                 self._changed.set()

@@ -22,6 +22,8 @@ import confluent_kafka
 import pytest
 
 import sampling
+from cli.golden import check_settled
+from judges.ottla_broker import OttlaBroker
 from judges.wire import Wire
 from ottla.broker import service
 from ottla.broker.node import Node
@@ -209,6 +211,76 @@ def test_wrong_chroot_and_cluster_are_refused(cluster: Started, tmp_path: Path) 
         with pytest.raises(OttlaError) as raised:
             run_broker(data, f"{cluster.connect}{root}", node_id=number)
         assert problem in str(raised.value)
+
+
+def test_single_broker_moves_into_the_cluster(cluster: Started, tmp_path: Path) -> None:
+    """With its records, its settings and the offsets of a group."""
+    root = f"{cluster.connect}/adopted"
+    single = ("offsets.topic.replication.factor=1", "offsets.topic.num.partitions=1")
+    with OttlaBroker(tmp_path, *single) as broker:
+        broker.start()
+        made = ottla("topic", "create", "t", "-c", "retention.ms=7", "-b", broker.bootstrap)
+        assert made.returncode == 0, made.stderr
+        produced: Any = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(10):
+            produced.produce("t", b"%d" % number)
+        assert not produced.flush(PATIENCE_S)
+        commit(broker.bootstrap, 4)
+        in_use = ottla("cluster", "adopt", str(broker.data), "--zookeeper", root)
+        assert "is in use by another process" in in_use.stderr
+        assert broker.stop() == 0
+    journal = broker.data / service.COORDINATION_FILE
+    for form in ("json", "txt"):
+        done = ottla(
+            *("cluster", "adopt", str(broker.data), "--zookeeper", root),
+            *("-o", "json" if form == "json" else "table"),
+        )
+        assert done.returncode == 0, done.stderr
+        check_settled(f"cluster-adopt.{form}", done.stdout)
+        if form == "json":  # as if it was interrupted before the file got its new name
+            journal.with_name(f"{journal.name}.moved").rename(journal)
+    with OttlaBroker(
+        tmp_path, f"zookeeper.connect={root}", *SETTINGS, *single, data=broker.data
+    ) as broker:
+        broker.start()
+        assert values_after_commit(broker.bootstrap) == [b"%d" % number for number in range(4, 10)]
+        shown = ottla("config", "describe", "--topic", "t", "-b", broker.bootstrap, "-o", "json")
+        assert '"retention.ms"' in shown.stdout
+        assert broker.stop() == 0
+
+
+def group_member(bootstrap: str) -> Any:
+    member: Any = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "readers",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    return member
+
+
+def commit(bootstrap: str, offset: int) -> None:
+    member = group_member(bootstrap)
+    member.commit(offsets=[confluent_kafka.TopicPartition("t", 0, offset)], asynchronous=False)
+    member.close()
+
+
+def values_after_commit(bootstrap: str) -> list[bytes]:
+    member = group_member(bootstrap)
+    (at,) = member.committed([confluent_kafka.TopicPartition("t", 0)], PATIENCE_S)
+    member.assign([at])
+    found: list[bytes] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        assert time.monotonic() < deadline_s
+        for message in member.consume(100, 0.1):
+            if message.error() is not None:
+                assert message.error().code() == END_OF_PARTITION
+                member.close()
+                return found
+            found.append(message.value())
 
 
 class Producer(threading.Thread):

@@ -11,7 +11,7 @@ import typer
 
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli import gc_freeze
-from ottla.cli.declaration import OutputOption, asks
+from ottla.cli.declaration import OutputOption, answers, asks
 from ottla.cli.output import Json, Output
 from ottla.cli.result import Result, Table, complain, facts, write_object
 from ottla.cli.session import Session, carried_out
@@ -73,6 +73,40 @@ async def status(session: Session) -> Result:
     from ottla.cli.cluster.health_view import health_result
 
     return health_result(await found_health(session))
+
+
+@app.command("adopt")
+@answers
+def adopt(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Data directory of the broker, the first one of log.dirs; for `ottla dev`: "
+            ".ottla/data.",
+            exists=True,
+            file_okay=False,
+        ),
+    ],
+    *,
+    zookeeper: Annotated[
+        str,
+        typer.Option(
+            "--zookeeper",
+            metavar="HOST:PORT,…/PATH",
+            help="Move the cluster into this ZooKeeper: the value of zookeeper.connect.",
+        ),
+    ],
+) -> Result:
+    """Move a single broker without ZooKeeper into a ZooKeeper cluster.
+
+    Stop the broker first. The command copies its topics, settings and ids into ZooKeeper; records
+    and committed offsets stay in the data directories. Then start the broker with
+    zookeeper.connect, and add brokers. The path in ZooKeeper must be empty.
+    """
+    from ottla.cli.cluster.adopt import adopted
+
+    return adopted(directory, zookeeper)
 
 
 @app.command("start")
@@ -160,8 +194,19 @@ def start(
             layout = layout_of(where, brokers=brokers, port=port, zookeepers=servers)
             settings = [f"{name}={value}" for name, value in layout.settings(1).items()]
             broker_config(overrides=[*settings, *(override or [])])  # reports a wrong override
+
+            def progress(line: str) -> None:
+                if output is Output.TABLE and sys.stderr.isatty():
+                    typer.echo(line, err=True)
+
             local = LocalCluster(
-                layout, ottla_command(), override or [], [held], complain, restarts=restart
+                layout,
+                ottla_command(),
+                override or [],
+                [held],
+                complain,
+                progress,
+                restarts=restart,
             )
 
             def ready() -> None:

@@ -106,14 +106,17 @@ class LocalCluster:
         overrides: Sequence[str],
         inherited: Sequence[int],
         report: Report,
+        progress: Report,
         *,
         restarts: bool,
     ) -> None:
+        """A cluster that is not running; `report` gets what went wrong, `progress` the rest."""
         self.layout = layout
         self._command = command
         self._overrides = overrides
         self._inherited = inherited
         self._report = report
+        self._progress = progress
         self._restarts = restarts
         self._class_path = pyspark_class_path()
         self._zookeepers: dict[int, ChildProcess] = {}
@@ -173,8 +176,6 @@ class LocalCluster:
                 await start(number)
             except Failed as error:
                 self._report(str(error))
-            else:
-                self._report(f"{child.server.name} was started again")
 
     async def _start_zookeeper(self, number: int) -> None:
         config, data = self.layout.server(number), self.layout.data
@@ -192,6 +193,7 @@ class LocalCluster:
                 last = (end_of_log(server.log).splitlines() or [""])[-1]
                 raise Failed(f"{server.name} did not start: {last} (see {server.log})")
             await asyncio.sleep(POLL_SECONDS)
+        self._progress(f"{server.name} runs (pid {child.pid})")
 
     async def _start_broker(self, number: int) -> None:
         data = self.layout.data
@@ -209,6 +211,9 @@ class LocalCluster:
         if (why := _failure(said)) is not None:
             code = await child.ended()
             raise Failed(f"{server.name} did not start: {why or _reason(code)} (see {server.log})")
+        self._progress(
+            f"{server.name} runs on {HOST}:{self.layout.brokers[number - 1]} (pid {child.pid})"
+        )
 
 
 def _failure(said: str) -> str | None:
