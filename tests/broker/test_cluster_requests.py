@@ -48,6 +48,12 @@ from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -394,6 +400,50 @@ def test_group_goes_on_when_its_coordinator_leads_in_a_new_epoch() -> None:
                 assert cluster.leader("__consumer_offsets", 0) is leader
                 async with asyncio.timeout(20):
                     await consumer.commit({TopicPartition(TOPIC, PartitionIndex(0)): 0})
+
+    run(scenario)
+
+
+def test_waiting_commit_is_answered_when_its_coordinator_moves() -> None:
+    """A commit that is not replicated when another broker is elected."""
+
+    async def elect_first(admin: Admin, *replicas: int) -> None:
+        """Reorder the replicas of the offsets topic, and let the first lead."""
+        offsets = ("__consumer_offsets", 0)
+        (await admin.alter_reassignments({offsets: replicas})).or_raise()
+        await admin.elect_leaders(partitions=[offsets])
+
+    async def scenario() -> None:
+        async with Cluster(brokers=3) as cluster:
+            await create(cluster)
+            await coordinator(cluster.brokers[0])
+            await cluster.settled()
+            first = cluster.controller
+            assert first is not None
+            second, third = (one for one in cluster.brokers if one is not first)
+            topic = OffsetCommitRequestTopic(
+                name=TOPIC,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=7, committed_metadata=None
+                    )
+                ],
+            )
+            commit = OffsetCommitRequest(group_id="readers", member_id="", topics=[topic])
+            async with (
+                Admin({"bootstrap.servers": first.address}) as admin,
+                client_of(first) as client,
+            ):
+                await elect_first(admin, first.id, second.id, third.id)
+                await cluster.settled()
+                assert cluster.leader("__consumer_offsets", 0) is first
+                with cluster.partition(first, second), cluster.partition(first, third):
+                    commits = asyncio.create_task(client.ask(commit, OffsetCommitResponse, 9))
+                    moves = asyncio.create_task(elect_first(admin, second.id, third.id, first.id))
+                    response = await commits
+                    ((answer,),) = [one.partitions for one in response.topics]
+                    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+                await moves
 
     run(scenario)
 

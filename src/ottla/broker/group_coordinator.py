@@ -146,10 +146,13 @@ class PartitionCoordinator:
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
-        if self._telling is not None:  # nobody waits for the results of appends any more
+        if self._telling is not None:
             self._telling.cancel()
-        while self._outcomes:
-            self._outcomes.popleft().late.cancel()
+        while self._outcomes:  # whoever waits for an append asks the next coordinator
+            outcome = self._outcomes.popleft()
+            outcome.late.cancel()
+            failed = AppendFailed(outcome.event.append, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.tell(failed)
 
     # Events and effects.
 
