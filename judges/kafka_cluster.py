@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from judges.kafka_broker import KafkaBroker, KafkaFailed
+from judges.wire import Wire
 from ottla.client.network.coordinators import CoordinatorKind
 from ottla.client.sync.administrator import Admin
 from ottla.errors import RequestError
@@ -107,6 +108,11 @@ class KafkaCluster:
         return self.bootstrap_of(*NODES)
 
     @property
+    def nodes(self) -> tuple[int, ...]:
+        """The ids of the brokers."""
+        return NODES
+
+    @property
     def live(self) -> list[int]:
         """The brokers that run."""
         return [node for node in NODES if self.brokers[node].running and node not in self._frozen]
@@ -114,6 +120,10 @@ class KafkaCluster:
     def bootstrap_of(self, *nodes: int) -> str:
         """The bootstrap servers for clients: some brokers."""
         return ",".join(self.brokers[node].bootstrap for node in nodes)
+
+    def wire(self, node: int) -> Wire:
+        """Connect to a broker."""
+        return self.brokers[node].wire()
 
     # Failures.
 
@@ -158,13 +168,11 @@ class KafkaCluster:
     def coordinator_of(self, kind: CoordinatorKind, key: str) -> int:
         """The coordinator of a group or a transactional id; waits until there is one."""
         deadline_s = time.monotonic() + self.timeout_s
-        live = self.brokers[self.live[0]]
-        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        live = self.live[0]
         while time.monotonic() < deadline_s:
-            with live.wire() as wire:
-                [told] = wire.ask(request, 4, FindCoordinatorResponse).coordinators
-            if not told.error_code:
-                return told.node_id
+            with self.wire(live) as wire:
+                if (found := coordinator_of(wire, kind, key)) is not None:
+                    return found
             time.sleep(_POLL_S)
         raise KafkaFailed(f"Nobody looked after {key} in {self.timeout_s:g} s.")
 
@@ -200,6 +208,13 @@ class KafkaCluster:
     def _remove(self) -> None:
         for broker in self.brokers.values():
             broker.remove()
+
+
+def coordinator_of(wire: Wire, kind: CoordinatorKind, key: str) -> int | None:
+    """Ask a broker for the coordinator of a group or a transactional id; None if there is none."""
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+    [found] = wire.ask(request, 4, FindCoordinatorResponse).coordinators
+    return None if found.error_code else found.node_id
 
 
 def _at_once(doing: Callable[[KafkaBroker], None], brokers: Iterable[KafkaBroker]) -> None:

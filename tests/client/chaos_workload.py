@@ -34,7 +34,6 @@ PACE_S = 0.02
 PATIENT = {"delivery.timeout.ms": 600_000, "max.block.ms": 300_000}
 """Timeouts within which a cluster recovers on a busy machine."""
 
-SESSION_MS = 15_000
 END_S = 240.0
 
 
@@ -45,7 +44,15 @@ class Failing(Exception):
 class Workload(ABC):
     """A workload; runs from `live` until `over` is set and every produced record is processed."""
 
-    def __init__(self, servers: str, topic: str, protocol: str, group: str | None = None) -> None:
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        protocol: str,
+        group: str | None = None,
+        *,
+        session_ms: int,
+    ) -> None:
         self.topic = topic
         self.group = group or topic
         self.over = threading.Event()
@@ -72,7 +79,7 @@ class Workload(ABC):
             "enable.auto.commit": False,
         }
         if protocol == "classic":
-            self._reading["session.timeout.ms"] = SESSION_MS
+            self._reading["session.timeout.ms"] = session_ms
 
     async def live(self) -> None:
         """Produce and consume until the workload is over."""
