@@ -10,6 +10,7 @@ import pytest
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from ottla.log.epochs import EpochEnd
+from ottla.log.log_config import LogConfig
 from ottla.log.segment.timestamps import FoundOffset
 from ottla.records.batch import batches
 from ottla.replication.fetch_purgatory import DelayedFetch, ReplicaWatch
@@ -81,6 +82,32 @@ def test_a4_leader_that_is_alone_commits_at_once() -> None:
         assert leader.led.high_watermark == 3
 
     run(scenario, replicated(1), before=2)
+
+
+@pytest.mark.parametrize("in_sync", [(1,), (1, 2, 3)], ids=["alone", "three"])
+@pytest.mark.parametrize("before", [0, 4])
+def test_c5_high_watermark_waits_for_the_leaders_flush(
+    in_sync: tuple[int, ...], before: int
+) -> None:
+    """Otherwise a consumer reads records that the leader loses with its power."""
+
+    async def scenario(leader: Leader) -> None:
+        led = leader.led
+        if not before:
+            leader.append()
+        waiter = Waiter(led, led.log.log_end_offset)
+        for follower in (2, 3):
+            leader.fetch(follower)
+        assert (led.high_watermark, led.log.recovery_point, waiter.code) == (0, 0, None)
+        await leader.clock.sleep(0.1)
+        assert led.high_watermark == led.log.recovery_point == led.log.log_end_offset
+        assert waiter.code == ErrorCode.NONE
+        leader.append()
+        led.resign(leader.changed(2, 3, leader=BrokerId(2)))
+        await leader.clock.sleep(0.1)
+        assert led.high_watermark == led.log.log_end_offset - 1
+
+    run(scenario, replicated(*in_sync), rules=LogConfig(flush_messages=1), before=before)
 
 
 def test_a4_refused_shrink_keeps_acknowledged_records_on_the_slow_replica() -> None:

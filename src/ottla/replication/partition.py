@@ -3,7 +3,8 @@
 Invariant: `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`. Consumers
 read below the high watermark (rule A6), or below the last stable offset; followers read up to the
 log end offset. With one replica the high watermark is the log end offset. With several it starts
-where this replica's own was, and never falls while this broker leads (rule A4).
+where this replica's own was, and never falls while this broker leads (rule A4). With
+flush.messages=1 it covers only records that are on the leader's device, too (rule C5).
 
 Producers with acks=all wait on the high watermark: see `commit_waiters`. When the broker stops
 leading, `resign` fails them before the log is truncated, so that a reused offset cannot acknowledge
@@ -94,6 +95,7 @@ class Partition:
 
     __slots__ = (
         "_clock",
+        "_flush",
         "_hosted",
         "_in_sync_min",
         "_is_alive",
@@ -161,6 +163,7 @@ class Partition:
         self._is_eligible = is_eligible
         self._is_alive = is_alive
         self._resigned: LeaderMoved | None = None
+        self._flush: _OwnFlush | None = None  # that the high watermark waits for
         self._uncommitted_bytes = 0  # about the size of the records above the high watermark
         self.epoch_start = self._start_of_epoch()
         self.in_sync: InSyncReplicas | None = None  # None: one replica
@@ -483,8 +486,20 @@ class Partition:
         assert in_sync is not None
         if now_s is None:
             now_s = self._clock.elapsed_s()
-        end = self.log.log_end_offset
+        log = self.log
+        end = log.log_end_offset
+        if log.config.flush_messages == 1 and log.recovery_point < end:
+            if self._flush is None:
+                self._flush = _OwnFlush(end, self._flushed)
+                self.commit.add(self._flush)
+            end = log.recovery_point
         self._set_high_watermark(in_sync.high_watermark(self.high_watermark, end, now_s))
+
+    def _flushed(self, failure: Exception | None) -> None:
+        """Count what is on the leader's device now; after a failure the next append reports it."""
+        self._flush = None
+        if failure is None and self.in_sync is not None and self._resigned is None:
+            self._advance_high_watermark()
 
     def _set_high_watermark(self, offset: Offset) -> None:
         """Make records readable; notify the fetches and the producers that wait for them."""
@@ -662,6 +677,19 @@ class Partition:
         for watch in [*self.watches]:
             watch.mark(self, 0)
             watch.wake()
+
+
+class _OwnFlush:
+    """Waits for a flush of the leader's log."""
+
+    __slots__ = ("_flushed", "offset")
+
+    def __init__(self, offset: int, flushed: Callable[[Exception | None], None]) -> None:
+        self.offset = offset
+        self._flushed = flushed
+
+    def finish(self, failure: Exception | None) -> None:
+        self._flushed(failure)
 
 
 class _FutureWaiter:
