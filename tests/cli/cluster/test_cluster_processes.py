@@ -13,12 +13,14 @@ import threading
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import confluent_kafka
+import confluent_kafka.admin
 import pytest
 
 import sampling
@@ -28,6 +30,10 @@ from judges.wire import Wire
 from ottla.broker import service
 from ottla.broker.node import Node
 from ottla.broker.stop_signals import StopSignals
+from ottla.cli.cluster.adopt import adopted
+from ottla.cli.output import Output
+from ottla.cli.result import show
+from ottla.coordination.errors import StoreInUse
 from ottla.errors import OttlaError
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -35,6 +41,8 @@ from ottla.protocol.messages.metadata import (
     MetadataResponse,
 )
 from ottla.settings.config_parser import broker_config_of
+
+admin: Any = confluent_kafka.admin  # the client's types are not complete
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 PATIENCE_S = 120
@@ -219,33 +227,34 @@ def test_single_broker_moves_into_the_cluster(cluster: Started, tmp_path: Path) 
     single = ("offsets.topic.replication.factor=1", "offsets.topic.num.partitions=1")
     with OttlaBroker(tmp_path, *single) as broker:
         broker.start()
-        made = ottla("topic", "create", "t", "-c", "retention.ms=7", "-b", broker.bootstrap)
-        assert made.returncode == 0, made.stderr
+        client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+        new = admin.NewTopic("t", 1, 1, config={"retention.ms": "777000"})
+        client.create_topics([new])["t"].result(PATIENCE_S)
         produced: Any = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
         for number in range(10):
             produced.produce("t", b"%d" % number)
         assert not produced.flush(PATIENCE_S)
         commit(broker.bootstrap, 4)
-        in_use = ottla("cluster", "adopt", str(broker.data), "--zookeeper", root)
-        assert "is in use by another process" in in_use.stderr
+        with pytest.raises(StoreInUse):
+            adopted(broker.data, root)
         assert broker.stop() == 0
     journal = broker.data / service.COORDINATION_FILE
-    for form in ("json", "txt"):
-        done = ottla(
-            *("cluster", "adopt", str(broker.data), "--zookeeper", root),
-            *("-o", "json" if form == "json" else "table"),
-        )
-        assert done.returncode == 0, done.stderr
-        check_settled(f"cluster-adopt.{form}", done.stdout)
-        if form == "json":  # as if it was interrupted before the file got its new name
+    for output, name in ((Output.JSON, "json"), (Output.TABLE, "txt")):
+        printed = StringIO()
+        with redirect_stdout(printed):
+            show(adopted(broker.data, root), output)
+        check_settled(f"cluster-adopt.{name}", printed.getvalue())
+        if output is Output.JSON:  # as if it was interrupted before the file got its new name
             journal.with_name(f"{journal.name}.moved").rename(journal)
     with OttlaBroker(
         tmp_path, f"zookeeper.connect={root}", *SETTINGS, *single, data=broker.data
     ) as broker:
         broker.start()
         assert values_after_commit(broker.bootstrap) == [b"%d" % number for number in range(4, 10)]
-        shown = ottla("config", "describe", "--topic", "t", "-b", broker.bootstrap, "-o", "json")
-        assert '"retention.ms"' in shown.stdout
+        client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+        asked = admin.ConfigResource("topic", "t")
+        shown = client.describe_configs([asked])[asked].result(PATIENCE_S)
+        assert shown["retention.ms"].value == "777000"
         assert broker.stop() == 0
 
 
