@@ -10,7 +10,7 @@ from controller.lossy_session import Loss, LossySession
 from ottla.clock import SystemClock
 from ottla.cluster.image import Address, Broker, PartitionState, Topic
 from ottla.cluster.reassignment import is_reassigning
-from ottla.cluster.registration import NO_BROKER_EPOCH, Registration
+from ottla.cluster.registration import Registration
 from ottla.cluster.znodes import TopicNode
 from ottla.controller.control_update import ControlUpdate, Failures
 from ottla.controller.controller import Apply, Controller, ControllerConfig
@@ -106,6 +106,7 @@ class Stage:
         self._there = there
         self.brokers = {BrokerId(number): FakeBroker(number) for number in (1, 2, 3, 4)}
         self.min_isr = min_isr
+        self.session_timeout_s = 9.0
 
     async def set_up(self, *replicas: int) -> None:
         for one in self.brokers.values():
@@ -121,16 +122,20 @@ class Stage:
 
     async def start_broker(self, one: FakeBroker) -> None:
         one.session = await self._there.session()
-        me = Broker(one.id, NO_BROKER_EPOCH, {"PLAINTEXT": Address("h", 1)})
+        me = self._broker(one)
         incarnation = Uuid(bytes([one.id] * 16))
         one.epoch = await register(one.session, Registration(me, incarnation, {}))
+
+    def _broker(self, one: FakeBroker) -> Broker:
+        return Broker(one.id, one.epoch, {"PLAINTEXT": Address("h", 1)})
 
     async def stop_broker(self, one: FakeBroker) -> None:
         assert one.session is not None
         await one.session.close()
         await self.until(lambda: one.id not in self.controller.image.brokers)
 
-    async def start_controller(self) -> None:
+    async def start_controller(self, *answering: int) -> None:
+        """Elect a controller, which these brokers answer although they may not be registered."""
         self.session = MortalSession(await self._there.session())
         lease = await elect_controller(self.session, CONTROLLER, 0)
         assert lease is not None
@@ -144,7 +149,11 @@ class Stage:
             store=ClusterStore(lease),
             epoch=lease.epoch,
             cluster_id="c",
-            config=ControllerConfig(min_isr=lambda _: self.min_isr, unclean=lambda _: False),
+            config=ControllerConfig(
+                min_isr=lambda _: self.min_isr,
+                unclean=lambda _: False,
+                session_timeout_s=self.session_timeout_s,
+            ),
             connect=connect,
             latest_epoch=lambda _: LeaderEpoch(-1),
             refusal=lambda: None,
@@ -152,7 +161,9 @@ class Stage:
         )
         found = await self.controller.load()
         async with self.controller.turn:
-            await self.controller.start(found, is_first=False)
+            brokers = [self.brokers[BrokerId(one)] for one in answering]
+            answers = {one.id: self._broker(one) for one in brokers}
+            await self.controller.start(found, is_first=False, answering=answers)
 
     async def end_controller(self) -> None:
         """End the controller as a kill does: it does nothing more, and its session expires."""
@@ -191,7 +202,7 @@ class Stage:
         self.check()
 
     def check(self) -> None:
-        """Check that whoever may lead has all records."""
+        """Check that each broker that may lead has all records."""
         state = self.state
         for broker in {*state.in_sync, *state.elr}:
             assert self.brokers[broker].is_complete, state
@@ -213,6 +224,8 @@ class Stage:
             async with self.controller.turn:
                 request = self._proposal(in_sync)
                 response = await self.controller.alter_partition(request)
+            if response.error_code:
+                return ErrorCode(response.error_code)
             return ErrorCode(response.topics[0].partitions[0].error_code)
 
         return await self.while_alive(answered())

@@ -12,6 +12,7 @@ import uvloop
 from ottla import Producer
 from ottla.cluster.image import PartitionState
 from ottla.coordination.embedded import EmbeddedStore
+from ottla.coordination.renewed_session import RenewedSession
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.replication.partition import Partition
 from ottla.testing import Cluster
@@ -68,6 +69,11 @@ def stored(broker: ClusterBroker) -> PartitionState:
     return state
 
 
+def controller_epoch(broker: ClusterBroker) -> int:
+    assert broker.image is not None
+    return broker.image.controller_epoch
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():
@@ -108,5 +114,44 @@ def test_b10_brokers_serve_while_coordination_is_down() -> None:
             after = stored(leader)
             assert (after.leader, follower.id in after.in_sync) == (before.leader, False)
             assert led(leader).high_watermark == 11
+
+    run(scenario)
+
+
+def test_b10_first_broker_back_does_not_shrink_the_isr() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster(brokers=3, settings=SETTINGS) as cluster,
+            Producer[bytes, bytes]({"bootstrap.servers": cluster.bootstrap_servers}) as client,
+        ):
+            await client.send(TOPIC, b"0")
+            await client.flush()
+            await cluster.settled()
+            leader = cluster.leader(TOPIC, 0)
+            assert leader is not None
+            before = stored(leader)
+            first = next(one for one in cluster.brokers if one is not leader)
+            running, epoch = first._running, controller_epoch(first)
+            may_return = asyncio.Event()
+            renew = RenewedSession.renew
+
+            async def renewed(session: RenewedSession) -> None:
+                if session._coordination is not running:
+                    await may_return.wait()
+                await renew(session)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(RenewedSession, "renew", renewed)
+                for broker in cluster.brokers:
+                    await broker.expire_session()
+                await until(lambda: controller_epoch(first) > epoch)
+                assert cluster.controller is first
+                after = stored(first)
+                assert (after.leader, after.in_sync) == (before.leader, before.in_sync)
+                await client.send(TOPIC, b"1")
+                await client.flush()
+                may_return.set()
+                await cluster.settled()
+            assert [*stored(first).in_sync] == [*before.in_sync]
 
     run(scenario)

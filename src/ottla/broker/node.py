@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence, Sized
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, Final, Self
 
 from ottla.broker.broker_only import BROKER_ONLY
@@ -70,6 +71,7 @@ from ottla.protocol.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_H
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.message import Message
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -113,7 +115,7 @@ _LOG = logging.getLogger(__name__)
 FEW_CONNECTIONS: Final = 100  # fewer are worth a warning
 LOGIN_SECONDS: Final = 10.0  # for each step of a login at another broker
 REGISTRATION_PAUSE_S: Final = 0.5  # after coordination has refused a registration
-PROBE_SECONDS: Final = 2.0  # for the process of an earlier registration to accept a connection
+PROBE_SECONDS: Final = 2.0  # for a broker to show that its process lives
 HAND_OVER_ATTEMPTS: Final = 3
 HAND_OVER_PAUSE_S: Final = 0.5
 HAND_OVER_SECONDS: Final = 5.0  # for each attempt
@@ -185,6 +187,7 @@ class Node:
         self._reporter: DirectoryReporter | None = None
         self._roles: ReplicaRoles | None = None
         self._session_lost = asyncio.Event()
+        self._disconnected_s = -inf  # when the session was last without a connection
         self._released = asyncio.Event()  # requests wait until the start is complete, or fails
         self.given_up = False  # all data directories have failed
         self.hands_over = True  # whether other brokers take over before it stops
@@ -371,7 +374,7 @@ class Node:
             session,
             self.id,
             environment.clock,
-            partial(self._take_over, cluster_id, topics, roles, channels),
+            partial(self._take_over, cluster_id, topics, roles, metadata_cache, channels),
             topics.resign,
         )
         self._exit.push_async_callback(topics.resign)  # no topic changes after this
@@ -471,6 +474,7 @@ class Node:
             await elector.lose()
             try:
                 await session.renew()
+                self._disconnected_s = clock.elapsed_s()
                 self._epoch = await self._register(session, logs)
                 roles.registered(self._epoch)
             except (CoordinationError, RegistrationRefused, StorageFailure) as error:
@@ -492,12 +496,14 @@ class Node:
         cluster_id: str,
         topics: Topics,
         roles: ReplicaRoles,
+        metadata_cache: MetadataCache,
         channels: BrokerChannels,
         lease: ControllerLease,
         resign: Callable[[], None],
     ) -> None:
         """Become the controller."""
-        settings = self._effective_config
+        settings, clock = self._effective_config, self._environment.clock
+        session_timeout_s = self._config[broker.ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000
         assert settings is not None
 
         def connect(other: Broker) -> Apply:
@@ -507,11 +513,15 @@ class Node:
 
         controller = Controller(
             node_id=self.id,
-            clock=self._environment.clock,
+            clock=clock,
             store=ClusterStore(lease),
             epoch=lease.epoch,
             cluster_id=cluster_id,
-            config=ControllerConfig(min_isr=settings.in_sync_min, unclean=settings.unclean),
+            config=ControllerConfig(
+                min_isr=settings.in_sync_min,
+                unclean=settings.unclean,
+                session_timeout_s=session_timeout_s,
+            ),
             connect=connect,
             latest_epoch=roles.latest_epoch,
             refusal=topics.shutdown.refusal_if_begun,
@@ -519,7 +529,14 @@ class Node:
             counts=topics.controller_counts,
         )
         found = await controller.load()
-        await topics.take_over(controller, found, is_first=not roles.informed.is_set())
+        answering: dict[BrokerId, Broker] = {}
+        if clock.elapsed_s() - self._disconnected_s < session_timeout_s:
+            known = metadata_cache.image.brokers.items()
+            others = [one for number, one in known if number not in found.registrations]
+            answering = await _answering(others, channels)
+        await topics.take_over(
+            controller, found, is_first=not roles.informed.is_set(), answering=answering
+        )
 
     def _channels(
         self, metadata_cache: MetadataCache, credential: ClusterCredential, purpose: str
@@ -817,11 +834,26 @@ class Node:
         self.unclean = await logs.close(self._epoch)
 
     def _session_changed(self, now: SessionState) -> None:
+        self._disconnected_s = self._environment.clock.elapsed_s()  # until now, or from now on
         if now is SessionState.LOST:
             self._session_lost.set()
         if now is not SessionState.CONNECTED:
             self._limit_hand_over(HAND_OVER_DISCONNECTED_SECONDS)
             _LOG.error("coordination session changed", {"state": now.value})
+
+
+async def _answering(brokers: Sequence[Broker], channels: BrokerChannels) -> dict[BrokerId, Broker]:
+    """Return the brokers that respond to a request."""
+    request = ApiVersionsRequest(client_software_name="ottla", client_software_version=RELEASE)
+
+    async def answers(one: Broker) -> bool:
+        with suppress(RequestError):
+            await channels.ask(one.id, request, ApiVersionsResponse, timeout_s=PROBE_SECONDS)
+            return True
+        return False
+
+    answered = await asyncio.gather(*map(answers, brokers))
+    return {one.id: one for one, did in zip(brokers, answered, strict=True) if did}
 
 
 class _Probe(asyncio.Protocol):

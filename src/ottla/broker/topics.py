@@ -178,11 +178,17 @@ class Topics:
             raise RequestError(ErrorCode.NOT_CONTROLLER, str(error)) from error
 
     async def take_over(
-        self, controller: Controller, found: StoredCluster, *, is_first: bool
+        self,
+        controller: Controller,
+        found: StoredCluster,
+        *,
+        is_first: bool,
+        answering: Mapping[BrokerId, Broker],
     ) -> None:
         """Become the controller: elect leaders, and finish what was interrupted.
 
-        With `is_first`, this broker has just started.
+        With `is_first`, this broker has just started. Brokers that are `answering` are about to
+        register (rule B10).
         """
         # The controller decides by the minimum that the leaders use (rule A14).
         self._settings.know((one.topic.name, one.config) for one in found.topics)
@@ -190,7 +196,7 @@ class Topics:
             self._controller = controller
             for name in found.deletions:
                 await controller.store.delete_topic(name)
-            failures = await controller.start(found, is_first=is_first)
+            failures = await controller.start(found, is_first=is_first, answering=answering)
             by_topic: dict[str, RequestError] = {}
             for key, failure in failures.items():
                 by_topic.setdefault(key.topic, failure)

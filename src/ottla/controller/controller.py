@@ -78,6 +78,7 @@ class ControllerConfig:
 
     min_isr: Callable[[str], int]  # of a topic, as configured
     unclean: Callable[[str], bool]  # whether a topic allows unclean elections
+    session_timeout_s: float  # how long brokers that answer may be without a registration
 
 
 class Controller:
@@ -116,9 +117,12 @@ class Controller:
         self.on_resigned = on_resigned
         self._counts = counts or ControllerCounts()
         self._brokers_changed = asyncio.Event()
-        self._watching: Sequence[asyncio.Task[None]] = ()
+        self._watching: tuple[asyncio.Task[None], ...] = ()
         self._links: dict[BrokerId, BrokerLink] = {}
         self._registered: Mapping[BrokerId, Registered] = {}
+        self._answering: Mapping[BrokerId, Broker] = {}  # without a registration (rule B10)
+        self._began_s = 0.0
+        self._sparing_ended = asyncio.Event()
         self._handled_restarts: Mapping[BrokerId, BrokerEpoch] = {}
         self._shutting_down: set[BrokerId] = set()
         self._offline: dict[BrokerId, frozenset[TopicPartition]] = {}  # in failed directories
@@ -137,7 +141,8 @@ class Controller:
     @property
     def _conditions(self) -> plan.Conditions:
         return plan.Conditions(
-            alive=frozenset(self.image.brokers),
+            alive=frozenset(self._registered),
+            answering=frozenset(self._spared()),
             min_isr=self._min_isr if self._lower_minima else self._config.min_isr,
             unclean=self._config.unclean,
             shutting_down=frozenset(self._shutting_down),
@@ -154,12 +159,21 @@ class Controller:
     def _note_brokers(self, event: WatchEvent) -> None:
         self._brokers_changed.set()
 
-    async def start(self, found: StoredCluster, *, is_first: bool) -> Failures:
+    async def start(
+        self,
+        found: StoredCluster,
+        *,
+        is_first: bool,
+        answering: Mapping[BrokerId, Broker] | None = None,
+    ) -> Failures:
         """Take over the cluster: elect leaders, and send every broker everything.
 
-        With `is_first`, this broker has just started, and what it led gets a new epoch. The caller
-        holds `turn`.
+        With `is_first`, this broker has just started, and what it led gets a new epoch. After an
+        outage of coordination, brokers that are `answering` do not count as dead for one session
+        timeout, although they are not registered (rule B10). The caller holds `turn`.
         """
+        self._began_s = self._clock.elapsed_s()
+        self._answering = answering or {}
         deleted = set(found.deletions)
         topics = [one for one in found.topics if one.topic.name not in deleted]
         self.image = self.image.with_topics([one.topic for one in topics])
@@ -180,15 +194,43 @@ class Controller:
             waits=False,  # one of them may be dead, and only its session does not know it yet
         )
         await self._note_handled(lost)
-        self._watching = [
+        self._watching = tuple(
             asyncio.get_running_loop().create_task(self._whenever(changed, act))
             for changed, act in (
                 (self._brokers_changed, self._follow_brokers),
                 (self._unable_changed, self._move_unable),
                 (self._reassignments_changed, self._advance_reassignments),
+                (self._sparing_ended, self._end_sparing),
             )
-        ]
+        )
+        if self._answering:
+            self._watching += (asyncio.get_running_loop().create_task(self._time_sparing()),)
         return failures
+
+    def _spared(self) -> dict[BrokerId, Broker]:
+        """Return the brokers that are not registered yet, and do not count as dead."""
+        spared = plan.brokers_to_spare(
+            self._answering,
+            controller_for_s=self._clock.elapsed_s() - self._began_s,
+            session_timeout_s=self._config.session_timeout_s,
+        )
+        return {one: self._answering[one] for one in spared - self._registered.keys()}
+
+    async def _time_sparing(self) -> None:
+        await self._clock.sleep(self._config.session_timeout_s)
+        self._sparing_ended.set()
+
+    async def _end_sparing(self) -> None:
+        """Count brokers that have not registered in time as dead."""
+        async with self.turn:
+            dead = self._answering.keys() - self._registered.keys()
+            if dead:
+                _LOG.warning("brokers not registered in time", {"brokers": _ids(dead)})
+                self._follow(self._registered)
+                await self._commit(
+                    lambda: plan.brokers_changed(self.image, self._conditions), waits=False
+                )
+            self._answering = {}
 
     async def _follow_brokers(self) -> None:
         """Read the registered brokers, and act on what has changed."""
@@ -263,7 +305,9 @@ class Controller:
         """Take over who is registered, and link the brokers that are new."""
         self._registered = found
         brokers = {broker: one.registration.broker for broker, one in found.items()}
-        self.image = self.image.with_brokers(brokers.values(), self._node_id)
+        self.image = self.image.with_brokers(
+            [*brokers.values(), *self._spared().values()], self._node_id
+        )
         for broker, one in brokers.items():
             if broker not in self._links:
                 self._links[broker] = BrokerLink(broker, self._connect(one), self._clock)
@@ -276,7 +320,7 @@ class Controller:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change ISRs as their leader proposes (KIP-497)."""
-        epochs = {broker: one.epoch for broker, one in self.image.brokers.items()}
+        epochs = {broker: self.image.brokers[broker].epoch for broker in self._registered}
         outcomes = plan.alter_partition(self.image, request, self._conditions, epochs)
         if isinstance(outcomes, ErrorCode):
             return plan.alter_partition_response(outcomes)
@@ -298,7 +342,7 @@ class Controller:
         self, broker: BrokerId, epoch: BrokerEpoch
     ) -> Sequence[TopicPartition]:
         """Move the leaderships of a broker that stops; return those that remain (rule B11)."""
-        known = self.image.brokers.get(broker)
+        known = self.image.brokers.get(broker) if broker in self._registered else None
         if known is None or (epoch >= 0 and epoch != known.epoch):
             raise RequestError(ErrorCode.STALE_BROKER_EPOCH)
         self._shutting_down.add(broker)
@@ -319,7 +363,7 @@ class Controller:
 
         A partition with one replica keeps its leader, which refuses writes.
         """
-        known = self.image.brokers.get(broker)
+        known = self.image.brokers.get(broker) if broker in self._registered else None
         if known is None or known.epoch != epoch:
             raise RequestError(ErrorCode.STALE_BROKER_EPOCH)
         failed = frozenset(one for one in report.failed if not self._is_only_leader(broker, one))

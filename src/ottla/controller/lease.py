@@ -80,14 +80,14 @@ async def generate_broker_id(session: Session, reserved_max: int) -> BrokerId:
     return BrokerId(reserved_max + (await session.set(BROKER_SEQUENCE, b"")).version)
 
 
-async def _is_silent(registration: Registration) -> bool:
+async def _never_answers(registration: Registration) -> bool:
     return False
 
 
 async def register(
     session: Session,
     registration: Registration,
-    answers: Callable[[Registration], Awaitable[bool]] = _is_silent,
+    answers: Callable[[Registration], Awaitable[bool]] = _never_answers,
 ) -> BrokerEpoch:
     """Register a broker for the lifetime of the session; return its broker epoch (rule B1).
 
