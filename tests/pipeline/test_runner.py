@@ -11,7 +11,12 @@ import pytest
 
 from ottla.pipeline.progress import PipelineProgress, QueryState
 from ottla.pipeline.restarts import RestartPolicy
-from ottla.pipeline.runner import PipelineFailed, PipelineRun, StartableQuery
+from ottla.pipeline.runner import (
+    PipelineFailed,
+    PipelineRun,
+    StartableQuery,
+    TableRefresh,
+)
 
 FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: away"
 
@@ -180,3 +185,24 @@ def test_stop_before_a_restart_does_not_wait_for_it(tmp_path: Path) -> None:
     run = run_of(tmp_path, StartableQuery("q", lambda: Query(FAILED)), report=shown.append)
     [query] = run.run(lambda: bool(shown) and bool(shown[-1].queries[0].restarts)).queries
     assert (query.state, query.restarts) == (QueryState.STOPPED, 1)
+
+
+def test_side_table_is_read_again_after_its_interval(tmp_path: Path) -> None:
+    time = Time()
+    read_s: list[float] = []
+
+    def read_again() -> None:
+        read_s.append(time.now_s)
+        if len(read_s) == 2:
+            raise OSError("away")
+
+    run = PipelineRun(
+        "p",
+        [StartableQuery("q", lambda: Query(ends=False))],
+        tmp_path / "stop",
+        refreshes=[TableRefresh("places", 10.0, read_again)],
+        elapsed_s=time.elapsed_s,
+        wait=time.wait,
+    )
+    run.run(lambda: time.now_s > 35)
+    assert read_s == [10, 20, 30], "a failure does not end the pipeline"

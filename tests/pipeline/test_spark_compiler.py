@@ -81,6 +81,12 @@ STRICT = Source(json="a INT", unknown_fields="dead_letter")
 KEPT = Source(json="a INT", unknown_fields="keep")
 CSV = Source(csv="a INT, b STRING")
 TEXT = Source(text="line")
+AVRO_FIELDS = [
+    {"name": "a", "type": ["null", "int"]},
+    {"name": "b", "type": {"type": "map", "values": "string"}},
+    {"name": "c", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+]
+AVRO = Source(avro=json.dumps({"type": "record", "name": "R", "fields": AVRO_FIELDS}))
 FORMATS: list[tuple[Source, bytes | None, object]] = [
     (A_AND_B, b'{"a": 1, "b": "x"}', {"a": 1, "b": "x"}),
     (A_AND_B, b'{"a": 1, "c": 2}', {"a": 1, "b": None}),
@@ -120,6 +126,14 @@ FORMATS: list[tuple[Source, bytes | None, object]] = [
     (TEXT, b"\xff", "the value is not UTF-8"),
     (TEXT, None, "the value is null"),
     (Source(binary="data"), None, {"data": None}),
+    (
+        AVRO,
+        b"\x02\x02\x02\x02x\x02y\x00\x00",
+        {"a": 1, "b": {"x": "y"}, "c": "1970-01-01T00:00:00.000Z"},
+    ),
+    (AVRO, b"\x00\x00\x00", {"a": None, "b": {}, "c": "1970-01-01T00:00:00.000Z"}),
+    (AVRO, b"\x00\x00\x00x", "the value is not Avro with this schema: 1 byte follows the record"),
+    (AVRO, None, "the value is null"),
 ]
 
 

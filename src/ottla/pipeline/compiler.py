@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final, NamedTuple, Self
 
 from pyspark.errors import AnalysisException, ParseException, QueryContextType
@@ -28,6 +29,7 @@ from ottla.pipeline.expectations import enforced, is_met, violation
 from ottla.pipeline.options import CLIENT, SERVERS
 from ottla.pipeline.parsing import ERROR, ROW, parsed
 from ottla.pipeline.progress import OUTPUT, OUTPUT_ROWS
+from ottla.pipeline.runner import TableRefresh
 from ottla.pipeline.spec.checks import AVAILABLE_NOW
 from ottla.pipeline.spec.durations import duration_ms
 from ottla.pipeline.spec.graph import build_graph
@@ -38,6 +40,7 @@ from ottla.pipeline.spec.problems import (
     Path,
     PipelineProblem,
     did_you_mean,
+    listed,
     shown,
 )
 from ottla.pipeline.streaming_queries import Query, QueryOutput, queries_of
@@ -45,7 +48,6 @@ from ottla.settings.config_def import ConfigDef
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.producer import PRODUCER
 
-_LATER: Final = "is not supported yet"
 _PLACE: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
 
@@ -77,6 +79,8 @@ class CompiledPipeline(NamedTuple):
     dead_letters: Mapping[str, DataFrame]
     """The dead letters of each source and step that can have some, as rows of their topic."""
     queries: tuple[CompiledQuery, ...]
+    refreshes: tuple[TableRefresh, ...]
+    """The side tables that are to be read again."""
 
 
 class Bindings(NamedTuple):
@@ -110,7 +114,11 @@ def compile_pipeline(
         located.sort(key=lambda one: one.position or (0, 0))
         raise InvalidPipeline(located, file)
     return CompiledPipeline(
-        compiler.session, compiler.frames, compiler.dead_letters, tuple(compiler.queries)
+        compiler.session,
+        compiler.frames,
+        compiler.dead_letters,
+        tuple(compiler.queries),
+        tuple(compiler.refreshes),
     )
 
 
@@ -147,6 +155,7 @@ class _Compiler:
         self.frames: dict[str, DataFrame] = {}
         self.dead_letters: dict[str, DataFrame] = {}
         self.queries: list[CompiledQuery] = []
+        self.refreshes: list[TableRefresh] = []
         self.problems: list[PipelineProblem] = []
         self._pipeline = pipeline
         self._bindings = bindings
@@ -158,8 +167,9 @@ class _Compiler:
         """Add the rows of each source as a view."""
         for name, source in self._pipeline.sources.items():
             path: Path = ("sources", name)
-            if source.avro is not None:
-                self.problems.append(PipelineProblem((*path, "avro"), _LATER, at_key=True))
+            if source.avro is not None and find_spec("fastavro") is None:
+                what = 'avro needs fastavro: install Ottla with `pip install "ottla[avro,spark]"`'
+                self.problems.append(PipelineProblem((*path, "avro"), what))
                 continue
             try:
                 table = self._table(name, source)
@@ -200,12 +210,15 @@ class _Compiler:
         tables = self._bindings.tables
         if tables is not None and (given := tables(self.session, name, source)) is not None:
             return given
-        if source.refresh is not None:
-            raise _Unusable(("sources", name, "refresh"), _LATER)
         if source.parquet is not None:
-            return self.session.read.parquet(str(source.parquet))
-        assert source.query is not None, "a side table has a kind"
-        return self._sql(source.query)
+            table = self.session.read.parquet(str(source.parquet))
+        else:
+            assert source.query is not None, "a side table has a kind"
+            table = self._sql(source.query)
+        if source.refresh is not None:
+            interval_s = duration_ms(source.refresh) / 1000
+            self.refreshes.append(TableRefresh(name, interval_s, lambda: list_files_again(table)))
+        return table
 
     def _sql(self, text: str) -> DataFrame:
         session: Any = self.session  # Spark does not type the arguments
@@ -279,13 +292,12 @@ class _Compiler:
 
     def add_queries(self) -> None:
         """Add the queries of the sinks and of the dead letters."""
-        if self._pipeline.together:
-            self.problems.append(PipelineProblem(("together",), _LATER))
-            return
         for query in queries_of(self._pipeline):
-            [output] = query.outputs
+            output = query.outputs[0]
+            is_joint = self._pipeline.together and output.sink is not None
             try:
-                self.queries.append(self._query(query, output))
+                compiled = self._joint_query(query) if is_joint else self._query(query, output)
+                self.queries.append(compiled)
             except _Unusable as error:
                 self.problems.append(error.problem)
             except (AnalysisException, ParseException) as error:
@@ -297,15 +309,84 @@ class _Compiler:
 
     def _query(self, query: Query, output: QueryOutput) -> CompiledQuery:
         frame = self._output_rows(output)
-        name = f"{self._pipeline.name}.{query.name}"
-        trigger = self._trigger()
+        if output.kind != "topic":  # Spark counts the rows of a topic itself
+            frame = _counted(frame)
         mode = "append" if output.sink is None else output.sink.mode
         options = {} if output.sink is None else _plain(output.sink.options)
         write = self._target(output)
+        return self._compiled(query, frame, mode, lambda writer: write(writer.options(**options)))
+
+    def _joint_query(self, query: Query) -> CompiledQuery:
+        """Return the query that writes each micro-batch to all sinks, one after the other."""
+        first, *others = query.outputs
+        assert first.sink is not None, "dead letters have queries of their own"
+        sources = [*dict.fromkeys(one.source for one in query.outputs)]
+        if len(sources) > 1:
+            names = listed(map(shown, sources))
+            what = f"is supported only for sinks of the same source or step; these read {names}"
+            raise _Unusable(("together",), what)
+        if any(one.sink is not None and one.sink.mode != first.sink.mode for one in others):
+            raise _Unusable(("together",), "is supported only for sinks with the same mode")
+        writes = [self._batch_target(one) for one in query.outputs]
+
+        def write_batch(rows: DataFrame, batch: int) -> None:
+            rows.persist()  # otherwise each sink would read the topics again
+            try:
+                for write in writes:
+                    write(rows, batch)
+            finally:
+                rows.unpersist()
+
+        frame = _counted(self.frames[first.source])
+        return self._compiled(
+            query, frame, first.sink.mode, lambda writer: writer.foreachBatch(write_batch)
+        )
+
+    def _batch_target(self, output: QueryOutput) -> Callable[[DataFrame, int], object]:
+        """Return what writes a micro-batch to a sink."""
+        sink = output.sink
+        assert sink is not None
+        self._output_rows(output)  # raises a problem of the sink before anything starts
+        options = _plain(sink.options)
+        match output.kind:
+            case "topic":
+                settings = {SERVERS: self._pipeline.brokers, **self._client(PRODUCER)}
+                options = {**options, **_plain({**settings, "topic": output.target})}
+                key = sink.key
+
+                def to_topic(rows: DataFrame, batch: int) -> None:
+                    records = _records_of(rows, key)
+                    records.write.format("ottla").options(**options).mode("append").save()
+
+                return to_topic
+            case "parquet":
+                target, columns = str(output.target), sink.partition_by
+
+                def to_files(rows: DataFrame, batch: int) -> None:
+                    files = rows.write.options(**options).mode("append")
+                    (files.partitionBy(*columns) if columns else files).parquet(target)
+
+                return to_files
+            case "console":
+                shown_by = self._bindings.console
+                return shown_by or (lambda rows, batch: rows.show(truncate=False))
+            case _:
+                number = self._pipeline.sinks.index(sink)
+                return _function(("sinks", number, "python"), output.target)
+
+    def _compiled(
+        self,
+        query: Query,
+        frame: DataFrame,
+        mode: str,
+        write: Callable[[DataStreamWriter], DataStreamWriter],
+    ) -> CompiledQuery:
+        name = f"{self._pipeline.name}.{query.name}"
+        trigger = self._trigger()
         self._check_streaming(frame, mode)
 
         def writer() -> DataStreamWriter:
-            found = frame.writeStream.queryName(name).outputMode(mode).options(**options)
+            found = frame.writeStream.queryName(name).outputMode(mode)
             found = found.option("checkpointLocation", query.checkpoint).trigger(**trigger)
             return write(found)
 
@@ -332,15 +413,10 @@ class _Compiler:
         for at, column in enumerate(sink.partition_by):
             _check_column((*path, "partition_by", at), column, rows)
         if output.kind != "topic":
-            # Spark counts the rows of a topic itself.
-            return rows.observe(OUTPUT, f.count(f.lit(1)).alias(OUTPUT_ROWS))
-        value = f.to_json(f.struct("*")).alias("value")
-        if sink.key is None:
-            return rows.select(value)
-        _check_column((*path, "key"), sink.key, rows)
-        key = rows[sink.key]
-        is_binary = isinstance(rows.select(key).schema[0].dataType, BinaryType)
-        return rows.select((key if is_binary else key.cast("string")).alias("key"), value)
+            return rows
+        if sink.key is not None:
+            _check_column((*path, "key"), sink.key, rows)
+        return _records_of(rows, sink.key)
 
     def _dead_letters(self, name: str) -> DataFrame:
         pipeline = self._pipeline
@@ -391,6 +467,36 @@ class _Compiler:
         """Return the client settings that a consumer or producer has, as options."""
         given = self._pipeline.client.items()
         return {f"{CLIENT}{name}": value for name, value in given if table.find(name) is not None}
+
+
+def list_files_again(table: DataFrame) -> None:
+    """Let the next micro-batch of every query see the current files of a side table.
+
+    A streaming query reads a side table in each micro-batch, but Spark lists its files only once.
+    """
+    java_table: Any = table
+    leaves = java_table._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        if leaf.getClass().getSimpleName() == "LogicalRelation":
+            relation = leaf.relation()
+            if relation.getClass().getSimpleName() == "HadoopFsRelation":
+                relation.location().refresh()
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    """Let the progress of a query have the number of rows."""
+    return rows.observe(OUTPUT, f.count(f.lit(1)).alias(OUTPUT_ROWS))
+
+
+def _records_of(rows: DataFrame, key: str | None) -> DataFrame:
+    """Return rows as records of a topic: JSON objects, and the column of the key."""
+    value = f.to_json(f.struct("*")).alias("value")
+    if key is None:
+        return rows.select(value)
+    column = rows[key]
+    is_binary = isinstance(rows.select(column).schema[0].dataType, BinaryType)
+    return rows.select((column if is_binary else column.cast("string")).alias("key"), value)
 
 
 def _check_column(path: Path, column: str, rows: DataFrame) -> None:

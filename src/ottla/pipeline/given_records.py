@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ottla.pipeline.avro_values import encoded_value
 from ottla.pipeline.spec.model import Row, Source
 from ottla.pipeline.spec.schema_ddl import parse_columns
 
@@ -68,6 +69,8 @@ def record_value(source: Source, row: Row) -> str | bytes | None:
         return json.dumps(columns, ensure_ascii=False)
     if source.csv is not None:
         return _csv_line(source, columns)
+    if source.avro is not None:
+        return encoded_value(source.avro, columns)
     column = source.text if source.text is not None else source.binary
     assert column is not None, "a checked source has a format"
     value = columns.get(column)

@@ -4,11 +4,13 @@ Invariant: every record is either a row, or has an error that says why it is not
 the value of a record once, however many columns and conditions use it.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructType
 
+from ottla.pipeline.spec.avro_schema import avro_ddl
 from ottla.pipeline.spec.model import Source
 from ottla.pipeline.spec.schema_ddl import Column as SchemaColumn
 from ottla.pipeline.spec.schema_ddl import parse_columns
@@ -32,8 +34,10 @@ def parsed(records: DataFrame, source: Source) -> DataFrame:
     if source.text is not None:
         row = f.struct(text.alias(source.text))
         return records.withColumns({ROW: row, ERROR: _text_error(value, text)})
+    if source.avro is not None:
+        return _parsed_avro(records, source.avro)
     schema = source.json if source.json is not None else source.csv
-    assert schema is not None, "avro is refused by the compiler"
+    assert schema is not None, "a checked source has a format"
     columns = parse_columns(schema)
     options = {**source.parse, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     with_corrupt = f"{schema}, {_CORRUPT} STRING"
@@ -56,10 +60,39 @@ def parsed(records: DataFrame, source: Source) -> DataFrame:
     both = f.transform(f.array(whole), checked)[0]
     # A nondeterministic expression is not pushed into filters, where Spark would repeat it.
     both = f.when(f.spark_partition_id() >= 0, both)
+    return _with_parsed(records, both)
+
+
+def _with_parsed(records: DataFrame, both: Column) -> DataFrame:
+    """Add the columns ROW and ERROR from a struct with both."""
     once = records.withColumn("_parsed", both)
     return once.select(
         *records.columns, f.col("_parsed.row").alias(ROW), f.col("_parsed.error").alias(ERROR)
     )
+
+
+def _parsed_avro(records: DataFrame, schema: str) -> DataFrame:
+    """Parse Avro in Python, in Arrow batches: there is no Avro reader in Spark's wheel."""
+    import pyarrow
+    from pyspark.sql.pandas import types as arrow_types
+
+    arrow: Any = pyarrow
+    conversions: Any = arrow_types
+    functions: Any = f
+    row: Any = StructType.fromDDL(avro_ddl(schema))
+    spark_type = StructType().add("row", row).add("error", StringType())
+
+    def decode(values: Any) -> Any:
+        from ottla.pipeline.avro_values import decoded_values
+
+        rows = [one._asdict() for one in decoded_values(schema, values.to_pylist())]
+        arrow_type = conversions.to_arrow_type(spark_type, timezone="UTC")
+        return arrow.array(rows, type=arrow_type)
+
+    # Spark takes the kind of the function from its annotations.
+    decode.__annotations__ = {"values": arrow.Array, "return": arrow.Array}
+    udf = functions.arrow_udf(decode, spark_type).asNondeterministic()
+    return _with_parsed(records, udf("value"))
 
 
 def _text_error(value: Column, text: Column) -> Column:

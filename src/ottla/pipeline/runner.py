@@ -83,6 +83,15 @@ class StartableQuery(NamedTuple):
     is_dead_letters: bool = False
 
 
+class TableRefresh(NamedTuple):
+    """A side table that is read again from time to time."""
+
+    name: str
+    interval_s: float
+    read_again: Callable[[], None]
+    """Lets the next micro-batch see the current rows."""
+
+
 class PipelineRun:
     """One run of a pipeline."""
 
@@ -93,6 +102,7 @@ class PipelineRun:
         stop_file: Path,
         *,
         policy: RestartPolicy | None = None,
+        refreshes: Sequence[TableRefresh] = (),
         report: Callable[[PipelineProgress], None] = lambda progress: None,
         grace_s: float = GRACE_S,
         elapsed_s: Callable[[], float] = time.monotonic,
@@ -107,6 +117,7 @@ class PipelineRun:
         self._elapsed_s = elapsed_s
         self._wait = wait
         self._started_s = elapsed_s()
+        self._refreshes = [(one, elapsed_s() + one.interval_s) for one in refreshes]
 
     @property
     def progress(self) -> PipelineProgress:
@@ -128,6 +139,7 @@ class PipelineRun:
                 if failed := [one for one in self._queries if one.reason is not None]:
                     failure = f"query {failed[0].name}: {failed[0].reason}"
                     break
+                self._refresh()
                 self._wait(POLL_S)
             self._drain()
         finally:
@@ -138,6 +150,23 @@ class PipelineRun:
         if failure is not None:
             raise PipelineFailed(failure)
         return self.progress
+
+    def _refresh(self) -> None:
+        """Read the side tables again whose time has come."""
+        now_s = self._elapsed_s()
+        for at, (table, due_s) in enumerate(self._refreshes):
+            if now_s < due_s:
+                continue
+            self._refreshes[at] = (table, now_s + table.interval_s)
+            try:
+                table.read_again()
+            except Exception as error:  # whatever Spark raises; the old rows are still there
+                if _is_lost(error):
+                    raise
+                fields = {"source": table.name, "error": failure_of(str(error)).text}
+                _log.warning("side table not refreshed", fields)
+            else:
+                _log.info("side table refreshed", {"source": table.name})
 
     def _drain(self) -> None:
         """Let the running micro-batches commit, for at most the grace period."""

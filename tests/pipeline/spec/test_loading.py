@@ -270,7 +270,7 @@ def test_pipeline_needs_sources_and_sinks() -> None:
 
 
 def test_source_of_every_format_loads() -> None:
-    avro = '{"type": "record", "name": "r", "fields": []}'
+    avro = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
     formats = {
         "json": "a INT",
         "csv": "a INT, b DATE",

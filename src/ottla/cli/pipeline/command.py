@@ -230,6 +230,65 @@ def run_declared_tests(
     raise typer.Exit(conducted(act, output))
 
 
+@app.command("status")
+@answers
+def status(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="Show only the pipeline of this file; default: all pipelines.",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+) -> Result:
+    """Show the pipelines that run in the working directory, or have run there.
+
+    The numbers are those of `ottla pipeline run`, at most a second old.
+    """
+    from ottla.cli.pipeline.running import status_result
+    from ottla.pipeline.run_files import RunFiles, known_pipelines
+
+    if file is None:
+        return status_result([one.read() for one in known_pipelines()])
+    try:
+        loaded = _load(file, None)
+    except InvalidPipeline as error:
+        return _report(file, error.problems)
+    return status_result([RunFiles(loaded.pipeline.name).read()])
+
+
+@app.command("stop")
+@answers
+def stop(
+    file: FileArgument,
+    *,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=0, help="Wait at most so long for the end."
+        ),
+    ] = 90.0,
+) -> Result:
+    """Stop the pipeline of a file that runs in the working directory, and wait for its end.
+
+    The command sends SIGTERM. The running micro-batches commit before the pipeline ends.
+
+    Exit codes: 0 if the pipeline has stopped; 1 if it does not run, or has not stopped in time; 2
+    for wrong usage.
+    """
+    from ottla.cli.pipeline.running import stop_pipeline
+    from ottla.pipeline.run_files import RunFiles
+
+    try:
+        loaded = _load(file, None)
+    except InvalidPipeline as error:
+        return _report(file, error.problems)
+    return stop_pipeline(RunFiles(loaded.pipeline.name), timeout)
+
+
 @app.command("redrive")
 @answers
 def redrive(

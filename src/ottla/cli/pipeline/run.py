@@ -67,6 +67,7 @@ def run_pipeline(file: Path, loaded: Loaded, options: RunOptions) -> Result:
     add_python_path(file)
     files = RunFiles(pipeline.name)
     with files.running(), StopRequest() as stop, _Shown(files, options) as shown:
+        files.write(progress_result(PipelineProgress(pipeline.name)))
         return _run(file, loaded, options, files, shown, lambda: stop.number is not None)
 
 
@@ -187,6 +188,7 @@ def _run(
             queries,
             files.stop_file,
             policy=RestartPolicy(restarts_max=options.restarts),
+            refreshes=compiled.refreshes,
             report=shown.show,
             grace_s=options.grace_s,
         )

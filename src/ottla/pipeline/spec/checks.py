@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ottla.ids import topic_name_problem
+from ottla.pipeline.spec.avro_schema import AvroSchemaError, avro_ddl
 from ottla.pipeline.spec.durations import BadDuration, duration_ms
 from ottla.pipeline.spec.graph import Graph, build_graph
 from ottla.pipeline.spec.model import (
@@ -113,6 +114,11 @@ def columns_of(source: Source) -> tuple[Column, ...] | None:
         return (Column(source.text, "STRING"), *extra)
     if source.binary is not None:
         return (Column(source.binary, "BINARY"), *extra)
+    if source.avro is not None:
+        try:
+            return parse_columns(avro_ddl(source.avro)) + extra
+        except AvroSchemaError:
+            return None  # reported, or the name of a file that cannot be read
     return None
 
 
@@ -332,12 +338,9 @@ def _avro(path: Path, text: str) -> Iterator[PipelineProblem]:
             yield PipelineProblem(path, what)
         return
     try:
-        schema: object = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        yield PipelineProblem(path, f"the schema is not JSON: {error}")
-        return
-    if not isinstance(schema, Mapping) or schema.get("type") != "record":  # pyright: ignore[reportUnknownMemberType]
-        yield PipelineProblem(path, 'the schema must be a record: {"type": "record", …}')
+        avro_ddl(text)
+    except AvroSchemaError as error:
+        yield PipelineProblem(path, str(error))
 
 
 def _watermark(

@@ -28,6 +28,7 @@ from ottla.pipeline.spec.problems import (
 from ottla.pipeline.spec.variables import ReadFile, Variables
 from ottla.pipeline.spec.yaml_document import Positions, parse_yaml
 
+AVRO_FILE = ".avsc"
 FILE_BYTES_MAX = 4 * 1024 * 1024
 
 
@@ -124,6 +125,7 @@ def load_text(
         document.problems,
         document.positions,
         file,
+        read_file,
     )
 
 
@@ -143,7 +145,7 @@ def resolve(
         value: object = msgspec.to_builtins(pipeline)
     except TypeError as error:
         raise InvalidPipeline([PipelineProblem((), str(error))]) from None
-    return _loaded(value, variables, profile, [], Positions(), "")
+    return _loaded(value, variables, profile, [], Positions(), "", read_file)
 
 
 def _loaded(
@@ -153,10 +155,12 @@ def _loaded(
     problems: list[PipelineProblem],
     positions: Positions,
     file: str,
+    read_file: ReadFile,
 ) -> Loaded:
     written = decode(value, Pipeline).part
     pipeline, wrong, replaced = decode(value, Pipeline, variables.substitute)
-    found = problems_of(pipeline)
+    pipeline, unread = _with_schema_files(pipeline, read_file)
+    found = [*unread, *problems_of(pipeline)]
     if wrong:  # an empty value that replaces a wrong one is not a mistake of its own
         found = [one for one in found if _is_independent(one, replaced)]
     problems = [*problems, *wrong, *variables.problems, *found]
@@ -173,6 +177,26 @@ def _loaded(
     if profile is not None:
         pipeline = with_profile(pipeline, profile)
     return Loaded(pipeline, written, tuple(located), positions)
+
+
+def _with_schema_files(
+    pipeline: Pipeline, read_file: ReadFile
+) -> tuple[Pipeline, list[PipelineProblem]]:
+    """Replace the names of .avsc files by what they contain."""
+    sources = dict(pipeline.sources)
+    problems: list[PipelineProblem] = []
+    for name, source in sources.items():
+        if source.avro is None or not source.avro.endswith(AVRO_FILE):
+            continue
+        try:
+            text = read_file(source.avro)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            what = f"cannot read {shown(source.avro)}: {reason}"
+            problems.append(PipelineProblem(("sources", name, "avro"), what))
+        else:
+            sources[name] = msgspec.structs.replace(source, avro=text)
+    return msgspec.structs.replace(pipeline, sources=sources), problems
 
 
 def _is_independent(problem: PipelineProblem, replaced: Iterable[Path]) -> bool:
