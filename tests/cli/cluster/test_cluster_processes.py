@@ -47,7 +47,13 @@ admin: Any = confluent_kafka.admin  # the client's types are not complete
 OTTLA = str(Path(sys.executable).parent / "ottla")
 PATIENCE_S = 120
 POLL_S = 0.02
-KILLS = 60 if sampling.SOAK else 6
+ENDS = (  # of a broker with a role in partition 0
+    ("leader", signal.SIGKILL),
+    ("follower", signal.SIGKILL),
+    ("controller", signal.SIGKILL),
+    ("controller", signal.SIGTERM),
+)
+ROUNDS = 15 if sampling.SOAK else 2  # of all ends
 TOPIC, PARTITIONS = "orders", 3
 END_OF_PARTITION = -191  # librdkafka's RD_KAFKA_RESP_ERR__PARTITION_EOF
 SETTINGS = (
@@ -391,18 +397,17 @@ def victim(found: MetadataResponse, role: str, random: Random) -> int:
     return random.choice([one for one in first.replica_nodes if one != first.leader_id])
 
 
-def test_nothing_acknowledged_is_lost_by_kills(cluster: Started) -> None:
+def test_nothing_acknowledged_is_lost_when_brokers_end(cluster: Started) -> None:
     made = ottla("topic", "create", TOPIC, "-p", str(PARTITIONS), "-b", cluster.bootstrap)
     assert made.returncode == 0, made.stderr
     producer, random = Producer(cluster.bootstrap), Random(sampling.seed())
     producer.start()
     try:
-        for number in range(KILLS):
+        for role, number in ENDS * ROUNDS:
             found = cluster.wait_for(is_whole)
             producer.progress()
-            broker = victim(found, ("leader", "follower", "controller")[number % 3], random)
-            pid = cluster.pid(f"broker-{broker}")
-            os.kill(pid, signal.SIGKILL)
+            pid = cluster.pid(f"broker-{victim(found, role, random)}")
+            os.kill(pid, number)
             wait_until_ended([pid])
             producer.progress()
         cluster.wait_for(is_whole)

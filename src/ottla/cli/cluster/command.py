@@ -67,7 +67,8 @@ async def status(session: Session) -> Result:
 
     A partition is under-replicated if a replica is not in the ISR, and offline if it has no leader.
     SKEW is the number of leaders of a broker relative to the mean. The process id is shown for
-    brokers on this machine, if their process is visible to this user.
+    brokers on this machine, if their process is visible to this user. A broker that has died is
+    listed until its session has expired.
     """
     from ottla.cli.cluster.health import found_health
     from ottla.cli.cluster.health_view import health_result

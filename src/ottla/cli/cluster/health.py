@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
-from ottla.cli.failures import failure_of
-from ottla.cli.result import Failure
 from ottla.cli.session import Session
 from ottla.client.admin.administration import Administration
 from ottla.client.admin.cluster import BrokerDescription, ClusterCalls
@@ -19,6 +18,8 @@ from ottla.client.admin.topic_descriptions import TopicDescription
 from ottla.client.admin.topics import TopicCalls
 from ottla.client.calls.results import Results
 from ottla.transport.port_owner import port_owner_pid
+
+RESPONSE_SECONDS: Final = 3.0  # a broker that takes longer is shown as one that does not respond
 
 
 class HealthAdmin(Administration, ClusterCalls, TopicCalls, LogDirCalls):
@@ -60,7 +61,6 @@ class ClusterHealth:
     partitions: int
     under_replicated: Sequence[str]
     offline: Sequence[str]
-    failures: Sequence[Failure] = ()
 
 
 def partitions_where(topics: Iterable[TopicDescription], *, offline: bool) -> list[str]:
@@ -116,7 +116,7 @@ async def found_health(session: Session) -> ClusterHealth:
         names = [*await admin.list_topics(include_internal=True)]
         described = await admin.describe_topics(names)
         told: Results[int, LogDirs] = await admin.describe_log_dirs(
-            [one.id for one in cluster.brokers]
+            [one.id for one in cluster.brokers], timeout_s=RESPONSE_SECONDS
         )
     topics = [*described.succeeded.values()]
     pids = {one.id: _pid(one.host, one.port) for one in cluster.brokers}
@@ -129,7 +129,6 @@ async def found_health(session: Session) -> ClusterHealth:
         sum(len(topic.partitions) for topic in topics),
         partitions_where(topics, offline=False),
         partitions_where(topics, offline=True),
-        [failure_of(error, f"broker {broker}") for broker, error in told.failed.items()],
     )
 
 

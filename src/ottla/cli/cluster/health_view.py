@@ -22,7 +22,7 @@ def health_result(health: ClusterHealth) -> Result:
             one.leaders,
             one.replicas,
             one.skew,
-            bytes_shown(None if one.disk is None else one.disk.used_bytes),
+            "no response" if one.disk is None else bytes_shown(one.disk.used_bytes),
             bytes_shown(None if one.disk is None else one.disk.free_bytes),
         )
         for one in health.brokers
@@ -52,7 +52,6 @@ def health_result(health: ClusterHealth) -> Result:
             "offline_partitions": health.offline,
         },
         [*facts(counts), "", Table(heads, rows)],
-        health.failures,
     )
 
 
@@ -63,6 +62,7 @@ def _object(one: BrokerHealth) -> Json:
         "address": f"{one.host}:{one.port}",
         "rack": one.rack,
         "pid": one.pid,
+        "responds": disk is not None,
         "leaders": one.leaders,
         "replicas": one.replicas,
         "leader_skew": one.skew,
