@@ -53,14 +53,10 @@ ENDS = (  # of a broker with a role in partition 0
     ("controller", signal.SIGKILL),
     ("controller", signal.SIGTERM),
 )
-ROUNDS = 15 if sampling.SOAK else 2  # of all ends
+ROUNDS = 30 if sampling.SOAK else 1  # of all ends
 TOPIC, PARTITIONS = "orders", 3
 END_OF_PARTITION = -191  # librdkafka's RD_KAFKA_RESP_ERR__PARTITION_EOF
-SETTINGS = (
-    "zookeeper.session.timeout.ms=2000",
-    "offsets.topic.num.partitions=1",
-    "ottla.metrics.listener=",
-)
+SETTINGS = ("offsets.topic.num.partitions=1", "ottla.metrics.listener=")
 
 
 class Started:
