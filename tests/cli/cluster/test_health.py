@@ -70,3 +70,9 @@ def test_golden_output(form: str) -> None:
     with redirect_stdout(shown):
         show(health_result(health()), Output.JSON if form == "json" else Output.TABLE)
     check_golden(f"cluster-status.{form}", shown.getvalue())
+
+
+def test_ipv6_address_has_brackets() -> None:
+    brokers = broker_health([BrokerDescription(1, "::1", 9092)], [], {}, {})
+    shown = health_result(ClusterHealth("id", 1, brokers, 0, 0, [], [])).object()
+    assert "'[::1]:9092'" in str(shown)

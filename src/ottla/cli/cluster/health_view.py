@@ -6,6 +6,7 @@ from ottla.cli.cluster.health import BrokerHealth, ClusterHealth
 from ottla.cli.output import Json
 from ottla.cli.result import Result, Table, facts
 from ottla.cli.topic.partition_load import bytes_shown
+from ottla.cluster.image import Address
 
 SHOWN_MAX = 10
 
@@ -15,7 +16,7 @@ def health_result(health: ClusterHealth) -> Result:
     rows = [
         (
             one.id,
-            f"{one.host}:{one.port}",
+            str(Address(one.host, one.port)),
             one.rack,
             one.id == health.controller,
             one.pid,
@@ -59,7 +60,7 @@ def _object(one: BrokerHealth) -> Json:
     disk = one.disk
     return {
         "id": one.id,
-        "address": f"{one.host}:{one.port}",
+        "address": str(Address(one.host, one.port)),
         "rack": one.rack,
         "pid": one.pid,
         "responds": disk is not None,
