@@ -158,7 +158,7 @@ def served_by_ottla() -> Generator[ClusterTarget]:
             session_ms=SESSION_MS,
             kills=1,
             away_s=0.0,
-            delivery_s=3.0,
+            delivery_s=5.0,
         )
 
 
