@@ -2,15 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.session import Session, SessionState, WatchEvent
+from ottla.testing.coordination import ADDRESS, SimulatedCoordination, SimulatedSession
 from ottla.testing.disk import SimulatedDisk
+from ottla.testing.simulation import Simulation, simulate
 
 T = TypeVar("T")
 
+SIMULATED_SESSION_S = 4.0
 PATIENCE_S = 60  # an expected event that takes longer has failed
 
 
@@ -108,3 +113,47 @@ def run_embedded(scenario: Scenario) -> None:
         await store.close()
 
     asyncio.run(program())
+
+
+class SimulatedBackend:
+    """Sessions of the cluster simulation, each of a process at its own address."""
+
+    def __init__(self, world: Simulation, coordination: SimulatedCoordination) -> None:
+        self._network = world.network
+        self._coordination = coordination
+        self._numbers = count(1)
+
+    async def session(self, listener: Callable[[SessionState], None] | None = None) -> Session:
+        address = f"10.0.0.{next(self._numbers)}"
+        client = self._coordination.client(address, copy_context(), lambda: True, lambda: False)
+        return await client.connect(listener or ignore)
+
+    async def cut(self, session: Session) -> None:
+        address = _address(session)
+        self._network.partition(address, ADDRESS)
+        self._coordination.break_connections(address)
+
+    async def mend(self, session: Session) -> None:
+        self._network.heal(_address(session), ADDRESS)
+
+    async def expire(self, session: Session) -> None:
+        await self._coordination.expire(_address(session))
+
+    async def let_expire(self, session: Session) -> None:
+        """Stay disconnected; the timeout passes in simulated time."""
+
+
+def _address(session: Session) -> str:
+    assert isinstance(session, SimulatedSession)
+    return session.client.address
+
+
+def run_simulated(scenario: Scenario) -> None:
+    async def program(world: Simulation) -> None:
+        await world.cluster(0, session_timeout_s=SIMULATED_SESSION_S)
+        coordination = world.coordination
+        assert coordination is not None
+        await scenario(SimulatedBackend(world, coordination))
+        await coordination.close()
+
+    simulate(0, program)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordination.backends import Runner, run_embedded
+from coordination.backends import Runner, run_embedded, run_simulated
 from coordination.zookeeper_backend import run_zookeeper
 from judges.java import ZOOKEEPER_POM, class_path
 from kafka_java import judge_needed
@@ -26,10 +26,12 @@ def zookeeper_port(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
         yield server.port
 
 
-@pytest.fixture(params=["embedded", "zookeeper"])
+@pytest.fixture(params=["embedded", "simulated", "zookeeper"])
 def run(request: pytest.FixtureRequest) -> Runner:
     """Run a scenario in a new backend."""
     if request.param == "embedded":
         return run_embedded
+    if request.param == "simulated":
+        return run_simulated
     port: int = request.getfixturevalue("zookeeper_port")
     return partial(run_zookeeper, port, next(_roots))

@@ -1,15 +1,16 @@
 """Simulated coordination: the embedded store, reached by sessions over a simulated network.
 
 Invariant: the requests of a session are served in order, and responses and watches arrive in order.
-A session that the store has not heard for its timeout expires; its client learns that only when it
-reaches the store again, so it may act on an expired session until then. When a connection breaks,
-requests on their way are lost before or after they took effect, and the client cannot tell which.
+A session that the store has not heard for its timeout expires. Its client learns that when it
+reaches the store again, or when it was disconnected for the timeout (rule B8). When a connection
+breaks, requests on their way are lost before or after they took effect, and the client cannot tell
+which.
 
 The store runs on a disk of its own. It is an ensemble that as a whole never fails.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import Context, copy_context
@@ -63,8 +64,7 @@ class SimulatedCoordination:
         self.trace = trace
         self.session_timeout_s = session_timeout_s
         self.device = SimulatedDevice(clock, Random(random.random()))
-        self.expired = 0  # sessions that the store has expired
-        self.broken = 0  # connections that broke
+        self.counts: Counter[str] = Counter()  # what happened to sessions and requests
         self._store: EmbeddedStore | None = None
         self._sessions: list[SimulatedSession] = []
         self._context = copy_context()  # of no broker
@@ -105,6 +105,12 @@ class SimulatedCoordination:
         for session in self._sessions:
             if session.client.address == address:
                 session.disconnect()
+
+    async def expire(self, address: str) -> None:
+        """Expire the sessions from an address at once, whether or not the store hears them."""
+        for session in [*self._sessions]:
+            if session.client.address == address:
+                await session.expire()
 
     def delay_s(self) -> float:
         """Return the time that a message takes."""
@@ -194,8 +200,9 @@ class SimulatedSession:
         self._inbox: deque[tuple[int, Callable[[], None]]] = deque()  # on their way to the client
         self._latest_s = 0.0  # arrival time of the last of them
         self._held = 0  # arrivals that wait for the end of a partition
-        self._watches: dict[int, Watch] = {}
+        self._watches: dict[int, tuple[str, Watch]] = {}  # with their paths
         self._watch_number = 0
+        self._expiry: asyncio.TimerHandle | None = None  # while the connection is lost
         self._state_changed = asyncio.Event()
         self._is_closed = False
 
@@ -216,7 +223,7 @@ class SimulatedSession:
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """Read a node."""
-        sent = self._watched(watch)
+        sent = self._watched(path, watch)
         return await self._ask(lambda: self._inner.get(path, sent))
 
     async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
@@ -233,12 +240,12 @@ class SimulatedSession:
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """Return the Stat of a node, or None."""
-        sent = self._watched(watch)
+        sent = self._watched(path, watch)
         return await self._ask(lambda: self._inner.exists(path, sent))
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of a node's children."""
-        sent = self._watched(watch)
+        sent = self._watched(path, watch)
         return await self._ask(lambda: self._inner.children(path, sent))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
@@ -291,13 +298,13 @@ class SimulatedSession:
         if self.state is SessionState.SUSPENDED:
             raise ConnectionLoss
 
-    def _watched(self, watch: Watch | None) -> Watch | None:
+    def _watched(self, path: str, watch: Watch | None) -> Watch | None:
         """Return the watch for the store, which sends the event to the client."""
         if watch is None:
             return None
         self._watch_number += 1
         number, link = self._watch_number, self._link
-        self._watches[number] = watch
+        self._watches[number] = path, watch
 
         def fire(event: WatchEvent) -> None:
             if event.change is not Change.DISCONNECTED:  # the client notices that itself
@@ -306,8 +313,12 @@ class SimulatedSession:
         return fire
 
     def _fire(self, number: int, event: WatchEvent) -> None:
-        watch = self._watches.pop(number, None)
-        if watch is not None and not self._is_closed:
+        found = self._watches.pop(number, None)
+        if found is not None:
+            self._tell(found[1], event)
+
+    def _tell(self, watch: Watch, event: WatchEvent) -> None:
+        if not self._is_closed:
             watch(event)
 
     # The store's end.
@@ -326,6 +337,7 @@ class SimulatedSession:
                 is_lost = True  # if the connection breaks before the partition ends
                 await self._clock.sleep(0.05)
             if request.link != self._link and is_lost:
+                self._coordination.counts["requests to coordination lost"] += 1
                 continue
             await self._carry_out(request)
 
@@ -363,15 +375,20 @@ class SimulatedSession:
                 elif self._inner.state is SessionState.LOST:
                     self._loop.call_soon(self._lose, context=client.context)
             if self._inner.state is not SessionState.LOST and now_s - by_store_s >= timeout_s:
-                coordination.trace.note("expired", client.address)
-                coordination.expired += 1
-                await coordination.store.expire(self._inner.id)
+                await self.expire()
             if not client.is_alive():
                 self.forget()
                 if self._inner.state is SessionState.LOST:
                     break
             if is_running and now_s - by_client_s >= CLIENT_GIVES_UP * timeout_s:
                 self.disconnect()
+
+    async def expire(self) -> None:
+        """Let the store expire the session; the client learns it later."""
+        if self._inner.state is not SessionState.LOST:
+            self._coordination.trace.note("expired", self.client.address)
+            self._coordination.counts["sessions expired"] += 1
+            await self._coordination.store.expire(self._inner.id)
 
     def _send_back(self, link: int, call: Callable[[], None]) -> None:
         delay_s = self._coordination.delay_s()
@@ -384,8 +401,12 @@ class SimulatedSession:
             self._held += 1
             return
         link, call = self._inbox.popleft()
-        if link == self._link and self.client.is_alive():
+        if not self.client.is_alive():
+            return
+        if link == self._link:
             call()
+        else:
+            self._coordination.counts["responses of coordination lost"] += 1
 
     def _let_go(self) -> None:
         """Let everything arrive that waited for the end of a partition."""
@@ -399,14 +420,16 @@ class SimulatedSession:
         """Break the connection; the client connects again when it can."""
         if self.state is SessionState.CONNECTED and not self._is_closed:
             self._coordination.trace.note("disconnected", self.client.address)
-            self._coordination.broken += 1
             self._link += 1
             self._loop.call_soon(self._suspend, context=self.client.context)
 
     def _suspend(self) -> None:
         if self.state is SessionState.CONNECTED and self.client.is_alive():
-            self._become(SessionState.SUSPENDED)
+            self._expiry = self._loop.call_later(
+                self._coordination.session_timeout_s, self._lose, context=self.client.context
+            )
             self._fail_all(ConnectionLoss)
+            self._become(SessionState.SUSPENDED)
 
     def _reconnect(self) -> None:
         if self.state is not SessionState.SUSPENDED:
@@ -414,20 +437,28 @@ class SimulatedSession:
         if self._inner.state is SessionState.LOST:
             self._lose()
         else:
+            self._stop_timer()
             self._become(SessionState.CONNECTED)
 
+    def _stop_timer(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
     def _lose(self) -> None:
+        self._stop_timer()
         if self.state is not SessionState.LOST and not self._is_closed:
-            self._become(SessionState.LOST)
             self._fail_all(SessionExpired)
+            self._become(SessionState.LOST)
 
     def _fail_all(self, failure: type[CoordinationError]) -> None:
         for answer in [*self._open]:
             if not answer.done():
                 answer.set_exception(failure())
         watches, self._watches = self._watches, {}
-        for watch in watches.values():
-            watch(WatchEvent(Change.DISCONNECTED, ""))
+        for path, watch in watches.values():
+            event = WatchEvent(Change.DISCONNECTED, path)
+            self._loop.call_soon(self._tell, watch, event, context=self.client.context)
 
     def _become(self, state: SessionState) -> None:
         self.state = state
