@@ -5,13 +5,14 @@ only on its program, and an hour takes a millisecond. If all tasks wait and no t
 raises Stuck instead of hanging.
 
 Callbacks can be held back by their context, as those of a process that the operating system has
-stopped. They run when nothing holds them back any more, in their order.
+stopped. They run when nothing holds them back any more, in their order. A check can run before each
+step; it gets the contexts of the callbacks that may have run since the last one.
 """
 
 import asyncio
 import selectors
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -27,6 +28,10 @@ STEP_SECONDS = 1e-9
 
 class Stuck(Exception):
     """All tasks wait, and no timer is set."""
+
+
+Check = Callable[[Collection[Context]], None]
+"""Checks what may have changed in some contexts."""
 
 
 class _NoWaiting(selectors.SelectSelector):
@@ -53,18 +58,22 @@ class _NoWaiting(selectors.SelectSelector):
 class _Ready(deque[asyncio.Handle]):
     """The callbacks that the event loop runs next, apart from those that are held back."""
 
-    def __init__(self, holds: Callable[[Context], bool], ready: Iterable[asyncio.Handle]) -> None:
+    def __init__(
+        self, holds: Callable[[Context], bool] | None, ready: Iterable[asyncio.Handle]
+    ) -> None:
         super().__init__()
         self.held: list[asyncio.Handle] = []
+        self.contexts: list[Context] = []  # of what was added since the last step
         self._holds = holds
         for handle in ready:
             self.append(handle)
 
     def append(self, handle: asyncio.Handle, /) -> None:
         context: Context = _attribute(handle, "_context")
-        if self._holds(context):
+        if self._holds is not None and self._holds(context):
             self.held.append(handle)
         else:
+            self.contexts.append(context)
             super().append(handle)
 
 
@@ -83,9 +92,37 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def hold_back(self, holds: Callable[[Context], bool] | None) -> None:
         """Hold back the callbacks of some contexts from now on; None holds back nothing."""
+        ready = self._own_ready()
+        self._ready = _Ready(holds, [*ready.held, *ready])
+
+    def check_each_step(self, check: Check | None) -> None:
+        """Call a function before each step."""
+        if check is None:
+            self._time.on_step = None
+            return
+        last: list[Context] = []
+
+        def on_step() -> None:
+            # What was added after the last step may run in this one.
+            nonlocal last
+            ready = self._own_ready()
+            added, ready.contexts = ready.contexts, []
+            check([*last, *added])
+            last = added
+
+        self._time.on_step = on_step
+
+    def _own_ready(self) -> _Ready:
         ready: deque[asyncio.Handle] = _attribute(self, "_ready")
-        found = [*(ready.held if isinstance(ready, _Ready) else ()), *ready]
-        self._ready = deque(found) if holds is None else _Ready(holds, found)
+        if not isinstance(ready, _Ready):
+            ready = self._ready = _Ready(None, ready)
+        return ready
+
+
+def _running_loop() -> _Loop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _Loop)
+    return loop
 
 
 class SimulatedClock:
@@ -95,15 +132,13 @@ class SimulatedClock:
         self._selector = selector
         self.jump_ms = 0
 
-    def check_each_step(self, check: Callable[[], None] | None) -> None:
+    def check_each_step(self, check: Check | None) -> None:
         """Call a function before each step of the event loop."""
-        self._selector.on_step = check
+        _running_loop().check_each_step(check)
 
     def hold_back(self, holds: Callable[[Context], bool] | None) -> None:
         """Hold back the callbacks of some contexts from now on; None holds back nothing."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, _Loop)
-        loop.hold_back(holds)
+        _running_loop().hold_back(holds)
 
     def now_ms(self) -> int:
         """Return the wall clock time."""

@@ -308,13 +308,30 @@ class SimulatedDisk:
         """Run the call at once."""
         return await self.blocking(call)
 
+    def fill(self) -> None:
+        """Leave no free space, until `capacity_bytes` is set again."""
+        self.capacity_bytes = sum(len(node.data) for node in self._files.values())
+
+    def wipe(self, directory: str) -> None:
+        """Lose everything in a directory, as if its device was replaced by an empty one."""
+        inside = f"{directory}/"
+        for names in (self._files, self._synced_names, self._modified_ms):
+            for path in [path for path in names if path.startswith(inside)]:
+                del names[path]
+        self._pending_names = [
+            one for one in self._pending_names if not f"{one[0]}/".startswith(inside)
+        ]
+        self._directories = {one for one in self._directories if not one.startswith(inside)}
+        self._forget_locks(directory)
+
     def rot(self, path: str, position: int, bits: int = 1) -> None:
         """Flip bits of a byte, as bit rot does."""
         node = self._files[path]
         node.data[position] ^= bits
-        synced = bytearray(node.synced)
-        synced[position] ^= bits
-        node.synced = bytes(synced)
+        if position < len(node.synced):
+            synced = bytearray(node.synced)
+            synced[position] ^= bits
+            node.synced = bytes(synced)
 
     def _name(self, *namings: _Naming) -> None:
         _set(self._files, namings)

@@ -1,6 +1,6 @@
 """The invariants of replication (docs/rules.md), checked in each step of a simulated cluster.
 
-Invariant: a step costs only what has changed since the step before. Each replica has a mirror: the
+Invariant: a step looks only at brokers that may have done something. Each replica has a mirror: the
 batches in its log by base offset. The batches below any leader's high watermark are remembered for
 all time, so that every replica and every later leader can be compared with them.
 
@@ -12,14 +12,18 @@ all time, so that every replica and every later leader can be compared with them
 4. log start offset <= last stable offset <= high watermark <= log end offset on each replica.
 5. There is one batch per offset below the high watermark, over all time and replicas.
 6. A new leader has every record that was below any leader's high watermark before.
-7. Recorded epochs never decrease.
+7. Recorded epochs never decrease. A controller writes only in its own epoch (rule B3).
+8. A record that is acknowledged to acks=all, or that a consumer has read, is below a high
+   watermark.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.cluster.registration import (
     NO_BROKER_EPOCH,
     parse_counter,
@@ -45,7 +49,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import batches
 from ottla.replication.follower import FollowerPartition
 from ottla.replication.partition import Partition
-from ottla.testing.simulation import SimulatedBroker
+from ottla.testing.simulation import SimulatedBroker, broker_of
 
 READ_BYTES: Final = 1 << 20
 
@@ -99,13 +103,17 @@ class Invariants:
         self._committed: dict[_Key, dict[int, bytes]] = {}
         self._committed_end: dict[_Key, int] = {}
         self._appender: dict[tuple[_Key, int], BrokerId] = {}
+        self._keys: dict[tuple[str, int], _Key] = {}  # by the name of the topic
 
-    def step(self) -> None:
-        """Check what has changed."""
+    def step(self, contexts: Collection[Context]) -> None:
+        """Check what may have changed: coordination, and the brokers of these contexts."""
         if self._tree.zxid != self._zxid:
             self._zxid = self._tree.zxid
             self._read_recorded()
-        for broker in self._brokers.values():
+        for broker_id in dict.fromkeys(map(broker_of, contexts)):
+            if broker_id is None:
+                continue
+            broker = self._brokers[broker_id]
             node = broker.running
             manager = None if node is None else node.replica_manager
             if manager is None:
@@ -137,13 +145,33 @@ class Invariants:
                     mirror.seen = now
                     self._follower_moved(broker.id, follower, mirror)
 
+    def shown(self, place: tuple[str, int], offset: int, how: str) -> None:
+        """Check that a record which a client sees is below a high watermark (rules A6 and A8)."""
+        end = self._committed_end.get(self._keys[place], 0)
+        if offset >= end:
+            self._wrong(f"{place}: {offset} was {how}, the high watermark is {end}")
+
+    def leaders(self) -> list[BrokerId]:
+        """Return the recorded leader of each partition that has one, except of internal topics."""
+        return sorted(
+            one.state.leader
+            for one in self.recorded.values()
+            if one.name not in INTERNAL_TOPICS and one.state.leader != NO_BROKER
+        )
+
+    def state_of(self, place: tuple[str, int]) -> StateNode:
+        """Return the recorded state of a partition."""
+        return self.recorded[self._keys[place]].state
+
     # Coordination.
 
     def _read_recorded(self) -> None:
         tree = self._tree
         if tree.exists(TOPICS) is None:
             return
-        if tree.exists(CONTROLLER_EPOCH) is not None:
+        elected_zxid = 0
+        if (elected := tree.exists(CONTROLLER_EPOCH)) is not None:
+            elected_zxid = elected.mzxid
             epoch = int(tree.get(CONTROLLER_EPOCH).data or b"0")
             if epoch < self._controller_epoch:
                 self._wrong(f"the controller epoch fell from {self._controller_epoch} to {epoch}")
@@ -151,7 +179,10 @@ class Invariants:
                 self.counts["controller changes"] += 1
                 self._event("controller", f"controller epoch {epoch} begins")
             self._controller_epoch = epoch
-        for topic in tree.children(TOPICS):
+        topics = tree.children(TOPICS)
+        if {one.name for one in self.recorded.values()}.difference(topics):
+            self._forget_others(topics)
+        for topic in topics:
             if tree.exists(partitions_path(topic)) is None:
                 continue
             topic_id: Uuid | None = None
@@ -166,10 +197,22 @@ class Invariants:
                     topic_id = parse_topic(tree.get(where).data, where).id
                 assert topic_id is not None
                 state = parse_state(tree.get(path).data, path)
+                if stat.mzxid > elected_zxid and state.controller_epoch < self._controller_epoch:
+                    self._wrong(
+                        f"{topic}-{index}: controller epoch {state.controller_epoch} writes "
+                        f"in controller epoch {self._controller_epoch}"
+                    )
                 self._state_changed((topic_id, index), Recorded(topic, state, stat.version))
         self._find_excluded()
         for broker, key in self._mirrors:
             self._check_isr_members(broker, key)
+
+    def _forget_others(self, topics: Sequence[str]) -> None:
+        """Forget the topics that were deleted."""
+        kept = {*topics}
+        self.recorded = {key: one for key, one in self.recorded.items() if one.name in kept}
+        self._keys = {place: key for place, key in self._keys.items() if place[0] in kept}
+        self._event("topic", "a topic was deleted")
 
     def _find_excluded(self) -> None:
         """Find the brokers that have crashed and whose registration is not handled."""
@@ -191,6 +234,10 @@ class Invariants:
     def _state_changed(self, key: _Key, now: Recorded) -> None:
         before = self.recorded.get(key)
         self.recorded[key] = now
+        replaced = self._keys.get((now.name, key[1]))
+        if replaced not in (None, key):  # a topic of that name was deleted
+            self.recorded.pop(replaced, None)
+        self._keys[now.name, key[1]] = key
         name, state = f"{now.name}-{key[1]}", now.state
         if state.leader != NO_BROKER and state.leader not in state.in_sync:
             self._wrong(f"{name}: the leader {state.leader} is not in the ISR {state.in_sync}")
@@ -284,6 +331,7 @@ class Invariants:
             if committed.get(base, data) != data:
                 self._wrong(f"{name}: at {base}, follower {broker} has another batch than leaders")
         mirror.committed = high
+        self._committed_end[mirror.key] = max(self._committed_end.get(mirror.key, 0), high)
 
     def _check_offsets(
         self, broker: BrokerId, name: TopicPartition, log: PartitionLog, stable: int, high: int

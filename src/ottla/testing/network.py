@@ -12,7 +12,7 @@ ends, neither bytes nor the end of a connection, and a connection attempt waits.
 import asyncio
 import errno
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
@@ -306,6 +306,7 @@ class _Wire:
     def delay_s(self) -> float:
         delay_s = self._delay_s * (0.1 + 0.9 * self._random.random())
         if self._random.random() < self._weather.stall_chance:
+            self._network.counts["stalls"] += 1
             delay_s += self._weather.stall_s * self._random.random()
         return delay_s + self._network.delays_s.get(self.addresses, 0.0)
 
@@ -319,10 +320,14 @@ class _Wire:
             end.let_go()
 
     def breaks(self) -> bool:
-        return self._random.random() < self._weather.cut_chance
+        if self._random.random() >= self._weather.cut_chance:
+            return False
+        self._network.counts["connections broken"] += 1
+        return True
 
     def piece_size(self, size: int) -> int:
         if size > 1 and self._random.random() < self._weather.split_chance:
+            self._network.counts["split messages"] += 1
             return self._random.randrange(1, size)
         return size
 
@@ -445,6 +450,7 @@ class SimulatedNetwork:
 
     def __init__(self, random: Random, trace: Trace, weather: Weather = CALM) -> None:
         self.weather = weather
+        self.counts: Counter[str] = Counter()  # of what the weather did
         self.servers: dict[tuple[str, int], _Server] = {}  # by address and port
         self.delays_s: dict[frozenset[str], float] = {}  # by pair of addresses, beside the weather
         self._random = random

@@ -36,12 +36,16 @@ T = TypeVar("T")
 PORT: Final = 9092
 JOURNAL: Final = "ottla-coordination.journal"
 _TASKS_BEFORE_SWEEP: Final = 256
+_CANCEL_SECONDS: Final = 0.05
 
 
 class _Life:
     """One process of the broker, from start to end."""
 
-    def __init__(self, device: SimulatedDevice, world: "Simulation", address: str) -> None:
+    def __init__(
+        self, broker: BrokerId, device: SimulatedDevice, world: "Simulation", address: str
+    ) -> None:
+        self.broker = broker
         self.context = copy_context()
         self.context.run(_LIFE.set, self)
         self.device = device
@@ -51,6 +55,7 @@ class _Life:
         self.paused = False
         self.stopping = asyncio.Event()
         self.node: Node | None = None
+        self.is_asked_to_stop = False  # otherwise it stops by itself
         self.started: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         self.main: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
@@ -78,8 +83,12 @@ class _Life:
         asyncio.get_running_loop().call_soon(self._cancel)
 
     def _cancel(self) -> None:
+        """Cancel all tasks until they have ended: their cleanup would wait, and has no effect."""
+        self._tasks = [task for task in self._tasks if not task.done()]
         for task in self._tasks:
             task.cancel()
+        if self._tasks:
+            asyncio.get_running_loop().call_later(_CANCEL_SECONDS, self._cancel)
 
     def resume(self) -> None:
         """Go on after a pause."""
@@ -89,6 +98,12 @@ class _Life:
 
 
 _LIFE: ContextVar[_Life | None] = ContextVar("life", default=None)
+
+
+def broker_of(context: Context) -> BrokerId | None:
+    """Return the broker whose process has a context; None if it belongs to no broker."""
+    life = context.get(_LIFE)
+    return None if life is None else life.broker
 
 
 class SimulatedBroker:
@@ -147,7 +162,7 @@ class SimulatedBroker:
         """Start; return False if the broker dies during the start."""
         assert self._life is None
         self.lives += 1
-        life = self._life = _Life(self._device, self._world, self.address)
+        life = self._life = _Life(self.id, self._device, self._world, self.address)
         life.device.power_went_out = life.die
         life.main = asyncio.get_running_loop().create_task(self._live(life), context=life.context)
         ended = asyncio.get_running_loop().create_task(life.ended.wait())
@@ -159,7 +174,18 @@ class SimulatedBroker:
             if self._coordination is not None:
                 self.kill()
             life.main.result()
+        life.main.add_done_callback(lambda main: self._exited(life))
         return True
+
+    def _exited(self, life: _Life) -> None:
+        """Note that the process has ended by itself, as after a failure of all its directories."""
+        if life is not self._life or life.dead or life.is_asked_to_stop:
+            return
+        assert life.main is not None
+        error = life.main.exception()
+        if error is not None and not isinstance(error, StorageFailure):
+            self._world.problems.append(f"broker {self.id} exited: {error!r}")
+        self.kill()
 
     async def _live(self, life: _Life) -> None:
         """Run the broker as `ottla.broker.service` does."""
@@ -202,6 +228,7 @@ class SimulatedBroker:
         life = self._life
         assert life is not None
         assert life.main is not None
+        life.is_asked_to_stop = True
         life.stopping.set()
         ended = asyncio.get_running_loop().create_task(life.ended.wait())
         await asyncio.wait((life.main, ended), return_when=asyncio.FIRST_COMPLETED)
