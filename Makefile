@@ -80,6 +80,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/opening.py
 	$(BIN)/python benchmarks/many_partitions.py
 	$(BIN)/python benchmarks/coordination.py
+	$(BIN)/python benchmarks/simulation.py
 	$(BIN)/python benchmarks/compaction.py
 	$(BIN)/python benchmarks/bystanders.py
 	$(BIN)/python benchmarks/clients.py

@@ -529,6 +529,29 @@ def test_partition_in_two_directories_is_rejected() -> None:
     simulated(program)
 
 
+@pytest.mark.parametrize("failed", TWO)
+def test_log_created_in_two_directories_keeps_its_records(failed: str) -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        (works,) = {*TWO} - {failed}
+        logs = await opened(disk, clock, [failed])
+        await created(logs, 0)  # as left behind by a directory that failed during the creation
+        await logs.close(EPOCH)
+        logs = await opened(disk, clock, [works])
+        append(await created(logs, 0), b"x")
+        await logs.close(EPOCH)
+        for _ in range(2):
+            again = await opened(disk, clock, TWO)
+            (hosted,) = again
+            assert hosted.directory.path == works
+            assert await values(hosted) == [b"x"]
+            assert not disk.exists(f"{failed}/t-0")
+            assert any(name.endswith("-stray") for name in disk.names(failed))
+            await again.close(EPOCH)
+
+    simulated(program)
+
+
 def test_unknown_files_are_kept() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()

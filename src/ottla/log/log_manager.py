@@ -113,7 +113,7 @@ class LogManager:
                 strict=True,
             ):
                 if loaded is not None:
-                    logs._take(directory, loaded)
+                    await logs._take(directory, loaded)
             if not logs.directories:
                 reasons = "; ".join(map(str, logs.missing.values()))
                 raise StorageFailure(f"no data directory can be used: {reasons}")
@@ -171,20 +171,36 @@ class LogManager:
         )
         return loaded
 
-    def _take(self, directory: DataDirectory, loaded: Loaded) -> None:
+    async def _take(self, directory: DataDirectory, loaded: Loaded) -> None:
         for note in loaded.notes:
             _LOG.warning("log recovered", {"directory": directory.path, "note": note})
-        for hosted in loaded.logs:
-            other = self._hosted.get(hosted.partition)
-            if other is not None:
-                raise DirectoryRefused(
-                    f"{hosted.partition} is in {other.directory.path} and in {directory.path}: "
-                    f"move one of the two directories away"
-                )
-            self._hosted[hosted.partition] = hosted
-            self._counts[hosted.directory.path] += 1
         self._deleted.found(loaded.deleted)
         self._deleted.found_strays(loaded.strays)
+        for hosted in loaded.logs:
+            other = self._hosted.get(hosted.partition)
+            if other is not None and not hosted.log.log_end_offset:
+                await self._set_aside(hosted)
+                continue
+            if other is not None:
+                if other.log.log_end_offset:
+                    raise DirectoryRefused(
+                        f"{hosted.partition} is in {other.directory.path} and in "
+                        f"{directory.path}: move one of the two directories away"
+                    )
+                await self._set_aside(other)
+                self._counts[other.directory.path] -= 1
+            self._hosted[hosted.partition] = hosted
+            self._counts[hosted.directory.path] += 1
+
+    async def _set_aside(self, empty: HostedLog) -> None:
+        """Rename a log without records: its directory failed during its creation.
+
+        The same log was then created in another data directory.
+        """
+        empty.log.close_files()
+        about = {"partition": str(empty.partition), "directory": empty.directory.path}
+        _LOG.warning("empty log set aside", about)
+        await self._deleted.rename(empty.directory, [empty], DirectoryState.STRAY)
 
     def _skip(self, path: str, failure: StorageFailure) -> None:
         _LOG.error("data directory skipped", {"directory": path, "reason": str(failure)})

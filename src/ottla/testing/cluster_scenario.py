@@ -20,7 +20,7 @@ from ottla.client.admin.administrator import Admin
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.producer.pending_batch import Ack
 from ottla.client.producer.producer import Producer
-from ottla.errors import RequestError
+from ottla.errors import ErrorCode, RequestError
 from ottla.testing.client_history import ClientHistory, Place
 from ottla.testing.clock import SimulatedClock
 from ottla.testing.cluster_administration import ClusterAdministrator
@@ -34,6 +34,7 @@ SESSION_SECONDS: Final = 4.0
 LAG_SECONDS: Final = 6.0
 REPAIRED_WITHIN_SECONDS: Final = 60.0  # until every client has caught up after the last fault
 LAST_SECONDS: Final = 15.0  # without faults
+ACKNOWLEDGED_WITHIN_SECONDS: Final = 60.0  # also while there are faults
 RUN_SECONDS_MAX: Final = 120.0  # beyond the wanted time
 
 TOPICS: Final = {"plain": 2, "flushed": 2}  # with their partitions
@@ -223,7 +224,13 @@ class ClusterScenario:
             )
 
     def _run(self, work: Awaitable[None]) -> None:
-        self._tasks.append(asyncio.ensure_future(work))
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.history.wrong(f"a client or a supervisor ended: {error!r}")
 
     # Clients.
 
@@ -282,8 +289,18 @@ class ClusterScenario:
                     number = numbers[place] = numbers.get(place, -1) + 1
                     value = f"{name} {number}".encode()
                     began_s = clock.elapsed_s()
-                    sent = await producer.send(topic, value, partition=place[1])
+                    sent = await self._send(producer, place, value)
                     group.create_task(self._settle(sent, place, value, began_s))
+
+    async def _send(self, producer: Producer[bytes, bytes], place: Place, value: bytes) -> Ack:
+        """Send a record; a broker that was cut off may not know a new partition yet."""
+        while True:
+            try:
+                return await producer.send(place[0], value, partition=place[1])
+            except RequestError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                await self.world.clock.sleep(0.5)
 
     async def _settle(self, sent: Ack, place: Place, value: bytes, began_s: float) -> None:
         try:
@@ -292,6 +309,8 @@ class ClusterScenario:
             self.history.wrong(f"{place}: {value!r} failed: {error}")
             return
         seconds = self.world.clock.elapsed_s() - began_s
+        if seconds > ACKNOWLEDGED_WITHIN_SECONDS:
+            self.history.wrong(f"unavailable: {place}: {value!r} took {seconds:.0f} s")
         self.history.ack(place, written.offset, value, seconds)
         self.checks.shown(place, written.offset, "acknowledged")
 
@@ -300,7 +319,7 @@ class ClusterScenario:
             for topic, count in self._places.items():
                 for index in range(count):
                     value, began_s = f"{name} 0".encode(), self.world.clock.elapsed_s()
-                    sent = await producer.send(topic, value, partition=index)
+                    sent = await self._send(producer, (topic, index), value)
                     await self._settle(sent, (topic, index), value, began_s)
 
     async def _consume(self, topics: tuple[str, ...] | None) -> None:

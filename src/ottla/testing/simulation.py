@@ -235,8 +235,8 @@ class SimulatedBroker:
         ended.cancel()
         if life.dead:
             return False
-        life.main.result()
         self.kill()
+        life.main.result()
         return True
 
     def pause(self) -> None:
@@ -387,7 +387,12 @@ def simulate(seed: int, program: Callable[[Simulation], Coroutine[Any, Any, T]])
         loop.set_exception_handler(world.heard)
         loop.set_task_factory(_owned)
         with world.listening():
-            return await program(world)
+            result = await program(world)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            return result
 
     return simulated(run)
 
