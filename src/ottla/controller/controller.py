@@ -126,7 +126,7 @@ class Controller:
         self._handled_restarts: Mapping[BrokerId, BrokerEpoch] = {}
         self._shutting_down: set[BrokerId] = set()
         self._offline: dict[BrokerId, frozenset[TopicPartition]] = {}  # in failed directories
-        self._unable: dict[BrokerId, set[TopicPartition]] = {}  # could not be led or followed
+        self._unable: dict[BrokerId, dict[TopicPartition, None]] = {}  # not led or followed
         self._unable_changed = asyncio.Event()
         self._reassigning: set[TopicPartition] = set()  # partitions with a reassignment in progress
         self._reassignments_changed = asyncio.Event()  # a step may have become possible
@@ -366,8 +366,8 @@ class Controller:
         known = self.image.brokers.get(broker) if broker in self._registered else None
         if known is None or known.epoch != epoch:
             raise RequestError(ErrorCode.STALE_BROKER_EPOCH)
-        failed = frozenset(one for one in report.failed if not self._is_only_leader(broker, one))
-        self._offline[broker] = self._offline.get(broker, frozenset()) | failed
+        failed = [one for one in report.failed if not self._is_only_leader(broker, one)]
+        self._offline[broker] = self._offline.get(broker, frozenset()).union(failed)
         self.image = self.image.with_failed(self._conditions.offline_replicas())
         about = {"broker": broker, "failed": len(report.failed), "full": len(report.full)}
         _LOG.warning("data directories reported", about)
@@ -377,7 +377,7 @@ class Controller:
                 *plan.directory_failed(self.image, self._conditions, broker, replicated),
                 *plan.directory_full(self.image, self._conditions, broker, report.full),
             ],
-            changed={one.topic for one in failed},
+            changed=[one.topic for one in failed],
             waits=False,
         )
 
@@ -398,7 +398,7 @@ class Controller:
             return
         unable = [key for key in sent.result() if self._replicas(key)]
         if unable:
-            self._unable.setdefault(broker, set()).update(unable)
+            self._unable.setdefault(broker, {}).update(dict.fromkeys(unable))
             self._unable_changed.set()
 
     async def _move_unable(self) -> None:
