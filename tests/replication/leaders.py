@@ -30,8 +30,10 @@ def replicated(*in_sync: int, replicas: tuple[int, ...] = (1, 2, 3)) -> Partitio
 class Leader:
     """A partition that broker 1 leads, and the ISR changes that it proposes."""
 
-    def __init__(self, led: Partition, logs: LogManager, clock: SimulatedClock) -> None:
-        self.led, self.logs, self.clock = led, logs, clock
+    def __init__(
+        self, led: Partition, logs: LogManager, clock: SimulatedClock, disk: SimulatedDisk
+    ) -> None:
+        self.led, self.logs, self.clock, self.disk = led, logs, clock, disk
         self.proposals: list[IsrProposal] = []
         self.eligible = True  # whether followers may join the ISR
         self.propose: Propose | None = None
@@ -87,7 +89,8 @@ def run(
 
     async def program(clock: SimulatedClock) -> None:
         config = rules or LogConfig()
-        logs = await opened(SimulatedDisk(), clock, rules=config)
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, rules=config)
         hosted = await logs.create(partition(0), TOPIC_ID, config)
         validation = ValidationConfig(timestamp_after_max_ms=2**62)
         if before:
@@ -118,7 +121,7 @@ def run(
             is_eligible=lambda broker_id, epoch: found[0].eligible,
             is_alive=lambda broker_id: broker_id in found[0].alive,
         )
-        found.append(Leader(led, logs, clock))
+        found.append(Leader(led, logs, clock, disk))
         await scenario(found[0])
 
     simulated(program)

@@ -203,6 +203,18 @@ def test_c5_flush_messages_delays_acknowledgements() -> None:
     run(lax)
 
 
+def test_c5_consumers_read_after_the_flush() -> None:
+    async def scenario(led: Partition, logs: LogManager, disk: SimulatedDisk) -> None:
+        append(led, b"x")
+        append(led, b"y")
+        assert (led.high_watermark, read(led)) == (0, [])
+        await led.committed(2)
+        assert led.high_watermark == led.log.recovery_point == 2
+        assert read(led) == [b"x", b"y"]
+
+    run(scenario, LogConfig(flush_messages=1))
+
+
 def broken(disk: SimulatedDisk, what: str) -> None:
     """Let one kind of call fail from now on."""
     disk.fails = lambda name, path: name == what

@@ -110,6 +110,20 @@ def test_c5_high_watermark_waits_for_the_leaders_flush(
     run(scenario, replicated(*in_sync), rules=LogConfig(flush_messages=1), before=before)
 
 
+def test_c5_failed_flush_of_the_leader_fails_its_producers() -> None:
+    async def scenario(leader: Leader) -> None:
+        led = leader.led
+        leader.disk.fails = lambda name, path: name == "sync"
+        leader.append()
+        waiter = Waiter(led, 1)
+        for follower in (2, 3):
+            leader.fetch(follower)
+        await leader.clock.sleep(0.1)
+        assert (led.high_watermark, waiter.code) == (0, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    run(scenario, replicated(1, 2, 3), rules=LogConfig(flush_messages=1))
+
+
 def test_a4_refused_shrink_keeps_acknowledged_records_on_the_slow_replica() -> None:
     async def scenario(leader: Leader) -> None:
         led = leader.led

@@ -4,7 +4,7 @@ Invariant: `log_start_offset <= last_stable_offset <= high_watermark <= log_end_
 read below the high watermark (rule A6), or below the last stable offset; followers read up to the
 log end offset. With one replica the high watermark is the log end offset. With several it starts
 where this replica's own was, and never falls while this broker leads (rule A4). With
-flush.messages=1 it covers only records that are on the leader's device, too (rule C5).
+flush.messages=1 it covers only records that are on the leader's device (rule C5).
 
 Producers with acks=all wait on the high watermark: see `commit_waiters`. When the broker stops
 leading, `resign` fails them before the log is truncated, so that a reused offset cannot acknowledge
@@ -237,7 +237,7 @@ class Partition:
         if len(state.replicas) <= 1:
             self.in_sync, self.in_sync_count = None, 1
             self.in_sync_min = effective_min(self._in_sync_min, 1)
-            self._set_high_watermark(self.log.log_end_offset)
+            self._advance_high_watermark()
             self._check_low_watermark()
         elif in_sync is None:
             self._replicate(state)
@@ -448,7 +448,7 @@ class Partition:
             traffic = self.traffic
             traffic.bytes_in += len(records)
             traffic.records_in += appended.last_offset - appended.base_offset + 1
-            if self.in_sync is None:
+            if self.in_sync is None and self.log.config.flush_messages != 1:
                 self.high_watermark = Offset(appended.last_offset + 1)
                 if self.waiting:
                     for one in [*self.waiting]:
@@ -460,11 +460,10 @@ class Partition:
     def note_appended(self, size: int) -> None:
         """Notify the followers after an append; a leader that is alone commits it."""
         in_sync = self.in_sync
-        assert in_sync is not None
         self._uncommitted_bytes += size
         if self.watches:
             self._mark_watches(size)
-        if len(in_sync.maximal) == 1:
+        if in_sync is None or len(in_sync.maximal) == 1:
             self._advance_high_watermark()
 
     def _mark_watches(self, appended_bytes: int) -> None:
@@ -481,11 +480,7 @@ class Partition:
                 follower.note_unchanged(watch.fetched_s)
 
     def _advance_high_watermark(self, now_s: float | None = None) -> None:
-        """Raise the high watermark as far as the replicas allow (rule A4)."""
-        in_sync = self.in_sync
-        assert in_sync is not None
-        if now_s is None:
-            now_s = self._clock.elapsed_s()
+        """Raise the high watermark as far as the replicas allow (rules A4 and C5)."""
         log = self.log
         end = log.log_end_offset
         if log.config.flush_messages == 1 and log.recovery_point < end:
@@ -493,13 +488,23 @@ class Partition:
                 self._flush = _OwnFlush(end, self._flushed)
                 self.commit.add(self._flush)
             end = log.recovery_point
-        self._set_high_watermark(in_sync.high_watermark(self.high_watermark, end, now_s))
+        if self.in_sync is not None:
+            now_s = self._clock.elapsed_s() if now_s is None else now_s
+            end = self.in_sync.high_watermark(self.high_watermark, end, now_s)
+        self._set_high_watermark(end)
 
     def _flushed(self, failure: Exception | None) -> None:
-        """Count what is on the leader's device now; after a failure the next append reports it."""
-        self._flush = None
-        if failure is None and self.in_sync is not None and self._resigned is None:
-            self._advance_high_watermark()
+        """Count what is on the leader's device now, or fail the producers that waited for it."""
+        flush, self._flush = self._flush, None
+        if flush is None or self._resigned is not None:
+            return
+        if failure is not None:
+            if isinstance(failure, StorageFailure):
+                failure = self.storage_error(failure)
+            self.commit_waiters.finish_up_to(flush.offset, failure)
+            if not self.commit_waiters:
+                return  # the next append flushes again
+        self._advance_high_watermark()
 
     def _set_high_watermark(self, offset: Offset) -> None:
         """Make records readable; notify the fetches and the producers that wait for them."""

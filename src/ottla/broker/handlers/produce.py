@@ -456,7 +456,8 @@ def _appended(
     )
     if partition.must_flush:
         waits.append(_AckWait(partition, partition.log.log_end_offset, response, is_flush=True))
-    if acks == -1 and partition.high_watermark <= appended.last_offset:
+    replicated = partition.in_sync is not None
+    if acks == -1 and replicated and partition.high_watermark <= appended.last_offset:
         # A duplicate waits for the original, too (rule D1).
         waits.append(_AckWait(partition, appended.last_offset + 1, response, is_flush=False))
     return response
