@@ -38,6 +38,20 @@ CASES = [
         "BadOption: unknown option x",
     ),
     (
+        WORKER.format(
+            line="ottla.pipeline.options.BadOption: x\n\nDuring handling of the above exception, "
+            "another exception occurred:\n\nTraceback (most recent call last):\n"
+            "UnboundLocalError: cannot access local variable 'reader'"
+        ),
+        "wrong option",
+        "BadOption: x",
+    ),
+    (
+        WORKER.format(line="UnboundLocalError: cannot access local variable 'x'"),
+        "other",
+        "UnboundLocalError: cannot access local variable 'x'",
+    ),
+    (
         STREAM + "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. SQLSTATE: 40000",
         "checkpoint in use",
         "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.",

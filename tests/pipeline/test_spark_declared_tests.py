@@ -45,7 +45,9 @@ tests:
     dead_letters: {readings: 2}
     failed: {readings.plausible: 1, readings.known: 1}
   - name: differs
-    given: {readings: [[{device: b, at: "2026-01-01T00:01:00", celsius: 500}, not JSON]]}
+    given:
+      readings: [[{device: b, at: "2026-01-01T00:01:00", celsius: 500}, not JSON]]
+      places: [[{device: a, place: roof}]]
     expect: {placed: [{device: b}], means: [{meen: 1}]}
     late: {means: 2}
     dead_letters: {readings: 1}
@@ -91,3 +93,4 @@ tests:
         assert tests.run("refused").problems == []
         [problem] = tests.run("surprise").problems
         assert "expectation lines.short failed: length(line) < 3" in problem
+        assert "the expectation has otherwise: fail" in problem, "the error is in the table"

@@ -1,19 +1,22 @@
 """The runner on a real Spark: restarts, stops and continues."""
 
+import json
 import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from judges.ottla_broker import OttlaBroker
 from ottla.pipeline.compiler import Bindings, compile_pipeline
 from ottla.pipeline.progress import PipelineProgress, QueryState
-from ottla.pipeline.restarts import RestartPolicy
+from ottla.pipeline.restarts import Failure, RestartPolicy, failure_of
 from ottla.pipeline.runner import PipelineRun, StartableQuery
 from ottla.pipeline.spec.loading import load_text
 from ottla.sync import Producer
+from pipeline.queries import PATIENCE_S, source
 from pipeline.test_spark_sink import records
 
 PIPELINE = """\
@@ -96,3 +99,23 @@ def test_pipeline_restarts_stops_and_continues(
     every = [f'{{"line":"{line}"}}' for line in first + second]
     assert sorted(found) == sorted(every), "each row once"
     assert sys.modules[module].stored == first + second
+
+
+def test_errors_of_spark_are_in_the_table(spark: Any, broker: OttlaBroker, topic: str) -> None:
+    send(broker, topic, "a")
+
+    def failure(wanted: str, **options: Any) -> Failure:
+        frame = source(spark, broker.bootstrap, subscribe=wanted, **options)
+        query = frame.writeStream.format("noop").start()
+        with pytest.raises(StreamingQueryException) as error:
+            query.awaitTermination(PATIENCE_S)
+        return failure_of(str(error.value))
+
+    missing = failure(f"{topic}.missing")
+    assert missing.kind.name == "missing topic", missing
+    assert f"{topic}.missing" in missing.text
+    wrong = failure(topic, maxOffsetsPerTrigger="x")
+    assert (wrong.kind.name, wrong.kind.is_final) == ("wrong option", True), wrong
+    assert "maxOffsetsPerTrigger must be a number above 0" in wrong.text
+    lost = failure(topic, startingOffsets=json.dumps({topic: {"0": 9, "1": 0, "2": 0}}))
+    assert lost.kind.name == "data loss", lost

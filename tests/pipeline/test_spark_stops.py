@@ -18,7 +18,8 @@ from ottla.sync import Producer
 from pipeline.test_spark_sink import records
 from sampling import SOAK, seed
 
-STOPS = 100
+STOPS = 5
+CASES = 20
 RUN_S_MAX = 2.0
 PIPELINE = """\
 name: {topic}
@@ -57,13 +58,14 @@ def sending(broker: OttlaBroker, topic: str) -> Generator[list[int]]:
 
 
 @pytest.mark.skipif(not SOAK, reason="`make soak` stops a pipeline a hundred times")
+@pytest.mark.parametrize("case", range(CASES))
 def test_stops_at_random_moments_repeat_nothing(
-    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, case: int
 ) -> None:
     stop_file = tmp_path / "stop"
     text = PIPELINE.format(topic=topic, brokers=broker.bootstrap, folder=tmp_path)
     loaded = load_text(text, "p.yaml", environment={}, read_file=str)
-    pick = random.Random(seed())
+    pick = random.Random(f"{seed()} {case}")
     restarts = 0
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
         producer.send(topic, b"first").result()

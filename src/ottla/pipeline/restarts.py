@@ -17,6 +17,9 @@ _STREAM_FAILED: Final = re.compile(
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
 _PYTHON_ERROR: Final = re.compile(r"^(?:[A-Za-z_][\w]*\.)*([A-Z]\w*): (.*)$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last)"
+_MASKING: Final = "UnboundLocalError"
+"""PySpark raises it after an error of a source, when it stops a reader that it could not create."""
+
 _TEXT_CHARACTERS_MAX: Final = 400
 
 
@@ -127,9 +130,9 @@ def failure_text(error: str) -> str:
     The error of a Python process ends with the line of its exception, which names the cause.
     """
     text = _STREAM_FAILED.sub("", error.partition(_PLAN)[0].strip())
-    found = _PYTHON_ERROR.findall(text.partition(_TRACEBACK)[2])
+    found: list[tuple[str, str]] = _PYTHON_ERROR.findall(text.partition(_TRACEBACK)[2])
     if found:
-        name, message = found[-1]
+        name, message = next((one for one in reversed(found) if one[0] != _MASKING), found[-1])
         text = message if name in ("Exception", "OttlaError") else f"{name}: {message}"
     lines = _SQLSTATE.sub("", text).strip().splitlines()
     line = lines[0].strip() if lines else "unknown error"

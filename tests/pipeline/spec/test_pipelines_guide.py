@@ -13,6 +13,7 @@ from ottla.pipeline import InvalidPipeline
 from pipeline.spec.declarations import loaded
 
 GUIDE = Path(__file__).parents[3] / "docs" / "pipelines.md"
+README = Path(__file__).parents[3] / "README.md"
 TEXT = GUIDE.read_text()
 
 
@@ -25,6 +26,11 @@ FIRST = blocks("yaml")[0]
 
 def test_first_pipeline_has_no_problems() -> None:
     assert loaded(FIRST).warnings == ()
+
+
+def test_pipeline_of_the_readme_has_no_problems() -> None:
+    [block] = re.findall(r"^```yaml\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    assert loaded(block).warnings == ()
 
 
 def test_plan_is_that_of_the_guide() -> None:
