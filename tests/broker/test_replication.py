@@ -140,7 +140,7 @@ def test_a16_follower_of_a_broker_has_its_bytes(tmp_path: Path) -> None:
                 await world.follow(index)
             for index in range(3):
                 await until_equal(world, index)
-            sent = world.replicas[0].led.traffic.replication_bytes_out
+            sent = world.running.parts.replica_manager.replication.bytes_out
             assert (
                 sent
                 == world.fetchers.counts.bytes_in
