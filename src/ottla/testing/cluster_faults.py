@@ -94,19 +94,19 @@ class FaultInjector:
         self._kinds: dict[str, tuple[int, Fault]] = {  # with their weights
             "kill": (3, self._kill),
             "stop": (2, self._stop),
-            "stop of all brokers": (1, self._stop_all),
+            "stop of all brokers": (2, self._stop_all),
             **{f"power cut: {loss.name.lower()}": (1, self._cut(loss)) for loss in Loss},
             "pause": (2, self._pause),
             "partition between brokers": (3, self._part_brokers),
             "partition from coordination": (2, self._part_coordination),
             "outage of coordination": (1, self._part_all_from_coordination),
-            "connection to coordination lost": (2, self._break_coordination),
+            "connection to coordination lost": (3, self._break_coordination),
             "session expired": (2, self._expire_session),
             "slow link": (1, self._slow_down),
             "full disk": (2, self._fill_disk),
             "failed directory": (2, self._fail_directory),
             "failed disk": (1, self._fail_disk),
-            "replaced directory": (1, self._replace_directory),
+            "replaced directory": (2, self._replace_directory),
             "rotten byte": (2, self._rot),
         }
 
@@ -297,8 +297,12 @@ class FaultInjector:
         return self._part([(one.broker.address, COORDINATION) for one in self.machines], seconds)
 
     def _break_coordination(self, machine: Machine) -> Awaitable[None] | None:
-        self.tell("fault", f"broker {machine.id} loses its connection to coordination")
-        self._coordination.break_connections(machine.broker.address)
+        at_next_request = self._random.random() < 0.7
+        when = " with its next request" if at_next_request else ""
+        self.tell("fault", f"broker {machine.id} loses its connection to coordination{when}")
+        self._coordination.break_connections(
+            machine.broker.address, at_next_request=at_next_request
+        )
         return self._after(0.5, lambda: None)
 
     def _expire_session(self, machine: Machine) -> Awaitable[None] | None:

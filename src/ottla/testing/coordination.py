@@ -100,11 +100,17 @@ class SimulatedCoordination:
         """Return the coordination of one process, whose callbacks run in its context."""
         return CoordinationClient(self, address, context, is_alive, is_paused)
 
-    def break_connections(self, address: str) -> None:
-        """Break the connections from an address; the clients connect again."""
+    def break_connections(self, address: str, *, at_next_request: bool = False) -> None:
+        """Break the connections from an address; the clients connect again.
+
+        They can also break when the next request is on its way, which may take effect or not.
+        """
         for session in self._sessions:
             if session.client.address == address:
-                session.disconnect()
+                if at_next_request:
+                    session.breaks_at_request = True
+                else:
+                    session.disconnect()
 
     async def expire(self, address: str) -> None:
         """Expire the sessions from an address at once, whether or not the store hears them."""
@@ -205,6 +211,7 @@ class SimulatedSession:
         self._expiry: asyncio.TimerHandle | None = None  # while the connection is lost
         self._state_changed = asyncio.Event()
         self._is_closed = False
+        self.breaks_at_request = False
 
     @property
     def id(self) -> int:
@@ -332,6 +339,9 @@ class SimulatedSession:
                 await self._more.wait()
             request = self._requests.popleft()
             await self._clock.sleep(self._coordination.delay_s())
+            if self.breaks_at_request:
+                self.breaks_at_request = False
+                self.disconnect()
             is_lost = random.random() < LOST_CHANCE
             while self.client.is_cut_off and request.link == self._link:
                 is_lost = True  # if the connection breaks before the partition ends

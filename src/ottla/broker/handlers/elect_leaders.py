@@ -33,11 +33,13 @@ async def _answer(message: ElectLeadersRequest, topics: Topics) -> ElectLeadersR
         return refused(asked, ErrorCode.INVALID_REQUEST, why)
     partitions = None if asked is None else [*_partitions(asked)]
     try:
+        # As in Kafka, a request for all partitions lists all topics, also without a result. They
+        # are read first: the controller may resign during the election.
+        names = topics.controller.image.topics if asked is None else ()
         outcomes = await topics.elect_leaders(election, partitions)
     except RequestError as error:
         return refused(asked, error.code, error.message)
-    # As in Kafka, a request for all partitions lists all topics, also without a result.
-    return _response(outcomes, topics.controller.image.topics if asked is None else ())
+    return _response(outcomes, names)
 
 
 def refused(
