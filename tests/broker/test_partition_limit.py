@@ -113,6 +113,23 @@ def test_no_way_to_create_partitions_passes_the_limit(
     assert told == [{"topic": "b", "reason": exceeded(3, 2)[1]}]
 
 
+def test_offsets_topic_over_the_limit_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{LIMIT}=4") as running:
+            client = await running.client()
+            for _ in range(2):
+                request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+                (found,) = (await client.ask(request, FindCoordinatorResponse)).coordinators
+                assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert f"would exceed {LIMIT}=4" in (found.error_message or "")
+
+    run(scenario)
+    (warned,) = [one for one in caplog.records if one.message == "offsets topic not created"]
+    assert LIMIT in str(warned.args)
+
+
 def test_racing_requests_do_not_pass_the_limit(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, f"{LIMIT}=4") as running:

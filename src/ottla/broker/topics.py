@@ -140,7 +140,7 @@ class Topics:
         self._controller_channel = controller_channel
         self.controller_counts = ControllerCounts()
         self._controller: Controller | None = None  # while this broker is the controller
-        self._is_short_of_brokers = False  # for the offsets topic; the log says so once
+        self._offsets_topic_failure = ""  # why it was not created; the log says so once
 
     # The controller.
 
@@ -374,21 +374,28 @@ class Topics:
 
     async def create_offsets_topic(self) -> None:
         """Create __consumer_offsets when the first group asks for it."""
+        try:
+            await self._create_offsets_topic()
+        except PartlyLed:
+            raise
+        except RequestError as error:
+            if str(error) != self._offsets_topic_failure:
+                self._offsets_topic_failure = str(error)
+                _LOG.warning("offsets topic not created", {"reason": str(error)})
+            raise
+        self._offsets_topic_failure = ""
+
+    async def _create_offsets_topic(self) -> None:
         config = self._settings.broker
         factor = broker.OFFSETS_TOPIC_REPLICATION_FACTOR
         replicas, alive = config[factor], len(self._metadata_cache.image.brokers)
         if self._is_single_broker:
             replicas = 1
         elif replicas > alive:
-            if not self._is_short_of_brokers:
-                about = {"setting": f"{factor.name}={replicas}", "brokers": alive}
-                _LOG.warning("offsets topic not created", about)
-            self._is_short_of_brokers = True
             raise RequestError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{factor.name} is {replicas}, but only {alive} brokers are alive",
+                f"{factor.name}={replicas}, but only {alive} brokers are alive",
             )
-        self._is_short_of_brokers = False
         asked = AskedTopic(OFFSETS_TOPIC, config[broker.OFFSETS_TOPIC_NUM_PARTITIONS], replicas)
         await self._create_once(asked, {})
 

@@ -157,7 +157,7 @@ def start(
     ] = None,
     restart: Annotated[
         bool,
-        typer.Option("--restart", help="Start a process that dies again after a second."),
+        typer.Option("--restart", help="Start a dead process again after one second."),
     ] = False,
     override: Annotated[
         list[str] | None,
