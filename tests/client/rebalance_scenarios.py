@@ -332,6 +332,9 @@ async def subscribe_and_assign_exclude_each_other(servers: str, topic: str) -> N
             ours.subscribe(topic)
         with pytest.raises(ValueError, match="either topics or a pattern"):
             ours.subscribe()
+    async with member(servers, topic) as ours:
+        with pytest.raises(ValueError, match=r"invalid pattern of topics '\[oops'"):
+            ours.subscribe(pattern="[oops")
 
 
 async def consumer_metrics_count_its_work(servers: str, topic: str) -> None:

@@ -53,9 +53,15 @@ class Subscription:
 
 
 def compiled(pattern: Pattern, *, is_modern: bool) -> re.Pattern[str] | BrokerPattern:
-    """Return a pattern that can be matched; raises ValueError if the group protocol has none."""
+    """Return a pattern that can be matched; raises ValueError if it is invalid.
+
+    The broker matches patterns only with the KIP-848 protocol.
+    """
     if not isinstance(pattern, BrokerPattern):
-        return re.compile(pattern)
+        try:
+            return re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"invalid pattern of topics {pattern!r}: {error}") from error
     if not is_modern:
         raise ValueError(
             "a BrokerPattern requires group.protocol=consumer; in a classic group pass the "
