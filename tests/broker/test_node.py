@@ -5,6 +5,7 @@ import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,10 +176,10 @@ def test_topic_creation_finishes_after_cancellation(
         started: list[Topics] = []
 
         async def take_over_and_tell(
-            topics: Topics, controller: Controller, found: StoredCluster, *, is_first: bool
+            topics: Topics, controller: Controller, found: StoredCluster, **how: Any
         ) -> None:
             started.append(topics)
-            await take_over(topics, controller, found, is_first=is_first)
+            await take_over(topics, controller, found, **how)
 
         async def slowly(
             store: ClusterStore, name: str, node: TopicNode, config: Mapping[str, str]

@@ -261,11 +261,11 @@ def a_log_belongs_to_one_topic(patch: pytest.MonkeyPatch) -> None:
     async def left_alone(self: Any, names: Any) -> dict[Any, Any]:
         return {}
 
-    async def taking_over(self: Topics, *args: Any, is_first: bool) -> None:
+    async def taking_over(self: Topics, *args: Any, **how: Any) -> None:
         with pytest.MonkeyPatch.context() as start:
             start.setattr(ReplicaRoles, "_delete_topics", left_alone)
             start.setattr(Topics, "_end_deletion", left_alone)
-            await take_over(self, *args, is_first=is_first)
+            await take_over(self, *args, **how)
 
     patch.setattr(loading, "_topic_id", answering((None, list[str]())))
     patch.setattr(ReplicaRoles, "_host", hosting)
