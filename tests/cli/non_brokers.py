@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import cache
 
 RUBBISH = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 
@@ -74,7 +75,11 @@ def silent() -> Generator[NonBroker]:
         found.close()
 
 
+@cache
 def nobody() -> str:
-    """Return an address without a listener."""
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        return f"127.0.0.1:{gone.getsockname()[1]}"
+    """Return an address without a listener, which no other process gets."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    address = f"127.0.0.1:{held.getsockname()[1]}"
+    held.detach()  # the port stays bound until this process ends
+    return address

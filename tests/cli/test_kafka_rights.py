@@ -27,6 +27,7 @@ BOB = {
 OPEN: Mapping[str, str] = {
     "api-versions": "Metadata",
     "cluster describe": "127.0.0.1",
+    "cluster status": "127.0.0.1",
     "doctor": "responds, with 1 broker",
     "group list": "There are no groups.",
     "offsets": "No topics.",

@@ -593,7 +593,7 @@ class Node:
         self._limit_hand_over(0)
 
     def _limit_hand_over(self, seconds: float) -> None:
-        if self._handing_over is not None:
+        if self._handing_over is not None and not self._handing_over.expired():
             self._handing_over.reschedule(asyncio.get_running_loop().time() + seconds)
 
     async def _hand_over(

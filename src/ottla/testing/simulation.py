@@ -174,7 +174,8 @@ class SimulatedBroker:
             if self._coordination is not None:
                 self.kill()
             life.main.result()
-        life.main.add_done_callback(lambda main: self._exited(life))
+        if self._coordination is not None:  # else the scenario ends the process itself
+            life.main.add_done_callback(lambda main: self._exited(life))
         return True
 
     def _exited(self, life: _Life) -> None:
