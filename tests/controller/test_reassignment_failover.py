@@ -85,7 +85,7 @@ async def created(there: Coordinated) -> None:
 
 def check(state: PartitionState, has_log: set[BrokerId]) -> None:
     assert state.leader in state.in_sync
-    assert {*state.in_sync, *state.elr} <= has_log, "whoever may lead has the records"
+    assert {*state.in_sync, *state.elr} <= has_log, "only brokers with the records may lead"
     assert len(state.in_sync) >= 2, "enough complete replicas remain"
     assert {*state.in_sync, *state.adding, *state.removing} <= {*state.replicas}
 

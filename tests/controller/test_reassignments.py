@@ -299,7 +299,7 @@ def test_a15_reassignment_survives_the_death_of_the_controller_at_every_step(
     tmp_path: Path,
 ) -> None:
     async def moved(stage: Stage) -> None:
-        """Move the partition; whoever gets no answer asks the next controller again."""
+        """Move the partition; if a controller dies, ask the next one again."""
         while stage.state.replicas != (3, 4):
             try:
                 if not is_reassigning(stage.state):

@@ -148,7 +148,7 @@ class PartitionCoordinator:
         self._timers.clear()
         if self._telling is not None:
             self._telling.cancel()
-        while self._outcomes:  # whoever waits for an append asks the next coordinator
+        while self._outcomes:  # the clients that wait for an append ask the next coordinator
             outcome = self._outcomes.popleft()
             outcome.late.cancel()
             failed = AppendFailed(outcome.event.append, ErrorCode.NOT_LEADER_OR_FOLLOWER)

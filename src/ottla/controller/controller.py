@@ -221,16 +221,15 @@ class Controller:
         self._sparing_ended.set()
 
     async def _end_sparing(self) -> None:
-        """Count brokers that have not registered in time as dead."""
+        """Count brokers that have not registered in time as dead; a failure is repeated."""
         async with self.turn:
-            dead = self._answering.keys() - self._registered.keys()
-            if dead:
+            if dead := self._answering.keys() - self._registered.keys():
                 _LOG.warning("brokers not registered in time", {"brokers": _ids(dead)})
-                self._follow(self._registered)
-                await self._commit(
-                    lambda: plan.brokers_changed(self.image, self._conditions), waits=False
-                )
             self._answering = {}
+            self._follow(self._registered)
+            await self._commit(
+                lambda: plan.brokers_changed(self.image, self._conditions), waits=False
+            )
 
     async def _follow_brokers(self) -> None:
         """Read the registered brokers, and act on what has changed."""

@@ -295,7 +295,7 @@ def values_after_commit(bootstrap: str) -> list[bytes]:
 
 
 class Producer(threading.Thread):
-    """Produces numbers with acks=all and idempotence, until it is told to stop."""
+    """Produces numbers with acks=all and idempotence, until `stopping` is set."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__()

@@ -89,8 +89,8 @@ def start(
     The server needs Java 17 and the jars that PySpark ships (pip install 'ottla[spark]'). Without
     --ensemble, it runs alone. Three servers tolerate the loss of one, five of two.
 
-    ZooKeeper does not authenticate clients here: whoever reaches its ports can change the cluster.
-    Let only brokers reach them.
+    ZooKeeper does not authenticate clients here. Every program that can connect to its ports can
+    change the cluster. Let only brokers connect to them.
     """
     signals: StopSignals = context.obj
 
