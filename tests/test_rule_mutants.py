@@ -56,6 +56,7 @@ from ottla.groups.roster import Roster
 from ottla.ids import BrokerId, LeaderEpoch, Offset
 from ottla.log import appender, directory, files
 from ottla.log.cleaner import cleanable
+from ottla.log.epochs import EpochHistory
 from ottla.log.flusher import FlushPlan
 from ottla.log.log_state import LogState
 from ottla.log.recovery import batch_scan, crash_cleanup
@@ -277,7 +278,7 @@ def follower_does_not_check_batches(patch: Patch) -> None:
     def unchecked(data: Any, expected: Offset) -> list[Any]:
         return [one.header for one in appender.batches(data)]
 
-    patch.setattr(appender, "_replicated_headers", unchecked)
+    patch.setattr(appender, "replicated_headers", unchecked)
 
 
 @caught_by(test_truncation.test_a17_out_of_range)
@@ -410,6 +411,11 @@ def recovery_does_not_check_crcs(patch: Patch) -> None:
     patch.setattr(batch_scan, "crc32c", returning(Anything()))
     patch.setattr(batch_scan, "crc_of", returning(Anything()))
     patch.setattr(batch_scan, "scan_headers", none_at_once)
+
+
+@caught_by(test_damage.test_c4_repair_refuses_what_does_not_fit)
+def repair_takes_other_epochs(patch: Patch) -> None:
+    patch.setattr(EpochHistory, "epoch_of", returning(None))
 
 
 @caught_by(test_damage.test_c4_readers_find_damage_without_a_scrub)

@@ -8,7 +8,7 @@ import pytest
 
 from cases import each_case
 from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
-from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, ProducerId
 from ottla.log.damage import Damage, format_damage, parse_damage
 from ottla.log.disk import read_whole
@@ -17,6 +17,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.names import DAMAGED_OFFSETS
 from ottla.log.partition_log import OpenedLog, PartitionLog
 from ottla.records.batch import BatchHeader, batches
+from ottla.records.errors import CorruptRecords
 from ottla.testing.disk import Loss, SimulatedDisk, finish
 from sampling import sample
 
@@ -410,6 +411,108 @@ def test_c4_repaired_batches_are_served_again() -> None:
     assert finish(log.scrub(no_pause)) == ()
     assert code_of(log, damage.first_offset) is None
     assert stored(disk) is None
+
+
+def test_c4_repair_takes_the_batches_of_another_replica(segment: str, clean: bool) -> None:
+    damaged = DamagedLog(segment, clean=clean)
+    for first, stop in ((0, 1), (2, 3), (1, 4), (0, len(damaged.places))):
+        data, start, end = bytearray(damaged.file), damaged.places[first].position, 0
+        for place in damaged.places[first:stop]:
+            end = place.end
+            data[place.position + 8] ^= 0x20
+            data[place.end - 1] ^= 1
+        disk = damaged.with_file(bytes(data))
+        log = damaged.opened(disk).log
+        (damage,) = finish(log.scrub(no_pause))
+        assert (damage.position, damage.end) == (start, end)
+        assert finish(log.repair(damage, damaged.file[start:end])) is None
+        damaged.check(log, set())
+        assert (log.damaged, stored(disk)) == ((), None)
+        assert finish(log.scrub(no_pause)) == ()
+        killed = disk.after_crash(Loss.ALL, Random(0))  # the repair is on the device
+        assert read_whole(killed, f"{FOLDER}/{damaged.name}")[: len(damaged.file)] == damaged.file
+        damaged.check(damaged.opened(killed, clean=False).log, set())
+
+
+def test_c4_repair_in_parts_keeps_the_rest_damaged() -> None:
+    damaged = DamagedLog("rolled", clean=True)
+    first, second, third = damaged.places[1:4]
+    data = bytearray(damaged.file)
+    data[first.position : third.end] = bytes(third.end - first.position)
+    disk = damaged.with_file(bytes(data))
+    log = damaged.opened(disk).log
+    (damage,) = finish(log.scrub(no_pause))
+    left = finish(log.repair(damage, damaged.file[first.position : first.end]))
+    assert log.damaged == (left,)
+    damaged.check(log, {second.header.base_offset, third.header.base_offset})
+    again = damaged.opened(disk).log
+    assert again.damaged == (left,)
+    assert left is not None
+    assert finish(again.repair(left, damaged.file[second.position : third.end])) is None
+    damaged.check(again, set())
+    assert stored(disk) is None
+
+
+def test_c4_repair_restores_records_that_are_missing_at_the_end() -> None:
+    damaged = DamagedLog("rolled", clean=True)
+    for place, cut in zip(damaged.places, (5, 20, 61, 1), strict=False):
+        disk = damaged.with_file(damaged.file[: place.position + cut])
+        log = damaged.opened(disk).log
+        finish(log.scrub(no_pause))
+        (damage,) = log.damaged
+        assert damage.size == cut
+        left = finish(log.repair(damage, damaged.file[place.position : place.end]))
+        assert left is not None
+        assert log.damaged == (left,)
+        assert finish(log.repair(left, damaged.file[place.end :])) is None
+        damaged.check(log, set())
+        assert read_whole(disk, f"{FOLDER}/{damaged.name}") == damaged.file
+        finish(log.close())
+        damaged.check(opened(disk, damaged.rules, recovery_point=damaged.end).log, set())
+
+
+def test_c4_repair_refuses_what_does_not_fit() -> None:
+    damaged = DamagedLog("rolled", clean=True)
+    before, place, behind = damaged.places[1:4]
+    data = bytearray(damaged.file)
+    data[place.end - 1] ^= 1
+    disk = damaged.with_file(bytes(data))
+    log = damaged.opened(disk).log
+    (damage,) = finish(log.scrub(no_pause))
+    right = damaged.file[place.position : place.end]
+    other_epoch = right[:12] + (place.header.leader_epoch + 1).to_bytes(4, "big") + right[16:]
+    for records in (
+        b"",
+        bytes(data[place.position : place.end]),  # the other replica has the same damage
+        right[:-1],
+        damaged.file[before.position : before.end],
+        damaged.file[behind.position : behind.end],
+        damaged.file[place.position : behind.end],
+        other_epoch,
+    ):
+        with pytest.raises(CorruptRecords):
+            finish(log.repair(damage, records))
+        assert log.damaged == (damage,)
+        assert read_whole(disk, f"{FOLDER}/{damaged.name}") == bytes(data)
+    assert finish(log.repair(damage, right)) is None
+    with pytest.raises(CorruptRecords, match="no longer has"):
+        finish(log.repair(damage, right))
+
+
+def test_c4_repair_is_repeated_after_a_full_disk() -> None:
+    damaged = DamagedLog("rolled", clean=True)
+    at = damaged.places[2].position
+    disk = damaged.with_file(damaged.file[: at + 5])
+    log = damaged.opened(disk).log
+    finish(log.scrub(no_pause))
+    (damage,) = log.damaged
+    disk.fill()
+    with pytest.raises(StorageExhausted):
+        finish(log.repair(damage, damaged.file[at:]))
+    assert log.damaged == (damage,)
+    disk.capacity_bytes = None
+    assert finish(log.repair(damage, damaged.file[at:])) is None
+    damaged.check(log, set())
 
 
 def test_c4_scrub_pauses_as_its_caller_requests() -> None:

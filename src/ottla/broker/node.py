@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from ottla.broker.broker_only import BROKER_ONLY
 from ottla.broker.configs import ConfigAdminManager
 from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.damage_repair import DamageRepair
 from ottla.broker.directory_reporter import DirectoryReporter
 from ottla.broker.dispatch import BrokerParts, dispatcher, served_to_brokers
 from ottla.broker.effective_config import EffectiveConfig, without_read_only
@@ -397,6 +398,15 @@ class Node:
         self._released.set()
         self._dispatch = dispatch
         self._run(self._reporter.run())
+        self.damage_repair = DamageRepair(
+            self.id,
+            clock=environment.clock,
+            logs=logs,
+            metadata_cache=metadata_cache,
+            channels=channels,
+            scheduler=scheduler,
+        )
+        self._run(self.damage_repair.run())
         self._run(roles.keep_following())
         self._run(topics.keep_leading())
         self._run(topics.keep_balanced())

@@ -172,7 +172,7 @@ class Appender:
         state.check_usable()
         if fetched_offset != state.log_end_offset:
             raise UnexpectedOffset(state.log_end_offset, fetched_offset, fetched_offset)
-        headers = _replicated_headers(data, state.log_end_offset)
+        headers = replicated_headers(data, state.log_end_offset)
         if not headers:
             return
         if len(headers) > 1 and headers[-1].last_offset - headers[0].base_offset > RELATIVE_MAX:
@@ -311,7 +311,7 @@ def is_full(segment: Segment, config: LogConfig, size: int, last_offset: int) ->
     )
 
 
-def _replicated_headers(data: Buffer, expected: Offset) -> list[BatchHeader]:
+def replicated_headers(data: Buffer, expected: Offset) -> list[BatchHeader]:
     """Return the headers of fetched batches, after all checks of rule A16.
 
     Compiled code reads batches that follow each other. Only a gap that compaction left is read

@@ -35,6 +35,21 @@ class Damage(NamedTuple):
         """Whether the batch at a position is damaged."""
         return self.position <= position < self.end or position == self.position
 
+    def after(self, offset: Offset, size: int, *, is_last: bool) -> "Damage | None":
+        """What is left when valid batches up to an offset replace its first bytes; None if nothing.
+
+        Batches that compaction removed may be missing at the end of the range. The last range of a
+        file may need more bytes than the file has.
+        """
+        if offset > self.end_offset or (size > self.size and not is_last):
+            raise CorruptRecords(
+                f"{size} bytes up to offset {offset} do not fit into the damaged range {self}"
+            )
+        left = max(0, self.size - size)
+        if not left and (offset == self.end_offset or not is_last):
+            return None
+        return Damage(offset, self.end_offset, self.position + size, left)
+
     def is_within(self, file_size: int) -> bool:
         """Whether a file still has these bytes; for missing records, whether it ends there."""
         return self.end <= file_size if self.size else self.position == file_size
@@ -137,6 +152,11 @@ class DamageFile:
         if self.is_due:
             self.staged(text)()
             self._disk.sync_directory(self._directory)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the log has no known damage."""
+        return not self._stored and not self.is_due
 
     def staged(self, text: str) -> Callable[[], None]:
         """Write the next content to a temporary file; the returned function renames it.

@@ -286,15 +286,24 @@ class PartitionLog:
 
     @property
     def damaged(self) -> tuple[Damage, ...]:
-        """The known damage, in offset order.
-
-        A replica that is not the only one truncates its log there and fetches the records again.
-        """
+        """The known damage, in offset order."""
         return self._state.damaged
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether damage is known; faster than `damaged`."""
+        return not self._state.damage_file.is_empty
 
     async def scrub(self, pause: Pause) -> tuple[Damage, ...]:
         """Check every batch of the log, at the caller's pace; return the damage."""
         return await self._scrubber.scrub(pause)
+
+    async def repair(self, damage: Damage, records: Buffer) -> Damage | None:
+        """Replace damage by the records of another replica; return what is left of it.
+
+        Raises CorruptRecords if the records do not fit.
+        """
+        return await self._scrubber.repair(damage, records)
 
     # The end.
 

@@ -1,10 +1,13 @@
-"""Finds and records damage in one log (rule C4).
+"""Finds, records and repairs damage in one log (rule C4).
 
 Invariant: damaged batches are neither served nor truncated. The damage file is written before
 anything else relies on what was found. A segment is scanned during a scrub, or when its batches
 cannot be walked. The scan runs in a thread on the bytes that exist when it starts; its result
 counts unless the log was truncated meanwhile. If the scan finds no damage, the indexes of the
 segment are wrong and are rebuilt.
+
+A repair writes the batches of another replica in the place of the damaged bytes. They are on the
+device before the damage is removed from its file.
 
 Fetched batches are not checked: they are sent without a copy, and the consumer checks the CRC.
 """
@@ -17,8 +20,10 @@ from typing import TypeVar
 
 from ottla.errors import ErrorCode, OttlaError, RequestError, StorageExhausted
 from ottla.ids import Offset
+from ottla.log.appender import UnexpectedOffset, replicated_headers
 from ottla.log.cached_reads import Read, read_blocking, retry_uncached
 from ottla.log.damage import Damage, format_damage, records_missing
+from ottla.log.epochs import EpochHistory
 from ottla.log.log_state import LogState
 from ottla.log.producers import Producers
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds
@@ -26,8 +31,9 @@ from ottla.log.recovery.replay import replay_producers
 from ottla.log.segment.batch_headers import BrokenSegment
 from ottla.log.segment.index import OffsetIndex
 from ottla.log.segment.segment import Segment
+from ottla.protocol.primitives import Buffer
 from ottla.records.batch import BatchHeader
-from ottla.records.errors import UNREADABLE
+from ottla.records.errors import UNREADABLE, CorruptRecords
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,6 +89,35 @@ class Scrubber:
             except UNREADABLE as error:
                 raise self.corrupt_message(error) from error
 
+    async def repair(self, damage: Damage, records: Buffer) -> Damage | None:
+        """Replace the first bytes of a damaged range; return what is left of it.
+
+        `records` are the batches that another replica has at the first offset of the range. Raises
+        CorruptRecords if they do not fit, also if the range is no longer a part of the log.
+        """
+        state = self._state
+        headers = _checked(damage, records, state.epochs)
+        async with state.lock:
+            state.check_usable()
+            segment = next((one for one in state.segments if damage in one.damaged), None)
+            if segment is None:
+                raise CorruptRecords(f"the log no longer has the damaged range {damage}")
+            is_last = damage.end == segment.size and segment is not state.segments.active
+            left = damage.after(headers[-1].next_offset, len(records), is_last=is_last)
+            file = segment.file.held()
+
+            def write() -> None:
+                file.write([records], damage.position)
+                file.sync()
+
+            await state.run_retryable(write)
+            segment.replace_damage(damage, headers, left)
+            if damage.position + len(records) > segment.size:
+                segment.size = damage.position + len(records)
+                await self._rebuild_indexes(segment)
+            await self.store_damage_locked()
+        return left
+
     def corrupt_message(self, error: OttlaError) -> RequestError:
         """The error that a client gets for damaged records."""
         return RequestError(ErrorCode.CORRUPT_MESSAGE, f"{self._state.directory}: {error}")
@@ -134,17 +169,24 @@ class Scrubber:
     async def _reindex(self, base_offset: Offset) -> None:
         """Rebuild the indexes of a segment; the next flush writes the files of a closed one."""
         state = self._state
-        segment, truncations = state.segments.from_offset(base_offset)[0], state.truncations
+        segment = state.segments.from_offset(base_offset)[0]
         if segment.offset_index.is_trusted and segment.time_index.is_trusted:
             return
-        interval_bytes = state.config.index_interval_bytes
-        rebuilt = await state.disk.blocking(lambda: segment.reindexed(interval_bytes))
-        if truncations == state.truncations and segment in state.segments:
+        if await self._rebuild_indexes(segment):
             _LOG.warning("indexes rebuilt: they did not match", {"file": segment.file.path})
+
+    async def _rebuild_indexes(self, segment: Segment) -> bool:
+        """Return False if the log was truncated meanwhile."""
+        state = self._state
+        interval_bytes, truncations = state.config.index_interval_bytes, state.truncations
+        rebuilt = await state.disk.blocking(lambda: segment.reindexed(interval_bytes))
+        is_current = truncations == state.truncations and segment in state.segments
+        if is_current:
             # What was appended meanwhile is in the page cache, so this read does not block.
             segment.adopt_indexes(rebuilt, interval_bytes, read_blocking)
             if segment is not state.segments.active and segment not in state.index_files_due:
                 state.index_files_due.append(segment)
+        return is_current
 
     def _bounds(self, segment: Segment) -> ScanBounds:
         """Every batch of an open log was valid when it was appended or recovered."""
@@ -152,6 +194,27 @@ class Scrubber:
         following = state.segments.from_offset(segment.base_offset)[1:2]
         end = following[0].base_offset if following else state.log_end_offset
         return ScanBounds(end, None, end, reaches=records_missing(segment.damaged))
+
+
+def _checked(damage: Damage, records: Buffer, epochs: EpochHistory) -> list[BatchHeader]:
+    """Return the headers of the batches that replace a range; raise CorruptRecords if they cannot.
+
+    They must be of the leader epochs that this log has at their offsets: a batch with the same
+    offset, but of another epoch, is another batch (rule A2).
+    """
+    try:
+        headers = replicated_headers(records, damage.first_offset)
+    except UnexpectedOffset as error:
+        raise CorruptRecords(str(error)) from error
+    for header in headers:
+        known = epochs.epoch_of(header.base_offset)
+        if known is not None and header.leader_epoch != known:
+            raise CorruptRecords(
+                f"offset {header.base_offset} is of leader epoch {header.leader_epoch}, not {known}"
+            )
+    if not headers:
+        raise CorruptRecords(f"no records at offset {damage.first_offset}")
+    return headers
 
 
 def _offset_index(segment: Segment) -> OffsetIndex:

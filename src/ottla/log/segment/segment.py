@@ -28,6 +28,7 @@ from ottla.log.segment.batch_headers import (
 from ottla.log.segment.index import OffsetIndex, TimeIndex, TimestampOffset
 from ottla.log.segment.txn_index import AbortedTransaction, TransactionIndex
 from ottla.protocol.primitives import Buffer
+from ottla.records.batch import BatchHeader
 
 RELATIVE_MAX: Final = 2**31 - 1  # an index entry has the offset relative to the base offset
 
@@ -193,6 +194,23 @@ class Segment:
     def index_damage(self, damage: Damage) -> None:
         """Let readers at the tail find a damaged range; no index entry points to it."""
         self._recent.append((damage.end_offset - 1, damage.position))
+
+    def replace_damage(
+        self, damage: Damage, headers: Iterable[BatchHeader], left: Damage | None
+    ) -> None:
+        """Serve the batches that have replaced the first bytes of a damaged range."""
+        after = () if left is None else (left,)
+        at = self.damaged.index(damage)
+        self.damaged = (*self.damaged[:at], *after, *self.damaged[at + 1 :])
+        entry = (damage.end_offset - 1, damage.position)
+        if entry in self._recent:
+            at, entries, position = self._recent.index(entry), list[tuple[int, int]](), entry[1]
+            for header in headers:
+                entries.append((header.last_offset, position))
+                position += header.size
+            self._recent[at : at + 1] = entries
+            if left is not None:
+                self._recent.insert(at + len(entries), (left.end_offset - 1, left.position))
 
     def index_aborted(self, completed: CompletedTransaction) -> None:
         """Add an aborted transaction to the transaction index; its marker is in this segment."""
