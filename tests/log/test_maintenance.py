@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from random import Random
 from typing import TypeVar
 
 import pytest
 
 from cases import each_case
-from log.log_managers import append, created, opened, partition, run_for
+from log.log_managers import EPOCH, append, created, lead, opened, partition, run_for
 from log.logs import SMALL
 from log.logs import append as append_batch
 from ottla.errors import ErrorCode, RequestError, StorageFailure
@@ -20,7 +21,7 @@ from ottla.log.maintenance import Maintenance, MaintenanceConfig
 from ottla.log.names import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from ottla.settings.config_parser import broker_config
 from ottla.testing.clock import SimulatedClock, simulated
-from ottla.testing.disk import SimulatedDisk
+from ottla.testing.disk import Loss, SimulatedDisk
 
 NEVER = MaintenanceConfig(*[10**9] * 6)
 
@@ -113,6 +114,45 @@ def test_log_is_flushed_after_a_roll() -> None:
         assert len(hosted.log.segments) == 2
         await run_for(duties, 2)
         assert hosted.log.recovery_point == 2
+
+    simulated(program)
+
+
+def test_recovered_logs_are_not_recovered_again() -> None:
+    """After `kill -9`, the start flushes what it has recovered and stores the recovery points."""
+
+    async def program(clock: SimulatedClock) -> None:
+        disk, paths = SimulatedDisk(), ("/one", "/two")
+        logs = await opened(disk, clock, paths)
+        for number in range(4):
+            append(await created(logs, number), b"x", b"y")
+        logs.release()  # as the operating system does after `kill -9`
+        logs = await opened(disk, clock, paths)
+        assert [hosted.log.recovery_point for hosted in logs] == [0] * 4
+        began = len(disk.calls)
+        await run_for(upkeep(logs), 0.5)
+        assert [hosted.log.recovery_point for hosted in logs] == [2] * 4
+        stored = [path for what, path in disk.calls[began:] if what == "rename"]
+        assert sorted(path for path in stored if RECOVERY_POINTS in path) == [
+            f"{path}/{RECOVERY_POINTS}.tmp" for path in paths
+        ]
+        again = await opened(disk.after_crash(Loss.ALL, Random(0)), clock, paths)
+        assert [hosted.log.recovery_point for hosted in again] == [2] * 4
+
+    simulated(program)
+
+
+def test_clean_start_flushes_nothing() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock)
+        append(await created(logs, 0), b"x")
+        await logs.close(EPOCH)
+        logs = await opened(disk, clock)
+        await lead(logs, 1)
+        append(logs[partition(0)], b"y")
+        await run_for(upkeep(logs), 0.5)
+        assert logs[partition(0)].log.recovery_point == 1
 
     simulated(program)
 

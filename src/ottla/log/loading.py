@@ -56,6 +56,7 @@ class HostedLog:
     directory: DataDirectory
     high_watermark: Offset = _BEGINNING  # from the checkpoint
     first_dirty_offset: Offset | None = None  # the log is clean below it
+    recovered_end_offset: Offset = _BEGINNING  # recovery has checked the records below it
     flushed_ms: int = 0  # time of the last periodic flush
     seen_ms: int = 0  # time when its files were last seen in their place
     seen_end_offset: Offset = _BEGINNING  # the log end offset at that time
@@ -206,6 +207,7 @@ async def load(
             directory,
             Offset(min(known.high_watermarks.get(partition, 0), log.log_end_offset)),
             known.cleaned.get(partition),
+            _BEGINNING if clean else log.log_end_offset,
             clock.now_ms(),
         )
         return hosted, [*notes, *opened.notes]

@@ -1,5 +1,8 @@
 """The periodic tasks of a broker's logs: flush, retention, checkpoints, expiration, removal, scrub.
 
+At the start, the logs that were recovered after an unclean shutdown are flushed, so that the next
+crash does not check the same records again.
+
 Invariant: each task runs at its own interval. A data directory that fails in a task, or that was
 removed, goes offline without stopping the task for the others. Intervals are read again each time,
 so that changed settings apply at once. A task yields to the event loop every LOGS_PER_SLICE logs.
@@ -7,13 +10,14 @@ so that changed settings apply at once. A task yields to the event loop every LO
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
 from ottla.errors import RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
+from ottla.log.directory import DataDirectory
 from ottla.log.disk import File
 from ottla.log.flusher import flush_due
 from ottla.log.loading import HostedLog
@@ -79,9 +83,10 @@ class Maintenance:
         self._high_watermark = high_watermark
 
     async def run(self) -> None:
-        """Run each task at its interval."""
+        """Flush the recovered logs once, and run each task at its interval."""
         config = self._config
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._caught(self.flush_recovered))
             for interval_ms, task in (
                 (lambda: config().flush_check_ms, self.flush),
                 (lambda: config().retention_check_ms, self.retain),
@@ -100,10 +105,46 @@ class Maintenance:
     ) -> None:
         while True:
             await self._logs.clock.sleep(interval_ms() / 1000)
-            try:
-                await task()
-            except Exception:
-                _LOG.exception("log maintenance task failed")
+            await self._caught(task)
+
+    async def _caught(self, task: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await task()
+        except Exception:
+            _LOG.exception("log maintenance task failed")
+
+    async def flush_recovered(self) -> None:
+        """Flush the logs that recovery has checked, and store their recovery points.
+
+        The broker serves meanwhile, because a start with many partitions must not wait for the
+        device. Each directory flushes one log at a time and writes its checkpoint once.
+        """
+        by_directory: dict[str, list[HostedLog]] = {}
+        for hosted in self._logs:
+            if hosted.log.recovery_point < hosted.recovered_end_offset:
+                by_directory.setdefault(hosted.directory.path, []).append(hosted)
+        async with asyncio.TaskGroup() as group:
+            for recovered in by_directory.values():
+                group.create_task(self._flush_directory(recovered[0].directory, recovered))
+
+    async def _flush_directory(
+        self, directory: DataDirectory, recovered: Sequence[HostedLog]
+    ) -> None:
+        started_s = self._logs.clock.elapsed_s()
+        for hosted in recovered:
+            end_offset = hosted.recovered_end_offset
+            await self._attempt(hosted, lambda log=hosted.log, end=end_offset: log.flush(end))
+        if directory.failure is None:
+            with suppress(StorageFailure):  # which takes it offline
+                await self._logs.store(RECOVERY_POINTS, directory)
+            _LOG.info(
+                "recovered logs flushed",
+                {
+                    "directory": directory.path,
+                    "partitions": len(recovered),
+                    "seconds": round(self._logs.clock.elapsed_s() - started_s, 3),
+                },
+            )
 
     async def flush(self) -> None:
         """Flush the logs whose flush.ms is over, and the logs that have rolled.
