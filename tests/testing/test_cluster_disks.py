@@ -12,6 +12,7 @@ from ottla import Admin, NewTopic, Producer
 from ottla.broker import replica_roles, topics
 from ottla.cluster.image import PartitionState
 from ottla.errors import ErrorCode, RequestError
+from ottla.ids import NO_BROKER
 from ottla.testing import Cluster
 from ottla.testing.cluster import ClusterBroker
 
@@ -192,6 +193,45 @@ def test_c6_failed_directory_moves_its_leaders() -> None:
         found = image.state(TOPIC, partition)
         assert found is not None
         return [*image.offline_replicas(TOPIC, partition, found)]
+
+    run(scenario)
+
+
+def test_c6_only_replica_in_a_failed_directory_is_offline() -> None:
+    """As in Kafka: the partition has no leader until the broker restarts with the directory."""
+
+    async def scenario() -> None:
+        servers = "bootstrap.servers"
+        async with Cluster(brokers=1, directories=2) as cluster:
+            await create(cluster, partitions=2, replicas=1)
+            (broker,) = cluster.brokers
+            number = next(n for n in range(2) if (broker.directories[n] / f"{TOPIC}-0").exists())
+            async with producer(cluster) as client:
+                await send(client, b"before")
+            with broker.directory_failed(number):
+                async with producer(cluster, retries=0) as client:
+                    with pytest.raises(RequestError):
+                        await send(client, b"lost")
+                    await until(lambda: state(cluster).leader == NO_BROKER)
+                    await send(client, b"x", 1)  # the other directory is online
+                assert (state(cluster).in_sync, state(cluster).elr) == ((), (broker.id,))
+                async with Admin({servers: cluster.bootstrap_servers}) as admin:
+                    await until(lambda: broker.image is not None and is_offline(broker))
+                    described = (await admin.describe_topics([TOPIC]))[TOPIC].partitions[0]
+                    assert (described.leader, described.offline) == (None, (broker.id,))
+                await broker.stop()
+            await broker.start()
+            await cluster.settled()
+            assert state(cluster).in_sync == (broker.id,)
+            async with producer(cluster) as client:
+                future = await client.send(TOPIC, b"after", partition=0)
+                await client.flush()
+                assert (await future).offset == 1
+
+    def is_offline(broker: ClusterBroker) -> bool:
+        image = broker.image
+        found = None if image is None else image.state(TOPIC, 0)
+        return found is not None and found.leader == NO_BROKER
 
     run(scenario)
 

@@ -20,7 +20,7 @@ from ottla.broker.topics import Topics
 from ottla.cluster.reassignment import is_reassigning
 from ottla.errors import ErrorCode
 from ottla.groups.coordinator import Coordinator, Phase
-from ottla.ids import NO_BROKER, BrokerId
+from ottla.ids import NO_BROKER, BrokerId, PartitionIndex, TopicPartition
 from ottla.log.log_cleaner import LogCleaner
 from ottla.log.log_manager import LogManager
 from ottla.metrics import Family, TopicCounts, Value
@@ -114,16 +114,21 @@ class MetricsPage:
 
     def _of_controller(self) -> Iterator[Family]:
         manager, topics = self.replica_manager, self.topics
-        offline = sum(
-            hosted.directory.failure is not None and hosted.partition in manager.partitions
+        # In failed directories, until the controller has stored that they have no leader.
+        failed = {
+            hosted.partition
             for hosted in manager.logs
-        )
-        imbalance = 0
+            if hosted.directory.failure is not None and hosted.partition in manager.partitions
+        }
+        offline = imbalance = 0
         if topics.is_controller:
             for topic in topics.controller.image.topics.values():
-                for state in topic.partitions:
-                    offline += state.leader == NO_BROKER
+                for index, state in enumerate(topic.partitions):
+                    if state.leader == NO_BROKER:
+                        offline += 1
+                        failed.discard(TopicPartition(topic.name, PartitionIndex(index)))
                     imbalance += state.leader != state.replicas[0]
+        offline += len(failed)
         yield _one(metrics.ACTIVE_CONTROLLER, int(topics.is_controller))
         yield _one(metrics.OFFLINE, offline)
         yield _one(metrics.IMBALANCE, imbalance)

@@ -34,6 +34,9 @@ class ReplicaManager:
             return partition
         if self._metadata_cache.image.state(topic, index) is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        hosted = self.logs.get(TopicPartition(topic, PartitionIndex(index)))
+        if hosted is not None and hosted.directory.failure is not None:
+            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(hosted.directory.failure))
         raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def leader_hint(self, topic: str, index: int) -> PartitionState | None:

@@ -360,33 +360,28 @@ class Controller:
     ) -> None:
         """Move leaderships away from directories of a broker, and replicas out of ISRs.
 
-        A partition with one replica keeps its leader, which refuses writes.
+        As in Kafka, a partition without a replica in another directory has no leader until the
+        broker restarts.
         """
         known = self.image.brokers.get(broker) if broker in self._registered else None
         if known is None or known.epoch != epoch:
             raise RequestError(ErrorCode.STALE_BROKER_EPOCH)
-        failed = [one for one in report.failed if not self._is_only_leader(broker, one)]
-        self._offline[broker] = self._offline.get(broker, frozenset()).union(failed)
+        self._offline[broker] = self._offline.get(broker, frozenset()).union(report.failed)
         self.image = self.image.with_failed(self._conditions.offline_replicas())
         about = {"broker": broker, "failed": len(report.failed), "full": len(report.full)}
         _LOG.warning("data directories reported", about)
-        replicated = [one for one in failed if self._replicas(one) > 1]
         await self._commit(
             lambda: [
-                *plan.directory_failed(self.image, self._conditions, broker, replicated),
+                *plan.directory_failed(self.image, self._conditions, broker, report.failed),
                 *plan.directory_full(self.image, self._conditions, broker, report.full),
             ],
-            changed=[one.topic for one in failed],
+            changed=[one.topic for one in report.failed],
             waits=False,
         )
 
     def _replicas(self, key: TopicPartition) -> int:
         state = self.image.state(*key)
         return 0 if state is None else len(state.replicas)
-
-    def _is_only_leader(self, broker: BrokerId, key: TopicPartition) -> bool:
-        state = self.image.state(*key)
-        return state is not None and len(state.replicas) == 1 and state.leader == broker
 
     def _note_unable(self, broker: BrokerId, sent: "asyncio.Future[Failures]") -> None:
         """Note what a broker could not lead or follow; a task lets other replicas lead it."""
