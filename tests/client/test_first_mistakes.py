@@ -67,7 +67,8 @@ def test_no_broker_is_reported(use: Use, unused_address: str) -> None:
     async def scenario() -> None:
         with pytest.raises(RequestError, match=f"connection refused by {unused_address}") as raised:
             await use(unused_address)
-        assert "`ottla dev` starts one" in raised.value.hint
+        port = unused_address.rpartition(":")[2]
+        assert f"`ottla dev --port {port}` starts one on 127.0.0.1:{port}" in raised.value.hint
 
     run(scenario())
 
@@ -118,7 +119,8 @@ def test_consumer_waiting_for_a_broker_logs_it(
         run(scenario())
     [result] = caplog.messages
     assert "connection refused" in result
-    assert "`ottla dev`" in result
+    port = unused_address.rpartition(":")[2]
+    assert f"`ottla dev --port {port}`" in result
 
 
 async def at_a_broker(use: Callable[[str], Awaitable[None]], creates: str = "false") -> None:
@@ -199,6 +201,36 @@ def test_value_that_is_not_bytes_is_refused(value: Any) -> None:
             assert "Correct the value" in refused.value.hint
 
     run(at_a_broker(scenario))
+
+
+@each_case(
+    ("arguments", "expected"),
+    [
+        ({"timestamp_ms": 1.5}, r"timestamp_ms must be an integer, not 1\.5 \(float\)"),
+        ({"timestamp_ms": "1"}, r"timestamp_ms must be an integer, not '1' \(str\)"),
+        ({"headers": 5}, "headers must be pairs of a name and bytes or None, not int"),
+        ({"headers": ["ab"]}, "headers must be pairs of a name and bytes or None"),
+        ({"headers": [(b"name", b"v")]}, "name of a record header must be a str, not bytes"),
+    ],
+)
+def test_wrong_type_in_a_record_is_refused(arguments: dict[str, Any], expected: str) -> None:
+    async def scenario(servers: str) -> None:
+        async with Admin(bootstrap_servers=servers) as admin:
+            await admin.create_topic("t", partitions=1)
+        async with Producer({"linger.ms": 50}, bootstrap_servers=servers) as producer:
+            send: Any = producer.send
+            for _ in range(2):  # the first record of a batch, and the next
+                with pytest.raises(TypeError, match=expected):
+                    await send("t", b"v", **arguments)
+                await producer.send("t", b"v")
+            await producer.flush()
+            assert (await (await producer.send("t", b"v"))).offset == 2
+
+    run(at_a_broker(scenario))
+    with ottla.sync.Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=1) as sync_producer:
+        sync_send: Any = sync_producer.send
+        with pytest.raises(TypeError, match=expected):
+            sync_send("t", b"v", **arguments)
 
 
 def test_too_large_value_is_refused() -> None:

@@ -1,5 +1,6 @@
 """Clients that are created or started the wrong way: the error says what is right."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,34 @@ def test_plain_with_names_async_with_and_the_sync_client(kind: type[Any]) -> Non
     assert str(raised.value) == (
         f"start {name} with `async with`, or import {name} from ottla.sync to use `with`"
     )
+
+
+@each_case("kind", SYNC)
+def test_async_with_names_with_and_the_async_client(kind: type[Any]) -> None:
+    async def scenario() -> None:
+        async with kind(SERVERS):
+            pass
+
+    with pytest.raises(TypeError) as raised:
+        asyncio.run(scenario())
+    name = kind.__name__
+    assert str(raised.value) == (
+        f"start {name} with `with`, or import {name} from ottla to use `async with`"
+    )
+
+
+def test_wrong_loop_over_records_names_the_right_one() -> None:
+    async def scenario() -> None:
+        consumer: Any = ottla.sync.Consumer(SERVERS)
+        async for _ in consumer:
+            pass
+
+    with pytest.raises(TypeError, match="with `for`, or import Consumer from ottla to use `async"):
+        asyncio.run(scenario())
+    consumer: Any = ottla.Consumer(SERVERS)
+    with pytest.raises(TypeError, match=r"with `async for`, or import Consumer from ottla\.sync"):
+        for _ in consumer:
+            pass
 
 
 @each_case("kind", (*CLIENTS, *SYNC))

@@ -59,6 +59,11 @@ def time_of(given: object) -> int:
     return _whole(given, "a time in milliseconds since 1970", TIME_MAX)
 
 
+def timestamp_of(given: object) -> int:
+    """Check the timestamp of a record."""
+    return _whole(given, "timestamp_ms", TIME_MAX)
+
+
 def note_of(given: object) -> str:
     """Check the metadata text of a committed offset."""
     if not isinstance(given, str):

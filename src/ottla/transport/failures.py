@@ -15,6 +15,7 @@ from ottla.errors import ErrorCode, RequestError
 _OTHER_HOST: Final = frozenset({62, 64})  # X509_V_ERR_HOSTNAME_MISMATCH, _IP_ADDRESS_MISMATCH
 _OUT_OF_DATE: Final = frozenset({9, 10})  # X509_V_ERR_CERT_NOT_YET_VALID, _HAS_EXPIRED
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"})
+_DEV_PORT: Final = "9092"  # of `ottla dev` without options
 _ENDED: Final = frozenset({"UNEXPECTED_EOF_WHILE_READING", None})
 
 SPEAKS_TLS: Final = "it requires TLS: set security.protocol to SSL or SASL_SSL"
@@ -95,7 +96,9 @@ def not_connected(address: str, host: str, error: OSError) -> RequestError:
     if isinstance(error, ConnectionRefusedError):
         hint = "check that the broker is running"
         if is_loopback(host):
-            hint += "; `ottla dev` starts one on 127.0.0.1:9092"
+            port = address.rpartition(":")[2]
+            option = "" if port == _DEV_PORT else f" --port {port}"
+            hint += f"; `ottla dev{option}` starts one on 127.0.0.1:{port}"
         return Disconnected(f"connection refused by {address}", hint)
     unknown = isinstance(error, socket.gaierror)
     return Disconnected(

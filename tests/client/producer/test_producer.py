@@ -293,9 +293,9 @@ def test_record_larger_than_the_buffer_is_refused() -> None:
 def test_timestamp_out_of_range_is_refused() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster, producer(cluster) as ours:
-            with pytest.raises(ValueError, match="a timestamp must not be negative"):
+            with pytest.raises(ValueError, match=r"timestamp_ms must be from 0 to \d+, not -5"):
                 await ours.send("t", b"v", timestamp_ms=-5)
-            with pytest.raises(ValueError, match="a timestamp must be at most 9223372036854775807"):
+            with pytest.raises(ValueError, match=f"must be from 0 to {(1 << 63) - 1}, not"):
                 await ours.send("t", b"v", timestamp_ms=1 << 63)
             await (await ours.send("t", b"v", timestamp_ms=0))
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
-from typing import Any, Final, Generic, Self
+from typing import Any, Final, Generic, NoReturn, Self
 
 from ottla.client.arguments import checked_name, offset_of, time_of
 from ottla.client.columns.arrow import consumed
@@ -193,6 +193,12 @@ class Consumer(AsyncWith, Generic[K, V]):
 
     def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         return self._reader().records()
+
+    def __iter__(self) -> NoReturn:
+        """Raise TypeError: records are read with `async for`."""
+        raise TypeError(
+            "read the records with `async for`, or import Consumer from ottla.sync to use `for`"
+        )
 
     async def poll(
         self, timeout_s: float = POLL_S, *, max_records: int | None = None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, Final, Generic, Self
 
-from ottla.client.arguments import TIME_MAX
+from ottla.client.arguments import timestamp_of
 from ottla.client.columns.arrow import RowColumns
 from ottla.client.key_value import K, V
 from ottla.client.lifecycle.shutdown import end_all
@@ -175,15 +175,14 @@ class Producer(AsyncWith, Generic[K, V]):
             key_data = serialize(self._key, topic, "key", key)
         if self._value is not None:
             value_data = serialize(self._value, topic, "value", value)
-        if timestamp_ms is None:
-            timestamp_ms = self._now_ms()
-        elif timestamp_ms < 0:
-            raise ValueError(f"a timestamp must not be negative: {timestamp_ms}")
-        elif timestamp_ms > TIME_MAX:
-            raise ValueError(f"a timestamp must be at most {TIME_MAX}, not {timestamp_ms}")
-        ack = running.open_batches.append(
-            topic, timestamp_ms, key_data, value_data, partition, headers
-        )
+        timestamp_ms = self._now_ms() if timestamp_ms is None else timestamp_of(timestamp_ms)
+        try:
+            ack = running.open_batches.append(
+                topic, timestamp_ms, key_data, value_data, partition, headers
+            )
+        except (TypeError, AttributeError):
+            check_parts(key_data, value_data, headers or ())  # its error names the part
+            raise
         if ack is not None:
             return ack
         if headers is None:

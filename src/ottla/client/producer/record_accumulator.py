@@ -14,6 +14,7 @@ from itertools import repeat
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.pending_batch import Ack, PendingBatch
 from ottla.client.producer.row_ack import Run
+from ottla.client.serializers.serde import check_parts
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 from ottla.records import BatchBuilder, Compression, Rows
@@ -94,7 +95,12 @@ class RecordAccumulator:
         if batch is None:
             return None
         builder = batch.builder
-        if builder.append(timestamp_ms, key, value, headers):
+        try:
+            is_added = builder.append(timestamp_ms, key, value, headers)
+        except (TypeError, AttributeError):
+            check_parts(key, value, headers)  # its error names the part
+            raise
+        if is_added:
             return Ack(batch, builder.count - 1)
         assert queue is not None
         self._fill(queue)

@@ -136,12 +136,17 @@ def deserialize(
         raise DeserializationFailed(topic, partition, offset, part, data, reason) from cause
 
 
-def check_parts(key: object, value: object, headers: Iterable[object]) -> None:
+def check_parts(key: object, value: object, headers: object) -> None:
     """Refuse a record that no batch accepts."""
     parts = [key, value]
-    for pair in headers:
+    if not isinstance(headers, Iterable):
+        raise TypeError(f"{NOT_PAIRS}, not {type(headers).__name__}")
+    for pair in headers:  # pyright: ignore[reportUnknownVariableType]
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
             raise TypeError(NOT_PAIRS)
+        if not isinstance(pair[0], str):
+            kind = type(pair[0]).__name__  # pyright: ignore[reportUnknownArgumentType]
+            raise TypeError(f"the name of a record header must be a str, not {kind}")
         parts.append(pair[1])  # pyright: ignore[reportUnknownArgumentType]
     for part in parts:
         if part is not None and not isinstance(part, bytes | bytearray | memoryview):

@@ -19,7 +19,7 @@ from collections.abc import (
 )
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from ottla.client.consumer.consumer import POLL_S
 from ottla.client.consumer.consumer import Consumer as AsyncConsumer
@@ -166,6 +166,12 @@ class Consumer(SyncFacade[_Behind[K, V]], Generic[K, V]):
         return self._portal.call(lambda: self._behind.assignment)
 
     # Records.
+
+    def __aiter__(self) -> NoReturn:
+        """Raise TypeError: records are read with `for`."""
+        raise TypeError(
+            "read the records with `for`, or import Consumer from ottla to use `async for`"
+        )
 
     def __iter__(self) -> Iterator[Record[K, V]]:
         portal, hand = self._portal, None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Generic, Self
 
+from ottla.client.arguments import timestamp_of
 from ottla.client.key_value import K, V
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, Partitioner
@@ -23,7 +24,13 @@ from ottla.client.producer.producer import flushes_after
 from ottla.client.producer.record_accumulator import Headers
 from ottla.client.producer.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.producer.row_ack import WrittenRows
-from ottla.client.serializers.serde import Serde, Serializer, serialize, serializer_of
+from ottla.client.serializers.serde import (
+    Serde,
+    Serializer,
+    check_parts,
+    serialize,
+    serializer_of,
+)
 from ottla.client.sync.portal import Portal
 from ottla.client.sync.send_queue import Ack, SendQueue, reached
 from ottla.client.sync.sync_facade import SyncFacade, calls, waits
@@ -242,10 +249,9 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
             key_data = serialize(self._key, topic, "key", key)
         if self._value is not None:
             value_data = serialize(self._value, topic, "value", value)
-        if timestamp_ms is None:
-            timestamp_ms = self._now_ms()
-        elif timestamp_ms < 0:
-            raise ValueError(f"a timestamp must not be negative: {timestamp_ms}")
+        timestamp_ms = self._now_ms() if timestamp_ms is None else timestamp_of(timestamp_ms)
+        if headers:  # the producer's thread could only report it later
+            check_parts(None, None, headers)
         ack = handover.give_at_once(topic, key_data, value_data, partition, headers, timestamp_ms)
         if ack is not None:
             return ack

@@ -7,7 +7,7 @@ parameters and types of the asynchronous one.
 
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 from ottla.client.loop_affinity import runs_already
 from ottla.client.sync.portal import FORKED, Portal
@@ -58,6 +58,16 @@ class SyncFacade(Generic[A_co]):
             portal.close()
             raise
         return self
+
+    async def __aenter__(self) -> NoReturn:
+        """Raise TypeError: `with` starts the client."""
+        name = type(self).__name__
+        raise TypeError(
+            f"start {name} with `with`, or import {name} from ottla to use `async with`"
+        )
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Do nothing: `async with` never enters."""
 
     def _shut(self, ending: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Close the client, if it runs, and the portal.
