@@ -189,6 +189,12 @@ def test_denied_data_directory_has_a_hint() -> None:
     assert storage_error(error, "--data") == expected
 
 
+def test_data_directory_that_cannot_be_created_names_its_setting() -> None:
+    code, told = refused("broker", "--override", "log.dirs=/proc/ottla", "--log-level", "error")
+    hint = "set log.dirs to a directory that can be created and written"
+    assert (code, told) == (1, f"ottla: /proc/ottla: mkdir: No such file or directory: {hint}\n")
+
+
 # Any below: the client's types are not complete.
 
 

@@ -6,6 +6,7 @@ fails; otherwise `dev` prints how to connect. Log lines go to stderr.
 The broker is imported when it is used, so that other commands start fast.
 """
 
+import errno
 import os
 import shlex
 import sys
@@ -255,10 +256,15 @@ def served(
 
 
 def storage_error(error: "StorageFailure", directory: str) -> str:
-    """Return the message of a storage failure, with a hint if permission is denied."""
-    if not isinstance(error.__cause__, PermissionError):
-        return str(error)
-    return f"{error}: set {directory} to a directory that this user may write"
+    """Return the message of a storage failure, with a hint if the directory cannot be used."""
+    cause = error.__cause__
+    if isinstance(cause, PermissionError):
+        return f"{error}: set {directory} to a directory that this user may write"
+    if isinstance(cause, FileNotFoundError | NotADirectoryError | FileExistsError) or (
+        isinstance(cause, OSError) and cause.errno == errno.EROFS
+    ):
+        return f"{error}: set {directory} to a directory that can be created and written"
+    return str(error)
 
 
 def _whose(port: int) -> str:

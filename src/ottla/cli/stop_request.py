@@ -56,15 +56,15 @@ class StopRequest:
                 return b""
         return os.read(descriptor, size)
 
-    async def may_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine to its end, or cancel it on the signal."""
+    async def may_end(self, work: Coroutine[Any, Any, None], grace_s: float = 0) -> None:
+        """Run a coroutine to its end, or cancel it `grace_s` seconds after the signal."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
 
         def end() -> None:
             # Nothing reads the byte, so the loop would call this again.
             loop.remove_reader(self._woken)
-            task.cancel()
+            loop.call_later(grace_s, task.cancel)
 
         loop.add_reader(self._woken, end)
         try:

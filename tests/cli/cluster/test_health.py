@@ -10,13 +10,17 @@ from ottla.cli.cluster.health import (
     DiskUse,
     broker_health,
     partitions_where,
+    refusals,
 )
 from ottla.cli.cluster.health_view import health_result
 from ottla.cli.output import Output
 from ottla.cli.result import show
 from ottla.client.admin.cluster import BrokerDescription
 from ottla.client.admin.topic_descriptions import PartitionDescription, TopicDescription
+from ottla.errors import ErrorCode, RequestError
+from ottla.transport.failures import TimedOut
 
+DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 BROKERS = (
     BrokerDescription(1, "a", 9092, "north"),
     BrokerDescription(2, "b", 9092),
@@ -37,7 +41,9 @@ TOPICS = [
 
 
 def health() -> ClusterHealth:
-    brokers = broker_health(BROKERS, TOPICS, {1: DiskUse(3000, 1 << 31, 0)}, {1: 77, 2: None})
+    disks, pids = {1: DiskUse(3000, 1 << 31, 0)}, {1: 77, 2: None}
+    refused = refusals({2: TimedOut("no response"), 3: RequestError(DENIED)})
+    brokers = broker_health(BROKERS, TOPICS, disks, pids, refused)
     return ClusterHealth(
         "id",
         2,
@@ -70,6 +76,15 @@ def test_golden_output(form: str) -> None:
     with redirect_stdout(shown):
         show(health_result(health()), Output.JSON if form == "json" else Output.TABLE)
     check_golden(f"cluster-status.{form}", shown.getvalue())
+
+
+def test_broker_that_refuses_is_not_one_without_a_response() -> None:
+    shown = StringIO()
+    with redirect_stdout(shown):
+        show(health_result(health()), Output.TABLE)
+    _, two, three = shown.getvalue().splitlines()[-3:]
+    assert "no response" in two
+    assert "not authorized" in three
 
 
 def test_ipv6_address_has_brackets() -> None:

@@ -33,6 +33,7 @@ def test_missing_broker_and_unknown_source_are_one_line(tmp_path: Path) -> None:
     done = ottla("pipeline", "redrive", "sensors.yaml", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("ottla: no broker found")
+    assert done.stderr.endswith("; the addresses are in `brokers` of the pipeline\n")
     done = ottla("pipeline", "redrive", "sensors.yaml", "--step", "reading", folder=tmp_path)
     assert done.returncode == 2
     message = '--step: there is no source "reading"; did you mean readings?'

@@ -6,6 +6,7 @@ They would linger for an hour, so only the signal can have written them.
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -29,7 +30,7 @@ CODES = {
 def broker() -> Generator[OttlaBroker]:
     names = [
         f"{tool}-{number}" for tool in (*TOOLS, "json", "stuck") for number in map(int, SIGNALS)
-    ] + ["nohup"]
+    ] + ["nohup", "silent"]
     with broker_with(*(NewTopic(one, partitions=1) for one in names)) as running:
         yield running
 
@@ -117,6 +118,25 @@ def test_second_signal_ends_the_command_at_once(
         said = process.communicate()[1].decode()
     assert code == CODES[number], said
     assert "Traceback" not in said
+
+
+def test_one_signal_ends_the_command_if_the_broker_is_silent(broker: OttlaBroker) -> None:
+    hurried = (
+        "from ottla.cli.records import produce; produce.STOP_SECONDS = 0.1; "
+        "from ottla.cli.entry import run; run()"
+    )
+    said = [sys.executable, "-c", hurried, *words("ottla", broker, "silent")[1:]]
+    with having_read(said, b"one\n") as process:
+        assert hears_sigterm(process)
+        with silent(broker):
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(PATIENCE_S)
+        told = process.communicate()[1].decode()
+    assert code == -signal.SIGTERM
+    assert told == (
+        "ottla: interrupted; 0 records were written to silent; the broker did not confirm the rest "
+        "within 0.1 seconds\n"
+    )
 
 
 def test_nohup_command_ignores_sighup(broker: OttlaBroker) -> None:

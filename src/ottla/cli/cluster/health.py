@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from ottla.cli.session import Session
@@ -17,6 +18,7 @@ from ottla.client.admin.log_dirs import LogDirCalls, LogDirs
 from ottla.client.admin.topic_descriptions import TopicDescription
 from ottla.client.admin.topics import TopicCalls
 from ottla.client.calls.results import Results
+from ottla.errors import ErrorCode, RequestError
 from ottla.transport.port_owner import port_owner_pid
 
 RESPONSE_SECONDS: Final = 3.0  # a broker that takes longer is shown as one that does not respond
@@ -47,7 +49,8 @@ class BrokerHealth:
     leaders: int
     replicas: int
     skew: float | None  # leaders relative to the mean; None without partitions
-    disk: DiskUse | None  # None if the broker does not respond
+    disk: DiskUse | None  # None if the broker does not respond, or refuses
+    refusal: ErrorCode | None = None  # of a broker that responds
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ def broker_health(
     topics: Sequence[TopicDescription],
     disks: Mapping[int, DiskUse],
     pids: Mapping[int, int | None],
+    refused: Mapping[int, ErrorCode] = MappingProxyType({}),
 ) -> list[BrokerHealth]:
     """Return what each broker leads and holds."""
     partitions = [one for topic in topics for one in topic.partitions]
@@ -95,6 +99,7 @@ def broker_health(
             replicas[one.id],
             round(leaders[one.id] / mean, 2) if mean else None,
             disks.get(one.id),
+            refused.get(one.id),
         )
         for one in brokers
     ]
@@ -107,6 +112,11 @@ def disk_use(directories: LogDirs) -> DiskUse:
     free = [one.usable_bytes for one in found if one.usable_bytes is not None]
     # Directories of one volume have the same free space.
     return DiskUse(sum(sizes), min(free, default=None), len(directories.failed))
+
+
+def refusals(failed: Mapping[int, RequestError]) -> dict[int, ErrorCode]:
+    """Return why brokers that respond do not describe their directories."""
+    return {broker: error.code for broker, error in failed.items() if not error.retriable}
 
 
 async def found_health(session: Session) -> ClusterHealth:
@@ -124,7 +134,7 @@ async def found_health(session: Session) -> ClusterHealth:
     return ClusterHealth(
         cluster.id,
         cluster.controller,
-        broker_health(cluster.brokers, topics, disks, pids),
+        broker_health(cluster.brokers, topics, disks, pids, refusals(told.failed)),
         len(topics),
         sum(len(topic.partitions) for topic in topics),
         partitions_where(topics, offline=False),

@@ -7,6 +7,7 @@ from ottla.cli.output import Json
 from ottla.cli.result import Result, Table, facts
 from ottla.cli.topic.partition_load import bytes_shown
 from ottla.cluster.image import Address
+from ottla.errors import ErrorCode
 
 SHOWN_MAX = 10
 
@@ -23,7 +24,7 @@ def health_result(health: ClusterHealth) -> Result:
             one.leaders,
             one.replicas,
             one.skew,
-            "no response" if one.disk is None else bytes_shown(one.disk.used_bytes),
+            _unknown(one) if one.disk is None else bytes_shown(one.disk.used_bytes),
             bytes_shown(None if one.disk is None else one.disk.free_bytes),
         )
         for one in health.brokers
@@ -63,7 +64,8 @@ def _object(one: BrokerHealth) -> Json:
         "address": str(Address(one.host, one.port)),
         "rack": one.rack,
         "pid": one.pid,
-        "responds": disk is not None,
+        "responds": disk is not None or one.refusal is not None,
+        "error": None if one.refusal is None else one.refusal.name,
         "leaders": one.leaders,
         "replicas": one.replicas,
         "leader_skew": one.skew,
@@ -71,6 +73,14 @@ def _object(one: BrokerHealth) -> Json:
         "disk_free_bytes": None if disk is None else disk.free_bytes,
         "offline_directories": None if disk is None else disk.offline,
     }
+
+
+def _unknown(one: BrokerHealth) -> str:
+    """Return why the data directories of a broker are not known."""
+    if one.refusal is None:
+        return "no response"
+    is_denied = one.refusal is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return "not authorized" if is_denied else one.refusal.name
 
 
 def _counted(names: Sequence[str]) -> str:

@@ -103,7 +103,7 @@ async def check_brokers(pipeline: Pipeline) -> None:
     from ottla.cli.probe import probe
 
     if why := await probe({"bootstrap.servers": pipeline.brokers, **pipeline.client}):
-        raise Failed(why, "NETWORK_EXCEPTION")
+        raise Failed(f"{why}; the addresses are in `brokers` of the pipeline", "NETWORK_EXCEPTION")
 
 
 def _check_topics(pipeline: Pipeline) -> None:

@@ -5,7 +5,7 @@ Modules are imported on use, so that other commands start fast.
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,6 +15,9 @@ from ottla.cli.failures import Failed, Misused, Stopped
 from ottla.cli.result import Result
 from ottla.cli.session import Session
 from ottla.client.arguments import PARTITION_MAX
+
+STOP_SECONDS: Final = 5.0
+"""How long the lines that were read may take after a signal: less than `docker stop` waits."""
 
 
 class Codec(StrEnum):
@@ -119,8 +122,8 @@ async def produce(
     """Write each line of stdin or of files as a record.
 
     If a line is invalid or a record cannot be written, the command prints the number of written
-    records and exits with code 1. After Ctrl-C, the command writes the lines that it has read, then
-    exits. A second Ctrl-C exits immediately.
+    records and exits with code 1. After Ctrl-C or SIGTERM, the command writes the lines that it has
+    read, for at most 5 seconds, then exits. A second signal exits immediately.
 
     With `--json`, the command writes a key or value as text if it is a string, as bytes if it is
     {"base64": …}, as null if it is null, and otherwise as compact JSON. If an object repeats a
@@ -130,6 +133,7 @@ async def produce(
     from ottla.cli.records.input import BadLine, LineForm, header_of
     from ottla.cli.records.sending import (
         NotAllSent,
+        Sent,
         lines_of,
         send_lines,
         split_lines,
@@ -168,11 +172,23 @@ async def produce(
         async with Producer(settings) as producer:
             with StopRequest() as stop:
                 blocks = lines_of(sources.descriptors, split_lines, stop, sources.read)
-                try:
+                sent: Sent | None = None
+
+                async def send() -> None:
+                    nonlocal sent
                     sent = await send_lines(producer, topic, blocks, form)
+
+                try:
+                    await stop.may_end(send(), STOP_SECONDS)
                 except NotAllSent as error:
                     told = _told(error.written, topic)
                     raise Failed(f"{error}; {told}", error.code) from error
+                if sent is None:
+                    assert stop.number is not None
+                    told = _told(producer.metrics().record_send_total, topic)
+                    await producer.close()  # do not wait for the rest
+                    why = f"the broker did not confirm the rest within {STOP_SECONDS:g} seconds"
+                    raise Stopped(f"interrupted; {told}; {why}", stop.number)
     if stop.number is not None:
         raise Stopped(f"interrupted; {_told(sent.records, topic)}", stop.number)
     what = "1 record" if sent.records == 1 else f"{sent.records} records"
