@@ -441,6 +441,17 @@ def test_a10_idle_follower_joins_when_its_registration_is_known() -> None:
     run(scenario, replicated(1, replicas=(1, 2)))
 
 
+def test_a10_idle_follower_is_proposed_again_after_a_refusal() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.fetch(2)
+        leader.led.isr_answered(ErrorCode.INELIGIBLE_REPLICA, leader.proposals[-1])
+        assert len(leader.proposals) == 1
+        leader.led.check_isr(leader.clock.elapsed_s())
+        assert [one.in_sync for one in leader.proposals] == [(1, 2), (1, 2)]
+
+    run(scenario, replicated(1, replicas=(1, 2)))
+
+
 def test_a10_slow_follower_is_not_proposed_again_after_a_shrink() -> None:
     async def scenario(leader: Leader) -> None:
         leader.fetch(2)

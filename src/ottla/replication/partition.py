@@ -319,8 +319,9 @@ class Partition:
     def expand_isr(self) -> None:
         """Propose a follower that has caught up, but could not join the ISR when it fetched.
 
-        Then another change was in flight, or its broker was not known to be registered. An idle
-        follower does not name the partition again. Called after either has changed (rule A10).
+        Then another change was in flight, its broker was not known to be registered, or the
+        controller refused. An idle follower does not name the partition again. Called after one of
+        the first two has changed, and periodically (rule A10).
         """
         in_sync = self.in_sync
         if in_sync is None or self._propose is None or self._resigned:
@@ -344,7 +345,10 @@ class Partition:
         return self.in_sync
 
     def check_isr(self, now_s: float) -> None:
-        """Propose to remove slow followers from the ISR (rule A9); called periodically."""
+        """Propose to remove slow followers from the ISR (rule A9), or to add those that caught up.
+
+        Called periodically.
+        """
         in_sync = self.in_sync
         if in_sync is None or self._propose is None:
             return
@@ -357,6 +361,7 @@ class Partition:
         else:
             # A slow follower that was about to join the ISR does not hold up the watermark.
             self._advance_high_watermark(now_s)
+            self.expand_isr()
 
     @property
     def proposed_isr(self) -> IsrProposal | None:
