@@ -438,10 +438,10 @@ def commands_page() -> Iterator[str]:
 def leaf_commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the commands of a group, in the order of `--help`."""
     for name, found in group.commands.items():
+        if not hasattr(found, "commands") or found.invoke_without_command:
+            yield (*words, name), found
         if hasattr(found, "commands"):
             yield from leaf_commands(found, (*words, name))
-        else:
-            yield (*words, name), found
 
 
 def is_common(parameter: Any) -> bool:

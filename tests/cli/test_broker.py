@@ -18,7 +18,7 @@ import pytest
 
 from broker.event_log import read_json, read_text
 from broker.test_listeners import needs_ipv6
-from ottla.cli.broker import storage_error
+from ottla.cli.broker.server import storage_error
 from ottla.errors import StorageFailure
 from ottla.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS
 

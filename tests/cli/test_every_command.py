@@ -38,6 +38,8 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "config set": ("--topic", "t", "retention.ms=1"),
     "config unset": ("--topic", "t", "retention.ms"),
     "group seek": ("g", "--to", "start", "--topic", "t"),
+    "partition cancel": ("--all",),
+    "partition move": ("t", "--to", "1"),
     "profile delete": ("none", "--yes"),
     "topic alter": ("t", "--partitions", "2"),
     "topic apply": ("-f", "{topics}", "--yes"),
@@ -125,7 +127,7 @@ def leaves(group: Any, words: tuple[str, ...] = ()) -> Iterator[Leaf]:
     for name, found in sorted(group.commands.items()):
         if hasattr(found, "commands"):
             yield from leaves(found, (*words, name))
-        else:
+        if not hasattr(found, "commands") or found.invoke_without_command:
             yield Leaf((*words, name), found.params)
 
 
@@ -300,6 +302,9 @@ UNKNOWN: Mapping[str, str] = {
     "group describe": "{none}",
     "group seek": "g --to start --topic {none}",
     "offsets": "{none}",
+    "partition cancel": "{none}",
+    "partition elect": "{none}",
+    "partition move": "{none} --to 1",
     "perf consume": "{none}",
     "perf latency": "{none}",
     "perf produce": "{none} -X max.block.ms=2000",

@@ -603,8 +603,13 @@ class Topics:
         return [
             one
             for number, one in sorted(self.controller.image.brokers.items())
-            if number != self._node_id or has_space
+            if (has_space if number == self._node_id else not self._is_drained(number))
         ]
+
+    def _is_drained(self, number: BrokerId) -> bool:
+        """Whether the settings of another broker exclude all its directories."""
+        paths = self.controller.broker_config(number).get(broker.CORDONED_LOG_DIRS.name, "")
+        return "*" in (one.strip() for one in paths.split(","))
 
     def _start(self) -> int:
         return int(self._random() * 2**31)

@@ -29,9 +29,10 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = (
-    Command("dev", "ottla.cli.broker", "dev"),
-    Command("broker", "ottla.cli.broker", "broker"),
+    Command("dev", "ottla.cli.broker.server", "dev"),
+    Command("broker", "ottla.cli.broker.command"),
     Command("topic", "ottla.cli.topic.command"),
+    Command("partition", "ottla.cli.partition.command"),
     Command("config", "ottla.cli.config.command"),
     Command("group", "ottla.cli.group.command"),
     Command("offsets", "ottla.cli.offsets.command", "offsets"),

@@ -11,6 +11,7 @@ end_silently()
 import sys  # noqa: E402 - an interrupt may come while any of these is imported
 
 from ottla.cli import gc_freeze  # noqa: E402
+from ottla.cli.broker import VERBS  # noqa: E402
 from ottla.cli.output import wanted  # noqa: E402
 
 
@@ -33,9 +34,11 @@ def run() -> None:
     from ottla.broker.stop_signals import StopSignals
 
     signals = StopSignals()
-    if arguments[:1] in (["broker"], ["dev"]) or arguments[:2] in (
-        ["zookeeper", "start"],
-        ["cluster", "start"],
+    runs_broker = arguments[:1] == ["broker"] and arguments[1:2] not in [[one] for one in VERBS]
+    if (
+        runs_broker
+        or arguments[:1] == ["dev"]
+        or arguments[:2] in (["zookeeper", "start"], ["cluster", "start"])
     ):
         signals.heed()
 

@@ -59,6 +59,11 @@ class ReplicaMove:
     size_bytes: int
 
     @property
+    def key(self) -> Key:
+        """The partition."""
+        return self.topic, self.index
+
+    @property
     def adding(self) -> tuple[BrokerId, ...]:
         """The brokers that copy the partition."""
         return tuple(one for one in self.after if one not in self.before)

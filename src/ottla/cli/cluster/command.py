@@ -12,7 +12,9 @@ import typer
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli import gc_freeze
 from ottla.cli.declaration import OutputOption, answers, asks
+from ottla.cli.failures import Misused
 from ottla.cli.output import Json, Output
+from ottla.cli.partition.command import ExecuteOption, NoWaitOption, ThrottleOption
 from ottla.cli.result import Result, Table, complain, facts, write_object
 from ottla.cli.session import Session, carried_out
 
@@ -74,6 +76,32 @@ async def status(session: Session) -> Result:
     from ottla.cli.cluster.health_view import health_result
 
     return health_result(await found_health(session))
+
+
+@app.command("balance")
+@asks
+async def balance(
+    session: Session,
+    *,
+    execute: ExecuteOption = False,
+    throttle: ThrottleOption = None,
+    no_wait: NoWaitOption = False,
+) -> Result:
+    """Move replicas and leaders so that no broker has more than 1.2 times the mean.
+
+    The command only shows the plan and its cost, unless you pass --execute. The plan moves as few
+    bytes as it can. It keeps the replicas of a partition on as many racks as before, and moves
+    everything away from drained brokers. LEADERS counts the partitions whose preferred leader a
+    broker is.
+    """
+    from ottla.cli.cluster.balance import balanced
+    from ottla.cli.partition.moves import Order
+    from ottla.cli.partition.survey import MoveAdmin
+
+    if throttle is not None and no_wait:
+        raise Misused("--throttle needs a command that waits, to remove it: omit --no-wait")
+    async with await session.opened(MoveAdmin) as admin:
+        return await balanced(session, admin, Order(execute, throttle, not no_wait))
 
 
 @app.command("adopt")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.broker import FormatOption, LevelOption
+from ottla.cli.broker.server import FormatOption, LevelOption
 from ottla.cli.declaration import OutputOption, answers
 from ottla.cli.escapes import printable
 from ottla.cli.failures import Misused

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ottla.cli.broker import VERBS
 from ottla.settings import broker
 from ottla.settings.config import Config
 from ottla.settings.config_parser import broker_config
@@ -46,7 +47,7 @@ def command_of(words: Sequence[str]) -> BrokerCommand | None:
     match os.path.basename(tool).removesuffix(".sh"), rest:
         case "kafka-server-start", [file, *_] if file != _DAEMON:  # the daemon's parent ends soon
             return BrokerCommand(file, _values(rest, "--override"))
-        case "ottla", ["broker", *_]:
+        case "ottla", ["broker", *others] if others[:1] not in [[one] for one in VERBS]:
             files = _values(rest, "--config")
             return BrokerCommand(files[-1] if files else None, _values(rest, "--override"))
         case "ottla", ["dev", *_]:

@@ -95,7 +95,7 @@ def started(arguments: list[str], signals: StopSignals) -> int:
         return FAILED
     if wanted.is_daemon:
         return _left_behind(wanted)
-    from ottla.cli.broker import served
+    from ottla.cli.broker.server import served
 
     file, overrides = wanted.file, wanted.overrides
     code = served(text, file, overrides, lambda node: None, "text", "info", signals, prefix="")

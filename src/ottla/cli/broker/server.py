@@ -1,4 +1,4 @@
-"""`ottla broker` and `ottla dev`: run a broker in the foreground.
+"""Runs a broker in the foreground: `ottla dev`, and what `ottla broker` needs.
 
 With `-o json` and `-o yaml`, stdout carries one object when the broker listens, and one if it
 fails; otherwise `dev` prints how to connect. Log lines go to stderr.
@@ -40,43 +40,6 @@ LevelOption = Annotated[
     Literal["debug", "info", "warning", "error"],
     typer.Option("--log-level", help="Log only events of this level or above."),
 ]
-
-
-def broker(
-    context: typer.Context,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="Read settings from this properties file.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--override",
-            metavar="KEY=VALUE",
-            help="Override a setting from the properties file; repeat for several.",
-        ),
-    ] = None,
-    log_format: FormatOption = "text",
-    log_level: LevelOption = "info",
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Run a broker in the foreground until a signal stops it."""
-    text = None if config is None else config.read_text(encoding="utf-8", errors="replace")
-    settings = override or []
-
-    def explain(node: "Node") -> None:
-        if output is not Output.TABLE:
-            _show(_facts(node), output)
-
-    raise typer.Exit(
-        served(text, str(config), settings, explain, log_format, log_level, context.obj, output)
-    )
 
 
 def dev(
@@ -134,7 +97,7 @@ def dev(
         where, ottla = next(iter(node.addresses.values())), _command()
         if output is not Output.TABLE:
             own: dict[str, Json] = {"bootstrap_server": str(where), "data": str(data.absolute())}
-            _show({**own, **_facts(node)}, output)
+            show_started({**own, **broker_facts(node)}, output)
             return
         typer.echo(
             f"Ottla listens on {where}. Data directory: {data.absolute()}. Press Ctrl-C to stop.\n"
@@ -160,7 +123,7 @@ def dev(
     )
 
 
-def _facts(node: "Node") -> dict[str, Json]:
+def broker_facts(node: "Node") -> dict[str, Json]:
     """Return what programs need to know about a running broker."""
     found: dict[str, Json] = {
         "broker": node.id,
@@ -170,7 +133,7 @@ def _facts(node: "Node") -> dict[str, Json]:
     return found if node.no_metrics is None else {**found, "no_metrics": node.no_metrics}
 
 
-def _show(value: dict[str, Json], output: Output) -> None:
+def show_started(value: dict[str, Json], output: Output) -> None:
     """Write at once, because the broker keeps running."""
     write_object(value, output)
     sys.stdout.flush()
@@ -181,7 +144,7 @@ def _complain(failure: Failure, output: Output, prefix: str = PREFIX) -> None:
         for line in failure.message.splitlines():
             typer.echo(f"{prefix}{line}", err=True)
     else:
-        _show({"error": failure.object()}, output)
+        show_started({"error": failure.object()}, output)
 
 
 def _metrics(node: "Node") -> str:

@@ -1,0 +1,133 @@
+"""`ottla broker`: runs a broker, and manages the brokers of a cluster.
+
+Modules are imported on use, so that other commands start fast.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.broker.server import (
+    FormatOption,
+    LevelOption,
+    broker_facts,
+    served,
+    show_started,
+)
+from ottla.cli.declaration import OutputOption, asks
+from ottla.cli.failures import Misused
+from ottla.cli.output import Output
+from ottla.cli.partition.command import ExecuteOption, NoWaitOption, ThrottleOption
+from ottla.cli.result import Result
+from ottla.cli.session import Session
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+app = typer.Typer(help="Run a broker, or manage the brokers of a cluster.")
+
+BrokerArgument = Annotated[
+    int, typer.Argument(metavar="ID", min=0, help="Id of the broker.", show_default=False)
+]
+
+
+@app.callback(invoke_without_command=True)
+def broker(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Read settings from this properties file.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--override",
+            metavar="KEY=VALUE",
+            help="Override a setting from the properties file; repeat for several.",
+        ),
+    ] = None,
+    log_format: FormatOption = "text",
+    log_level: LevelOption = "info",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Run a broker in the foreground until a signal stops it.
+
+    The commands list, drain and undrain manage the brokers of a cluster instead.
+    """
+    if context.invoked_subcommand is not None:
+        if config is not None or override:
+            raise typer.BadParameter(
+                f"--config and --override run a broker: omit {context.invoked_subcommand}"
+            )
+        return
+    text = None if config is None else config.read_text(encoding="utf-8", errors="replace")
+    settings = override or []
+
+    def explain(node: "Node") -> None:
+        if output is not Output.TABLE:
+            show_started(broker_facts(node), output)
+
+    raise typer.Exit(
+        served(text, str(config), settings, explain, log_format, log_level, context.obj, output)
+    )
+
+
+@app.command("list")
+@asks
+async def list_(session: Session) -> Result:
+    """List the brokers with their leaders, replicas and disk use.
+
+    A drained broker gets no new replicas.
+    """
+    from ottla.cli.broker.drain import brokers_result
+    from ottla.cli.partition.survey import MoveAdmin, surveyed
+
+    async with await session.opened(MoveAdmin) as admin:
+        return brokers_result(await surveyed(admin))
+
+
+@app.command("drain")
+@asks
+async def drain(
+    session: Session,
+    *,
+    broker: BrokerArgument,
+    execute: ExecuteOption = False,
+    throttle: ThrottleOption = None,
+    no_wait: NoWaitOption = False,
+) -> Result:
+    """Move all replicas of a broker to the others, before you stop it for good.
+
+    The command only shows the plan, unless you pass --execute. Then the broker gets no new replicas
+    (its setting cordoned.log.dirs becomes *), until `ottla broker undrain`. A broker that is down
+    can be drained, too, if its partitions have other replicas in sync.
+    """
+    from ottla.cli.broker.drain import drained
+    from ottla.cli.partition.moves import Order
+    from ottla.cli.partition.survey import MoveAdmin
+
+    if throttle is not None and no_wait:
+        raise Misused("--throttle needs a command that waits, to remove it: omit --no-wait")
+    async with await session.opened(MoveAdmin) as admin:
+        return await drained(session, admin, broker, Order(execute, throttle, not no_wait))
+
+
+@app.command("undrain")
+@asks
+async def undrain(session: Session, *, broker: BrokerArgument) -> Result:
+    """Let a drained broker get replicas again.
+
+    The command moves no replicas: use `ottla cluster balance`.
+    """
+    from ottla.cli.broker.drain import undrained
+    from ottla.cli.partition.survey import MoveAdmin
+
+    async with await session.opened(MoveAdmin) as admin:
+        return await undrained(admin, broker)

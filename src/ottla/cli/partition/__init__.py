@@ -1,0 +1,1 @@
+"""`ottla partition`, and what other commands need to move replicas."""

@@ -1,0 +1,55 @@
+"""Partitions and brokers that the arguments of a command name."""
+
+from collections.abc import Iterable, Sequence
+
+from ottla.cli.failures import Failed, Misused
+from ottla.cli.offsets.partition_lists import Choice, NoSuchPartitions, chosen
+from ottla.cli.partition.survey import Survey
+from ottla.client.partitions import Partition, partition
+from ottla.cluster.balance import BalancePlan, BrokerLoad, ReplicaMove
+from ottla.ids import BrokerId
+
+ID_MAX = (1 << 31) - 1
+
+
+def brokers_of(text: str) -> list[BrokerId]:
+    """Parse a list of broker ids. Raises Misused."""
+    words = [one.strip() for one in text.split(",")]
+    if any(not (one.isascii() and one.isdecimal()) or int(one) > ID_MAX for one in words):
+        raise Misused(f'"{text}" is not a list of broker ids, as 1,2,3')
+    found = [BrokerId(int(one)) for one in words]
+    if len({*found}) < len(found):
+        raise Misused(f'"{text}" has a broker twice')
+    return found
+
+
+def chosen_partitions(survey: Survey, choices: Iterable[Choice] | None) -> list[Partition]:
+    """Return the partitions that a command names; all of the survey for None."""
+    known = {name: [one.index for one in topic.partitions] for name, topic in survey.topics.items()}
+    wanted = [Choice(name) for name in known] if choices is None else [*choices]
+    for one in wanted:
+        if one.topic not in known:
+            raise Failed(f"topic {one.topic} does not exist", "UNKNOWN_TOPIC_OR_PARTITION")
+    try:
+        return chosen(wanted, known)
+    except NoSuchPartitions as error:
+        raise Failed(str(error), "UNKNOWN_TOPIC_OR_PARTITION") from None
+
+
+def moved_to(
+    survey: Survey, chosen: Sequence[Partition], targets: Sequence[BrokerId]
+) -> BalancePlan:
+    """Plan to move partitions to these brokers; the preferred leader changes in turn."""
+    registered = {one.id for one in survey.brokers}
+    if unknown := [one for one in targets if one not in registered]:
+        raise Failed(f"broker {unknown[0]} does not exist", "BROKER_NOT_AVAILABLE")
+    sizes = {(one.topic, one.index): one for one in survey.sizes()}
+    moves: list[ReplicaMove] = []
+    for turn, (topic, index) in enumerate(chosen):
+        one = sizes[topic, index]
+        first = turn % len(targets)
+        after = (*targets[first:], *targets[:first])
+        if after != one.replicas or partition(topic, index) in survey.moving:
+            moves.append(ReplicaMove(topic, index, one.replicas, after, one.size_bytes))
+    nothing: dict[BrokerId, BrokerLoad] = {}
+    return BalancePlan(tuple(moves), nothing, nothing)
