@@ -20,6 +20,8 @@ from broker import test_replica_fetch
 from cluster import test_election, test_registration
 from controller import (
     test_control_requests,
+    test_death_watch,
+    test_elector,
     test_elector_sessions,
     test_lease,
     test_partition_changes,
@@ -40,13 +42,16 @@ from log.recovery import test_log_recovery
 from ottla.broker.fetch_read import FetchRead
 from ottla.cluster import election, reassignment
 from ottla.cluster.registration import BrokerChanges
+from ottla.cluster.znodes import broker_path
 from ottla.controller import lease, partition_changes, plan
 from ottla.controller.control_requests import request_error
+from ottla.controller.death_watch import DeathWatch
 from ottla.controller.elector import ControllerElector
 from ottla.controller.lease import ControllerLease
 from ottla.controller.plan import brokers_to_spare
 from ottla.controller.producer_ids import ProducerIds
-from ottla.coordination.operations import SetData
+from ottla.controller.store import ClusterStore
+from ottla.coordination.operations import Delete, SetData
 from ottla.errors import ErrorCode, OttlaError
 from ottla.groups import join, rebalance
 from ottla.groups.coordinator import Coordinator
@@ -377,6 +382,41 @@ def producer_ids_are_not_reserved(patch: Patch) -> None:
         self._next, self._end = 0, 1000
 
     patch.setattr(ProducerIds, "_reserve", reserve)
+
+
+@caught_by(test_lease.test_b13_registration_of_a_restarted_broker_is_not_deleted)
+def dead_brokers_are_removed_without_their_counter(patch: Patch) -> None:
+    async def unregister(self: Any, broker: Any) -> bool:
+        await self._lease.change([Delete(broker_path(broker.registration.broker.id))])
+        return True
+
+    patch.setattr(ClusterStore, "unregister", unregister)
+
+
+@caught_by(test_death_watch.test_b13_silence_and_failed_logins_prove_nothing)
+def every_failed_connection_proves_death(patch: Patch) -> None:
+    async def is_refused(self: object, address: object) -> bool:
+        return True
+
+    patch.setattr(DeathWatch, "_is_refused", is_refused)
+
+
+@caught_by(test_elector.test_b13_controller_that_restarted_is_not_dead)
+def controller_is_dead_in_any_broker_epoch(patch: Patch) -> None:
+    async def dead_controller(self: Any) -> object:
+        return await lease.read_controller(self._session)
+
+    patch.setattr(ControllerElector, "_dead_controller", dead_controller)
+
+
+@caught_by(test_elector.test_b13_dead_controller_is_replaced_once_per_session_timeout)
+def controller_is_replaced_again_and_again(patch: Patch) -> None:
+    patch.setattr(ControllerElector, "_may_replace", returning(True))
+
+
+@caught_by(test_death_watch.test_b13_broker_that_was_taken_for_dead_is_spared)
+def broker_is_taken_for_dead_again_and_again(patch: Patch) -> None:
+    everywhere(patch, plan.may_be_removed, returning(True))
 
 
 # C. Log and disk.

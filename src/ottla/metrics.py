@@ -97,6 +97,8 @@ IMBALANCE: Final = Metric("ottla_preferred_leader_imbalance_partitions", Kind.GA
     "Number of partitions that their preferred leader, the first replica, does not lead. It is 0 on brokers that are not the controller.", "kafka.controller:type=KafkaController,name=PreferredReplicaImbalanceCount")
 UNCLEAN_ELECTIONS: Final = Metric("ottla_unclean_leader_elections_total", Kind.COUNTER, (),
     "Number of leaders that this broker elected, as the controller, although they may lack acknowledged records. It should be 0.", "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec")
+DEAD_BROKERS_REMOVED: Final = Metric("ottla_dead_brokers_removed_total", Kind.COUNTER, (),
+    "Number of brokers that this broker, as the controller, replaced before their session expired, because their process was dead.")
 DIRECTORIES: Final = Metric("ottla_data_directories", Kind.GAUGE, ("state",),
     "Number of data directories by state: `online`, or `offline` after a failure.", "kafka.log:type=LogManager,name=OfflineLogDirectoryCount")
 CLEANER_DIRTY: Final = Metric("ottla_log_cleaner_max_dirty_percent", Kind.GAUGE, (),
@@ -136,7 +138,7 @@ METRICS: Final = (
     RESPONSES_QUEUED, REQUEST_SECONDS, REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
     PARTITIONS, LEADERS, UNDER_REPLICATED, AT_MIN_ISR, UNDER_MIN_ISR, REASSIGNING, OFFLINE_REPLICAS,
     ISR_SHRINKS, ISR_EXPANDS, ISR_FAILURES, REPLICA_LAG, REPLICATION_IN, REPLICATION_OUT,
-    ACTIVE_CONTROLLER, OFFLINE, IMBALANCE, UNCLEAN_ELECTIONS, DIRECTORIES, CLEANER_DIRTY, CLEANER_DELAY,
+    ACTIVE_CONTROLLER, OFFLINE, IMBALANCE, UNCLEAN_ELECTIONS, DEAD_BROKERS_REMOVED, DIRECTORIES, CLEANER_DIRTY, CLEANER_DELAY,
     CLEANER_BACKLOG, CLEANER_BACKLOG_BYTES, CLEANER_UNCLEANABLE, CLEANER_LAST_RUN, CLEANINGS,
     CLEANER_READ, CLEANER_WRITTEN, CLEANER_RECOPY, CLEANER_SECONDS, FETCH_SESSIONS, GROUPS,
     GROUP_MEMBERS, GROUP_LAG,
@@ -202,6 +204,7 @@ class ControllerCounts:
     """What this broker did as the controller, each time that it was."""
 
     unclean_elections: int = 0
+    dead_brokers_removed: int = 0
 
 
 # Prometheus text format.

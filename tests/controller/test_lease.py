@@ -25,6 +25,7 @@ from ottla.controller.lease import (
     register,
 )
 from ottla.controller.loading import read_registrations
+from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import NoNode
 from ottla.coordination.operations import Create, Delete, SetData
 from ottla.coordination.session import Change, Session, WatchEvent
@@ -363,5 +364,22 @@ def test_large_change_is_split_into_ordered_transactions(tmp_path: Path) -> None
             [Create("/parent"), *(Create(f"/parent/{n}", data) for n in range(9))]
         )
         assert len(await lease.session.children("/parent")) == 9
+
+    coordinated(tmp_path, scenario)
+
+
+def test_b13_registration_of_a_restarted_broker_is_not_deleted(tmp_path: Path) -> None:
+    async def scenario(there: Coordinated) -> None:
+        session, store = await there.session(), ClusterStore(await there.lease())
+        await register(session, ME)
+        dead = await registered(session)
+        # The data version of the node is 1 in both registrations: only the counter differs.
+        await register(session, restarted())
+        alive = await registered(session)
+        assert not await store.unregister(dead)
+        assert await registered(session) == alive
+        assert await store.unregister(alive)
+        assert await session.exists(broker_path(THREE)) is None
+        assert not await store.unregister(alive)
 
     coordinated(tmp_path, scenario)

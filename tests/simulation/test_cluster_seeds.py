@@ -37,6 +37,7 @@ FAULTS = {
     "power cut: all",
     "power cut: holes",
     "power cut: torn",
+    "refused connections",
     "replaced directory",
     "rotten byte",
     "session expired",

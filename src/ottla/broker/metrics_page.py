@@ -133,6 +133,7 @@ class MetricsPage:
         yield _one(metrics.OFFLINE, offline)
         yield _one(metrics.IMBALANCE, imbalance)
         yield _one(metrics.UNCLEAN_ELECTIONS, topics.controller_counts.unclean_elections)
+        yield _one(metrics.DEAD_BROKERS_REMOVED, topics.controller_counts.dead_brokers_removed)
 
     def _of_groups(self) -> Iterator[Family]:
         active = [one.groups for one in self.groups if one.groups.phase is Phase.ACTIVE]

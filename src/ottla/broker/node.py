@@ -41,18 +41,25 @@ from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker, ClusterImage
 from ottla.cluster.partition_limit import default_limit
 from ottla.cluster.registration import NO_BROKER_EPOCH, Registration
-from ottla.cluster.znodes import CLUSTER_ID, PERSISTENT_PATHS, format_cluster_id, parse_cluster_id
+from ottla.cluster.znodes import (
+    CLUSTER_ID,
+    PERSISTENT_PATHS,
+    broker_path,
+    format_cluster_id,
+    parse_cluster_id,
+)
 from ottla.controller.controller import Apply, Controller, ControllerConfig
 from ottla.controller.credential import ClusterCredential, cluster_credential
+from ottla.controller.death_watch import DeathWatch
 from ottla.controller.elector import ControllerElector
 from ottla.controller.lease import ControllerLease, RegistrationRefused, ensure, register
 from ottla.controller.loading import load_broker_configs, load_topic_configs
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.remote_broker import RemoteBroker
 from ottla.controller.store import ClusterStore
-from ottla.coordination.errors import CoordinationError, NodeExists
+from ottla.coordination.errors import CoordinationError, NodeExists, SessionExpired
 from ottla.coordination.renewed_session import RenewedSession
-from ottla.coordination.session import Coordination, Session, SessionState
+from ottla.coordination.session import Coordination, Session, SessionState, WatchEvent
 from ottla.errors import (
     RAISE_OPEN_FILES,
     ErrorCode,
@@ -95,6 +102,7 @@ from ottla.transport.admission import Admission, AdmissionConfig
 from ottla.transport.backoff import Backoff
 from ottla.transport.broker_channels import BrokerChannels, ChannelsConfig, ControllerChannel
 from ottla.transport.broker_login import BrokerLogin
+from ottla.transport.channel import Channel, open_channel
 from ottla.transport.connection import (
     Connection,
     ConnectionConfig,
@@ -187,7 +195,7 @@ class Node:
         self._topics: Topics | None = None
         self._reporter: DirectoryReporter | None = None
         self._roles: ReplicaRoles | None = None
-        self._session_lost = asyncio.Event()
+        self._unregistered = asyncio.Event()  # the session or the registration may have ended
         self._disconnected_s = -inf  # when the session was last without a connection
         self._released = asyncio.Event()  # requests wait until the start is complete, or fails
         self.given_up = False  # all data directories have failed
@@ -371,12 +379,17 @@ class Node:
             scheduler=scheduler,
             shutdown=shutdown,
         )
+        death_watch = self._death_watch(credential, topics, lambda: elector)
         elector = ControllerElector(
             session,
             self.id,
             environment.clock,
-            partial(self._take_over, cluster_id, topics, roles, metadata_cache, channels),
+            partial(
+                self._take_over, cluster_id, topics, roles, metadata_cache, channels, death_watch
+            ),
             topics.resign,
+            dead=lambda: death_watch.dead,
+            session_timeout_s=self._session_timeout_s,
         )
         self._exit.push_async_callback(topics.resign)  # no topic changes after this
         dispatch = dispatcher(parts)
@@ -387,7 +400,9 @@ class Node:
             roles.set_broker_epoch(self._epoch)
             await elector.elect()
         self._run(elector.run())
-        self._run(self._keep_session(session, logs, roles, elector))
+        self._unregistered.set()  # watch the registration
+        self._run(self._keep_registered(session, logs, roles, elector))
+        self._run(death_watch.run(roles.brokers_changed, lambda: metadata_cache.image.brokers))
         self._run(self._check_isrs(replica_manager))
         try:
             async with asyncio.timeout(None) as self._waiting_to_be_informed:
@@ -438,7 +453,9 @@ class Node:
         else:
             _LOG.info("limits set", about)
 
-    async def _register(self, session: Session, logs: LogManager) -> BrokerEpoch:
+    async def _register(
+        self, session: Session, logs: LogManager, *, was_taken_for_dead: bool = False
+    ) -> BrokerEpoch:
         registration = Registration(
             self._me,
             self._incarnation,
@@ -446,6 +463,7 @@ class Node:
             tuple(one.id for one in logs.directories if one.id is not None),
             logs.last_clean_epoch,
             self._environment.clock.now_ms(),
+            was_taken_for_dead,
         )
         return await register(session, registration, self._answers)
 
@@ -466,7 +484,7 @@ class Node:
             transport.close()
         return bool(connected)
 
-    async def _keep_session(
+    async def _keep_registered(
         self,
         session: RenewedSession,
         logs: LogManager,
@@ -475,25 +493,37 @@ class Node:
     ) -> None:
         """Register again after the session has expired, until cancelled (rules B8 and B10).
 
-        Meanwhile the broker serves with the committed ISRs.
+        The controller deletes the registration of a broker that refuses connections. If the session
+        lives, this broker does, and registers again (rule B13). Meanwhile the broker serves with
+        the committed ISRs.
         """
         clock = self._environment.clock
         while True:
-            await self._session_lost.wait()
-            self._session_lost.clear()
-            await elector.lose()
+            await self._unregistered.wait()
+            self._unregistered.clear()
             try:
-                await session.renew()
-                self._disconnected_s = clock.elapsed_s()
-                self._epoch = await self._register(session, logs)
+                with suppress(SessionExpired):
+                    await session.connected()
+                is_expired = session.state is SessionState.LOST
+                if is_expired:
+                    await elector.lose()
+                    await session.renew()
+                    self._disconnected_s = clock.elapsed_s()
+                elif await session.exists(broker_path(self.id), self._watch_registration):
+                    continue
+                self._epoch = await self._register(session, logs, was_taken_for_dead=not is_expired)
                 roles.registered(self._epoch)
             except (CoordinationError, RegistrationRefused, StorageFailure) as error:
                 _LOG.warning("broker not registered again", {"reason": str(error)})
                 await clock.sleep(REGISTRATION_PAUSE_S)
-                self._session_lost.set()
+                self._unregistered.set()
                 continue
             _LOG.info("broker registered again", {"node": self.id, "epoch": self._epoch})
+            self._unregistered.set()  # watch the new registration
             elector.stand()
+
+    def _watch_registration(self, event: WatchEvent) -> None:
+        self._unregistered.set()
 
     @property
     def _me(self) -> Broker:
@@ -508,12 +538,13 @@ class Node:
         roles: ReplicaRoles,
         metadata_cache: MetadataCache,
         channels: BrokerChannels,
+        death_watch: DeathWatch,
         lease: ControllerLease,
         resign: Callable[[], None],
     ) -> None:
         """Become the controller."""
         settings, clock = self._effective_config, self._environment.clock
-        session_timeout_s = self._config[broker.ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000
+        session_timeout_s = self._session_timeout_s
         assert settings is not None
 
         def connect(other: Broker) -> Apply:
@@ -539,6 +570,7 @@ class Node:
             counts=topics.controller_counts,
         )
         found = await controller.load()
+        found = await controller.without_dead(found, death_watch.dead)
         answering: dict[BrokerId, Broker] = {}
         if clock.elapsed_s() - self._disconnected_s < session_timeout_s:
             known = metadata_cache.image.brokers.items()
@@ -547,6 +579,55 @@ class Node:
         await topics.take_over(
             controller, found, is_first=not roles.informed.is_set(), answering=answering
         )
+
+    def _death_watch(
+        self,
+        credential: ClusterCredential,
+        topics: Topics,
+        elector: Callable[[], ControllerElector],
+    ) -> DeathWatch:
+        """Return the watch of the other brokers' processes (rule B13)."""
+        environment, between = self._environment, inter_broker_listener(self._config)
+        assert between is not None, "broker_config checks it"
+        login = BrokerLogin(credential.login(), ("ottla", RELEASE), LOGIN_SECONDS)
+
+        async def connect(address: Address, ended: Callable[[], None]) -> Channel:
+            channel = await open_channel(
+                environment.network,
+                address.host,
+                address.port,
+                client_id=f"broker-watch-{self.id}",
+                software=("ottla", RELEASE),
+                setup_timeout_s=LOGIN_SECONDS,
+                request_timeout_s=LOGIN_SECONDS,
+                ended=ended,
+            )
+            try:
+                await login(channel)
+            except BaseException:
+                channel.close()
+                raise
+            return channel
+
+        async def died(one: Broker) -> None:
+            if topics.is_controller:
+                await topics.controller.remove_dead(one.id, one.epoch)
+            else:
+                elector().stand()
+
+        return DeathWatch(
+            self.id,
+            between.name,
+            clock=environment.clock,
+            connect=connect,
+            refuses=environment.network.refuses,
+            is_enabled=lambda: self._current[broker.OTTLA_FAST_FAILOVER_ENABLE],
+            on_dead=died,
+        )
+
+    @property
+    def _session_timeout_s(self) -> float:
+        return self._config[broker.ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000
 
     def _channels(
         self, metadata_cache: MetadataCache, credential: ClusterCredential, purpose: str
@@ -846,7 +927,7 @@ class Node:
     def _session_changed(self, now: SessionState) -> None:
         self._disconnected_s = self._environment.clock.elapsed_s()  # until now, or from now on
         if now is SessionState.LOST:
-            self._session_lost.set()
+            self._unregistered.set()
         if now is not SessionState.CONNECTED:
             self._limit_hand_over(HAND_OVER_DISCONNECTED_SECONDS)
             _LOG.error("coordination session changed", {"state": now.value})

@@ -89,6 +89,7 @@ class ReplicaRoles:
         self._are_strays_due = False  # the image has come
         self.informed = asyncio.Event()  # set when the first full image has arrived
         self.directories_changed = asyncio.Event()  # set when the controller must hear of them
+        self.brokers_changed = asyncio.Event()  # set when the image has other brokers
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
@@ -125,6 +126,7 @@ class ReplicaRoles:
                 known = self._metadata_cache.image.brokers
                 self._metadata_cache.image = update.image
                 if update.image.brokers != known:
+                    self.brokers_changed.set()
                     self._expand_isrs()
                 self._apply_configs(update, update.image)
                 if update.changed is None:

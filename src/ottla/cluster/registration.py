@@ -26,6 +26,7 @@ class Registration:
     directories: tuple[Uuid, ...] = ()
     last_clean_epoch: BrokerEpoch = NO_BROKER_EPOCH  # of its last clean shutdown; -1: unclean
     timestamp_ms: int = 0
+    was_taken_for_dead: bool = False  # the node was deleted while its session lived (rule B13)
 
     def format(self) -> bytes:
         """Encode as Kafka does, with Ottla's own fields in an object of their own."""
@@ -47,6 +48,7 @@ class Registration:
                     "incarnation": str(self.incarnation),
                     "directories": [str(one) for one in self.directories],
                     "last_clean_epoch": self.last_clean_epoch,
+                    **({"taken_for_dead": True} if self.was_taken_for_dead else {}),
                 },
             }
         )
@@ -72,6 +74,7 @@ def parse_registration(data: bytes, broker: BrokerId, epoch: BrokerEpoch) -> Reg
             tuple(Uuid.parse(one) for one in own.get("directories", ())),
             BrokerEpoch(int(own.get("last_clean_epoch", NO_BROKER_EPOCH))),
             int(found.get("timestamp", 0)),
+            bool(own.get("taken_for_dead", False)),
         )
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise BadNode(f"{path}: {error!r}") from error

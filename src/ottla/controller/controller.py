@@ -120,6 +120,7 @@ class Controller:
         self._watching: tuple[asyncio.Task[None], ...] = ()
         self._links: dict[BrokerId, BrokerLink] = {}
         self._registered: Mapping[BrokerId, Registered] = {}
+        self._known_since_s: dict[BrokerId, float] = {}  # when the registration was read first
         self._answering: Mapping[BrokerId, Broker] = {}  # without a registration (rule B10)
         self._began_s = 0.0
         self._sparing_ended = asyncio.Event()
@@ -302,6 +303,9 @@ class Controller:
 
     def _follow(self, found: Mapping[BrokerId, Registered]) -> None:
         """Take over who is registered, and link the brokers that are new."""
+        for broker, one in found.items():
+            if (known := self._registered.get(broker)) is None or known.epoch != one.epoch:
+                self._known_since_s[broker] = self._clock.elapsed_s()
         self._registered = found
         brokers = {broker: one.registration.broker for broker, one in found.items()}
         self.image = self.image.with_brokers(
@@ -310,6 +314,53 @@ class Controller:
         for broker, one in brokers.items():
             if broker not in self._links:
                 self._links[broker] = BrokerLink(broker, self._connect(one), self._clock)
+
+    async def remove_dead(self, broker: BrokerId, epoch: BrokerEpoch) -> None:
+        """Delete the registration of a broker that is proven dead (rule B13).
+
+        The registrations are then read again, as after a session has expired. The caller repeats
+        this if it has no effect.
+        """
+        found = self._registered.get(broker)
+        if found is None or found.epoch != epoch or not self._may_be_removed(found):
+            return
+        try:
+            if await self.store.unregister(found):
+                _LOG.warning("registration of a dead broker deleted", {"broker": broker})
+                self._counts.dead_brokers_removed += 1
+        except Resigned:
+            self.on_resigned()
+        except (CoordinationError, StorageFailure) as error:
+            about = {"broker": broker, "reason": str(error)}
+            _LOG.warning("registration of a dead broker not deleted", about)
+        else:
+            self._brokers_changed.set()
+
+    async def without_dead(
+        self, found: StoredCluster, dead: Mapping[BrokerId, BrokerEpoch]
+    ) -> StoredCluster:
+        """Delete the registrations of brokers that are proven dead, before the start (rule B13).
+
+        The brokers that have just been read may include the controller before this one.
+        """
+        left = dict(found.registrations)
+        for broker, epoch in dead.items():
+            one = left.get(broker)
+            if one is None or one.epoch != epoch or one.registration.was_taken_for_dead:
+                continue
+            if await self.store.unregister(one):
+                _LOG.warning("registration of a dead broker deleted", {"broker": broker})
+                self._counts.dead_brokers_removed += 1
+                del left[broker]
+        return found._replace(registrations=left)
+
+    def _may_be_removed(self, found: Registered) -> bool:
+        since_s = self._known_since_s[found.registration.broker.id]
+        return plan.may_be_removed(
+            found,
+            known_for_s=self._clock.elapsed_s() - since_s,
+            session_timeout_s=self._config.session_timeout_s,
+        )
 
     async def _note_handled(self, lost: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Store that brokers which restarted uncleanly have left every ISR and ELR (rule A14)."""

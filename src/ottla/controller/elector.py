@@ -7,7 +7,8 @@ it is a candidate again (rules B2, B3 and B8).
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from typing import Final
 
 from ottla.clock import Clock
@@ -21,7 +22,7 @@ from ottla.controller.lease import (
 )
 from ottla.coordination.errors import CoordinationError
 from ottla.coordination.session import Session, WatchEvent
-from ottla.ids import BrokerId
+from ottla.ids import BrokerEpoch, BrokerId
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,8 +39,15 @@ class ControllerElector:
         clock: Clock,
         on_elected: Callable[[ControllerLease, Callable[[], None]], Awaitable[None]],
         on_resigned: Callable[[], Awaitable[None]],
+        *,
+        dead: Callable[[], Mapping[BrokerId, BrokerEpoch]] = dict,
+        session_timeout_s: float = 0.0,
     ) -> None:
-        """An elector that calls `on_elected` with the lease and a function that gives it up."""
+        """An elector that calls `on_elected` with the lease and a function that gives it up.
+
+        `dead` returns the brokers that are proven dead. A controller among them is replaced before
+        its session expires, at most once per session timeout (rule B13).
+        """
         self._session = session
         self._node_id = node_id
         self._clock = clock
@@ -48,6 +56,9 @@ class ControllerElector:
         self._changed = asyncio.Event()  # /controller may have changed since it was read
         self._is_controller = False
         self._has_lost = False  # whether a write has shown that the lease has ended
+        self._dead = dead
+        self._session_timeout_s = session_timeout_s
+        self._replaced_s = -inf  # when it last replaced a controller that was proven dead
 
     async def elect(self) -> bool:
         """Become the controller unless another broker is; return whether this broker is."""
@@ -60,12 +71,15 @@ class ControllerElector:
             await self._stop_controlling()
         dead = None
         if found is not None:
-            dead = await self._own_earlier_election()
+            dead = await self._dead_controller()
             if dead is None:
                 return False
         lease = await elect_controller(self._session, self._node_id, self._clock.now_ms(), dead)
         if lease is None:
             return False
+        if dead is not None and dead.broker != self._node_id:
+            self._replaced_s = self._clock.elapsed_s()
+            _LOG.warning("dead controller replaced", {"broker": dead.broker, "epoch": dead.epoch})
         self._is_controller = True
         _LOG.info("controller elected", {"broker": self._node_id, "epoch": lease.epoch})
         try:
@@ -75,18 +89,29 @@ class ControllerElector:
             raise
         return True
 
-    async def _own_earlier_election(self) -> CurrentController | None:
-        """Return the current controller if it was this broker in an earlier session, or earlier.
+    async def _dead_controller(self) -> CurrentController | None:
+        """Return the current controller if it does not control any more.
 
-        This session holds the registration of the broker id. So the process that was elected is
-        this one, which does not control any more, or it is dead; its session may live on.
+        It may be this broker in an earlier session, or earlier. This session holds the registration
+        of the broker id. So the process that was elected is this one, which does not control any
+        more, or it is dead; its session may live on.
+
+        Another broker is dead if its newest process is (rule B13): a process registers before it is
+        elected, so the registration in the proven broker epoch is that of the controller.
         """
         current = await read_controller(self._session)
-        if current is None or current.broker != self._node_id:
+        if current is None:
             return None
-        registered = await self._session.exists(broker_path(self._node_id))
-        is_own = registered is not None and registered.ephemeral_owner == self._session.id
-        return current if is_own else None
+        registered = await self._session.exists(broker_path(current.broker))
+        if registered is None:
+            return None
+        if current.broker == self._node_id:
+            return current if registered.ephemeral_owner == self._session.id else None
+        is_dead = self._dead().get(current.broker) == registered.czxid
+        return current if is_dead and self._may_replace() else None
+
+    def _may_replace(self) -> bool:
+        return self._clock.elapsed_s() - self._replaced_s >= self._session_timeout_s
 
     def _watch(self, event: WatchEvent) -> None:
         self._changed.set()

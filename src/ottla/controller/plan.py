@@ -40,6 +40,7 @@ from ottla.cluster.reassignment import (
     original_of,
     target_of,
 )
+from ottla.cluster.registration import Registered
 from ottla.cluster.topic_creation import checked
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, BrokerEpoch, BrokerId, PartitionIndex, TopicPartition, Uuid
@@ -123,6 +124,15 @@ def brokers_to_spare(
     one session timeout, a broker that answers the new controller is spared.
     """
     return frozenset(answering) if controller_for_s < session_timeout_s else _NOBODY
+
+
+def may_be_removed(registered: Registered, *, known_for_s: float, session_timeout_s: float) -> bool:
+    """Whether the registration of a broker that refuses connections may be deleted (rule B13).
+
+    A live broker behind a firewall that refuses registers again. For one session timeout, only its
+    session decides on it, so that it does not lose its leaderships over and over.
+    """
+    return not registered.registration.was_taken_for_dead or known_for_s >= session_timeout_s
 
 
 def with_changes(image: ClusterImage, changes: Iterable[PartitionChange]) -> ClusterImage:

@@ -78,6 +78,10 @@ ZOOKEEPER_SESSION_TIMEOUT_MS = Setting("zookeeper.session.timeout.ms", INT, 9_00
         "A lower value shortens failover but tolerates only shorter pauses.")
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = Setting("zookeeper.connection.timeout.ms", INT, None, at_least(1),
     doc="Maximum time in milliseconds to wait for ZooKeeper at startup; null means zookeeper.session.timeout.ms.")
+OTTLA_FAST_FAILOVER_ENABLE = Setting("ottla.fast.failover.enable", BOOLEAN, True, dynamic=CLUSTER_WIDE,
+    doc="Replace a broker whose process is dead before its ZooKeeper session expires: when its connections end and "
+        "every address of its inter-broker listener refuses connections. Disable it if a firewall or a proxy between "
+        "the brokers refuses connections to live brokers. Specific to Ottla.")
 CONTROLLED_SHUTDOWN_ENABLE = Setting("controlled.shutdown.enable", BOOLEAN, True,
     doc="Move the leaderships to other brokers before the broker shuts down, so that clients do not wait for an "
         "election.")

@@ -98,6 +98,7 @@ class FaultInjector:
             **{f"power cut: {loss.name.lower()}": (1, self._cut(loss)) for loss in Loss},
             "pause": (2, self._pause),
             "partition between brokers": (3, self._part_brokers),
+            "refused connections": (3, self._refuse),
             "partition from coordination": (2, self._part_coordination),
             "outage of coordination": (1, self._part_all_from_coordination),
             "connection to coordination lost": (3, self._break_coordination),
@@ -285,6 +286,25 @@ class FaultInjector:
         seconds = self._random.choice((1.0, 5.0, 15.0))
         self.tell("fault", f"brokers {machine.id} and {other.id} are partitioned for {seconds:g} s")
         return self._part([(machine.broker.address, other.broker.address)], seconds)
+
+    def _refuse(self, machine: Machine) -> Awaitable[None] | None:
+        """Let a firewall refuse the connections of some brokers to one that lives (rule B13)."""
+        others = self._others(machine)
+        some = self._random.sample(others, self._random.randint(1, len(others)))
+        seconds = self._random.choice((0.5, 5.0, 15.0))
+        sources = ", ".join(str(one.id) for one in some)
+        self.tell(
+            "fault", f"broker {machine.id} refuses connections of {sources} for {seconds:g} s"
+        )
+        network, address = self._world.network, machine.broker.address
+        for one in some:
+            network.refuse(one.broker.address, address)
+
+        def allow() -> None:
+            for one in some:
+                network.allow(one.broker.address, address)
+
+        return self._after(seconds, allow)
 
     def _part_coordination(self, machine: Machine) -> Awaitable[None] | None:
         seconds = self._random.choice((1.0, 3.0, 8.0))

@@ -261,8 +261,14 @@ class SimulatedTransport(asyncio.Transport):
             self._over = True
             self._tell_lost(reason)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more happens at this end."""
+        return self._over
+
     def _tell_lost(self, reason: Exception | None) -> None:
         self._drop()
+        self._wire.note_end()
         self._protocol.connection_lost(reason)
 
     def die(self) -> None:
@@ -288,12 +294,13 @@ class _Wire:
         self,
         network: "SimulatedNetwork",
         number: int,
-        addresses: frozenset[str],
+        direction: tuple[str, str],
         random: Random,
         trace: Trace,
     ) -> None:
         self.number = number
-        self.addresses = addresses
+        self.direction = direction  # from the address that opened it to the other one
+        self.addresses = frozenset(direction)
         self.whole = True
         self.ends: list[SimulatedTransport] = []
         self._network = network
@@ -343,8 +350,14 @@ class _Wire:
                 if end is not but:
                     end.lose(self.delay_s())
 
+    def note_end(self) -> None:
+        """Forget the connection when both ends are over."""
+        if all(end.is_over for end in self.ends):
+            self._network.close(self)
+
     def cut_silently(self) -> None:
         self.whole = False
+        self._network.close(self)
         for end in self.ends:
             end.empty()
 
@@ -415,6 +428,10 @@ class SimulatedHost:
         """Connect to the process that listens on an address; raises OSError."""
         await self._network.connect(protocol, port, host, self)
 
+    async def refuses(self, host: str, port: int) -> bool:
+        """Whether an address refuses connections."""
+        return await self._network.refuses(self, host, port)
+
     def check_alive(self) -> None:
         """Raise if the process has ended: it opens no connections."""
         if self._is_dead:
@@ -457,6 +474,8 @@ class SimulatedNetwork:
         self._trace = trace
         self._wires = 0
         self._partitions: set[frozenset[str]] = set()  # pairs of addresses
+        self._refused: set[tuple[str, str]] = set()  # from one address to another
+        self._open: dict[_Wire, None] = {}  # connections that are not broken
         self._held: dict[_Wire, None] = {}  # connections for which something waits
         self._healed = asyncio.Event()  # connection attempts wait for it
 
@@ -476,6 +495,19 @@ class SimulatedNetwork:
         for wire in [wire for wire in self._held if wire.addresses not in self._partitions]:
             del self._held[wire]
             wire.let_go()
+
+    def refuse(self, source: str, address: str) -> None:
+        """Let a firewall reset the connections from one address to another, until `allow`.
+
+        Both processes live, and connections in the other direction are not affected.
+        """
+        self._refused.add((source, address))
+        for wire in [wire for wire in self._open if wire.direction == (source, address)]:
+            wire.cut()
+
+    def allow(self, source: str, address: str) -> None:
+        """End what `refuse` began."""
+        self._refused.discard((source, address))
 
     def is_partitioned(self, one: str, other: str) -> bool:
         """Whether two addresses are partitioned."""
@@ -509,18 +541,7 @@ class SimulatedNetwork:
         `host` is the process that connects; None is a client without servers at LOOPBACK.
         """
         source = LOOPBACK if host is None else host.address
-        self._wires += 1
-        addresses = frozenset((source, address))
-        wire = _Wire(self, self._wires, addresses, self._random, self._trace)
-        await asyncio.sleep(wire.delay_s())
-        while addresses in self._partitions:
-            await self._healed.wait()
-            await asyncio.sleep(wire.delay_s())
-        if host is not None:
-            host.check_alive()
-        server = self.servers.get((address, port))
-        if server is None or not server.accepts:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        wire, server = await self._reach(source, address, port, host)
         ours = factory()
         theirs = server.factory()
         client = SimulatedTransport(wire, ours, copy_context(), (address, port))
@@ -535,4 +556,36 @@ class SimulatedNetwork:
             theirs.connection_made, accepted, context=server.host.context
         )
         ours.connection_made(client)
+        self._open[wire] = None
         return client, ours
+
+    async def refuses(self, host: SimulatedHost, address: str, port: int) -> bool:
+        """Whether an address refuses the connections of a process."""
+        try:
+            await self._reach(host.address, address, port, host)
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    async def _reach(
+        self, source: str, address: str, port: int, host: SimulatedHost | None
+    ) -> "tuple[_Wire, _Server]":
+        """Find the server of a new connection, after the delays of the network."""
+        self._wires += 1
+        wire = _Wire(self, self._wires, (source, address), self._random, self._trace)
+        await asyncio.sleep(wire.delay_s())
+        while wire.addresses in self._partitions:
+            await self._healed.wait()
+            await asyncio.sleep(wire.delay_s())
+        if host is not None:
+            host.check_alive()
+        server = self.servers.get((address, port))
+        if server is None or not server.accepts or (source, address) in self._refused:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        return wire, server
+
+    def close(self, wire: "_Wire") -> None:
+        """Forget a connection that is broken."""
+        self._open.pop(wire, None)

@@ -111,6 +111,12 @@ class TroubledNetwork:
         if self._is_cut:
             raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
 
+    async def refuses(self, host: str, port: int) -> bool:
+        """Whether a broker refuses connections."""
+        while self.is_shut(port) and not self._is_cut:
+            await self._settled.wait()
+        return not self._is_cut and await self._network.refuses(host, port)
+
     def watch_departure(
         self, transport: asyncio.Transport, departed: Callable[[], None]
     ) -> Callable[[], None]:

@@ -8,6 +8,7 @@ import asyncio
 import errno
 import os
 import select
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -43,6 +44,13 @@ class Connector(Protocol):
 
 class Network(Connector, Protocol):
     """Binds addresses, connects to other brokers, and notices clients that leave."""
+
+    async def refuses(self, host: str, port: int) -> bool:
+        """Whether every address of a host refuses connections to the port.
+
+        An address that cannot be reached, or does not respond, does not refuse.
+        """
+        ...
 
     async def hold(
         self,
@@ -249,3 +257,25 @@ class TcpNetwork:
         """Connect to the first address of the host that answers."""
         loop = asyncio.get_running_loop()
         await loop.create_connection(protocol, host, port)
+
+    async def refuses(self, host: str, port: int) -> bool:
+        """Whether every address of a host answers a connection attempt with ECONNREFUSED."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError:
+            return False
+        refusals = await asyncio.gather(*(_is_refused(one[0], one[4]) for one in found))
+        return bool(refusals) and all(refusals)
+
+
+async def _is_refused(family: int, address: "tuple[object, ...]") -> bool:
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(probe, address)
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False

@@ -1,0 +1,126 @@
+"""Proves that the process of another broker is dead, long before its session expires (rule B13).
+
+Each broker keeps a connection to each other broker. When it ends, the broker tries to connect
+again. If then every address refuses the connection, there is no process behind it. A timeout, a
+connection that is closed after it was accepted and a failed login prove nothing.
+
+Invariant: `dead` has only brokers to which a connection was open in their broker epoch, and whose
+addresses refused the last attempt.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from ottla.clock import Clock
+from ottla.cluster.image import Address, Broker
+from ottla.errors import RequestError
+from ottla.ids import BrokerEpoch, BrokerId
+from ottla.transport.channel import Channel
+
+_LOG = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 0.5  # between two attempts to connect, while the broker is registered
+RECHECK_SECONDS: Final = 0.03  # the same after a connection has ended; doubled each time
+PROBE_SECONDS: Final = 1.0  # for an address to refuse a connection
+
+Open = Callable[[Address, Callable[[], None]], Awaitable[Channel]]
+"""Opens a connection and logs in; calls the function when it ends. Raises RequestError."""
+
+
+class DeathWatch:
+    """Watches the processes of the other brokers."""
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        listener: str,
+        *,
+        clock: Clock,
+        connect: Open,
+        refuses: Callable[[str, int], Awaitable[bool]],
+        is_enabled: Callable[[], bool],
+        on_dead: Callable[[Broker], Awaitable[None]],
+    ) -> None:
+        """A watch of broker `node_id`, over the inter-broker listener.
+
+        `refuses` returns whether every address of a host refuses connections. `on_dead` is called
+        when a broker is proven dead, and again as long as it stays registered and refuses.
+        """
+        self._node_id = node_id
+        self._listener = listener
+        self._clock = clock
+        self._connect = connect
+        self._refuses = refuses
+        self._is_enabled = is_enabled
+        self._on_dead = on_dead
+        self._watches: dict[BrokerId, tuple[Broker, asyncio.Task[None]]] = {}
+        self.dead: dict[BrokerId, BrokerEpoch] = {}
+
+    async def run(
+        self, changed: asyncio.Event, brokers: Callable[[], Mapping[BrokerId, Broker]]
+    ) -> None:
+        """Watch the registered brokers, which are read whenever they have changed."""
+        try:
+            while True:
+                self._follow(brokers())
+                await changed.wait()
+                changed.clear()
+        finally:
+            tasks = [task for _, task in self._watches.values()]
+            self._follow({})
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _follow(self, brokers: Mapping[BrokerId, Broker]) -> None:
+        """Watch these registrations and no others."""
+        for broker_id, (known, task) in [*self._watches.items()]:
+            if brokers.get(broker_id) != known:
+                del self._watches[broker_id]
+                self.dead.pop(broker_id, None)
+                task.cancel()
+        for broker_id, broker in brokers.items():
+            address = broker.addresses.get(self._listener)
+            if broker_id == self._node_id or broker_id in self._watches or address is None:
+                continue
+            task = asyncio.get_running_loop().create_task(self._watch(broker, address))
+            task.add_done_callback(_log_failure)
+            self._watches[broker_id] = broker, task
+
+    async def _watch(self, broker: Broker, address: Address) -> None:
+        """Watch one registration of a broker, until cancelled."""
+        was_open, pause_s = False, RETRY_SECONDS
+        while True:
+            if was_open and self._is_enabled() and await self._is_refused(address):
+                if self.dead.get(broker.id) != broker.epoch:
+                    self.dead[broker.id] = broker.epoch
+                    about = {"broker": broker.id, "epoch": broker.epoch, "address": str(address)}
+                    _LOG.warning("broker proven dead", about)
+                await self._on_dead(broker)
+                await self._clock.sleep(RETRY_SECONDS)
+                continue
+            self.dead.pop(broker.id, None)
+            ended = asyncio.Event()
+            try:
+                channel = await self._connect(address, ended.set)
+            except RequestError:
+                await self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_SECONDS)
+                continue
+            was_open, pause_s = True, RECHECK_SECONDS
+            try:
+                await ended.wait()
+            finally:
+                channel.close()
+
+    async def _is_refused(self, address: Address) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_SECONDS):
+                return await self._refuses(address.host, address.port)
+        return False
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _LOG.error("watch of a broker failed", exc_info=error)
