@@ -88,6 +88,8 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/broker_vs_kafka
 	$(BIN)/python benchmarks/cluster_vs_kafka.py --idle
+	$(BIN)/python benchmarks/failover.py
+	$(BIN)/python benchmarks/failover.py --client librdkafka
 
 soak: setup ## Run every test with every crash point, seed and history, and ten times as many examples
 	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 4
