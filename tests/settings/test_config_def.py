@@ -153,6 +153,7 @@ def test_settings_unknown_to_kafka_4_3_are_listed() -> None:
         ("broker", "allow.everyone.if.no.acl.found"),
         ("broker", "ottla.metrics.listener"),
         ("broker", "ottla.broker.host"),
+        ("broker", "ottla.fast.failover.enable"),
         ("broker", "ottla.partitions.max"),
         ("broker", "ottla.queued.max.response.bytes"),
         ("broker", "ottla.topic.name.policy"),
