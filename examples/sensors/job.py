@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from ottla.pipeline import register
+from ottla.pipeline.checkpoint_files import write_local_checkpoints_fast
 
 READINGS: Final = "sensors.readings"
 ALERTS: Final = "sensors.alerts"
@@ -72,6 +73,7 @@ def queries(
     register(spark)
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
+    write_local_checkpoints_fast(spark, output)
     raw = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", servers)

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Generator
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -12,8 +12,20 @@ from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
 from pipeline.fast_spark import fast_spark
+from sampling import SOAK
 
 _NUMBERS = count()
+
+# Spark compiles Java code for each query, which takes longer than to interpret it for a few rows.
+SMALL_DATA: Final = (
+    {}
+    if SOAK
+    else {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+    }
+)
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +38,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
     folder = tmp_path_factory.mktemp("spark")
     from pyspark.sql import SparkSession
 
+    from ottla.pipeline.checkpoint_files import write_local_checkpoints_fast
+
     builder: Any = SparkSession.builder
     session = (
         builder.master("local[2]")
@@ -35,6 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config(map=SMALL_DATA)
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", fast.java_options)
@@ -43,6 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    write_local_checkpoints_fast(session, str(folder))
     yield session
     session.stop()
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from ottla.pipeline.checkpoint_files import write_local_checkpoints_fast
 from ottla.pipeline.options import SERVERS, Use
 from ottla.pipeline.sink import OttlaStreamWriter, row_writer
 from ottla.pipeline.source import OttlaSource, OttlaStreamReader
@@ -121,6 +122,7 @@ def main(given: dict[str, Any]) -> None:
         writer = frame.select("value").writeStream.format("ottla").option("topic", given["copy"])
         writer = writer.option(SERVERS, given["options"][SERVERS])
     folder = given["folder"]
+    write_local_checkpoints_fast(spark, folder)
     query = (
         writer.option("checkpointLocation", f"{folder}/place")
         .trigger(availableNow=True)

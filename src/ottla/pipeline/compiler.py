@@ -24,6 +24,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
 from ottla.pipeline import register
+from ottla.pipeline.checkpoint_files import write_local_checkpoints_fast
 from ottla.pipeline.dead_letters import RECORD, dead_records, dead_rows
 from ottla.pipeline.expectations import enforced, is_met, violation
 from ottla.pipeline.options import CLIENT, SERVERS
@@ -384,6 +385,7 @@ class _Compiler:
         name = f"{self._pipeline.name}.{query.name}"
         trigger = self._trigger()
         self._check_streaming(frame, mode)
+        write_local_checkpoints_fast(self.session, query.checkpoint)
 
         def writer() -> DataStreamWriter:
             found = frame.writeStream.queryName(name).outputMode(mode)
@@ -395,12 +397,13 @@ class _Compiler:
     def _check_streaming(self, frame: DataFrame, mode: str) -> None:
         """Raise AnalysisException if Spark cannot run a query as a stream, before it is started."""
         session: Any = self.session
-        jvm = session._jvm.org.apache.spark.sql  # noqa: SLF001 - Spark has no API for this
-        modes = jvm.streaming.OutputMode
+        jvm = session._jvm  # noqa: SLF001 - Spark has no API for this
+        # The whole name at once: for each part of a name, Java would search all jars.
+        modes = getattr(jvm, "org.apache.spark.sql.streaming.OutputMode")
         java_mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}
         java_frame: Any = frame
         plan = java_frame._jdf.queryExecution().analyzed()  # noqa: SLF001
-        checker = jvm.catalyst.analysis.UnsupportedOperationChecker
+        checker = getattr(jvm, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
         checker.checkForStreaming(plan, java_mode[mode]())
 
     def _output_rows(self, output: QueryOutput) -> DataFrame:
