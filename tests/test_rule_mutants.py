@@ -24,6 +24,7 @@ from controller import (
     test_elector,
     test_elector_sessions,
     test_lease,
+    test_outage,
     test_partition_changes,
     test_plan,
     test_producer_ids,
@@ -45,6 +46,7 @@ from ottla.cluster.registration import BrokerChanges
 from ottla.cluster.znodes import broker_path
 from ottla.controller import lease, partition_changes, plan
 from ottla.controller.control_requests import request_error
+from ottla.controller.controller import Controller
 from ottla.controller.death_watch import DeathWatch
 from ottla.controller.elector import ControllerElector
 from ottla.controller.lease import ControllerLease
@@ -382,6 +384,16 @@ def producer_ids_are_not_reserved(patch: Patch) -> None:
         self._next, self._end = 0, 1000
 
     patch.setattr(ProducerIds, "_reserve", reserve)
+
+
+@caught_by(test_outage.test_b8_disconnected_controller_decides_and_sends_nothing)
+def disconnected_controller_goes_on(patch: Patch) -> None:
+    init: Callable[..., None] = Controller.__init__
+
+    def connected(self: Controller, *, acts: object, **options: Any) -> None:
+        init(self, **options)
+
+    patch.setattr(Controller, "__init__", connected)
 
 
 @caught_by(test_lease.test_b13_registration_of_a_restarted_broker_is_not_deleted)

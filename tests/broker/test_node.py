@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from broker.nodes import Client, broker, run
+from ottla.broker import node
 from ottla.broker.topics import Topics
 from ottla.cluster.topic_creation import AskedTopic
 from ottla.cluster.znodes import TopicNode
+from ottla.controller import lease
 from ottla.controller.controller import Controller
 from ottla.controller.loading import StoredCluster
 from ottla.controller.store import ClusterStore
+from ottla.coordination.embedded import EmbeddedSession, EmbeddedStore
+from ottla.coordination.session import Listener
 from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, BrokerEpoch, Uuid
 from ottla.log.log_manager import LogManager
@@ -266,6 +270,41 @@ def test_interrupted_deletion_leaves_no_records_to_a_new_topic(
             assert await produce(client, "t", batch(b"new")) == (0, 0)
         async with broker(tmp_path) as running:
             assert await produce(await running.client(), "t", batch(b"newer")) == (0, 1)
+
+    run(scenario)
+
+
+def test_session_that_expires_during_the_start_is_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[EmbeddedSession] = []
+    stores: list[EmbeddedStore] = []
+    connect, open_logs, register = EmbeddedStore.connect, LogManager.open, lease.register
+
+    async def connected(store: EmbeddedStore, listener: Listener) -> EmbeddedSession:
+        stores.append(store)
+        sessions.append(await connect(store, listener))
+        return sessions[-1]
+
+    async def opened(*args: Any, **options: Any) -> LogManager:
+        await stores[0].expire(sessions[0].id)  # the logs take longer than the session timeout
+        return await open_logs(*args, **options)
+
+    async def registered(*args: Any, **options: Any) -> BrokerEpoch:
+        epoch = await register(*args, **options)
+        if len(sessions) == 2:  # before the election
+            await stores[0].expire(sessions[1].id)
+        return epoch
+
+    monkeypatch.setattr(EmbeddedStore, "connect", connected)
+    monkeypatch.setattr(LogManager, "open", opened)
+    monkeypatch.setattr(node, "register", registered)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            assert len(sessions) == 3
+            assert running.parts.topics.is_controller
+            await create(await running.client(), "t")
 
     run(scenario)
 

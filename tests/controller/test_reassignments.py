@@ -107,6 +107,8 @@ class Stage:
         self.brokers = {BrokerId(number): FakeBroker(number) for number in (1, 2, 3, 4)}
         self.min_isr = min_isr
         self.session_timeout_s = 9.0
+        self.acts = asyncio.Event()  # whether the controller is connected to coordination
+        self.acts.set()
 
     async def set_up(self, *replicas: int) -> None:
         for one in self.brokers.values():
@@ -158,6 +160,7 @@ class Stage:
             latest_epoch=lambda _: LeaderEpoch(-1),
             refusal=lambda: None,
             on_resigned=lambda: None,
+            acts=self.acts,
         )
         found = await self.controller.load()
         async with self.controller.turn:

@@ -7,12 +7,12 @@ everything and writes the clean shutdown files; an unclean one is detected at th
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence, Sized
+from collections.abc import Awaitable, Callable, Coroutine, Sequence, Sized
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from ottla.broker.broker_only import BROKER_ONLY
 from ottla.broker.configs import ConfigAdminManager
@@ -57,7 +57,12 @@ from ottla.controller.loading import load_broker_configs, load_topic_configs
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.remote_broker import RemoteBroker
 from ottla.controller.store import ClusterStore
-from ottla.coordination.errors import CoordinationError, NodeExists, SessionExpired
+from ottla.coordination.errors import (
+    ConnectionLoss,
+    CoordinationError,
+    NodeExists,
+    SessionExpired,
+)
 from ottla.coordination.renewed_session import RenewedSession
 from ottla.coordination.session import Coordination, Session, SessionState, WatchEvent
 from ottla.errors import (
@@ -120,6 +125,8 @@ from ottla.transport.pending_acks import PendingAck
 from ottla.transport.port_owner import port_owner
 
 _LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FEW_CONNECTIONS: Final = 100  # fewer are worth a warning
 LOGIN_SECONDS: Final = 10.0  # for each step of a login at another broker
@@ -197,6 +204,7 @@ class Node:
         self._roles: ReplicaRoles | None = None
         self._unregistered = asyncio.Event()  # the session or the registration may have ended
         self._disconnected_s = -inf  # when the session was last without a connection
+        self._connected = asyncio.Event()  # whether the session has a connection
         self._released = asyncio.Event()  # requests wait until the start is complete, or fails
         self.given_up = False  # all data directories have failed
         self.hands_over = True  # whether other brokers take over before it stops
@@ -243,17 +251,26 @@ class Node:
         session = RenewedSession(
             coordination, await coordination.connect(self._session_changed), self._session_changed
         )
+        self._connected.set()
         self._exit.push_async_callback(session.close)
-        if environment.cluster_id is not None:
-            await _check_cluster(session, environment.cluster_id)
-        await ensure(session, PERSISTENT_PATHS)
-        cluster_id = await _cluster_id(session, environment.new_id)
+
+        async def find_cluster() -> str:
+            if environment.cluster_id is not None:
+                await _check_cluster(session, environment.cluster_id)
+            await ensure(session, PERSISTENT_PATHS)
+            return await _cluster_id(session, environment.new_id)
+
+        async def find_credential() -> ClusterCredential:
+            with session.provisional():
+                return await cluster_credential(session, environment.random_bytes)
+
+        cluster_id = await self._repeat(session, find_cluster)
         if not self._listeners:
             await self._bind_listeners()
-        with session.provisional():
-            credential = await cluster_credential(session, environment.random_bytes)
-        settings = self._effective_config = await self._settings(session)
-        settings.know(await load_topic_configs(session))
+        credential = await self._repeat(session, find_credential)
+        settings = await self._repeat(session, partial(self._settings, session))
+        self._effective_config = settings
+        settings.know(await self._repeat(session, partial(load_topic_configs, session)))
 
         def directory_failed(
             directory: DataDirectory, partitions: Sequence[TopicPartition]
@@ -395,10 +412,14 @@ class Node:
         dispatch = dispatcher(parts)
         self._dispatch = partial(_dispatch_when, self._released, roles.informed, dispatch)
         await self._serve(parts)
-        with session.provisional():
-            self._epoch = await self._register(session, logs)
-            roles.set_broker_epoch(self._epoch)
-            await elector.elect()
+
+        async def join_cluster() -> None:
+            with session.provisional():
+                self._epoch = await self._register(session, logs)
+                roles.set_broker_epoch(self._epoch)
+                await elector.elect()
+
+        await self._repeat(session, join_cluster)
         self._run(elector.run())
         self._unregistered.set()  # watch the registration
         self._run(self._keep_registered(session, logs, roles, elector))
@@ -507,8 +528,7 @@ class Node:
                 is_expired = session.state is SessionState.LOST
                 if is_expired:
                     await elector.lose()
-                    await session.renew()
-                    self._disconnected_s = clock.elapsed_s()
+                    await self._renew(session)
                 elif await session.exists(broker_path(self.id), self._watch_registration):
                     continue
                 self._epoch = await self._register(session, logs, was_taken_for_dead=not is_expired)
@@ -521,6 +541,26 @@ class Node:
             _LOG.info("broker registered again", {"node": self.id, "epoch": self._epoch})
             self._unregistered.set()  # watch the new registration
             elector.stand()
+
+    async def _renew(self, session: RenewedSession) -> None:
+        await session.renew()
+        self._disconnected_s = self._environment.clock.elapsed_s()
+        self._connected.set()
+
+    async def _repeat(self, session: RenewedSession, work: Callable[[], Awaitable[T]]) -> T:
+        """Work with the session during the start; repeat it if the session is lost meanwhile.
+
+        Recovery of the logs can take longer than the session timeout.
+        """
+        while True:
+            try:
+                return await work()
+            except ConnectionLoss:
+                with suppress(SessionExpired):
+                    await session.connected()
+            except SessionExpired:
+                _LOG.warning("session expired during the start", {"node": self.id})
+                await self._renew(session)
 
     def _watch_registration(self, event: WatchEvent) -> None:
         self._unregistered.set()
@@ -568,6 +608,7 @@ class Node:
             refusal=topics.shutdown.refusal_if_begun,
             on_resigned=resign,
             counts=topics.controller_counts,
+            acts=self._connected,
         )
         found = await controller.load()
         found = await controller.without_dead(found, death_watch.dead)
@@ -928,7 +969,10 @@ class Node:
         self._disconnected_s = self._environment.clock.elapsed_s()  # until now, or from now on
         if now is SessionState.LOST:
             self._unregistered.set()
-        if now is not SessionState.CONNECTED:
+        if now is SessionState.CONNECTED:
+            self._connected.set()
+        else:
+            self._connected.clear()
             self._limit_hand_over(HAND_OVER_DISCONNECTED_SECONDS)
             _LOG.error("coordination session changed", {"state": now.value})
 

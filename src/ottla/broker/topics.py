@@ -159,13 +159,17 @@ class Topics:
     async def in_turn(self, act: Callable[[Controller], Coroutine[Any, Any, T]]) -> T:
         """Let the controller do something to its end, while it does nothing else.
 
-        An unexpected failure becomes a RequestError.
+        An unexpected failure becomes a RequestError. A controller that is not connected to
+        coordination refuses (rule B8).
         """
         controller = self.controller
 
         async def alone() -> T:
-            async with controller.turn:
-                return await act(controller)
+            if controller.acts:
+                async with controller.turn:
+                    if controller.acts:
+                        return await act(controller)
+            raise RequestError(ErrorCode.NOT_CONTROLLER, "the controller is disconnected")
 
         try:
             return await shielded(alone())

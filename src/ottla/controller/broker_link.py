@@ -38,8 +38,9 @@ class BrokerLink:
         broker: BrokerId,
         apply: Callable[[ControlUpdate], Awaitable[Failures]],
         clock: Clock,
+        acts: asyncio.Event | None = None,
     ) -> None:
-        """A link that calls `apply` for each update.
+        """A link that calls `apply` for each update, while `acts` is set if it is given.
 
         `apply` raises Disconnected or TimedOut if the outcome is unknown, and RequestError if the
         broker refuses the update.
@@ -47,6 +48,7 @@ class BrokerLink:
         self._broker = broker
         self._apply = apply
         self._clock = clock
+        self._acts = acts
         self._waiting: deque[_Sent] = deque()
         self._working: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -84,6 +86,8 @@ class BrokerLink:
 
     async def _applied(self, update: ControlUpdate) -> Failures:
         while True:
+            if self._acts is not None:
+                await self._acts.wait()
             try:
                 return await self._apply(update)
             except (Disconnected, TimedOut) as error:

@@ -98,13 +98,15 @@ class Controller:
         refusal: Callable[[], RequestError | None],
         on_resigned: Callable[[], None],
         counts: ControllerCounts | None = None,
+        acts: asyncio.Event | None = None,
     ) -> None:
         """A controller that has won the election of this epoch.
 
         `connect` returns the object that sends control requests to a broker. `latest_epoch` returns
         the newest leader epoch in this broker's own logs. `refusal` returns an error once the
         broker stops. `on_resigned` is called when a write has shown that another broker has been
-        elected.
+        elected. While `acts` is not set, the session is disconnected: the controller then decides
+        nothing and sends nothing to other brokers, because it may be superseded (rule B8).
         """
         self._node_id = node_id
         self._clock = clock
@@ -116,6 +118,10 @@ class Controller:
         self._refusal = refusal
         self.on_resigned = on_resigned
         self._counts = counts or ControllerCounts()
+        if acts is None:
+            acts = asyncio.Event()
+            acts.set()
+        self._acts = acts
         self._brokers_changed = asyncio.Event()
         self._watching: tuple[asyncio.Task[None], ...] = ()
         self._links: dict[BrokerId, BrokerLink] = {}
@@ -150,6 +156,11 @@ class Controller:
             offline=self._offline,
             deleting=self._deleting,
         )
+
+    @property
+    def acts(self) -> bool:
+        """Whether it is connected to coordination."""
+        return self._acts.is_set()
 
     # Start and end.
 
@@ -244,6 +255,7 @@ class Controller:
         """Act whenever the event is set, and again after a failure, until this broker resigns."""
         while True:
             await changed.wait()
+            await self._acts.wait()
             changed.clear()
             try:
                 await act()
@@ -313,7 +325,9 @@ class Controller:
         )
         for broker, one in brokers.items():
             if broker not in self._links:
-                self._links[broker] = BrokerLink(broker, self._connect(one), self._clock)
+                # This broker applies its own decisions at once: the change in progress waits.
+                acts = None if broker == self._node_id else self._acts
+                self._links[broker] = BrokerLink(broker, self._connect(one), self._clock, acts)
 
     async def remove_dead(self, broker: BrokerId, epoch: BrokerEpoch) -> None:
         """Delete the registration of a broker that is proven dead (rule B13).
@@ -323,6 +337,8 @@ class Controller:
         """
         found = self._registered.get(broker)
         if found is None or found.epoch != epoch or not self._may_be_removed(found):
+            return
+        if not self.acts:
             return
         try:
             if await self.store.unregister(found):
