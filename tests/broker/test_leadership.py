@@ -224,6 +224,9 @@ def test_interrupted_deletion_finishes_at_the_next_start(tmp_path: Path, renamed
             disk.renames = renamed
             assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
             assert await delete(client, ("t", ZERO_UUID)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            stored = running.parts.topics.controller.store
+            assert await stored.deletions() == ["t"]
+            assert [one.topic.name for one in (await stored.load_cluster()).topics] == ["other"]
         assert len([one for one in folders(tmp_path / "data") if one[:2] == "t-"]) == 3
         async with broker(tmp_path) as running:
             assert [str(one.partition) for one in running.parts.replica_manager.logs] == ["other-0"]

@@ -480,9 +480,10 @@ class Topics:
         controller = self.controller
         await controller.store.begin_deletion(name)
         try:
-            for failure in (await controller.delete_topic(name)).values():
-                raise StorageFailure(str(failure))
+            failures = await controller.delete_topic(name)
             await controller.store.delete_topic(name)
+            for failure in failures.values():
+                raise StorageFailure(str(failure))
             await self._end_deletion(name)
         except StorageFailure as failure:
             # Not a retriable error: a retry would find that the topic does not exist.
