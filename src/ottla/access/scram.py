@@ -14,6 +14,7 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Generator
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from ottla.errors import OttlaError
@@ -42,6 +43,15 @@ class LoginFailed(OttlaError):
     """The server did not prove its identity or violated the mechanism."""
 
 
+@lru_cache(maxsize=32)
+def _salted(hash_name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """Derive the key of a login; a client that logs in again does not derive it again.
+
+    The derivation takes milliseconds on purpose, which the event loop would wait for each time.
+    """
+    return hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
+
+
 def scram(mechanism: str, username: str, password: Secret, nonce: str) -> Exchange:
     """Log in with a SCRAM mechanism; `nonce` must be unpredictable and unique."""
     hash_name = HASHES[mechanism]
@@ -56,9 +66,7 @@ def scram(mechanism: str, username: str, password: Secret, nonce: str) -> Exchan
             f"the server requests {iterations} iterations, allowed are {ITERATIONS_MIN} to "
             f"{ITERATIONS_MAX}"
         )
-    salted = hashlib.pbkdf2_hmac(
-        hash_name, password.reveal().encode(), _decoded(found["salt"]), iterations
-    )
+    salted = _salted(hash_name, password.reveal().encode(), _decoded(found["salt"]), iterations)
     without_proof = b"c=%b,r=%b" % (b64encode(_NO_BINDING), server_nonce)
     signed = b",".join((client_first, server_first, without_proof))
     client_key = hmac.digest(salted, b"Client Key", hash_name)
