@@ -480,10 +480,6 @@ class InterruptedDisk(SimulatedDisk):
         return call()
 
 
-async def nothing() -> None:
-    """Interrupt without an effect."""
-
-
 def test_file_that_a_truncation_replaces_is_not_missed() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = InterruptedDisk()
@@ -498,7 +494,7 @@ def test_file_that_a_truncation_replaces_is_not_missed() -> None:
             path = log.segments.active.file.path
             disk.rename(path, f"{path}.old")
 
-        disk.before = [nothing, replace_file]
+        disk.before = [replace_file]
         await tasks.check_in_place()
         assert disk.before == []
         assert logs.online == logs.directories
@@ -519,7 +515,7 @@ def test_deleted_and_truncated_logs_are_not_missed() -> None:
             await logs.delete([partition(0)])
             await logs.truncate_fully(partition(1), Offset(7))
 
-        disk.before = [nothing, change]  # first it looks for the directory, then for the files
+        disk.before = [change]
         await tasks.check_in_place()
         assert disk.before == []
         await tasks.check_in_place()

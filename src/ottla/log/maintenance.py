@@ -195,19 +195,22 @@ class Maintenance:
         Otherwise the broker would acknowledge records that no start finds again.
         """
         logs, now_ms = self._logs, self._logs.clock.now_ms()
-        for directory in logs.online:
-            with suppress(StorageFailure):
-                await logs.guarded(
-                    directory, lambda one=directory: logs.disk.blocking(one.check_in_place)
-                )
+        directories = logs.online
         due: list[tuple[HostedLog, File]] = []
         async for hosted in self._usable():
             end_offset = hosted.log.log_end_offset
             if hosted.seen_end_offset != end_offset or now_ms - hosted.seen_ms >= IDLE_IN_PLACE_MS:
                 hosted.seen_end_offset, hosted.seen_ms = end_offset, now_ms
                 due.append((hosted, hosted.log.segments.active.file))
-        failures = await logs.disk.blocking(lambda: [_removal(file) for _, file in due])
-        for (hosted, file), failure in zip(due, failures, strict=True):
+
+        def look() -> tuple[list[StorageFailure | None], list[StorageFailure | None]]:
+            return [*map(_misplacement, directories)], [_removal(file) for _, file in due]
+
+        misplacements, removals = await logs.disk.blocking(look)
+        for directory, failure in zip(directories, misplacements, strict=True):
+            if failure is not None:
+                logs.fail(directory, failure)
+        for (hosted, file), failure in zip(due, removals, strict=True):
             log = hosted.log
             is_active = file is log.segments.active.file and not log.is_truncating
             # Otherwise the log was rolled, truncated or deleted meanwhile.
@@ -269,6 +272,17 @@ class Maintenance:
         # RequestError: the log was deleted while this waited for its lock.
         with suppress(StorageFailure, RequestError):
             await self._logs.guarded(hosted.directory, work)
+
+
+def _misplacement(directory: DataDirectory) -> StorageFailure | None:
+    """The failure of a directory that is not in its place; waits for the device."""
+    try:
+        directory.check_in_place()
+    except StorageFailure as failure:
+        return failure
+    except FileNotFoundError as missing:
+        return StorageFailure(f"{directory.path}: {missing}")
+    return None
 
 
 def _removal(file: File) -> StorageFailure | None:
