@@ -49,9 +49,11 @@ class DelayedFetch:
 
     async def wait(self, seconds: float) -> None:
         """Return when the bytes have arrived or the time is over."""
+        timer = asyncio.get_running_loop().call_later(seconds, self.wake)
         try:
-            await asyncio.wait((self._future,), timeout=seconds)
+            await self._future
         finally:
+            timer.cancel()
             for partition in self._partitions:
                 partition.waiting.pop(self, None)
 
