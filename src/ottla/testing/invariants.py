@@ -23,6 +23,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from ottla.broker.replica_manager import ReplicaManager
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.cluster.registration import (
     NO_BROKER_EPOCH,
@@ -100,6 +101,9 @@ class Invariants:
         self._seen_mzxid: dict[str, int] = {}
         self._controller_epoch = 0
         self._mirrors: dict[tuple[BrokerId, _Key], _Mirror] = {}
+        self._by_replica: dict[BrokerId, dict[Partition | FollowerPartition, _Mirror]] = {
+            one.id: {} for one in brokers
+        }  # the same, by the objects of the broker's current process
         self._committed: dict[_Key, dict[int, bytes]] = {}
         self._committed_end: dict[_Key, int] = {}
         self._appender: dict[tuple[_Key, int], BrokerId] = {}
@@ -111,39 +115,46 @@ class Invariants:
             self._zxid = self._tree.zxid
             self._read_recorded()
         for broker_id in dict.fromkeys(map(broker_of, contexts)):
-            if broker_id is None:
-                continue
-            broker = self._brokers[broker_id]
-            node = broker.running
-            manager = None if node is None else node.replica_manager
-            if manager is None:
-                continue
-            for partition in manager.partitions.values():
-                log = partition.log.state
-                now = (
-                    log.log_end_offset,
-                    partition.high_watermark,
-                    log.log_start_offset,
-                    partition.leader_epoch,
-                    log.truncations,
-                )
-                key = (partition.topic_id, partition.name.partition)
-                mirror = self._mirrors.get((broker.id, key))
-                if mirror is None or mirror.log is not partition.log:
-                    mirror = self._new_mirror(broker.id, key, partition.log)
-                if mirror.seen != now:
-                    mirror.seen = now
-                    self._leader_moved(broker.id, partition, mirror)
-            for follower in manager.followers.values():
-                log = follower.log.state
-                now = (log.log_end_offset, follower.high_watermark, log.log_start_offset, -1)
-                key = (follower.topic_id, follower.name.partition)
-                mirror = self._mirrors.get((broker.id, key))
-                if mirror is None or mirror.log is not follower.log:
-                    mirror = self._new_mirror(broker.id, key, follower.log)
-                if mirror.seen != now or mirror.truncations != log.truncations:
-                    mirror.seen = now
-                    self._follower_moved(broker.id, follower, mirror)
+            if broker_id is not None and (node := self._brokers[broker_id].running) is not None:
+                manager = node.replica_manager
+                if manager is not None:
+                    self._check_replicas(broker_id, manager)
+
+    def _check_replicas(self, broker: BrokerId, manager: ReplicaManager) -> None:
+        """Check the replicas of a broker that have changed since its last step."""
+        mirrors = self._by_replica[broker]
+        for partition in manager.partitions.values():
+            log = partition.log
+            mirror = mirrors.get(partition)
+            if mirror is None or mirror.log is not log:
+                mirror = self._mirror_of(broker, partition)
+            state = log.state
+            now = (
+                state.log_end_offset,
+                partition.high_watermark,
+                state.log_start_offset,
+                partition.leader_epoch,
+                state.truncations,
+            )
+            if mirror.seen != now:
+                mirror.seen = now
+                self._leader_moved(broker, partition, mirror)
+        for follower in manager.followers.values():
+            log = follower.log
+            mirror = mirrors.get(follower)
+            if mirror is None or mirror.log is not log:
+                mirror = self._mirror_of(broker, follower)
+            state = log.state
+            now = (
+                state.log_end_offset,
+                follower.high_watermark,
+                state.log_start_offset,
+                -1,
+                state.truncations,
+            )
+            if mirror.seen != now:
+                mirror.seen = now
+                self._follower_moved(broker, follower, mirror)
 
     def shown(self, place: tuple[str, int], offset: int, how: str) -> None:
         """Check that a record which a client sees is below a high watermark (rules A6 and A8)."""
@@ -266,7 +277,17 @@ class Invariants:
 
     # Replicas.
 
+    def _mirror_of(self, broker: BrokerId, replica: Partition | FollowerPartition) -> _Mirror:
+        """Return the mirror of a replica's log, also if another object had the log before."""
+        key = (replica.topic_id, replica.name.partition)
+        mirror = self._mirrors.get((broker, key))
+        if mirror is None or mirror.log is not replica.log:
+            mirror = self._new_mirror(broker, key, replica.log)
+        self._by_replica[broker][replica] = mirror
+        return mirror
+
     def _new_mirror(self, broker: BrokerId, key: _Key, log: PartitionLog) -> _Mirror:
+        self._by_replica[broker].clear()  # of what this broker had before
         mirror = self._mirrors[broker, key] = _Mirror(log, key, truncations=log.state.truncations)
         for (_, other_key), other in self._mirrors.items():
             if other_key == key:

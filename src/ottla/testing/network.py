@@ -115,7 +115,8 @@ class SimulatedTransport(asyncio.Transport):
         """Pass on the data that has arrived, and later data."""
         if not self._reading:
             self._reading = True
-            self._soon(self._hand_on)
+            if self._arrived:
+                self._soon(self._hand_on)
 
     def write(self, data: Buffer) -> None:
         """Send bytes."""

@@ -18,9 +18,11 @@ class Trace:
         """Record an event."""
         self.count += 1
         for one in what:
-            data = one if isinstance(one, bytes) else str(one).encode()
-            self._hash.update(b"%d:" % len(data))
-            self._hash.update(data)
+            if isinstance(one, int):
+                self._hash.update(b"%d;" % one)
+            else:
+                data = one.encode() if isinstance(one, str) else one
+                self._hash.update(b"%d:%b" % (len(data), data))
 
     @property
     def digest(self) -> str:
