@@ -40,6 +40,8 @@ RUN_SECONDS_MAX: Final = 120.0  # beyond the wanted time
 
 TOPICS: Final = {"plain": 2, "flushed": 2}  # with their partitions
 PRODUCERS: Final = 3
+BURST_SECONDS_MAX: Final = 4.0  # between the bursts of a producer
+BURST_RECORDS: Final = (1, 4, 8, 16)
 
 SETTINGS: Final = (
     "min.insync.replicas=2",
@@ -49,6 +51,7 @@ SETTINGS: Final = (
     "group.initial.rebalance.delay.ms=300",
     "group.min.session.timeout.ms=1000",
     f"replica.lag.time.max.ms={LAG_SECONDS * 1000:.0f}",
+    "replica.fetch.wait.max.ms=2000",  # idle followers ask less often
     "log.flush.offset.checkpoint.interval.ms=5000",
     "log.segment.delete.delay.ms=1000",
     f"log.dirs={','.join(DIRECTORIES)}",
@@ -283,10 +286,10 @@ class ClusterScenario:
         numbers: dict[Place, int] = {}
         async with self._producer(name) as producer, asyncio.TaskGroup() as group:
             while not self._calm.is_set():
-                await clock.sleep(2.0 * random.random())
+                await clock.sleep(BURST_SECONDS_MAX * random.random())
                 topic = random.choice([*self._places])
                 place = (topic, random.randrange(self._places[topic]))
-                for _ in range(random.choice((1, 2, 4, 8))):
+                for _ in range(random.choice(BURST_RECORDS)):
                     number = numbers[place] = numbers.get(place, -1) + 1
                     value = f"{name} {number}".encode()
                     began_s = clock.elapsed_s()
@@ -348,7 +351,7 @@ class ClusterScenario:
                         *((one, index) for one, count in assigned.items() for index in range(count))
                     )
                 try:
-                    records = await consumer.poll(0.5)
+                    records = await consumer.poll(1.0)
                 except RequestError as error:
                     self.history.wrong(f"{name}: {error}")
                     await self.world.clock.sleep(0.5)
