@@ -429,7 +429,7 @@ def commands_page() -> Iterator[str]:
         "scripts"
     ]
     for name, place in sorted(scripts.items()):
-        if name.startswith("kafka-") and not name.endswith(".sh"):
+        if name.startswith(("kafka-", "zookeeper-")) and not name.endswith(".sh"):
             script: Script = getattr(scripts_of_tools, place.partition(":")[2])
             yield from tool_section(import_module(script.module).USAGE)
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli-from-kafka.md").read_text(encoding="utf-8")
+KAFKAS = ("kafka-", "zookeeper-")
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
 
 def test_every_tool_is_in_the_table() -> None:
     rows = [line.split("|") for line in PAGE.splitlines() if line.startswith("|")]
     here = {cells[2].strip().strip("`") for cells in rows}
-    missing = {name.removesuffix(".sh") for name in SCRIPTS if name.startswith("kafka-")} - here
+    missing = {name.removesuffix(".sh") for name in SCRIPTS if name.startswith(KAFKAS)} - here
     assert not missing
     assert "kafka-topics" in here
 
@@ -20,8 +21,8 @@ def test_every_tool_has_the_name_of_kafkas_script_as_well() -> None:
     tools = {
         name: target
         for name, target in SCRIPTS.items()
-        if name.startswith("kafka-") and not name.endswith(".sh")
+        if name.startswith(KAFKAS) and not name.endswith(".sh")
     }
-    assert len(tools) == 17
+    assert len(tools) == 22
     scripts = {name: target for name, target in SCRIPTS.items() if name.endswith(".sh")}
     assert scripts == {f"{name}.sh": target for name, target in tools.items()}

@@ -46,7 +46,12 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
 }
 SERVERS = ("broker", "dev", "cluster-start", "zookeeper-start")
 # Tools that print errors where Kafka's do, and their exit code.
-AS_KAFKA: Mapping[str, int] = {"kafka-configs": 1, "kafka-consumer-groups": 0, "kafka-topics": 1}
+AS_KAFKA: Mapping[str, int] = {
+    "kafka-configs": 1,
+    "kafka-consumer-groups": 0,
+    "kafka-reassign-partitions": 1,
+    "kafka-topics": 1,
+}
 # Required arguments of Kafka's tools. {server} is the address, {file} an existing file.
 TOOLS: Mapping[str, str] = {
     "kafka-broker-api-versions": "--bootstrap-server {server}",
@@ -59,10 +64,14 @@ TOOLS: Mapping[str, str] = {
     "kafka-delete-records": "--bootstrap-server {server} --offset-json-file {file}",
     "kafka-dump-log": "",
     "kafka-get-offsets": "--bootstrap-server {server} --topic t",
+    "kafka-leader-election": (
+        "--bootstrap-server {server} --election-type preferred --all-topic-partitions"
+    ),
     "kafka-log-dirs": "--bootstrap-server {server} --describe",
     "kafka-producer-perf-test": (
         "--bootstrap-server {server} --topic t --num-records 1 --record-size 1 --throughput -1"
     ),
+    "kafka-reassign-partitions": "--bootstrap-server {server} --list",
     "kafka-server-start": "",
     "kafka-server-stop": "",
     "kafka-topics": "--bootstrap-server {server} --list",

@@ -59,6 +59,14 @@ def pyspark_class_path() -> str:
     return f"{jars}/*"
 
 
+def server_command(class_path: str, file: str, main: str = _MEMBER) -> Sequence[str]:
+    """Return the command that runs a server with a configuration file in the foreground."""
+    java = shutil.which("java")
+    if java is None:
+        raise EnsembleFailed("ZooKeeper needs java: install Java 17")
+    return (java, *_JVM, "-cp", class_path, main, file)
+
+
 class Member(NamedTuple):
     """A server of an ensemble, and the ports on which the other servers reach it."""
 
@@ -120,11 +128,8 @@ class ServerConfig:
 
     def command(self, class_path: str) -> Sequence[str]:
         """Return the command that runs the server in the foreground."""
-        java = shutil.which("java")
-        if java is None:
-            raise EnsembleFailed("ZooKeeper needs java: install Java 17")
         main = _MEMBER if self.ensemble else _STANDALONE
-        return (java, *_JVM, "-cp", class_path, main, str(self.folder / "zoo.cfg"))
+        return server_command(class_path, str(self.folder / "zoo.cfg"), main)
 
     def answers(self, timeout_s: float = 5) -> bool:
         """Whether the server serves clients; a member does so when the ensemble has a quorum."""

@@ -37,7 +37,13 @@ class KazooStat(Protocol):
     version: int
     czxid: int
     mzxid: int
+    pzxid: int
+    ctime: int
+    mtime: int
+    cversion: int
+    aversion: int
     ephemeralOwner: int  # noqa: N815  # as kazoo has it
+    dataLength: int  # noqa: N815
     numChildren: int  # noqa: N815
 
 

@@ -200,6 +200,15 @@ class ZooKeeperSession:
         data, stat = answer
         return Node(data, _stat(stat))
 
+    async def details(self, path: str) -> KazooStat:
+        """Return all metadata of a node, for tools."""
+        check_path(path)
+        read, real = self._client.exists_async, self._real(path)
+        stat: KazooStat | None = await self._ask(path, lambda: read(real, None))
+        if stat is None:
+            raise NoNode(path)
+        return stat
+
     async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
         """Read many nodes, some with each request; None for a node that does not exist."""
         for path in paths:

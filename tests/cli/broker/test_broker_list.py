@@ -1,4 +1,4 @@
-"""The list of brokers, from descriptions."""
+"""The list of brokers and the progress of reassignments, from descriptions."""
 
 from contextlib import redirect_stdout
 from io import StringIO
@@ -7,6 +7,7 @@ from cases import each_case
 from cli.golden import check_golden
 from ottla.cli.broker.drain import brokers_result
 from ottla.cli.output import Output
+from ottla.cli.partition.progress_view import progress_result
 from ottla.cli.partition.survey import Survey
 from ottla.cli.result import show
 from ottla.client.admin.cluster import BrokerDescription, ClusterDescription
@@ -47,10 +48,14 @@ SURVEY = Survey(
 
 @each_case("form", ["json", "txt"])
 def test_golden_output(form: str) -> None:
-    shown = StringIO()
-    with redirect_stdout(shown):
-        show(brokers_result(SURVEY), Output.JSON if form == "json" else Output.TABLE)
-    check_golden(f"broker-list.{form}", shown.getvalue())
+    for name, result in (
+        ("broker-list", brokers_result(SURVEY)),
+        ("partition-status", progress_result(SURVEY)),
+    ):
+        shown = StringIO()
+        with redirect_stdout(shown):
+            show(result, Output.JSON if form == "json" else Output.TABLE)
+        check_golden(f"{name}.{form}", shown.getvalue())
 
 
 def test_plan_has_the_target_of_a_reassignment_and_the_size_of_the_leader() -> None:

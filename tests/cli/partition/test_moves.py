@@ -108,13 +108,19 @@ def test_wrong_arguments_of_move(cluster: ClusterThread, topic: str) -> None:
 
 
 def test_status_and_cancel_of_a_move_in_progress(cluster: ClusterThread, topic: str) -> None:
-    # Broker 3 cannot fetch from the leader, so that the move stays in progress.
-    with cluster.partition(cluster.broker(1), cluster.broker(3)):
-        value = told(cluster, "partition move orders:0 --to 1,3 --execute --no-wait")
-        assert value["state"] == "started"
-        check_both(cluster, "partition-status", "partition status")
+    controller = cluster.controller
+    assert controller is not None
+    # The controller reaches both brokers that do not reach each other.
+    first, second = (one for one in cluster.brokers if one is not controller)
+    told(cluster, f"partition move orders:0 --to {first.id},{controller.id} --execute")
+    with cluster.partition(first, second):
+        words = f"partition move orders:0 --to {first.id},{second.id} --execute --no-wait"
+        assert told(cluster, words)["state"] == "started"
+        (one,) = told(cluster, "partition status")["reassignments"]
+        assert (one["adding"], one["removing"]) == ([second.id], [controller.id])
+        assert (one["copied_bytes"], one["total_bytes"]) == (0, 100_072)
         check_settled("partition-cancel.txt", run(cluster, "partition cancel orders:0").out)
-    assert replicas(cluster, topic)[0] == [1, 2]
+    assert replicas(cluster, topic)[0] == [first.id, controller.id]
     check_settled("partition-cancel.json", run(cluster, "partition cancel --all -o json").out)
     assert "No reassignment is in progress" in run(cluster, "partition status --wait").out
     assert "none of these partitions" in run(cluster, "partition cancel orders", code=1).err

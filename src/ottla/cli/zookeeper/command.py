@@ -13,9 +13,9 @@ import typer
 
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli import gc_freeze
-from ottla.cli.declaration import OutputOption
+from ottla.cli.declaration import OutputOption, answers
 from ottla.cli.output import Json, Output
-from ottla.cli.result import write_object
+from ottla.cli.result import Result, write_object
 from ottla.cli.session import carried_out
 
 if TYPE_CHECKING:
@@ -26,12 +26,53 @@ STOP_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.05
 START_SECONDS: Final = 60.0
 
-app = typer.Typer(help="Run a ZooKeeper server.", no_args_is_help=True)
+app = typer.Typer(help="Run a ZooKeeper server, or read its nodes.", no_args_is_help=True)
+
+ConnectOption = Annotated[
+    str,
+    typer.Option(
+        "--zookeeper",
+        metavar="HOST:PORT,…/PATH",
+        help="Connect to this ensemble: the value of zookeeper.connect.",
+    ),
+]
 
 
 @app.callback()
 def zookeeper() -> None:
-    """Run a ZooKeeper server, which coordinates the brokers of a cluster."""
+    """Run a ZooKeeper server, which coordinates the brokers of a cluster, or read its nodes."""
+
+
+@app.command("ls")
+@answers
+def list_(
+    path: Annotated[str, typer.Argument(metavar="[NODE]", help="Path of a node.")] = "/",
+    *,
+    zookeeper: ConnectOption = "127.0.0.1:2181",
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-R", help="List all nodes below it.")
+    ] = False,
+) -> Result:
+    """List the children of a node."""
+    from ottla.cli.zookeeper.nodes import listed
+
+    return listed(zookeeper, path, recursive=recursive)
+
+
+@app.command("get")
+@answers
+def get(
+    path: Annotated[str, typer.Argument(metavar="NODE", help="Path of a node.")],
+    *,
+    zookeeper: ConnectOption = "127.0.0.1:2181",
+) -> Result:
+    """Print the data of a node; with -o json, its metadata, too.
+
+    The command does not print the password with which the brokers log in to each other.
+    """
+    from ottla.cli.zookeeper.nodes import got
+
+    return got(zookeeper, path)
 
 
 @app.command("start")
