@@ -23,6 +23,7 @@ from ottla.log.files import OsDisk
 
 CORDONED = "cordoned.log.dirs"
 
+MISSING_PARTITIONS = "missing partitions created empty"
 FOREIGN_PARTITIONS = "partitions of other brokers left offline"
 
 
@@ -84,7 +85,6 @@ def test_partition_in_offline_directory_is_not_recreated(
 def test_missing_partition_folder_is_recreated_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    result = "partition directory missing, created empty"
 
     async def scenario() -> None:
         async with broker(tmp_path) as running:
@@ -93,13 +93,39 @@ def test_missing_partition_folder_is_recreated_and_logged(
             assert await produce(client, "a", batch(b"x")) == (0, 0)
         async with broker(tmp_path):
             pass
-        assert result not in caplog.messages
+        assert MISSING_PARTITIONS not in caplog.messages
         rmtree(tmp_path / "data" / "a-0")
         async with broker(tmp_path) as running:
             assert await fetch(await running.client(), topic_id) == []
-        (line,) = [record for record in caplog.records if record.message == result]
+        (line,) = [record for record in caplog.records if record.message == MISSING_PARTITIONS]
         assert isinstance(line.args, dict)
-        assert line.args["partition"] == "a-0"
+        assert line.levelname == "ERROR"
+        assert (line.args["partitions"], line.args["names"]) == (1, "a-0")
+        assert line.args["missing_directories"] == "none: only directories of partitions"
+
+    run(scenario)
+
+
+def test_missing_data_directory_is_an_error_with_a_remedy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka, the directory is created; the error names it and what was in it."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    settings = f"log.dirs={one},{two}"
+
+    async def scenario() -> None:
+        async with broker(tmp_path, settings) as running:
+            await create(await running.client(), "a", 16)
+        assert (two / "a-1").is_dir()
+        two.rename(tmp_path / "unmounted")
+        async with broker(tmp_path, settings):
+            pass
+        (line,) = [one for one in caplog.records if one.message == MISSING_PARTITIONS]
+        assert isinstance(line.args, dict)
+        assert line.levelname == "ERROR"
+        assert (line.args["partitions"], line.args["missing_directories"]) == (8, str(two))
+        assert line.args["names"] == "a-1, a-3, a-5, a-7, a-9, …"
+        assert "bring the directory back" in str(line.args["remedy"])
 
     run(scenario)
 

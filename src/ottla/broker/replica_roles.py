@@ -46,6 +46,7 @@ from ottla.settings import broker
 _LOG = logging.getLogger(__name__)
 
 MADE_AT_ONCE: Final = 8  # logs created concurrently; file systems let concurrent syncs share one
+EMPTY_SHOWN_MAX: Final = 5  # names in an event
 RETRY_SECONDS: Final = 5.0  # between two attempts to follow a partition
 REPORT_SECONDS: Final = 5.0  # between two progress lines of a long update
 
@@ -76,6 +77,7 @@ class ReplicaRoles:
         self._scheduler = scheduler
         self._fetchers = fetchers
         self._propose = propose
+        self._created_empty: list[HostedLog] = []  # of partitions that this broker had before
         self._applied: dict[TopicPartition, tuple[Uuid, PartitionState]] = {}  # the last states
         self._failed: dict[TopicPartition, ReplicaState] = {}  # could not be led or followed
         self._loading: set[asyncio.Task[None]] = set()  # groups of partitions that it leads
@@ -223,7 +225,29 @@ class ReplicaRoles:
                     raise failure
                 failures[one.partition] = failure
             done += len(states)
+        self._report_created_empty()
         return failures
+
+    def _report_created_empty(self) -> None:
+        """Log which partitions this broker had before, and did not find in its directories."""
+        empty, self._created_empty = self._created_empty, []
+        if not empty:
+            return
+        new = [one.path for one in self._logs.directories if one.is_new]
+        first = sorted(one.partition for one in empty)[:EMPTY_SHOWN_MAX]
+        names = ", ".join(map(str, first))
+        _LOG.error(
+            "missing partitions created empty",
+            {
+                "partitions": len(empty),
+                "names": names + (", …" if len(empty) > EMPTY_SHOWN_MAX else ""),
+                "missing_directories": ", ".join(new) or "none: only directories of partitions",
+                "remedy": "if a disk was not mounted or a directory was moved: stop the broker, "
+                "bring the directory back and start the broker again. Otherwise partitions with "
+                "several replicas are copied from their leaders, and the records of others are "
+                "lost",
+            },
+        )
 
     def _is_newer(self, one: ReplicaState) -> bool:
         """Whether a state has to be applied: requests may be repeated or overtaken (rule B4)."""
@@ -355,8 +379,7 @@ class ReplicaRoles:
                 )
             hosted = await logs.create(key, one.topic_id, config, avoid=self.cordoned())
             if self._had_log(one.state):
-                folder = {"partition": str(key), "folder": hosted.log.directory}
-                _LOG.warning("partition directory missing, created empty", folder)
+                self._created_empty.append(hosted)
         return hosted
 
     def _is_out_of_reach(self, key: TopicPartition, state: PartitionState) -> bool:
