@@ -66,6 +66,9 @@ _LOG = logging.getLogger(__name__)
 STORED_AT_ONCE: Final = 100  # partitions whose state is stored in one write
 STORED_AT_START: Final = 2000  # the same at the start, when no request waits
 APPLY_SECONDS: Final = 30.0  # how long a change waits for the slowest broker
+# How long new partitions wait for the next broker, at least: one that is cut off must not hold up
+# the others. A broker that is only slow gets twice the time that the others took.
+NEW_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5  # after coordination failed
 PLANS_MAX: Final = 10  # attempts to store a decision while others change the same partitions
 
@@ -804,6 +807,7 @@ class Controller:
         names: dict[str, None] = dict.fromkeys(changed)
         settled: set[TopicPartition] = set()  # stored, or refused
         configs = topic_configs or {}
+        late: set[BrokerId] | None = set() if is_new else None
         self._is_stored = False
         try:
             for _ in range(PLANS_MAX):
@@ -829,7 +833,9 @@ class Controller:
                         break
                     conflicts = conflicts or len(stored) < len(lot)
                     settled.update(map(_partition, stored))
-                    failures |= await self._tell_replicas(stored, born, is_new, configs, waits)
+                    failures |= await self._tell_replicas(
+                        stored, born, is_new, configs, waits, late
+                    )
                     configs = {}
                 if not conflicts:
                     self._is_stored = not failures
@@ -842,6 +848,8 @@ class Controller:
                 deleted=deleted,
                 changed=[*names],
                 waits=waits,
+                late=late,
+                is_new=is_new,
             )
             failures |= told
             if told:
@@ -918,6 +926,7 @@ class Controller:
         is_new: bool,
         configs: Configs,
         waits: bool,
+        late: set[BrokerId] | None,
     ) -> Failures:
         """Tell the replicas of changed partitions, apart from brokers that will hear of all."""
         by_broker: dict[BrokerId, list[ReplicaState]] = {}
@@ -935,6 +944,8 @@ class Controller:
                 for broker, replicas in by_broker.items()
             },
             waits,
+            late,
+            is_new=is_new,
         )
 
     async def _tell(
@@ -947,6 +958,7 @@ class Controller:
         changed: Sequence[str] = (),
         waits: bool = True,
         late: set[BrokerId] | None = None,
+        is_new: bool = False,
     ) -> Failures:
         """Tell all brokers the new image, and what else has changed.
 
@@ -971,7 +983,7 @@ class Controller:
                     broker_configs=broker_configs or {},
                     changed=changed,
                 )
-        return await self._applied(updates, waits, late)
+        return await self._applied(updates, waits, late, is_new=is_new)
 
     def _all_replicas(self, brokers: Collection[BrokerId]) -> dict[BrokerId, list[ReplicaState]]:
         found: dict[BrokerId, list[ReplicaState]] = {broker: [] for broker in brokers}
@@ -997,18 +1009,27 @@ class Controller:
         updates: Mapping[BrokerId, ControlUpdate],
         waits: bool,
         late_brokers: set[BrokerId] | None = None,
+        *,
+        is_new: bool = False,
     ) -> Failures:
-        """Send updates; return what failed on the leaders."""
+        """Send updates; return what failed on the leaders.
+
+        Does not wait for brokers in `late_brokers`, and adds those that do not apply their updates
+        in time. With `is_new`, the others do not wait long for them.
+        """
+        started_s = self._clock.elapsed_s()
         sent = self._send(updates)
         failures: dict[TopicPartition, RequestError] = {}
         own = sent.pop(self._node_id, None)
         if own is not None:
             failures |= self._failed(self._node_id, await own)
+        for broker in late_brokers or ():
+            sent.pop(broker, None)
         if not waits or not sent:
             return failures
         self.turn.release()
         try:
-            done, late = await asyncio.wait(sent.values(), timeout=APPLY_SECONDS)
+            done, late = await self._waited(sent.values(), started_s, is_new=is_new)
         finally:
             await self.turn.acquire()
         if late:
@@ -1020,6 +1041,24 @@ class Controller:
             if one in done:
                 failures |= self._failed(broker, one.result())
         return failures
+
+    async def _waited(
+        self, sent: Collection["asyncio.Future[Failures]"], started_s: float, *, is_new: bool
+    ) -> "tuple[set[asyncio.Future[Failures]], set[asyncio.Future[Failures]]]":
+        """Wait for brokers; return which have applied their updates, and which have not."""
+        if not is_new:
+            return await asyncio.wait(sent, timeout=APPLY_SECONDS)
+        done: set[asyncio.Future[Failures]] = set()
+        left = {*sent}
+        more = left
+        while left and more:  # until nobody else applies it for a while
+            took_s = self._clock.elapsed_s() - started_s
+            timeout_s = min(max(NEW_SECONDS, 2 * took_s), APPLY_SECONDS)
+            more, left = await asyncio.wait(
+                left, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            done |= more
+        return done, left
 
     def _send(
         self, updates: Mapping[BrokerId, ControlUpdate]
