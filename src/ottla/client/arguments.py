@@ -121,11 +121,16 @@ def _is_mapping(given: object) -> bool:
     return isinstance(given, Mapping)
 
 
-def _whole(given: object, what: str, most: int) -> int:
+def whole_of(given: object, what: str) -> int:
+    """Check an integer; `what` is used in the error."""
     try:
-        number = index(given)  # pyright: ignore[reportArgumentType] - that is the question
+        return index(given)  # pyright: ignore[reportArgumentType] - that is the question
     except TypeError:
         raise TypeError(f"{what} must be an integer, not {_shown(given)}") from None
+
+
+def _whole(given: object, what: str, most: int) -> int:
+    number = whole_of(given, what)
     if not 0 <= number <= most:
         raise ValueError(f"{what} must be from 0 to {most}, not {number}")
     return number

@@ -224,14 +224,36 @@ def test_added_partition_is_found() -> None:
             Admin(bootstrap_servers=cluster.bootstrap_servers) as admin,
         ):
             await (await ours.send("t", b"v"))
-            with pytest.raises(RequestError, match="has partitions 0 to 1, not 2") as refused:
-                await ours.send("t", b"v", partition=2)
-            assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            # As with Kafka's producer, the partition may be created while `send` waits.
+            waiting = asyncio.create_task(ours.send("t", b"v", partition=2))
+            before = await ours.refresh_metadata()
+            await ours.refresh_metadata()
+            assert len(before.topics["t"].partitions) == 2
+            assert not waiting.done()
             await admin.create_partitions({"t": 4})
-            assert (await (await ours.send("t", b"v", partition=2))).partition == 2
+            assert (await (await waiting)).partition == 2
             table = pa.table({"value": ["a"], "at": [3]})
             rows = await ours.send_arrow("t", table, key=None, partition="at")
             assert [one.partition for one in await rows] == [3]
+
+    run(scenario())
+
+
+def test_missing_partition_is_refused_after_max_block_ms() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster(settings={"num.partitions": 2}) as cluster,
+            producer(cluster, max_block_ms=1000) as ours,
+        ):
+            await (await ours.send("t", b"v"))
+            with pytest.raises(RequestError, match="has partitions 0 to 1, not 2, aft") as refused:
+                await ours.send("t", b"v", partition=2)
+            assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            with pytest.raises(RequestError, match="has partitions 0 to 1, not -1"):
+                await ours.send("t", b"v", partition=-1)
+            for wrong in ("0", 1.5):
+                with pytest.raises(TypeError, match="a partition number must be an integer"):
+                    await ours.send("t", b"v", partition=wrong)  # pyright: ignore[reportArgumentType]
 
     run(scenario())
 

@@ -81,6 +81,7 @@ async def send_lines(
             if producer.metrics().record_error_total:
                 break  # `flush` raises it
             if form.is_plain:
+                await _check_partition(producer, topic, form.partition)
                 await producer.send_many(topic, lines, key=form.key, partition=form.partition)
                 line += len(lines)
                 continue
@@ -88,12 +89,13 @@ async def send_lines(
                 line += 1
                 draft = form.draft(one)
                 try:
+                    await _check_partition(producer, topic, draft.partition)
                     await send_draft(producer, topic, draft)
                 except RequestError as error:
                     if draft.partition == form.partition or error.code is not _NO_PARTITION:
                         raise
                     # The partition is from the line itself, so the line is wrong.
-                    raise BadLine(_bare(error)) from error
+                    raise BadLine(error.message or error.code.text) from error
         await producer.flush()
     except (BadLine, RequestError, OSError) as error:  # also a file that cannot be read any more
         line += isinstance(error, LineTooLong)  # the line without an end
@@ -106,6 +108,20 @@ async def send_lines(
     return Sent(counted.record_send_total, counted.byte_total)
 
 
+async def _check_partition(
+    producer: Producer[bytes, bytes], topic: str, partition: int | None
+) -> None:
+    """Refuse a partition that does not exist, for which the producer would wait."""
+    if partition is None or partition in await producer.partitions(topic):
+        return
+    await producer.refresh_metadata()
+    count = len(await producer.partitions(topic))
+    if partition >= count:
+        raise RequestError(
+            _NO_PARTITION, f"{topic} has partitions 0 to {count - 1}, not {partition}"
+        )
+
+
 def _reason(error: BadLine | RequestError | OSError, line: int) -> tuple[str, str]:
     """Return why not everything was sent, and the code."""
     if isinstance(error, BadLine):
@@ -115,11 +131,6 @@ def _reason(error: BadLine | RequestError | OSError, line: int) -> tuple[str, st
     if isinstance(error, RequestError):
         return error.message or error.code.text, error.code.name
     return f"{error.filename or 'the input'}: {error.strerror}", "FAILED"
-
-
-def _bare(error: RequestError) -> str:
-    """Return the message without the number of written records."""
-    return (error.message or error.code.text).removeprefix("nothing was sent: ")
 
 
 async def send_draft(producer: Producer[bytes, bytes], topic: str, draft: Draft) -> Ack:

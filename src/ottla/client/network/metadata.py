@@ -135,16 +135,25 @@ class Metadata:
         answered.result()
         return self.view
 
-    async def topic(self, name: str, timeout_s: float) -> TopicView:
-        """Return a topic with its partitions; raises its error if that is not retriable."""
+    async def topic(self, name: str, timeout_s: float, partition: int | None = None) -> TopicView:
+        """Return a topic with its partitions; raises its error if that is not retriable.
+
+        With `partition`, wait for this one; at the timeout, return the topic without it.
+        """
         deadline_s = self._clock.elapsed_s() + timeout_s
         tries = 0
         known = self.want(name)
-        while known is None or not known.partitions:
+        while (
+            known is None
+            or not known.partitions
+            or (partition is not None and partition not in known.partitions)
+        ):
             if known is not None and _is_final(known.error):
                 raise self._refused(known)
             left_s = deadline_s - self._clock.elapsed_s()
             if left_s <= 0:
+                if known is not None and known.partitions:
+                    return known
                 raise self._late(name, known, timeout_s)
             if tries:
                 await self._clock.sleep(min(left_s, self._rules.backoff.pause_s(tries)))

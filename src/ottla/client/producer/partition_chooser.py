@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ottla.client.arguments import checked_name
+from ottla.client.arguments import checked_name, whole_of
 from ottla.client.network.cluster_view import TopicView
 from ottla.client.network.metadata import Metadata
 from ottla.client.partitioners import KeyPartitioner, Partitioner, Partitions
@@ -127,17 +127,22 @@ class PartitionChooser:
         return place
 
     async def _added(self, topic: str, partition: int | None, timeout_s: float) -> TopicPartition:
-        """Wait for a partition that the last metadata did not contain."""
-        await self._metadata.refreshed(timeout_s)
-        known = self._known(topic)
-        place = None if known is None or partition is None else known.places.get(partition)
-        if place is None:
-            count = 0 if known is None else len(known.places)
-            raise RequestError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"nothing was sent: {topic} has partitions 0 to {count - 1}, not {partition}",
-            )
-        return place
+        """Wait for a partition that the last metadata did not contain, as Kafka's producer does.
+
+        It may have just been added, and the brokers learn of it one after the other.
+        """
+        if partition is None:  # chosen from metadata with a gap
+            raise _missing(f"the metadata of {topic} are incomplete")
+        number, late = whole_of(partition, "a partition number"), ""
+        known = self._metadata.want(topic)
+        if number >= 0:
+            known = await self._metadata.topic(topic, timeout_s, number)
+            late = f", after {timeout_s:g} s (max.block.ms)"
+        prepared = self._known(topic)
+        if prepared is None or number not in prepared.places:
+            count = 0 if known is None else len(known.partitions)
+            raise _missing(f"{topic} has partitions 0 to {count - 1}, not {number}{late}")
+        return prepared.places[number]
 
     def _known(self, topic: str) -> _Topic | None:
         view = self._metadata.view.topics.get(topic)
@@ -147,6 +152,10 @@ class PartitionChooser:
                 return None
             known = self._topics[topic] = _seen(view)
         return known
+
+
+def _missing(why: str) -> RequestError:
+    return RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nothing was sent: {why}")
 
 
 def _seen(view: TopicView) -> _Topic:
