@@ -22,6 +22,7 @@ from ottla.testing.disk import Loss, SimulatedDisk, finish
 from sampling import sample
 
 BYTES_SAMPLED = 12  # of each batch
+BITS_SAMPLED = 16
 LENGTHS_SAMPLED = 40
 RUNS_SAMPLED = 12
 
@@ -170,6 +171,20 @@ def test_c4_flipped_framing_fields_are_handled(segment: str, clean: bool, bits: 
         data = bytearray(damaged.file)
         data[position + at] ^= bits
         damaged.endure(bytes(data), {header.base_offset}, scrubbed=scrubbed)
+
+
+def test_c4_damaged_base_offset_is_not_served_before_a_scrub(segment: str) -> None:
+    """No CRC covers it, but its neighbours and the index contradict it."""
+    damaged = DamagedLog(segment, clean=True)
+    served: list[tuple[int, int]] = []
+    for header, position in damaged.places:
+        for bit in sample(range(64), BITS_SAMPLED):
+            data = bytearray(damaged.file)
+            data[position + bit // 8] ^= 1 << (bit % 8)
+            log = damaged.opened(damaged.with_file(bytes(data))).log
+            if code_of(log, header.base_offset) is not ErrorCode.CORRUPT_MESSAGE:
+                served.append((header.base_offset, bit))
+    assert served == []
 
 
 def runs(damaged: DamagedLog) -> Iterator[tuple[int, int]]:

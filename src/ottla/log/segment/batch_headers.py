@@ -83,16 +83,28 @@ def located_headers(
 def verified_start(
     found: Iterator[LocatedHeader], offset: int, base_offset: Offset, path: str
 ) -> Iterator[LocatedHeader]:
-    """Headers from the position of an index entry on, if no batch before it is skipped.
+    """Headers from the position of an index entry on, if none of its batches is skipped.
 
-    A flipped bit in an index would otherwise skip records, or keep some after a truncation.
+    A flipped bit in an index would otherwise skip records, or keep some after a truncation. The
+    entry has the last offset of a batch. If no batch has it, a base offset is damaged, which no CRC
+    covers.
     """
-    first = next(found, None)
-    if first is None or first.base_offset > offset:
+    is_empty = True
+    for one in found:
+        if one.base_offset > offset:
+            raise BrokenSegment(
+                base_offset,
+                f"{path}: the offset index has a wrong position for offset {offset}, or the base "
+                f"offset before position {one.position} is damaged",
+            )
+        is_empty = False
+        yield one
+        if one.last_offset >= offset:
+            break
+    if is_empty:
         raise BrokenSegment(
             base_offset, f"{path}: the offset index has a wrong position for offset {offset}"
         )
-    yield first
     yield from found
 
 

@@ -390,9 +390,10 @@ class Segment:
             damaged=self.damaged,
         )
 
-    def locate(self, offset: int, read: Read) -> int | None:
+    def locate(self, offset: int, read: Read, next_base: int | None = None) -> int | None:
         """The position of the first batch that ends at or above an offset; None if there is none.
 
+        `next_base` is the base offset of the next segment; a batch that reaches it is damaged.
         Readers at the tail, and those that go on where their last fetch ended, need no read.
         """
         known = self._fetch_ends.get(offset)
@@ -402,8 +403,19 @@ class Segment:
         if recent and offset > self._recent_after:
             at = bisect_left(recent, offset, key=_LAST_OFFSET)
             return recent[at][1] if at < len(recent) else None
-        for batch in self.headers_for(offset, self.size, read):
+        found = self.headers_for(offset, self.size, read)
+        for batch in found:
             if batch.last_offset >= offset:
+                if batch.base_offset > offset:
+                    # A gap, or a damaged base offset, which no CRC covers: then the next batch does
+                    # not follow this one, and the walk raises BrokenSegment (rule C4).
+                    next(found, None)
+                    if next_base is not None and batch.last_offset >= next_base:
+                        raise BrokenSegment(
+                            self.base_offset,
+                            f"{self.file.path}: the batch at position {batch.position} overlaps "
+                            f"the next segment",
+                        )
                 return batch.position
         return None
 
@@ -415,14 +427,21 @@ class Segment:
             return found
         return verified_start(found, entry.offset, self.base_offset, self.file.path)
 
-    def extent(self, offset: int, upper: int | None, bytes_max: int, read: Read) -> Extent | None:
+    def extent(
+        self,
+        offset: int,
+        upper: int | None,
+        bytes_max: int,
+        read: Read,
+        next_base: int | None = None,
+    ) -> Extent | None:
         """The batches that answer a fetch; None if this segment has none.
 
         They start with the batch that holds the offset and end below `upper`, which is None if it
         lies beyond the segment. They fit into the limit, except that the first batch is always
         returned.
         """
-        start = self.locate(offset, read)
+        start = self.locate(offset, read, next_base)
         if start is None:
             return None
         behind = None if upper is None else self.locate(upper, read)

@@ -110,7 +110,8 @@ class Segments:
             last = number + 1 == len(self._list)
             # If the next segment starts below the upper bound, the bound does not apply here.
             bound = None if not last and self._bases[number + 1] <= upper else upper
-            extent = segment.extent(offset, bound, bytes_max, read)
+            next_base = None if last else self._bases[number + 1]
+            extent = segment.extent(offset, bound, bytes_max, read, next_base)
             if extent is not None:
                 if not last:
                     upper = min(upper, self._bases[number + 1])
