@@ -1,8 +1,8 @@
 """A simulated disk with latency, timed by the simulated clock.
 
-Invariant: a blocking call takes effect at one moment within its latency, which may be its first or
-its last; the event loop runs meanwhile. Once begun, a call completes, as in files.py. A simulated
-power failure is reported at once.
+Invariant: a blocking call takes effect at one moment within its latency; the event loop runs before
+and after it. Once begun, a call completes, as in files.py. A simulated power failure is reported at
+once.
 """
 
 import asyncio
@@ -18,8 +18,6 @@ T = TypeVar("T")
 SYNC_SECONDS_MAX = 0.004
 SLOW_SECONDS_MAX = 0.4
 SLOW_CHANCE = 0.01
-_BEFORE_CHANCE = 0.6  # of a delay before the call takes effect
-_AFTER_CHANCE = 0.6  # of a delay afterwards; a call has at least one of both
 
 
 class SimulatedDevice(SimulatedDisk):
@@ -41,18 +39,11 @@ class SimulatedDevice(SimulatedDisk):
             raise
 
     async def blocking(self, call: Callable[[], T]) -> T:
-        """Run a call after a random delay, before one or between two.
-
-        A cancellation is raised after the call is done.
-        """
-        random = self._random.random
-        limit_s = SLOW_SECONDS_MAX if random() < SLOW_CHANCE else SYNC_SECONDS_MAX
-        delays, cancelled = random(), None
-        if delays < _BEFORE_CHANCE:
-            cancelled = await self._pause(limit_s * random())
+        """Run a call between two random delays; a cancellation is raised after it is done."""
+        limit_s = SLOW_SECONDS_MAX if self._random.random() < SLOW_CHANCE else SYNC_SECONDS_MAX
+        cancelled = await self._pause(limit_s * self._random.random())
         result = call()
-        if delays >= 1 - _AFTER_CHANCE:
-            cancelled = await self._pause(limit_s * random()) or cancelled
+        cancelled = await self._pause(limit_s * self._random.random()) or cancelled
         if cancelled is not None:
             raise cancelled
         return result
