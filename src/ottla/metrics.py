@@ -89,6 +89,8 @@ REPLICATION_IN: Final = Metric("ottla_replication_bytes_in_total", Kind.COUNTER,
     "Bytes of batches that this broker fetched from leaders and appended.", "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec")
 REPLICATION_OUT: Final = Metric("ottla_replication_bytes_out_total", Kind.COUNTER, (),
     "Bytes of batches sent to followers.", "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec")
+THROTTLED_BYTES: Final = Metric("ottla_throttled_replication_bytes_total", Kind.COUNTER, ("side",),
+    "Bytes of throttled replicas, by `side`: sent as their `leader`, or fetched as their `follower`. They are counted while the rate is limited.", "kafka.server:type=LeaderReplication,name=byte-rate")
 ACTIVE_CONTROLLER: Final = Metric("ottla_active_controllers", Kind.GAUGE, (),
     "1 if this broker is the controller, else 0. The sum over all brokers should be 1.", "kafka.controller:type=KafkaController,name=ActiveControllerCount")
 OFFLINE: Final = Metric("ottla_offline_partitions", Kind.GAUGE, (),
@@ -137,7 +139,7 @@ METRICS: Final = (
     BROKER_INFO, START_TIME, CONNECTIONS, ACCEPTED, REFUSED, CLOSED, REQUESTS_QUEUED,
     RESPONSES_QUEUED, REQUEST_SECONDS, REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
     PARTITIONS, LEADERS, UNDER_REPLICATED, AT_MIN_ISR, UNDER_MIN_ISR, REASSIGNING, OFFLINE_REPLICAS,
-    ISR_SHRINKS, ISR_EXPANDS, ISR_FAILURES, REPLICA_LAG, REPLICATION_IN, REPLICATION_OUT,
+    ISR_SHRINKS, ISR_EXPANDS, ISR_FAILURES, REPLICA_LAG, REPLICATION_IN, REPLICATION_OUT, THROTTLED_BYTES,
     ACTIVE_CONTROLLER, OFFLINE, IMBALANCE, UNCLEAN_ELECTIONS, DEAD_BROKERS_REMOVED, DIRECTORIES, CLEANER_DIRTY, CLEANER_DELAY,
     CLEANER_BACKLOG, CLEANER_BACKLOG_BYTES, CLEANER_UNCLEANABLE, CLEANER_LAST_RUN, CLEANINGS,
     CLEANER_READ, CLEANER_WRITTEN, CLEANER_RECOPY, CLEANER_SECONDS, FETCH_SESSIONS, GROUPS,
@@ -188,6 +190,8 @@ class ReplicationCounts:
     fetch_failures: int = 0  # requests without a usable response
     bytes_in: int = 0
     bytes_out: int = 0  # sent to followers
+    throttled_bytes_in: int = 0  # of replicas with a quota
+    throttled_bytes_out: int = 0
     truncations: int = 0
     isr_shrinks: int = 0
     isr_expands: int = 0

@@ -196,6 +196,31 @@ def test_client_cannot_fetch_as_a_replica(tmp_path: Path, monkeypatch: pytest.Mo
     run(scenario)
 
 
+def test_leader_holds_back_throttled_followers(tmp_path: Path) -> None:
+    rate = "leader.replication.throttled.rate"
+
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{rate}=1") as running:
+            client = await running.client()
+            topic_id = await create(client, "t", 1, leader_replication_throttled_replicas="0:1")
+            replicas = Replicas(running)
+            replicas.change(1, 3)
+            joining, in_sync = Follower(client, topic_id, 2), Follower(client, topic_id, 3)
+            await produce(client, "t", batch(b"a"), acks=1)
+            assert values((await joining.fetch(asked(0)))[0]) == [b"a"], "nothing was sent before"
+            await produce(client, "t", batch(b"b"), acks=1)
+            assert not await joining.fetch(asked(1))
+            assert not await joining.fetch(wait_ms=1)
+            # A replica in the ISR would delay acks=all, so it counts, but does not wait.
+            assert values((await in_sync.fetch(asked(0)))[0]) == [b"a", b"b"]
+            counts = running.parts.replica_manager.replication
+            assert counts.throttled_bytes_out == counts.bytes_out > 0
+            running.parts.settings.set_broker({rate: "1000000000"}, own=True)
+            assert values((await joining.fetch())[0]) == [b"b"], "the next fetch visits it again"
+
+    run(scenario)
+
+
 def test_a3_fetches_of_followers_are_fenced(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leading(tmp_path) as (replicas, client, topic_id):

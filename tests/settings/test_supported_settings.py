@@ -28,10 +28,7 @@ DECIDING = {"derived.py", "endpoints.py"}
 LATER = {
     "a cluster of several brokers": (
         "controller.socket.timeout.ms",
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
         "replica.*",
-        "replication.quota.window.*",
         "request.timeout.ms",
         "socket.connection.setup.timeout.*",
     ),

@@ -44,6 +44,7 @@ class PartitionRead:
     diverging: EpochEnd | None = None
     preferred_replica: BrokerId | None = None  # the consumer should read from it
     mark: int = 0  # the last mark of a follower's session, when the partition was read
+    is_throttled: bool = False  # the follower's records count for the quota of this broker
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -107,6 +108,9 @@ class FetchRead:
                 return
             if by_replica is not None:
                 self._note_replica(one, partition, by_replica)
+                if self._is_held_back(one, partition, by_replica):
+                    self._give(one, partition, b"")
+                    return
             upper = self._upper_offset(partition)
             found = partition.log.read_cached(wanted.offset, upper, self._room(wanted))
             data = b"" if self._is_too_much(wanted, found) else self._cached(found)
@@ -176,6 +180,22 @@ class FetchRead:
                 fetch.now_s,
             )
         one.mark = fetch.watch.marked.get(wanted.key, 0)
+
+    def _is_held_back(
+        self, one: PartitionRead, partition: Partition | FollowerReads, fetch: ReplicaFetch
+    ) -> bool:
+        """Whether the follower has to wait for its records, because it exceeds its quota.
+
+        The partition stays marked, so the next Fetch of the follower visits it again.
+        """
+        quota = self.replica_manager.leader_quota
+        if quota is None or not quota.is_limited:
+            return False
+        assert isinstance(partition, Partition)
+        one.is_throttled = quota.is_throttled(partition.name)
+        in_sync = partition.in_sync
+        is_in_sync = in_sync is not None and fetch.replica.id in in_sync.state.in_sync
+        return one.is_throttled and not is_in_sync and quota.is_exceeded
 
     def _cached(self, found: RecordSlice) -> Buffer | PinnedRecords | None:
         if self.by_sendfile and found.size >= PINNED_BYTES_MIN:
@@ -248,6 +268,9 @@ class FetchRead:
             traffic, records = one.partition.traffic, one.records
             if self.by_replica is not None:
                 self.replica_manager.replication.bytes_out += len(records)
+                if one.is_throttled and (quota := self.replica_manager.leader_quota) is not None:
+                    quota.record(len(records))
+                    self.replica_manager.replication.throttled_bytes_out += len(records)
                 return
             traffic.bytes_out += len(records)
             is_pinned = isinstance(records, PinnedRecords)

@@ -111,6 +111,8 @@ class MetricsPage:
         yield _one(metrics.REPLICA_LAG, manager.max_lag)
         yield _one(metrics.REPLICATION_IN, counts.bytes_in)
         yield _one(metrics.REPLICATION_OUT, counts.bytes_out)
+        throttled = {"leader": counts.throttled_bytes_out, "follower": counts.throttled_bytes_in}
+        yield metrics.THROTTLED_BYTES, [((side,), count) for side, count in throttled.items()]
 
     def _of_controller(self) -> Iterator[Family]:
         manager, topics = self.replica_manager, self.topics

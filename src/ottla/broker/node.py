@@ -93,8 +93,10 @@ from ottla.protocol.messages.controlled_shutdown import (
 from ottla.release import RELEASE
 from ottla.replication.alter_partition import AlterPartitionManager
 from ottla.replication.fetcher import FetcherConfig, ReplicaFetchers
-from ottla.settings import broker
+from ottla.replication.quota import ReplicationQuota
+from ottla.settings import broker, topic
 from ottla.settings.config import Config
+from ottla.settings.config_def import Setting
 from ottla.settings.derived import log_dirs
 from ottla.settings.endpoints import (
     advertised_listeners,
@@ -293,7 +295,15 @@ class Node:
         self._logs = logs
         self._exit.push_async_callback(self._close_logs, logs)
         metadata_cache = self._metadata_cache = MetadataCache(ClusterImage(cluster_id))
-        replica_manager = self.replica_manager = ReplicaManager(logs, metadata_cache)
+        replica_manager = self.replica_manager = ReplicaManager(
+            logs,
+            metadata_cache,
+            self._quota(
+                settings,
+                broker.LEADER_REPLICATION_THROTTLED_RATE,
+                topic.LEADER_REPLICATION_THROTTLED_REPLICAS,
+            ),
+        )
         groups = GroupCoordinators(
             lambda: GroupConfig.of(settings.broker), environment.clock, metadata_cache
         )
@@ -317,6 +327,11 @@ class Node:
             clock=environment.clock,
             random=environment.random,
             counts=replica_manager.replication,
+            quota=self._quota(
+                settings,
+                broker.FOLLOWER_REPLICATION_THROTTLED_RATE,
+                topic.FOLLOWER_REPLICATION_THROTTLED_REPLICAS,
+            ),
         )
         self._exit.push_async_callback(fetch_channels.close)
         self._exit.push_async_callback(channels.close)
@@ -793,6 +808,21 @@ class Node:
         for own in (False, True):
             settings.warn_of_broker({}, own=own)
         return settings
+
+    def _quota(
+        self,
+        settings: EffectiveConfig,
+        rate: Setting[int],
+        replicas: Setting[tuple[str, ...]],
+    ) -> ReplicationQuota:
+        return ReplicationQuota(
+            self.id,
+            self._environment.clock,
+            bytes_max=lambda: settings.broker[rate],
+            throttled=lambda name: settings.topic_values(name).get(replicas.name, ""),
+            windows=self._config[broker.REPLICATION_QUOTA_WINDOW_NUM],
+            window_s=self._config[broker.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS],
+        )
 
     def _fetch_sessions(self, settings: EffectiveConfig) -> FetchSessions:
         return FetchSessions(

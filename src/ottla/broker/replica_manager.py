@@ -12,19 +12,34 @@ from ottla.log.log_manager import LogManager
 from ottla.metrics import ReplicationCounts, TopicCounts
 from ottla.replication.follower import FollowerPartition
 from ottla.replication.partition import Partition
+from ottla.replication.quota import ReplicationQuota
 
 
 class ReplicaManager:
     """The partitions of this broker."""
 
-    __slots__ = ("_metadata_cache", "followers", "logs", "partitions", "replication", "traffic")
+    __slots__ = (
+        "_metadata_cache",
+        "followers",
+        "leader_quota",
+        "logs",
+        "partitions",
+        "replication",
+        "traffic",
+    )
 
-    def __init__(self, logs: LogManager, metadata_cache: MetadataCache) -> None:
+    def __init__(
+        self,
+        logs: LogManager,
+        metadata_cache: MetadataCache,
+        leader_quota: ReplicationQuota | None = None,
+    ) -> None:
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
         self.followers: dict[TopicPartition, FollowerPartition] = {}
         self.traffic: dict[str, TopicCounts] = {}  # by topic, from its first leader until deletion
         self.replication = ReplicationCounts()
+        self.leader_quota = leader_quota  # of what is sent to followers
         self._metadata_cache = metadata_cache
 
     def leader_partition(self, topic: str, index: int) -> Partition:

@@ -47,6 +47,7 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.records import CorruptRecords
 from ottla.replication.follower import FollowerPartition
+from ottla.replication.quota import ReplicationQuota
 from ottla.replication.truncation import (
     FindRange,
     RestartAt,
@@ -73,6 +74,9 @@ POLL_S: Final = 0.01
 
 TAKE_OVER_S: Final = 0.05
 """How long a fetcher waits for the end of such a request, to include its partitions."""
+
+THROTTLED_S: Final = 0.1
+"""The pause of a throttled partition before the quota is looked at again."""
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -124,6 +128,7 @@ class _Followed:
 
     __slots__ = (
         "failures",
+        "is_caught_up",
         "is_dropped",
         "key",
         "leader",
@@ -144,6 +149,7 @@ class _Followed:
         self.leader_epoch = partition.leader_epoch
         self.key: _SessionKey = (partition.topic_id, partition.name.partition)
         self.is_dropped = False
+        self.is_caught_up = False  # it has all that the leader has committed
         self.failures = 0  # consecutive
         self.not_before_s = 0.0  # of the next request
         # The parts of a request, which are changed and sent again and again.
@@ -316,6 +322,8 @@ class ReplicaFetcher:
     async def _fetch(self, channel: Channel) -> None:
         fetchers = self._fetchers
         wait_s = self._release_delayed() if self._delayed else None
+        if self._hold_back():
+            wait_s = self._release_delayed()
         # Partitions may be added while others are made ready.
         while self._dirty and any(work := self._unready()):
             await self._make_ready(*work)
@@ -348,6 +356,18 @@ class ReplicaFetcher:
             del self._delayed[followed]
             self._dirty[followed] = None
         return min((one.not_before_s - now_s for one in self._delayed), default=None)
+
+    def _hold_back(self) -> bool:
+        """Delay throttled partitions while the quota is exceeded, unless they have caught up."""
+        quota = self._fetchers.quota
+        if quota is None or not quota.is_limited or not quota.is_exceeded:
+            return False
+        throttled = [
+            one for one in self._dirty if not one.is_caught_up and quota.is_throttled(one.name)
+        ]
+        for followed in throttled:
+            self._delay(followed, THROTTLED_S)
+        return bool(throttled)
 
     def _unready(self) -> tuple[_Cuts, list[_Followed]]:
         """Return what is to be truncated and flushed before a Fetch reports the end of a log."""
@@ -489,8 +509,9 @@ class ReplicaFetcher:
             if records:
                 fetched_offset = followed.request.fetch_offset
                 partition.append(records, fetched_offset=fetched_offset, now_ms=now_ms)
-                self._fetchers.counts.bytes_in += len(records)
+                self._fetchers.note_fetched(followed.name, len(records))
                 self._dirty[followed] = None
+            followed.is_caught_up = data.high_watermark <= partition.log.log_end_offset
             if partition.follow(
                 high_watermark=data.high_watermark, log_start_offset=data.log_start_offset
             ):
@@ -616,8 +637,10 @@ class ReplicaFetchers:
         clock: Clock,
         random: Callable[[], float],
         counts: ReplicationCounts | None = None,
+        quota: ReplicationQuota | None = None,
     ) -> None:
         """Fetchers of broker `node_id`; `channels` must not be used for anything else."""
+        self.quota = quota
         self.node_id = node_id
         self.channels = channels
         self.logs = logs
@@ -631,6 +654,14 @@ class ReplicaFetchers:
         self._tasks: dict[ReplicaFetcher, asyncio.Task[None]] = {}
         self._followed: dict[TopicPartition, _Followed] = {}
         self._is_closed = False
+
+    def note_fetched(self, name: TopicPartition, count: int) -> None:
+        """Count the bytes that were fetched for a partition."""
+        self.counts.bytes_in += count
+        quota = self.quota
+        if quota is not None and quota.is_limited and quota.is_throttled(name):
+            quota.record(count)
+            self.counts.throttled_bytes_in += count
 
     def backoff(self) -> Backoff:
         """The pauses after errors."""

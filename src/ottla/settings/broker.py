@@ -542,6 +542,12 @@ REPLICATION_QUOTA_WINDOW_NUM = Setting("replication.quota.window.num", INT, 11, 
     doc="Number of windows over which replication quota rates are measured.")
 REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = Setting("replication.quota.window.size.seconds", INT, 1, at_least(1),
     doc="Length in seconds of a window of replication quotas.")
+LEADER_REPLICATION_THROTTLED_RATE = Setting("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), dynamic=CLUSTER_WIDE,
+    doc="Bytes per second that this broker sends to followers of the replicas in leader.replication.throttled.replicas, "
+        "unless they are in sync. Reassignment tools set it.")
+FOLLOWER_REPLICATION_THROTTLED_RATE = Setting("follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), dynamic=CLUSTER_WIDE,
+    doc="Bytes per second that this broker fetches for the replicas in follower.replication.throttled.replicas, unless "
+        "they have caught up. Reassignment tools set it.")
 CONTROLLER_QUOTA_WINDOW_NUM = Setting("controller.quota.window.num", INT, 11, at_least(1),
     doc="Number of windows over which the rate of topic and partition changes is measured.")
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = Setting("controller.quota.window.size.seconds", INT, 1, at_least(1),
