@@ -76,7 +76,7 @@ def test_every_option_with_an_existing_name_is_completed() -> None:
         if (one.name in named or (leaf.words[0] == "profile" and one.name == "name"))
         and one._custom_shell_complete is None
     }
-    commands = ("plan", "redrive", "run", "test", "validate")
+    commands = ("plan", "redrive", "reset", "run", "test", "validate")
     in_their_file = {f"pipeline {one} profile" for one in commands}
     assert without == {"topic create topics"} | in_their_file, "whose names are new"
 

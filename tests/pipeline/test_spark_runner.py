@@ -6,6 +6,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -14,9 +15,11 @@ from ottla.pipeline.compiler import Bindings, compile_pipeline
 from ottla.pipeline.progress import PipelineProgress, QueryState
 from ottla.pipeline.restarts import Failure, RestartPolicy, failure_of
 from ottla.pipeline.runner import PipelineRun, StartableQuery
+from ottla.pipeline.spec.checks import AVAILABLE_NOW
 from ottla.pipeline.spec.loading import load_text
+from ottla.pipeline.starting_position import start_from
 from ottla.sync import Producer
-from pipeline.queries import PATIENCE_S, source
+from pipeline.queries import PATIENCE_S, finished, source
 from pipeline.test_spark_sink import records
 
 PIPELINE = """\
@@ -99,6 +102,21 @@ def test_pipeline_restarts_stops_and_continues(
     every = [f'{{"line":"{line}"}}' for line in first + second]
     assert sorted(found) == sorted(every), "each row once"
     assert sys.modules[module].stored == first + second
+
+
+def test_pipeline_starts_at_the_given_offsets(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, module: str
+) -> None:
+    text = PIPELINE.format(topic=topic, brokers=broker.bootstrap, folder=tmp_path, module=module)
+    text = text.replace("binary: line", "binary: line, start: latest").rpartition("  - ")[0]
+    loaded = load_text(text, "p.yaml", environment={}, read_file=str)
+    send(broker, topic, *(f"line {number}" for number in range(8)))
+    offsets = json.dumps({topic: {"0": 6, "1": -2, "2": -1}})
+    pipeline = msgspec.structs.replace(start_from(loaded.pipeline, offsets), trigger=AVAILABLE_NOW)
+    [query] = compile_pipeline(spark, loaded._replace(pipeline=pipeline)).queries
+    finished(query.start)
+    found = [one.value for one in records(broker, f"{topic}.out")]
+    assert found == [b'{"line":"line 6"}', b'{"line":"line 7"}']
 
 
 def test_errors_of_spark_are_in_the_table(spark: Any, broker: OttlaBroker, topic: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.broker.server import FormatOption, LevelOption
-from ottla.cli.declaration import OutputOption, answers
+from ottla.cli.declaration import OutputOption, YesOption, answers
 from ottla.cli.escapes import printable
 from ottla.cli.failures import Misused
 from ottla.cli.output import Json, Output
@@ -21,6 +21,7 @@ from ottla.pipeline.spec.problems import InvalidPipeline, PipelineProblem, Sever
 
 if TYPE_CHECKING:
     from ottla.pipeline.spec.loading import Loaded
+    from ottla.pipeline.spec.model import Pipeline
 
 app = typer.Typer(help="Check and run pipelines that are declared in a file.", no_args_is_help=True)
 
@@ -107,13 +108,11 @@ def plan(
 
     def act() -> Result:
         from ottla.cli.pipeline.plan import mermaid, plan_result
-        from ottla.pipeline.spec.model import with_profile
 
         try:
-            written = _load(file, profile).written
+            shown = _with_profile(_load(file, profile).written, profile)
         except InvalidPipeline as error:
             return _report(file, error.problems)
-        shown = written if profile is None else with_profile(written, profile)
         if output is PlanOutput.MERMAID:
             return Result({}, [*mermaid(shown)])
         return plan_result(shown)
@@ -139,6 +138,15 @@ def run(
             "--master", metavar="URL", help="Run on this Spark master: local[N] or spark://…"
         ),
     ] = "local[*]",
+    position: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="POSITION",
+            help="Start the first run here instead of at `start` of the sources: earliest, "
+            'latest, a time such as 2026-01-01T00:00:00Z, or offsets such as {"t": {"0": 12}}.',
+        ),
+    ] = None,
     restarts: Annotated[
         int,
         typer.Option(
@@ -165,7 +173,8 @@ def run(
 
     On a terminal, the command shows the progress of each query. Otherwise it logs events to stderr.
     At the end it prints a summary. Checkpoints, the status and the log of Spark are in
-    .ottla/pipelines/NAME, and the next run continues from the checkpoints.
+    .ottla/pipelines/NAME, and the next run continues from the checkpoints. --from needs a pipeline
+    without checkpoints; `ottla pipeline reset` deletes them.
 
     A query that fails is restarted after 1 second, then after 2, 4 and so on, up to a minute. Some
     errors are final, such as a failed expectation with `otherwise: fail`, lost data or a missing
@@ -183,7 +192,9 @@ def run(
 
         options = RunOptions(once, master, restarts, grace, log_format, log_level, output)
         try:
-            return run_pipeline(file, _load(file, profile), options)
+            loaded = _load(file, profile)
+            written = _with_profile(loaded.written, profile)
+            return run_pipeline(file, loaded._replace(written=written), options, position)
         except InvalidPipeline as error:
             return _report(file, error.problems)
 
@@ -289,6 +300,44 @@ def stop(
     return stop_pipeline(RunFiles(loaded.pipeline.name), timeout)
 
 
+@app.command("reset")
+def reset(
+    file: FileArgument,
+    profile: ProfileOption = None,
+    outputs: Annotated[
+        bool,
+        typer.Option("--files", help="Also delete the Parquet directories of the sinks."),
+    ] = False,
+    yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete the checkpoints of a pipeline, so that its next run starts again.
+
+    The next run reads from `start` of the sources, or from `run --from`, and its state is empty.
+    Rows that topics and other sinks have are written again. Spark keeps a log in each Parquet
+    directory, and would skip rows of the new run, so such a directory is deleted with --files, or
+    must be moved away first. The pipeline must not run.
+
+    Exit codes: 0 if the checkpoints were deleted or there were none; 1 if they were not deleted, or
+    if the pipeline has errors; 2 for wrong usage.
+    """
+
+    def act() -> Result:
+        from ottla.cli.pipeline.reset import reset_pipeline
+        from ottla.cli.session import Session
+        from ottla.cli.target import Target
+
+        try:
+            loaded = _load(file, profile)
+        except InvalidPipeline as error:
+            return _report(file, error.problems)
+        written = _with_profile(loaded.written, profile)
+        session = Session(Target({}), output)
+        return reset_pipeline(loaded.pipeline, written, session, outputs=outputs, yes=yes)
+
+    raise typer.Exit(conducted(act, output))
+
+
 @app.command("redrive")
 @answers
 def redrive(
@@ -334,20 +383,17 @@ def redrive(
     """
     from ottla.cli.pipeline.redrive_command import redrive_pipeline
     from ottla.pipeline.redrive import Selection
-    from ottla.pipeline.spec.model import with_profile
     from ottla.pipeline.spec.problems import did_you_mean, shown
 
     try:
         loaded = _load(file, profile)
     except InvalidPipeline as invalid:
         return _report(file, invalid.problems)
-    pipeline, written = loaded.pipeline, loaded.written
+    pipeline, written = loaded.pipeline, _with_profile(loaded.written, profile)
     if step is not None and step not in pipeline.sources:
         hint = did_you_mean(step, pipeline.sources)
         raise Misused(f"--step: there is no source {shown(step)}{hint}")
     selection = Selection(pipeline.name, step, error, attempts)
-    if profile is not None:
-        written = with_profile(written, profile)
     return redrive_pipeline(pipeline, written, selection, dry_run=dry_run)
 
 
@@ -374,6 +420,13 @@ def _load(file: Path, profile: str | None) -> "Loaded":
         return load(file, profile=profile)
     except OSError as error:
         raise Misused(f"{file}: {error.strerror}") from None
+
+
+def _with_profile(written: "Pipeline", profile: str | None) -> "Pipeline":
+    """Return a declaration with the settings of a profile, without the values of variables."""
+    from ottla.pipeline.spec.model import with_profile
+
+    return written if profile is None else with_profile(written, profile)
 
 
 def _report(file: Path, problems: Sequence[PipelineProblem]) -> Result:

@@ -23,11 +23,17 @@ from ottla.cli.output import Output
 from ottla.cli.pipeline.run_view import LiveView, ProgressEvents, progress_result, summary
 from ottla.cli.result import Failure, Result
 from ottla.cli.stop_request import StopRequest
+from ottla.pipeline.earlier_runs import (
+    check_new_start,
+    check_skipped_batches,
+    query_directories,
+)
 from ottla.pipeline.progress import PipelineProgress
 from ottla.pipeline.run_files import RunFiles
 from ottla.pipeline.spec.checks import AVAILABLE_NOW
 from ottla.pipeline.spec.loading import Loaded
 from ottla.pipeline.spec.model import Pipeline
+from ottla.pipeline.starting_position import BadPosition, start_from
 
 CHECK_TIMEOUT_MS: Final = "20000"
 """A person waits for the check of the topics."""
@@ -55,12 +61,25 @@ class RunOptions(NamedTuple):
     output: Output
 
 
-def run_pipeline(file: Path, loaded: Loaded, options: RunOptions) -> Result:
-    """Run a pipeline until it ends or a signal stops it; raises an OttlaError."""
+def run_pipeline(
+    file: Path, loaded: Loaded, options: RunOptions, position: str | None = None
+) -> Result:
+    """Run a pipeline until it ends or a signal stops it; raises an OttlaError.
+
+    With `position`, the sources start there. Directories are shown as `loaded.written` has them.
+    """
     pipeline = loaded.pipeline
+    queries = query_directories(pipeline, loaded.written)
+    if position is not None:
+        try:
+            pipeline = start_from(pipeline, position)
+        except BadPosition as error:
+            raise Misused(f"--from: {error}") from None
+        check_new_start(queries)
+    check_skipped_batches(queries)
     if options.once:
         pipeline = msgspec.structs.replace(pipeline, trigger=AVAILABLE_NOW)
-        loaded = loaded._replace(pipeline=pipeline)
+    loaded = loaded._replace(pipeline=pipeline)
     check_spark(options.master)
     asyncio.run(check_brokers(pipeline))
     _check_topics(pipeline)

@@ -1,0 +1,126 @@
+"""Finds what earlier runs of a pipeline have left, and deletes it.
+
+A query continues from its checkpoint. Without one it starts again, and counts its micro-batches
+from 0. The log of a Parquet directory (`_spark_metadata`) also has these numbers: Spark skips a
+micro-batch whose number is in the log, so a new query would lose its first rows.
+
+Invariant: a query with a new checkpoint never writes to a Parquet directory with an old log. Errors
+show directories as they are written in the file, without the values of variables.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from ottla.errors import OttlaError
+from ottla.pipeline.spec.model import Pipeline
+from ottla.pipeline.streaming_queries import queries_of
+
+SINK_LOG: Final = "_spark_metadata"
+_OFFSETS: Final = "offsets"
+_PARQUET: Final = "parquet"
+
+
+class CannotStartAgain(OttlaError):
+    """Files of earlier runs prevent a new start; the text names them."""
+
+
+class RunDirectory(NamedTuple):
+    """A directory of a query."""
+
+    path: Path | None
+    """None in another file system, which only Spark can read."""
+    written: str
+    """As the pipeline file has it."""
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether it is the checkpoint of a query that has started."""
+        return self.path is not None and any((self.path / _OFFSETS).glob("[0-9]*"))
+
+    @property
+    def has_log(self) -> bool:
+        """Whether it is a Parquet directory to which a query has written."""
+        return self.path is not None and any((self.path / SINK_LOG).glob("[0-9]*"))
+
+
+class QueryDirectories(NamedTuple):
+    """The checkpoint of a query, and its Parquet directories that have a log."""
+
+    checkpoint: RunDirectory
+    outputs: tuple[RunDirectory, ...]
+
+
+def query_directories(pipeline: Pipeline, written: Pipeline) -> list[QueryDirectories]:
+    """Return the directories of each query; `written` has no values of variables."""
+    found: list[QueryDirectories] = []
+    for query, shown in zip(queries_of(pipeline), queries_of(written), strict=True):
+        outputs = [
+            RunDirectory(local_path(one.target), other.target)
+            for one, other in zip(query.outputs, shown.outputs, strict=True)
+            if one.kind == _PARQUET and not pipeline.together  # joint sinks write no log
+        ]
+        checkpoint = RunDirectory(local_path(query.checkpoint), shown.checkpoint)
+        found.append(QueryDirectories(checkpoint, tuple(outputs)))
+    return found
+
+
+def check_new_start(queries: list[QueryDirectories]) -> None:
+    """Raise CannotStartAgain unless every query starts with a new checkpoint."""
+    for checkpoint, _ in queries:
+        if checkpoint.path is None:
+            what = (
+                f"--from needs local checkpoints, not {checkpoint.written}: set `start` of the "
+                "sources, and a new directory for `checkpoints`"
+            )
+            raise CannotStartAgain(what)
+        if checkpoint.has_offsets:
+            what = (
+                f"--from cannot change the checkpoint of an earlier run in {checkpoint.written}: "
+                "delete it with `ottla pipeline reset`"
+            )
+            raise CannotStartAgain(what)
+
+
+def check_skipped_batches(queries: list[QueryDirectories]) -> None:
+    """Raise CannotStartAgain if Spark would skip the first micro-batches of a query."""
+    for checkpoint, outputs in queries:
+        if checkpoint.path is None or checkpoint.has_offsets:
+            continue
+        for output in outputs:
+            if output.has_log:
+                what = (
+                    f"{output.written} has files of another checkpoint than {checkpoint.written}, "
+                    "so Spark would skip the first rows: move the files away, or write to another "
+                    "directory"
+                )
+                raise CannotStartAgain(what)
+
+
+def existing_directories(
+    queries: list[QueryDirectories],
+) -> tuple[list[RunDirectory], list[RunDirectory]]:
+    """Return the local checkpoints and the Parquet directories that earlier runs have left."""
+    checkpoints = [
+        one.checkpoint
+        for one in queries
+        if one.checkpoint.path is not None and one.checkpoint.path.is_dir()
+    ]
+    outputs = [output for one in queries for output in one.outputs if output.has_log]
+    return checkpoints, [*dict.fromkeys(outputs)]
+
+
+def delete_directories(directories: list[RunDirectory]) -> None:
+    """Delete directories with all that they contain."""
+    for one in directories:
+        if one.path is not None:
+            shutil.rmtree(one.path)
+
+
+def local_path(directory: str) -> Path | None:
+    """Return the path of a directory on this machine; None in another file system."""
+    parts = urlsplit(directory)
+    if not parts.scheme:
+        return Path(directory)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
