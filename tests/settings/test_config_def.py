@@ -151,6 +151,7 @@ def test_settings_unknown_to_kafka_4_3_are_listed() -> None:
         ("broker", "zookeeper.connection.timeout.ms"),
         ("broker", "super.users"),
         ("broker", "allow.everyone.if.no.acl.found"),
+        ("broker", "leader.imbalance.per.broker.percentage"),
         # Kafka has them as dynamic settings only.
         ("broker", "leader.replication.throttled.rate"),
         ("broker", "follower.replication.throttled.rate"),

@@ -66,7 +66,6 @@ ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 CREATION_TIMEOUT_MS: Final = 30_000  # of a topic that is created when it is first used
 MIN_ISR: Final = "min.insync.replicas"
-IMBALANCE_PERCENT: Final = 10  # Kafka's leader.imbalance.per.broker.percentage
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
 
@@ -277,7 +276,7 @@ class Topics:
             config = self._settings.broker
             if config[broker.AUTO_LEADER_REBALANCE_ENABLE] and self.is_controller:
                 with suppress(RequestError):  # it is tried again
-                    await self._balance(IMBALANCE_PERCENT)
+                    await self._balance(config[broker.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE])
 
     @_change
     async def _balance(self, percentage: int) -> None:

@@ -206,6 +206,9 @@ AUTO_LEADER_REBALANCE_ENABLE = Setting("auto.leader.rebalance.enable", BOOLEAN, 
     doc="Move leaderships back to the preferred replicas automatically.")
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = Setting("leader.imbalance.check.interval.seconds", LONG, 300, at_least(1),
     doc="Interval in seconds between checks for leaders that are not the preferred replica.")
+LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = Setting("leader.imbalance.per.broker.percentage", INT, 10, at_least(0),
+    doc="Percentage of the partitions that prefer a broker and are led by others, above which their leaderships move back to "
+        "it. Kafka 4 does not have it, and always moves them back.")
 MESSAGE_MAX_BYTES = Setting("message.max.bytes", INT, 1_048_588, at_least(0), dynamic=CLUSTER_WIDE,
     doc="Maximum size in bytes of a record batch, after compression, for topics without max.message.bytes. "
         "Followers and consumers can fetch a batch that exceeds their own limits.")

@@ -242,7 +242,6 @@ BROKER: Final = (
     Ignored("delegation.token.master.key", _NO_TOKENS),
     Ignored("group.coordinator.new.enable", "there is one group coordinator"),
     Ignored("inter.broker.protocol.version", "brokers negotiate the version of each request"),
-    Ignored("leader.imbalance.per.broker.percentage", "leadership always moves back to the preferred replica, as in Kafka 4"),
     Ignored("log.message.downconversion.enable", _ONE_FORMAT),
     Ignored("log.message.format.version", _ONE_FORMAT),
     Ignored("offsets.commit.required.acks", "offset commits are always acknowledged by all in-sync replicas, as in Kafka 4"),
