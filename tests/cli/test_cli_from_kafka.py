@@ -23,6 +23,6 @@ def test_every_tool_has_the_name_of_kafkas_script_as_well() -> None:
         for name, target in SCRIPTS.items()
         if name.startswith(KAFKAS) and not name.endswith(".sh")
     }
-    assert len(tools) == 22
+    assert len(tools) == 23
     scripts = {name: target for name, target in SCRIPTS.items() if name.endswith(".sh")}
     assert scripts == {f"{name}.sh": target for name, target in tools.items()}

@@ -72,6 +72,7 @@ TOOLS: Mapping[str, str] = {
         "--bootstrap-server {server} --topic t --num-records 1 --record-size 1 --throughput -1"
     ),
     "kafka-reassign-partitions": "--bootstrap-server {server} --list",
+    "kafka-replica-verification": "--broker-list {server}",
     "kafka-server-start": "",
     "kafka-server-stop": "",
     "kafka-topics": "--bootstrap-server {server} --list",

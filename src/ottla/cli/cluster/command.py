@@ -204,6 +204,8 @@ def start(
     brokers are registered. New topics have min(3, COUNT) replicas; with three brokers or more,
     acks=all needs two of them.
 
+    On a terminal, the command shows the processes and the health of the cluster while it runs.
+
     ZooKeeper needs Java 17 and the jars that PySpark ships (pip install 'ottla[spark]').
     """
     signals: StopSignals = context.obj
@@ -212,6 +214,7 @@ def start(
     def act() -> None:
         import asyncio
         import os
+        from contextlib import nullcontext
 
         from ottla.cli.cluster.local_cluster import LocalCluster, layout_of, lock, ottla_command
         from ottla.settings.config_parser import broker_config
@@ -224,17 +227,13 @@ def start(
             settings = [f"{name}={value}" for name, value in layout.settings(1).items()]
             broker_config(overrides=[*settings, *(override or [])])  # reports a wrong override
 
-            def progress(line: str) -> None:
-                if output is Output.TABLE and sys.stderr.isatty():
-                    typer.echo(line, err=True)
-
+            is_live = output is Output.TABLE and sys.stderr.isatty()
             local = LocalCluster(
                 layout,
                 ottla_command(),
                 override or [],
                 [held],
                 complain,
-                progress,
                 restarts=restart,
             )
 
@@ -253,8 +252,14 @@ def start(
                     write_object(value, output)
                 sys.stdout.flush()
 
+            async def run() -> None:
+                from ottla.cli.cluster.live_view import live_view
+
+                async with live_view(local, sys.stderr) if is_live else nullcontext():
+                    await local.run(signals, ready)
+
             gc_freeze.release()
-            asyncio.run(local.run(signals, ready))
+            asyncio.run(run())
         finally:
             os.close(held)
 

@@ -122,14 +122,19 @@ def refusals(failed: Mapping[int, RequestError]) -> dict[int, ErrorCode]:
 async def found_health(session: Session) -> ClusterHealth:
     """Ask a cluster for its health."""
     async with await session.opened(HealthAdmin) as admin:
-        cluster = await admin.describe_cluster()
-        names = [*await admin.list_topics(include_internal=True)]
-        described = await admin.describe_topics(names)
-        told: Results[int, LogDirs] = await admin.describe_log_dirs(
-            [one.id for one in cluster.brokers], timeout_s=RESPONSE_SECONDS
-        )
+        return await health_of(admin, with_pids=True)
+
+
+async def health_of(admin: HealthAdmin, *, with_pids: bool = False) -> ClusterHealth:
+    """Ask a cluster for its health; the process ids are those of brokers on this machine."""
+    cluster = await admin.describe_cluster()
+    names = [*await admin.list_topics(include_internal=True)]
+    described = await admin.describe_topics(names)
+    told: Results[int, LogDirs] = await admin.describe_log_dirs(
+        [one.id for one in cluster.brokers], timeout_s=RESPONSE_SECONDS
+    )
     topics = [*described.succeeded.values()]
-    pids = {one.id: _pid(one.host, one.port) for one in cluster.brokers}
+    pids = {one.id: _pid(one.host, one.port) for one in cluster.brokers} if with_pids else {}
     disks = {broker: disk_use(one) for broker, one in told.succeeded.items()}
     return ClusterHealth(
         cluster.id,

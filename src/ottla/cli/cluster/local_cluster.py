@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli.child_process import ChildProcess, ServerProcess, end
@@ -36,6 +36,16 @@ ZOOKEEPER_STOP_SECONDS: Final = 0.5
 EARLIER_RUN_SECONDS: Final = 10.0
 
 Report = Callable[[str], None]
+
+
+class ProcessState(NamedTuple):
+    """A process of the cluster, for people."""
+
+    name: str
+    state: str  # waiting, starting, running or ended
+    pid: int | None
+    address: str
+    broker: int | None = None
 
 
 def lock(data: Path) -> int:
@@ -106,21 +116,39 @@ class LocalCluster:
         overrides: Sequence[str],
         inherited: Sequence[int],
         report: Report,
-        progress: Report,
         *,
         restarts: bool,
     ) -> None:
-        """A cluster that is not running; `report` gets what went wrong, `progress` the rest."""
+        """A cluster that is not running; `report` gets what went wrong."""
         self.layout = layout
         self._command = command
         self._overrides = overrides
         self._inherited = inherited
         self._report = report
-        self._progress = progress
         self._restarts = restarts
         self._class_path = pyspark_class_path()
         self._zookeepers: dict[int, ChildProcess] = {}
         self.brokers: dict[int, ChildProcess] = {}
+        self._serving: set[str] = set()  # the names of processes that answered
+
+    def processes(self) -> list[ProcessState]:
+        """Return the state of every process, also of those that have not started yet."""
+        found: list[ProcessState] = []
+        for number, ports in enumerate(self.layout.zookeepers, 1):
+            address = f"{HOST}:{ports.client}"
+            found.append(self._state(f"ZooKeeper {number}", self._zookeepers.get(number), address))
+        for number, port in enumerate(self.layout.brokers, 1):
+            one = self._state(f"broker {number}", self.brokers.get(number), f"{HOST}:{port}")
+            found.append(one._replace(broker=number))
+        return found
+
+    def _state(self, name: str, child: ChildProcess | None, address: str) -> ProcessState:
+        if child is None:
+            return ProcessState(name, "waiting", None, address)
+        if child.code is not None:
+            return ProcessState(name, "ended", None, address)
+        state = "running" if name in self._serving else "starting"
+        return ProcessState(name, state, child.pid, address)
 
     async def run(self, signals: StopSignals, ready: Callable[[], None]) -> None:
         """Run until a signal; `ready` is called when all brokers are registered."""
@@ -168,6 +196,7 @@ class LocalCluster:
         while True:
             child = children[number]
             code = await child.ended()
+            self._serving.discard(child.server.name)
             self._report(f"{child.server.name} has ended ({_reason(code)})")
             if not self._restarts:
                 return
@@ -193,7 +222,7 @@ class LocalCluster:
                 last = (end_of_log(server.log).splitlines() or [""])[-1]
                 raise Failed(f"{server.name} did not start: {last} (see {server.log})")
             await asyncio.sleep(POLL_SECONDS)
-        self._progress(f"{server.name} runs (pid {child.pid})")
+        self._serving.add(server.name)
 
     async def _start_broker(self, number: int) -> None:
         data = self.layout.data
@@ -211,9 +240,7 @@ class LocalCluster:
         if (why := _failure(said)) is not None:
             code = await child.ended()
             raise Failed(f"{server.name} did not start: {why or _reason(code)} (see {server.log})")
-        self._progress(
-            f"{server.name} runs on {HOST}:{self.layout.brokers[number - 1]} (pid {child.pid})"
-        )
+        self._serving.add(server.name)
 
 
 def _failure(said: str) -> str | None:
