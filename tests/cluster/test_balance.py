@@ -74,12 +74,12 @@ def racks_of(brokers: Sequence[BrokerPlace], replicas: Sequence[int]) -> int:
     return len({racks[BrokerId(one)] for one in replicas})
 
 
-@given(clusters())
+@given(clusters(), st.floats(1, 2))
 def test_plan_keeps_factors_and_racks(
-    cluster: tuple[list[BrokerPlace], list[PartitionSize]],
+    cluster: tuple[list[BrokerPlace], list[PartitionSize]], goal: float
 ) -> None:
     brokers, partitions = cluster
-    plan = plan_balance(brokers, partitions)
+    plan = plan_balance(brokers, partitions, goal)
     known = {one.id for one in brokers}
     for move in plan.moves:
         assert len({*move.after}) == len(move.before)
@@ -184,3 +184,12 @@ def test_factor_is_raised_over_racks_and_lowered_without_the_leader() -> None:
     assert [one.after for one in lowered.moves] == [(2, 1)]
     with pytest.raises(CannotPlan):
         plan_factor(brokers, partitions, [("t", 0)], 5)
+
+
+def test_lower_goal_gives_a_new_broker_its_share() -> None:
+    partitions = [partition(index, [1 + index % 10], 10) for index in range(1100)]
+    brokers = brokers_of(11)
+    assert plan_balance(brokers, partitions).moves == ()
+    plan = plan_balance(brokers, partitions, goal=1.0)
+    assert {one.size_bytes for one in plan.after.values()} == {1000}
+    assert plan.moved_bytes == 1000

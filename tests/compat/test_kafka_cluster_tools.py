@@ -47,6 +47,7 @@ EXPECTED = {
             "Topic: alone\tPartition: 0\t",
         )
     ),
+    "under min ISR": Expected(lacks=("Topic:",)),
     "generate": Expected(
         (
             'Current partition replica assignment\n{"version":1,"partitions":[{"topic":"moved"',
@@ -92,6 +93,10 @@ EXPECTED = {
         ("Topic: moved\tPartition: 1\tLeader: 1\tReplicas: 1,3\t", "Topic: moved\tPartition: 2\t"),
         ("Topic: moved\tPartition: 0", "Topic: alone"),
     ),
+    "under min ISR after a stop": Expected(
+        ("Topic: alone\tPartition: 0", "Topic: moved\tPartition: 0"),
+        ("Topic: moved\tPartition: 1", "Topic: moved\tPartition: 2"),
+    ),
     "elect unclean": Expected(("Valid replica already elected for partitions moved-1",)),
 }
 
@@ -124,7 +129,7 @@ class Tools:
             self.ours[name] = run_here(tool, *words)
 
     def describe(self, when: str = "") -> None:
-        for name in ("under-replicated", "unavailable", "at min ISR"):
+        for name in ("under-replicated", "unavailable", "at min ISR", "under min ISR"):
             option = name.replace(" ", "-").lower()
             self.run(f"{name}{when}", TOPICS, f"--describe --{option}-partitions")
 

@@ -4,6 +4,7 @@ The commands run in this process. They run in order: what one has changed, the n
 """
 
 import json
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -16,6 +17,7 @@ from ottla import NewTopic
 from ottla.sync import Admin, Producer
 from ottla.testing import ClusterThread
 
+PATIENCE_S = 60
 RECORD = b"x" * 100_000  # one batch of a known size
 
 
@@ -168,3 +170,21 @@ def test_balance_moves_bytes_to_the_empty_broker(cluster: ClusterThread, topic: 
     held = {one["id"]: one["new_replicas"] for one in value["brokers"]}
     assert held == {1: 1, 2: 2, 3: 1}
     assert told(cluster, "cluster balance")["state"] == "nothing to do"
+    assert told(cluster, "cluster balance --goal 1.05")["goal"] == 1.05
+
+
+def test_broker_that_is_down_is_drained(cluster: ClusterThread, topic: str) -> None:
+    """Runs last: the broker does not return."""
+    controller = cluster.controller
+    assert controller is not None
+    gone = next(one for one in cluster.brokers if one is not controller)
+    others = sorted(one.id for one in cluster.brokers if one is not gone)
+    told(cluster, f"partition move orders:0 --to {controller.id},{gone.id} --execute")
+    gone.stop()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(told(cluster, "broker list")["brokers"]) > 2:  # its session has to end
+        assert time.monotonic() < deadline_s
+    value = told(cluster, f"broker drain {gone.id} --execute")
+    assert (value["state"], value["drained"]) == ("complete", False)
+    held = {one for row in replicas(cluster, topic).values() for one in row}
+    assert held == {*others}

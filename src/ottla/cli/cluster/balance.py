@@ -6,15 +6,15 @@ from ottla.cli.partition.survey import MoveAdmin, Survey, surveyed
 from ottla.cli.result import Result, Table
 from ottla.cli.session import Session
 from ottla.cli.topic.partition_load import bytes_shown
-from ottla.cluster.balance import GOAL, BalancePlan, plan_balance
+from ottla.cluster.balance import BalancePlan, plan_balance
 
 
-async def balanced(session: Session, admin: MoveAdmin, order: Order) -> Result:
+async def balanced(session: Session, admin: MoveAdmin, order: Order, goal: float) -> Result:
     """Show the plan and, if the user wants that, execute it."""
     survey = await surveyed(admin)
-    plan = plan_balance(survey.places(), survey.sizes())
+    plan = plan_balance(survey.places(), survey.sizes(), goal)
     return await carried_out(
-        session, admin, survey, plan, order, _object(survey, plan), _shown(survey, plan)
+        session, admin, survey, plan, order, _object(survey, plan, goal), _shown(survey, plan)
     )
 
 
@@ -40,10 +40,10 @@ def _shown(survey: Survey, plan: BalancePlan) -> list[Table | str]:
     return [Table(heads, rows), ""]
 
 
-def _object(survey: Survey, plan: BalancePlan) -> dict[str, Json]:
+def _object(survey: Survey, plan: BalancePlan, goal: float) -> dict[str, Json]:
     racks = {one.id: one.rack for one in survey.brokers}
     return {
-        "goal": GOAL,
+        "goal": goal,
         "brokers": [
             {
                 "id": broker,

@@ -83,11 +83,21 @@ async def status(session: Session) -> Result:
 async def balance(
     session: Session,
     *,
+    goal: Annotated[
+        float,
+        typer.Option(
+            "--goal",
+            metavar="FACTOR",
+            min=1.0,
+            help="Move replicas until no broker has more than this factor of the mean. A lower one "
+            "moves more bytes.",
+        ),
+    ] = 1.2,
     execute: ExecuteOption = False,
     throttle: ThrottleOption = None,
     no_wait: NoWaitOption = False,
 ) -> Result:
-    """Move replicas and leaders so that no broker has more than 1.2 times the mean.
+    """Move replicas and leaders so that no broker has much more than the mean.
 
     The command only shows the plan and its cost, unless you pass --execute. The plan moves as few
     bytes as it can. It keeps the replicas of a partition on as many racks as before, and moves
@@ -101,7 +111,7 @@ async def balance(
     if throttle is not None and no_wait:
         raise Misused("--throttle needs a command that waits, to remove it: omit --no-wait")
     async with await session.opened(MoveAdmin) as admin:
-        return await balanced(session, admin, Order(execute, throttle, not no_wait))
+        return await balanced(session, admin, Order(execute, throttle, not no_wait), goal)
 
 
 @app.command("adopt")
