@@ -56,7 +56,14 @@ EXPECTED = {
         )
     ),
     "execute": Expected(
-        ("Successfully started partition reassignments for moved-0,moved-1,moved-2",)
+        (
+            (
+                "option during rollback\nWarning: You must run --verify periodically, until the "
+                "reassignment completes, to ensure the throttle is removed.\n"
+                "The inter-broker throttle limit was set to 90000000 B/s\n"
+                "Successfully started partition reassignments for moved-0,moved-1,moved-2\n"
+            ),
+        )
     ),
     "verify": Expected(
         (
@@ -218,7 +225,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory, java_tools: KafkaTools) -> T
         generate = f"--generate --topics-to-move-json-file {topics} --broker-list 1,2,3"
         tools.run("generate", REASSIGN, generate)
         plan = tools.plan("moved", MOVED)
-        tools.run("execute", REASSIGN, f"--execute {plan}")
+        tools.run("execute", REASSIGN, f"--execute {plan} --throttle 90000000")
         cluster.settled()
         tools.run("verify", REASSIGN, f"--verify {plan}")
         tools.verify_replicas()

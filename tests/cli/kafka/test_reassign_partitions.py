@@ -12,6 +12,7 @@ import pytest
 from cli.kafka.in_process import run_here
 from kafka_tools import Said
 from ottla import NewTopic
+from ottla.client.admin.configs import ConfigResource
 from ottla.sync import Admin
 from ottla.testing import ClusterThread
 
@@ -68,9 +69,11 @@ def test_reassignment_from_plan_to_election(cluster: ClusterThread, tmp_path: Pa
         "There is no active reassignment of partition moved-0, but replica set is 1,2 rather than "
         f"3,1.\n\n{CLEARED}"
     )
-    assert run(cluster, REASSIGN, f"--execute {wanted}") == (
+    assert run(cluster, REASSIGN, f"--execute {wanted} --throttle 90000000") == (
         f"Current partition replica assignment\n\n{current}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback\n"
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure "
+        "the throttle is removed.\nThe inter-broker throttle limit was set to 90000000 B/s\n"
         "Successfully started partition reassignment for moved-0\n"
     )
     cluster.settled()
@@ -78,6 +81,11 @@ def test_reassignment_from_plan_to_election(cluster: ClusterThread, tmp_path: Pa
         f"Status of partition reassignment:\nReassignment of partition moved-0 is completed.\n"
         f"\n{CLEARED}"
     )
+    with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        resources = [ConfigResource.topic("moved"), ConfigResource.broker(1)]
+        found = admin.describe_configs(resources).or_raise()
+    left = [entry.name for one in found.values() for entry in one.values() if not entry.is_default]
+    assert not any("throttled" in name for name in left)
     assert run(cluster, REASSIGN, "--list") == "No partition reassignments found.\n"
     assert run(cluster, ELECT, "--election-type preferred --all-topic-partitions") in (
         "Successfully completed leader election (PREFERRED) for partitions moved-0\n",

@@ -6,12 +6,14 @@ The commands run in this process. They run in order: what one has changed, the n
 import json
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from cli.golden import check_settled
 from cli.ottla_here import ottla_here
+from cli.scripts import ottla
 from kafka_tools import Said
 from ottla import NewTopic
 from ottla.sync import Admin, Producer
@@ -91,6 +93,29 @@ def test_replication_factor_is_changed(cluster: ClusterThread, topic: str) -> No
     assert replicas(cluster, topic) == {0: [1], 1: [2]}
     said = run(cluster, "partition move orders -r 4", code=1)
     assert "no other broker can take one: add a broker" in said.err
+
+
+def test_throttle_is_set_and_removed(cluster: ClusterThread, topic: str) -> None:
+    controller = cluster.controller
+    assert controller is not None
+    first, second = (one for one in cluster.brokers if one is not controller)
+    told(cluster, f"partition move orders:0 --to {first.id},{controller.id} --execute")
+    shown = (f"config describe --topic {topic}", f"config describe --broker {first.id}")
+    words = f"partition move orders:0 --to {first.id},{second.id} --execute --throttle 90000000"
+    with ThreadPoolExecutor(1) as pool:
+        # The new replica cannot catch up, so that the command waits.
+        with cluster.partition(first, second):
+            waiting = pool.submit(ottla, *words.split(), "-b", cluster.bootstrap_servers)
+            deadline_s = time.monotonic() + PATIENCE_S
+            while not told(cluster, "partition status")["reassignments"]:
+                assert time.monotonic() < deadline_s
+            for one in shown:
+                assert "throttled" in run(cluster, one).out
+        done = waiting.result(PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    assert replicas(cluster, topic)[0] == [first.id, second.id]
+    for one in shown:
+        assert "throttled" not in run(cluster, one).out
 
 
 def test_wrong_arguments_of_move(cluster: ClusterThread, topic: str) -> None:
