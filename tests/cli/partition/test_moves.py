@@ -178,6 +178,8 @@ def test_drained_broker_has_no_replicas_until_undrained(cluster: ClusterThread, 
     assert 2 not in {one for row in replicas(cluster, "others").values() for one in row}
     run(cluster, "topic delete others --yes")
     assert told(cluster, "cluster balance")["moves"] == []
+    refused = run(cluster, "partition move orders --to 1,2", code=1)
+    assert "broker 2 is drained: use `ottla broker undrain 2`" in refused.err
     check_settled("broker-undrain.txt", run(cluster, "broker undrain 2").out)
     check_settled("broker-undrain.json", run(cluster, "broker undrain 2 -o json").out)
     assert not any(one["drained"] for one in told(cluster, "broker list")["brokers"])

@@ -43,6 +43,8 @@ def moved_to(
     registered = {one.id for one in survey.brokers}
     if unknown := [one for one in targets if one not in registered]:
         raise Failed(f"broker {unknown[0]} does not exist", "BROKER_NOT_AVAILABLE")
+    if drained := [one for one in targets if survey.is_drained(one)]:
+        raise Failed(f"broker {drained[0]} is drained: use `ottla broker undrain {drained[0]}`")
     sizes = {(one.topic, one.index): one for one in survey.sizes()}
     moves: list[ReplicaMove] = []
     for turn, (topic, index) in enumerate(chosen):
