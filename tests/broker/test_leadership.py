@@ -16,7 +16,7 @@ from broker.test_offset_commits import commit
 from ottla.broker import replica_roles
 from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.replica_roles import ReplicaRoles
-from ottla.cluster.image import PartitionChange
+from ottla.cluster.image import PartitionChange, Topic
 from ottla.controller import controller
 from ottla.controller.partition_changes import Outcome
 from ottla.controller.store import ClusterStore
@@ -210,6 +210,24 @@ def test_creation_of_many_partitions_does_not_delay_the_stop(
             client = await running.client()
             assert await leaders(client, "t") == [1] * 5
             assert [*running.parts.metadata_cache.image.topics] == ["t"]
+
+    run(scenario)
+
+
+def test_topic_may_be_deleted_while_its_creation_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_topic = controller.Controller.add_topic
+
+    async def deleted_meanwhile(self: controller.Controller, topic: Topic, config: Any) -> Any:
+        failures = await add_topic(self, topic, config)
+        self.image = self.image.without_topics([topic.name])
+        return failures
+
+    async def scenario() -> None:
+        monkeypatch.setattr(controller.Controller, "add_topic", deleted_meanwhile)
+        async with broker(tmp_path) as running:
+            assert await create_wide(await running.client(), "t", 3) == (0, None)
 
     run(scenario)
 

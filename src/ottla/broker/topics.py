@@ -361,7 +361,9 @@ class Topics:
                 "settings": described_changes({}, values, TOPIC),
             },
         )
-        return controller.image.topics[made.name]
+        current = controller.image.topics.get(made.name)
+        # It may have been deleted while the brokers applied its creation.
+        return made if current is None or current.id != made.id else current
 
     async def create_missing(self, name: str) -> None:
         """Create a topic with default configs, or __consumer_offsets with its own.
