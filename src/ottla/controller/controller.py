@@ -336,12 +336,13 @@ class Controller:
         """Delete the registration of a broker that is proven dead (rule B13).
 
         The registrations are then read again, as after a session has expired. The caller repeats
-        this if it has no effect.
+        this if it has no effect. A broker that shuts down has handed over: it refuses connections
+        while it flushes its logs, and ends its session itself (rule B11).
         """
         found = self._registered.get(broker)
         if found is None or found.epoch != epoch or not self._may_be_removed(found):
             return
-        if not self.acts:
+        if broker in self._shutting_down or not self.acts:
             return
         try:
             if await self.store.unregister(found):

@@ -96,7 +96,7 @@ class DeathWatch:
                 if self.dead.get(broker.id) != broker.epoch:
                     self.dead[broker.id] = broker.epoch
                     about = {"broker": broker.id, "epoch": broker.epoch, "address": str(address)}
-                    _LOG.warning("broker proven dead", about)
+                    _LOG.info("broker proven dead", about)
                 await self._on_dead(broker)
                 await self._clock.sleep(RETRY_SECONDS)
                 continue
