@@ -116,6 +116,12 @@ def test_new_partitions_are_led_by_their_first_live_replica() -> None:
     assert new_partitions(with_changes(image, changes), conditions(1, 2)) == []
 
 
+def test_deleted_topic_has_no_new_partitions() -> None:
+    image = image_of(PartitionState(ids(1, 2)))
+    changes = new_partitions(image, conditions(1, 2), ["t", "deleted meanwhile"])
+    assert brief(changes) == [(0, 1, (1, 2))]
+
+
 def test_new_partition_is_not_led_by_a_broker_that_shuts_down() -> None:
     image = image_of(PartitionState(ids(1, 2)))
     assert brief(new_partitions(image, conditions(1, 2, shutting_down=[1]))) == [(0, 2, (2,))]

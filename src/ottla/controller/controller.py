@@ -719,11 +719,11 @@ class Controller:
         wanted = {*indexes}
 
         def elected() -> list[PartitionChange]:
-            states = self.image.topics[name].partitions
             return [
                 PartitionChange(name, index, state, state.led_by(leader, state.in_sync))
                 for index, leader in self.leaders_to_be(name).items()
-                if index in wanted and (state := states[index]).version >= 0
+                if index in wanted
+                and (state := self.image.topics[name].partitions[index]).version >= 0
             ] + [
                 change
                 for change in plan.new_partitions(self.image, self._conditions, [name])

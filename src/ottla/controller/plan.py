@@ -158,11 +158,13 @@ def new_partitions(
 ) -> list[PartitionChange]:
     """Elect the first leaders of new partitions, of some topics or of all.
 
-    A partition without an electable replica remains new until `brokers_changed` finds one.
+    A topic that was deleted meanwhile has none. A partition without an electable replica remains
+    new until `brokers_changed` finds one.
     """
     electable = conditions.electable()
     changes: list[PartitionChange] = []
-    for topic in image.topics.values() if topics is None else map(image.topics.__getitem__, topics):
+    names = image.topics if topics is None else topics
+    for topic in [image.topics[name] for name in names if name in image.topics]:
         for index, before in enumerate(topic.partitions):
             if before.version < 0:
                 after = elect_first(before, electable)
