@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.broker.server import FormatOption, LevelOption
-from ottla.cli.declaration import OutputOption, YesOption, answers
+from ottla.cli.completion import topic_names
+from ottla.cli.declaration import OutputOption, YesOption, answers, asks
 from ottla.cli.escapes import printable
 from ottla.cli.failures import Misused
 from ottla.cli.output import Json, Output
 from ottla.cli.result import Failure, Result, write_object
-from ottla.cli.session import conducted
+from ottla.cli.session import Session, conducted
 from ottla.pipeline.spec.problems import InvalidPipeline, PipelineProblem, Severity, path_text
 
 if TYPE_CHECKING:
@@ -46,6 +47,39 @@ ProfileOption = Annotated[
 @app.callback()
 def pipeline() -> None:
     """Check and run pipelines that are declared in a file."""
+
+
+@app.command("init")
+@asks
+async def init(
+    session: Session,
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="The topic to read.", autocompletion=topic_names),
+    ],
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Write this file; default: TOPIC.yaml."),
+    ] = None,
+    sample: Annotated[
+        int,
+        typer.Option("--sample", metavar="COUNT", min=1, help="Read this many records."),
+    ] = 200,
+) -> Result:
+    """Write a pipeline file for a topic, with a schema that is inferred from its newest records.
+
+    The format is json if at least half of the records are JSON objects, otherwise text or binary. A
+    column gets the type that most of its values have; the command prints what does not fit. The
+    pipeline prints the rows. Client settings such as passwords are not written: add them to
+    `client`, with variables.
+
+    Exit codes: 0 if the file was written; 1 if it exists, or if the topic has no records; 2 for
+    wrong usage.
+    """
+    from ottla.cli.pipeline.init import init_pipeline
+
+    return await init_pipeline(session, topic, file, sample)
 
 
 @app.command("validate")
@@ -324,7 +358,6 @@ def reset(
 
     def act() -> Result:
         from ottla.cli.pipeline.reset import reset_pipeline
-        from ottla.cli.session import Session
         from ottla.cli.target import Target
 
         try:
