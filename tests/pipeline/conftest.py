@@ -4,28 +4,16 @@ import os
 import sys
 from collections.abc import Generator
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
-from pipeline.fast_spark import fast_spark
-from sampling import SOAK
+from pipeline.fast_spark import SMALL_DATA, fast_spark
 
 _NUMBERS = count()
-
-# Spark compiles Java code for each query, which takes longer than to interpret it for a few rows.
-SMALL_DATA: Final = (
-    {}
-    if SOAK
-    else {
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.codegen.wholeStage": "false",
-    }
-)
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,25 @@ The archive is the one of `make run`. A run of the sensors example saves it, onc
 import os
 import sys
 from functools import cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.pipeline.class_archive import ClassArchive
 from ottla.pipeline.java import found_java
 from ottla.pipeline.local_spark import JAVA_OPTIONS
 from ottla.pipeline.spark_home import fast_spark_home
 from pipeline.sensors.first_run import first_run, python_path
+from sampling import SOAK
+
+# Spark compiles Java code for each query, which takes longer than to interpret it for a few rows.
+SMALL_DATA: Final = (
+    {}
+    if SOAK
+    else {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+    }
+)
 
 
 class FastSpark(NamedTuple):

@@ -12,7 +12,7 @@ from judges.spark_cluster import SparkCluster, SparkFailed
 from kafka_java import judge_needed
 from ottla.sync import Admin, Consumer, Producer
 from pipeline import cluster_job
-from pipeline.fast_spark import fast_spark
+from pipeline.fast_spark import SMALL_DATA, fast_spark
 from pipeline.sensors.first_run import EXAMPLES
 from pipeline.sensors.judging import check, send
 from pipeline.sensors.plain import Results, compute
@@ -87,6 +87,7 @@ def test_both_workers_read_write_and_stream(
         Path(cluster_job.__file__),
         *(broker.bootstrap, topic, str(tmp_path)),
         *(f"{way}-{job}" for way, job in jobs),
+        settings=SMALL_DATA,
     )
     found = json.loads((tmp_path / "read.json").read_text())
     for way, job in jobs:
