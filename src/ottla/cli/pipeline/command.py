@@ -91,22 +91,35 @@ def validate(
     spark: Annotated[
         bool, typer.Option("--spark", help="Let Spark check SQL, columns and output modes, too.")
     ] = False,
+    topics: Annotated[
+        bool,
+        typer.Option("--topics", help="Check the topics of the sources and their newest records."),
+    ] = False,
 ) -> Result:
     """Check a pipeline file and print all problems, each with line and column.
 
     The command checks the structure of the file, the names, the schemas, the durations, the
     settings and the variables. It needs no Java and no broker. With --spark, it also starts Spark,
-    which checks the steps and sinks without running them. Variables of a profile are checked only
-    if you pass --profile.
+    which checks the steps and sinks without running them. With --topics, it asks the brokers for
+    the topics of the sources, and checks that the newest records have the format of the source.
+    Variables of a profile are checked only if you pass --profile.
 
-    Exit codes: 0 if the pipeline has no errors; 1 if it has errors, or if Spark does not start; 2
-    for wrong usage.
+    Exit codes: 0 if the pipeline has no errors; 1 if it has errors, if Spark does not start, or if
+    no broker responds; 2 for wrong usage.
     """
     try:
         loaded = _load(file, profile)
     except InvalidPipeline as error:
         return _report(file, error.problems)
     problems = loaded.warnings
+    if topics:
+        import asyncio
+
+        from ottla.cli.pipeline.run import check_brokers
+        from ottla.cli.pipeline.topic_check import topic_problems
+
+        asyncio.run(check_brokers(loaded.pipeline))
+        problems = (*problems, *asyncio.run(topic_problems(loaded)))
     if spark:
         from ottla.cli.pipeline.spark_check import spark_problems
 

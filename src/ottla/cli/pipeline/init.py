@@ -75,33 +75,14 @@ def _schema_lines(found: Inferred) -> list[str]:
 
 async def _sample(session: Session, topic: str, count: int) -> list[bytes | None]:
     """Return the values of the newest records of a topic, up to about `count`."""
+    from ottla.cli.pipeline.topic_check import sample
     from ottla.client.admin import Admin
-    from ottla.client.consumer.consumer import Consumer
 
     target = session.target
     async with Admin(target.settings_of("admin", "consumer")) as admin:
         # A consumer would wait for a topic that does not exist.
         (await admin.describe_topics([topic])).or_raise()
-    settings = {
-        **target.settings_of("consumer", "admin"),
-        "isolation.level": "read_committed",
-        "allow.auto.create.topics": "false",
-    }
-    values: list[bytes | None] = []
-    async with Consumer(settings) as consumer:
-        places = await consumer.partitions(topic)
-        starts = await consumer.beginning_offsets(*places)
-        ends = await consumer.end_offsets(*places)
-        each = -(-count // max(1, len(places)))
-        left = {one for one in places if starts[one] < ends[one]}
-        consumer.assign(*left)
-        for one in left:
-            consumer.seek(one, max(starts[one], ends[one] - each))
-        while left:
-            records = await consumer.poll(1.0)
-            values += [one.value for one in records if one.offset < ends[one.topic_partition]]
-            left = {one for one in left if await consumer.position(one) < ends[one]}
-    return values
+    return await sample(target.settings_of("consumer", "admin"), topic, count)
 
 
 def _write_new(path: Path, text: str) -> None:

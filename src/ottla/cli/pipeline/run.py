@@ -35,9 +35,6 @@ from ottla.pipeline.spec.loading import Loaded
 from ottla.pipeline.spec.model import Pipeline
 from ottla.pipeline.starting_position import BadPosition, start_from
 
-CHECK_TIMEOUT_MS: Final = "20000"
-"""A person waits for the check of the topics."""
-
 WRITE_S: Final = 1.0
 """The time between two writes of the status file."""
 
@@ -127,20 +124,16 @@ async def check_brokers(pipeline: Pipeline) -> None:
 
 def _check_topics(pipeline: Pipeline) -> None:
     """Raise Failed if a topic that a source names does not exist."""
+    from ottla.cli.pipeline.topic_check import TIMEOUT_MS, client_settings, named_topics
     from ottla.errors import ErrorCode
     from ottla.settings.admin import ADMIN
     from ottla.sync import Admin
 
-    topics = [*dict.fromkeys(_topics(pipeline))]
-    client = {name: str(one) for name, one in pipeline.client.items() if ADMIN.find(name)}
-    settings = {
-        "default.api.timeout.ms": CHECK_TIMEOUT_MS,
-        **client,
-        "bootstrap.servers": str(pipeline.brokers),
-    }
+    named = (named_topics(name, one) for name, one in pipeline.sources.items())
+    topics = [*dict.fromkeys(topic for one in named for _, topic in one)]
     if not topics:
         return
-    with Admin(settings) as admin:
+    with Admin({"default.api.timeout.ms": TIMEOUT_MS, **client_settings(pipeline, ADMIN)}) as admin:
         failed = admin.describe_topics(topics).failed
     missing = [
         str(topic)
@@ -154,17 +147,6 @@ def _check_topics(pipeline: Pipeline) -> None:
         raise Failed(f"{nouns.format(names)} exist: {create}", "UNKNOWN_TOPIC_OR_PARTITION")
     for error in failed.values():
         raise error
-
-
-def _topics(pipeline: Pipeline) -> Generator[str]:
-    for source in pipeline.sources.values():
-        match source.topic:
-            case None:
-                pass
-            case str() as topic:
-                yield str(topic)
-            case topics:
-                yield from map(str, topics)
 
 
 def _run(
