@@ -14,6 +14,7 @@ import uvloop
 
 from broker.nodes import Client
 from broker.test_node import create, fetch_request
+from ottla import Admin
 from ottla.errors import OttlaError
 from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -182,6 +183,18 @@ def test_paused_broker_reads_nothing_until_resumed(run: Run) -> None:
             assert (await asked[0]).error_code == 0
             await connection.close()
             await late.close()
+
+    run(scenario)
+
+
+def test_controller_that_was_paused_decides_again(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            (broker,) = cluster.brokers
+            with broker.pause():
+                await asyncio.sleep(0)
+            async with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+                await admin.create_topic("orders")
 
     run(scenario)
 

@@ -321,11 +321,11 @@ class _Running:
         self._pauses -= 1
         if not self._pauses:
             self._network.resume()
+            unheard, self._unheard = self._unheard, []
+            for report in unheard:  # before the session is connected again
+                report()
             if self._session is not None:
                 self._coordination.resume(self._session.id)
-            unheard, self._unheard = self._unheard, []
-            for report in unheard:
-                report()
             self._is_free.set()
 
 
