@@ -9,13 +9,15 @@ from fastcrc.crc32 import iscsi as crc32c
 from broker.disks import FaultyDisk
 from broker.handlers.test_find_coordinator import find
 from broker.members import find_coordinator
-from broker.nodes import Client, broker, run
+from broker.nodes import Client, RunningBroker, broker, run
 from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_node import batch, create, produce
 from broker.test_offset_commits import commit, committed
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, PartitionCoordinator
 from ottla.broker.topics import Topics
+from ottla.cluster.image import PartitionState
 from ottla.errors import ErrorCode, RequestError
+from ottla.ids import NO_BROKER
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.offsets_topic import (
     TYPES,
@@ -34,6 +36,11 @@ LOAD = PartitionCoordinator.load
 async def listed(client: Client) -> tuple[int, list[str]]:
     answer = await client.ask(ListGroupsRequest(), ListGroupsResponse)
     return answer.error_code, [one.group_id for one in answer.groups]
+
+
+def offsets_partition(running: RunningBroker) -> PartitionState:
+    (state,) = running.parts.metadata_cache.image.topics[OFFSETS_TOPIC].partitions
+    return state
 
 
 def test_failed_group_load_fails_only_its_directory(
@@ -74,15 +81,18 @@ def test_failed_group_load_fails_only_its_directory(
             assert [where.path for where in running.parts.replica_manager.logs.online] == [str(one)]
             assert [key.topic for key in running.parts.replica_manager.partitions] == ["t"]
             assert await produce(client, "t", batch(b"x")) == (0, 0)
-            (before,) = running.parts.metadata_cache.image.topics[OFFSETS_TOPIC].partitions
+            while (before := offsets_partition(running)).in_sync:  # until the broker reports it
+                await running.parts.clock.sleep(0.005)
+            assert (before.leader, before.elr) == (NO_BROKER, (1,))
             looked.clear()
             while looked.count(OFFSETS_TOPIC) < 3:
                 await running.parts.clock.sleep(0.005)
-            (after,) = running.parts.metadata_cache.image.topics[OFFSETS_TOPIC].partitions
+            after = offsets_partition(running)
             assert after == before, "no leader is elected in an offline directory"
         monkeypatch.setattr(PartitionCoordinator, "load", LOAD)
         async with broker(tmp_path, *settings) as running:
             assert await committed(await running.client()) == 5
+            assert offsets_partition(running).leader == 1
 
     run(scenario)
 

@@ -273,8 +273,9 @@ def test_topic_deleted_during_a_large_produce_is_unknown(tmp_path: Path) -> None
         async with broker(tmp_path) as running:
             client, other = await running.client(), await running.client()
             await create(client, "t", 3)
+            logs = [one.log for one in running.parts.replica_manager.partitions.values()]
             waiting = asyncio.create_task(client.ask(produce_request(3000), ProduceResponse, 9))
-            await asyncio.sleep(0.05)
+            await wait_until(lambda: sum(log.log_end_offset for log in logs) > 0)
             await running.parts.topics.delete("t")
             codes = [one.error_code for one in (await waiting).responses[0].partition_responses]
             appended = codes.index(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

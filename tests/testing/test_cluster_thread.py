@@ -17,7 +17,11 @@ CLIENT: Any = kafka  # it has no type hints
 
 
 def produce(cluster: ClusterThread, *values: bytes) -> list[int]:
-    producer = CLIENT.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
+    # It waits less long than the tests do, so that it closes before the cluster: kafka-python leaks
+    # the sockets of refused connections, and a later test would fail.
+    producer = CLIENT.KafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, acks="all", max_block_ms=20_000
+    )
     try:
         return [producer.send("t", one, partition=0).get(20).offset for one in values]
     finally:

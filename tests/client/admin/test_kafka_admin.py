@@ -74,6 +74,18 @@ async def until(check: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.02)
 
 
+async def create(ours: Admin, topic: str, partitions: int) -> None:
+    """Create a topic, and wait until the broker has it: Kafka answers when only the controller
+    has it.
+    """
+    await ours.create_topic(topic, partitions)
+
+    async def exists() -> bool:
+        return topic in await ours.list_topics()
+
+    await until(exists)
+
+
 async def fill(kafka: SharedKafka, topic: str) -> None:
     """Produce ten records to the first partition."""
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
@@ -157,7 +169,7 @@ def test_topics(kafka: SharedKafka) -> None:
 
 def test_configs(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        await ours.create_topic("configs", 1)
+        await create(ours, "configs", 1)
         topic = ConfigResource.topic("configs")
         broker, brokers = ConfigResource.broker(1), ConfigResource.broker(None)
         group, metrics = ConfigResource.group("configs"), ConfigResource.client_metrics("configs")
@@ -243,7 +255,7 @@ def test_configs(kafka: SharedKafka) -> None:
 def test_records(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
         full, empty, missing = ("records", 0), ("records", 1), ("records", 7)
-        await ours.create_topic("records", 2)
+        await create(ours, "records", 2)
         await fill(kafka, "records")
         result = await ours.list_offsets({full: OffsetAt.LATEST, empty: 5, missing: 5})
         assert result[full].offset == 10
@@ -269,7 +281,7 @@ def test_records(kafka: SharedKafka) -> None:
 
 def test_classic_groups(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        await ours.create_topic("classic", 2)
+        await create(ours, "classic", 2)
         consumer: Any = AIOKafkaConsumer(
             "classic",
             bootstrap_servers=kafka.bootstrap,
@@ -310,7 +322,7 @@ def test_classic_groups(kafka: SharedKafka) -> None:
 
 def test_kip848_groups(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        await ours.create_topic("new", 2)
+        await create(ours, "new", 2)
         with kafka.broker.wire() as wire:
             beat = ConsumerGroupHeartbeatRequest(
                 group_id="new",
@@ -347,7 +359,7 @@ def test_kip848_groups(kafka: SharedKafka) -> None:
 
 def test_offsets_of_groups(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        await ours.create_topic("offsets", 2)
+        await create(ours, "offsets", 2)
         first, second = ("offsets", 0), ("offsets", 1)
         result = await ours.alter_group_offsets(
             "offsets", {first: 5, second: CommittedOffset(7, "note", 0), ("missing", 0): 1}
@@ -376,7 +388,7 @@ def test_offsets_of_groups(kafka: SharedKafka) -> None:
 
 def test_share_groups(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        await ours.create_topic("shared", 2)
+        await create(ours, "shared", 2)
         await fill(kafka, "shared")
         (await ours.alter_share_group_offsets("shared", {("shared", 0): 2})).or_raise()
         result = await ours.describe_share_groups(["shared", "missing"])
@@ -395,7 +407,7 @@ def test_share_groups(kafka: SharedKafka) -> None:
 
 def test_reassignments_and_elections(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        await ours.create_topic("moved", 2)
+        await create(ours, "moved", 2)
         first, second, missing = ("moved", 0), ("moved", 1), ("moved", 9)
         result = await ours.alter_reassignments({first: [1], second: [1, 2], missing: [1]})
         assert {*result.succeeded} == {first}
@@ -416,7 +428,7 @@ def test_reassignments_and_elections(kafka: SharedKafka) -> None:
 
 def test_transactions(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        await ours.create_topic("written", 1)
+        await create(ours, "written", 1)
         where = ("written", 0)
         producer: Any = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id="tx")
         await producer.start()
@@ -467,7 +479,7 @@ def test_transactions(kafka: SharedKafka) -> None:
 
 def test_log_dirs(kafka: SharedKafka) -> None:
     async def scenario(ours: Admin) -> None:
-        await ours.create_topic("kept", 1)
+        await create(ours, "kept", 1)
         await fill(kafka, "kept")
         where = ("kept", 0)
 
