@@ -6,7 +6,8 @@ are moved only where a goal needs it. Leaders change by reordering replicas wher
 
 Invariant: a plan keeps the replication factor of every partition (unless the caller asks for
 another one) and the number of its racks, or raises the latter. The sum of the bytes above the goal
-never grows, except to take over the replicas of a broker that leaves.
+never grows, except to take over the replicas of a broker that leaves. A balance plan is complete:
+with its replicas, the next plan has no moves.
 """
 
 from bisect import bisect_right
@@ -109,7 +110,10 @@ def plan_balance(
     state = _State(brokers, partitions)
     state.leave()
     state.spread_bytes(goal)
-    state.spread_leaders(goal)
+    # A replica that moves with its leader can make room on a broker, so that bytes can move again.
+    # This ends: the bytes above the goal decrease each time, and leaders never add any.
+    while state.spread_leaders(goal) and state.spread_bytes(goal):
+        pass
     return state.plan()
 
 
@@ -185,22 +189,29 @@ class _State:
                 self._set(key, [one for one in replicas if one != spare])
                 replicas = self._replicas[key]
 
-    def spread_bytes(self, goal: float) -> None:
-        """Move replicas until no broker exceeds the goal, or no move helps."""
-        count = len(self._staying)
+    def spread_bytes(self, goal: float) -> bool:
+        """Move replicas until no broker exceeds the goal, or no move helps.
+
+        Returns whether any moved.
+        """
+        count, is_changed = len(self._staying), False
         limit = goal * sum(self._bytes[one] for one in self._staying) / count if count else 0
         while any(
             self._relieve(source, limit)
             for source in sorted(self._staying, key=lambda one: (-self._bytes[one], one))
             if self._bytes[source] > limit
         ):
-            pass
+            is_changed = True
+        return is_changed
 
-    def spread_leaders(self, goal: float) -> None:
-        """Change preferred leaders until no broker exceeds the goal, or no change helps."""
+    def spread_leaders(self, goal: float) -> bool:
+        """Change preferred leaders until no broker exceeds the goal, or no change helps.
+
+        Returns whether any changed.
+        """
         if not self._staying:
-            return
-        count = len(self._staying)
+            return False
+        count, is_changed = len(self._staying), False
         mean = sum(len(self._led[one]) for one in self._staying) / count
         most = max(ceil(mean), floor(goal * mean))
         limit = goal * sum(self._bytes[one] for one in self._staying) / count
@@ -209,7 +220,8 @@ class _State:
             for source in sorted(self._staying, key=lambda one: (-len(self._led[one]), one))
             if len(self._led[source]) > most
         ):
-            pass
+            is_changed = True
+        return is_changed
 
     # Single moves.
 
