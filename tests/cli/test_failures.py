@@ -1,4 +1,4 @@
-"""Unexpected errors: one line, and a traceback on request."""
+"""Unexpected errors: one line, and a traceback on request. Messages of a Kafka broker."""
 
 import errno
 import json
@@ -6,9 +6,10 @@ import json
 import pytest
 import typer
 
-from ottla.cli.failures import TRACEBACK, own_mistake
+from ottla.cli.failures import TRACEBACK, failure_of, own_mistake
 from ottla.cli.output import Output
 from ottla.cli.session import carried_out
+from ottla.errors import ErrorCode, RequestError
 
 
 def fails(error: Exception) -> None:
@@ -57,3 +58,24 @@ def test_errors_of_typer_are_passed_through(error: Exception) -> None:
 def test_errors_of_output_are_passed_through() -> None:
     with pytest.raises(BrokenPipeError):
         carried_out(lambda: fails(BrokenPipeError(errno.EPIPE, "Broken pipe")), Output.TABLE)
+
+
+KAFKA_REQUEST = (
+    "Request Request(processor=2, listenerName=ListenerName(CONTROLLER), "
+    "buffer=java.nio.HeapByteBuffer[pos=22 lim=22 cap=42], envelope=None)"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (f"{KAFKA_REQUEST} needs DESCRIBE permission.", " The request needs DESCRIBE permission."),
+        (f"{KAFKA_REQUEST[:90]}…", ""),  # cut off, because it is long
+    ],
+)
+def test_missing_rights_are_told_without_kafkas_request(message: str, shown: str) -> None:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert failure_of(RequestError(code, message)).message == f"{code.text}{shown}"
+    named = failure_of(RequestError(code, f"broker 1: {message}")).message
+    assert named == f"broker 1: {code.text}{shown}"
+    assert failure_of(RequestError(code, "no rights")).message == "no rights"

@@ -20,6 +20,7 @@ _MISSING_TEXTS: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
     "This server does not host this topic-partition.",  # from a Kafka broker
 )
+_JAVA_REQUEST: Final = "Request Request("  # a Kafka broker prints the request as a Java object
 
 
 class Failed(OttlaError):
@@ -84,6 +85,8 @@ def failure_of(error: OttlaError, about: str | None = None) -> Failure:
             message = f"''{message}"  # an empty name would be invisible
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             message = _missing(message)
+        elif error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            message = _without_request(message)
         return Failure(_with_command(message), error.code.name, about)
     code = error.code if isinstance(error, Failed) else "FAILED"
     return Failure(_with_command(str(error)), code, about)
@@ -102,3 +105,13 @@ def _missing(message: str) -> str:
     may_be_partition = name.rpartition("-")[2].isdigit()
     noun = "" if may_be_partition or name.startswith("topic ") else "topic "
     return f"{noun}{name} does not exist"
+
+
+def _without_request(message: str) -> str:
+    """Return the message for missing rights, without the request that a Kafka broker prints."""
+    name, found, text = message.partition(_JAVA_REQUEST)
+    if not found:
+        return message
+    needs = text.rpartition(" needs ")[2] if text.endswith(" permission.") else ""
+    told = f"{name}{ErrorCode.CLUSTER_AUTHORIZATION_FAILED.text}"
+    return f"{told} The request needs {needs}" if needs else told
