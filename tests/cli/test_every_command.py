@@ -318,6 +318,7 @@ UNKNOWN: Mapping[str, str] = {
     "perf consume": "{none}",
     "perf latency": "{none}",
     "perf produce": "{none} -X max.block.ms=2000",
+    "pipeline init": "{none}",
     "produce": "{none} -X max.block.ms=2000",
     "topic alter": "{none} --partitions 2",
     "topic delete": "{none} --yes",

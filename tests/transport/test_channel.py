@@ -197,10 +197,16 @@ def test_refused_connection_error_has_a_hint() -> None:
 
 def test_dev_is_suggested_for_loopback_addresses_only() -> None:
     hosts = ("127.0.0.1", "::1", "LocalHost", "a.localhost", "10.0.0.1", "::2", "kafka.example")
-    hints = {host: not_connected(host, host, ConnectionRefusedError()).hint for host in hosts}
-    assert all("broker is running" in hint for hint in hints.values())
-    suggested = [host for host, hint in hints.items() if "`ottla dev`" in hint]
-    assert suggested == ["127.0.0.1", "::1", "LocalHost", "a.localhost"]
+    for port, line in ((9092, "ottla dev"), (19092, "ottla dev --port 19092")):
+        hints = {
+            host: not_connected(f"{host}:{port}", host, ConnectionRefusedError()).hint
+            for host in hosts
+        }
+        assert all("broker is running" in hint for hint in hints.values())
+        suggested = [host for host, hint in hints.items() if "ottla dev" in hint]
+        assert suggested == ["127.0.0.1", "::1", "LocalHost", "a.localhost"]
+        for host in suggested:
+            assert hints[host].endswith(f"; `{line}` starts one on 127.0.0.1:{port}")
 
 
 def test_pending_requests_fail_when_the_broker_disconnects() -> None:
