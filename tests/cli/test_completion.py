@@ -74,6 +74,7 @@ def test_every_option_with_an_existing_name_is_completed() -> None:
         for leaf in LEAVES
         for one in leaf.parameters
         if (one.name in named or (leaf.words[0] == "profile" and one.name == "name"))
+        and not getattr(one, "is_flag", False)  # a flag has no value
         and one._custom_shell_complete is None
     }
     commands = ("plan", "redrive", "reset", "run", "test", "validate")
