@@ -66,7 +66,7 @@ class Workload(ABC):
         self.refused: list[CommitFailed] = []
         self.passed_over: list[str] = []
         self.failures = 0  # failures of the member that fails on demand
-        self._is_failing = False
+        self.is_failing = False  # a member is to fail at its next records
         self._ends = [0] * PARTITIONS  # next offset after the processed records
         self._lock = threading.Lock()
         self._deadline_s = time.monotonic() + 3600
@@ -95,7 +95,7 @@ class Workload(ABC):
 
     def fail(self) -> None:
         """Make a member fail at its next records."""
-        self._is_failing = True
+        self.is_failing = True
 
     def abandon(self) -> None:
         """Stop as soon as possible, because another workload failed."""
@@ -112,8 +112,8 @@ class Workload(ABC):
 
     def process(self, records: Sequence[Record[bytes, bytes]], *, fails: bool) -> None:
         """Process the records of a member."""
-        if fails and records and self._is_failing:
-            self._is_failing = False
+        if fails and records and self.is_failing:
+            self.is_failing = False
             self.failures += 1
             raise Failing
         with self._lock:

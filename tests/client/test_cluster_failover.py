@@ -107,10 +107,17 @@ async def until(holds: Callable[[], bool], tasks: Iterable["asyncio.Task[None]"]
 async def all_make_progress(
     workloads: Iterable[Workload], tasks: Iterable["asyncio.Task[None]"]
 ) -> None:
-    """Wait until each workload has processed and committed records written from now on."""
+    """Wait until each workload has processed and committed records written from now on.
+
+    A member that is to fail has failed by then.
+    """
     marks = [(workload, workload.sent, workload.kept + 3) for workload in workloads]
     await until(
-        lambda: all(one.total > sent and one.kept >= kept for one, sent, kept in marks), tasks
+        lambda: all(
+            one.total > sent and one.kept >= kept and not one.is_failing
+            for one, sent, kept in marks
+        ),
+        tasks,
     )
 
 
