@@ -568,7 +568,15 @@ def test_unknown_files_are_kept() -> None:
     simulated(program)
 
 
-def test_logs_are_opened_concurrently_up_to_a_limit() -> None:
+@pytest.mark.parametrize(
+    ("clean", "help_bytes", "threads"), [(True, 1, 1), (False, 1, 4), (False, 1 << 20, 1)]
+)
+def test_threads_help_only_while_records_are_checked(
+    monkeypatch: pytest.MonkeyPatch, *, clean: bool, help_bytes: int, threads: int
+) -> None:
+    monkeypatch.setattr(loading, "LOAD_SECONDS", 0)  # one log per call
+    monkeypatch.setattr(loading, "HELP_BYTES", help_bytes)
+
     class Counting(SimulatedDisk):
         no_pause = most = 0
 
@@ -582,15 +590,17 @@ def test_logs_are_opened_concurrently_up_to_a_limit() -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = Counting()
         logs = await opened(disk, clock)
-        for number in range(12):
-            await created(logs, number)
-        await logs.close(EPOCH)
+        for number in range(24):
+            append(await created(logs, number), b"x")
+        if clean:
+            await logs.close(EPOCH)
+        else:
+            logs.release()
         disk.most = 0
-        before = clock.elapsed_s()
         again = await opened(disk, clock, parallel=4)
-        assert len(again) == 12
-        assert disk.most == 4
-        assert clock.elapsed_s() - before < 12
+        assert len(again) == 24
+        assert [await values(hosted) for hosted in again] == [[b"x"]] * 24
+        assert disk.most == threads
 
     simulated(program)
 

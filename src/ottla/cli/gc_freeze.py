@@ -1,7 +1,7 @@
 """Relaxes the garbage collector while a command starts.
 
-Imported modules stay to the end, so scanning them is a waste, during the import and later. A
-running command has Python's normal collector.
+Imported modules stay to the end, so scanning them is a waste, during the import and later; so do
+the logs that a broker opens at its start. A running command has Python's normal collector.
 """
 
 import gc

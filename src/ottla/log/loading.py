@@ -2,6 +2,9 @@
 
 Invariant: a directory that does not belong to a partition is left alone. If one partition cannot be
 opened, the whole data directory fails, because its checkpoints would lose that partition.
+
+Opening a log that needs no check is Python code, which one thread runs faster than several: they
+would wait for each other. The other threads help while records are checked, in compiled code.
 """
 
 import asyncio
@@ -39,6 +42,8 @@ _LOG = logging.getLogger(__name__)
 
 REPORT_SECONDS: Final = 5.0  # between two progress events
 LOAD_SECONDS: Final = 0.05  # per call in a thread; a cancelled start waits for the calls
+HELP_SECONDS: Final = 0.05  # between two looks whether more threads help
+HELP_BYTES: Final = 1 << 20  # they help if so much was checked meanwhile
 
 _BEGINNING: Final = Offset(0)
 
@@ -177,6 +182,7 @@ async def load(
         loading.count_bytes = lambda: _bytes_to_check(directory, found, known.recovery_points)
     config_by_topic: dict[str, LogConfig] = {}
     waiting = iter(found)  # the threads share it
+    is_all_taken = False
 
     def open_one(partition: TopicPartition) -> tuple[HostedLog, list[str]]:
         def progress(checked: int, total: int) -> None:
@@ -214,6 +220,7 @@ async def load(
 
     def open_some() -> bool:
         """Open logs for a while; return whether there may be more."""
+        nonlocal is_all_taken
         until_s = clock.elapsed_s() + LOAD_SECONDS
         while (partition := next(waiting, None)) is not None:
             hosted, notes = open_one(partition)
@@ -223,17 +230,28 @@ async def load(
             report(loading)
             if clock.elapsed_s() >= until_s:
                 return True
+        is_all_taken = True
         return False
 
     async def open_in_turn() -> None:
         while await disk.blocking(open_some):
             pass
 
+    async def help_to_check() -> None:
+        checked = 0
+        while not is_all_taken:
+            before, checked = checked, loading.bytes_checked
+            if checked - before >= HELP_BYTES:
+                await disk.blocking(open_some)
+            else:
+                await clock.sleep(HELP_SECONDS)
+
     failures: list[Exception] = []
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(parallel):
-                group.create_task(open_in_turn())
+            group.create_task(open_in_turn())
+            for _ in range(parallel - 1 if not clean else 0):
+                group.create_task(help_to_check())
     except* (StorageFailure, FileNotFoundError) as group_of_failures:
         failures += group_of_failures.exceptions
     for failure in failures:

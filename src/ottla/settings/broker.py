@@ -266,8 +266,8 @@ LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = Setting("log.flush.start.offset.
     doc="Interval in milliseconds between checkpoints of the log start offsets, so that deleted records stay "
         "deleted after a restart.")
 NUM_RECOVERY_THREADS_PER_DATA_DIR = Setting("num.recovery.threads.per.data.dir", INT, 2, at_least(1), dynamic=CLUSTER_WIDE,
-    doc="Number of logs per data directory that are recovered in parallel after a crash. Ottla uses child "
-        "processes instead of threads. Raise it for many cores and fast disks.")
+    doc="Number of threads per data directory that check logs after a crash. Logs that need no check are opened "
+        "by one thread. Raise it for many cores and fast disks.")
 
 # Retention.
 LOG_CLEANUP_POLICY = Setting("log.cleanup.policy", LIST, ("delete",), some_of("compact", "delete"), dynamic=CLUSTER_WIDE,

@@ -199,9 +199,13 @@ def served(
         _complain(Failure(apart.join(map(str, error.problems)), "USAGE"), output, prefix)
         return 2
     log_to_stderr(LineFormat(log_format), log_level)
-    gc_freeze.release()
+
+    def ready(node: "Node") -> None:
+        gc_freeze.release()  # the open logs stay to the end, as the modules do
+        started(node)
+
     try:
-        run(config, started, signals)
+        run(config, ready, signals)
     except AddressTaken as error:
         _complain(Failure(f"{error}: {_whose(error.port)}", "ADDRESS_TAKEN"), output, prefix)
         return 1
