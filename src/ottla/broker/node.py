@@ -449,7 +449,7 @@ class Node:
         self._released.set()
         self._dispatch = dispatch
         self._run(self._reporter.run())
-        self.damage_repair = DamageRepair(
+        damage_repair = DamageRepair(
             self.id,
             clock=environment.clock,
             logs=logs,
@@ -457,7 +457,7 @@ class Node:
             channels=channels,
             scheduler=scheduler,
         )
-        self._run(self.damage_repair.run())
+        self._run(damage_repair.run())
         self._run(roles.keep_following())
         self._run(topics.keep_leading())
         self._run(topics.keep_balanced())

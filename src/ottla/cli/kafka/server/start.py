@@ -5,21 +5,18 @@ continues without the terminal and writes its output to a file.
 """
 
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.broker.stop_signals import StopSignals
+from ottla.cli.kafka.daemon import DAEMON, daemon_help, start_daemon
 from ottla.cli.kafka.flags import BadFlags, Flag, Given, Usage
 from ottla.cli.kafka.tool import FAILED, understood
 from ottla.cli.output_errors import heeded
 from ottla.settings.invalid_settings import InvalidSettings
 
-DAEMON: Final = "-daemon"
-OUTPUT_FOLDER_VARIABLE: Final = "LOG_DIR"
 OUTPUT: Final = "kafkaServer.out"
 
 LINE: Final = "USAGE: kafka-server-start [-daemon] server.properties [--override property=value]*"
@@ -35,13 +32,7 @@ USAGE = Usage(
         )
     ],
     arguments=(
-        (
-            DAEMON,
-            (
-                f"Run the broker in the background and write its output to {OUTPUT} in "
-                f"${OUTPUT_FOLDER_VARIABLE} (default: ./logs). Must be the first argument."
-            ),
-        ),
+        daemon_help("the broker", OUTPUT),
         ("server.properties", "Read settings from this properties file. Required."),
     ),
     takes_one_dash=False,  # -daemon is not a flag: it is the first word
@@ -94,36 +85,14 @@ def started(arguments: list[str], signals: StopSignals) -> int:
         print(error, file=sys.stderr)
         return FAILED
     if wanted.is_daemon:
-        return _left_behind(wanted)
+        words = [word for one in wanted.overrides for word in ("--override", one)]
+        script = os.path.abspath(sys.argv[0])
+        return start_daemon([sys.executable, script, wanted.file, *words], OUTPUT)
     from ottla.cli.broker.server import served
 
     file, overrides = wanted.file, wanted.overrides
     code = served(text, file, overrides, lambda node: None, "text", "info", signals, prefix="")
     return FAILED if code else 0
-
-
-def _left_behind(wanted: Order) -> int:
-    """Start the broker as a daemon, detached from this process and its terminal."""
-    folder = Path(os.environ.get(OUTPUT_FOLDER_VARIABLE) or "logs")
-    words = [word for one in wanted.overrides for word in ("--override", one)]
-    command = [sys.executable, os.path.abspath(sys.argv[0]), wanted.file, *words]
-    # A child process inherits an ignored signal.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / OUTPUT).open("ab") as output:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-    except OSError as error:
-        print(f"{folder / OUTPUT}: {error.strerror}", file=sys.stderr)
-        return FAILED
-    print(f"started process {process.pid}; output in {folder / OUTPUT}", file=sys.stderr)
-    return 0
 
 
 def run() -> None:

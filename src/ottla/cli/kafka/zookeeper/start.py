@@ -5,19 +5,17 @@ replaces this process, so that signals reach it.
 """
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ottla.cli.kafka.daemon import DAEMON, daemon_help, start_daemon
 from ottla.cli.kafka.flags import Usage
 from ottla.cli.kafka.tool import FAILED, understood
 from ottla.cli.output_errors import heeded
 from ottla.errors import OttlaError
 
-DAEMON: Final = "-daemon"
-OUTPUT_FOLDER_VARIABLE: Final = "LOG_DIR"
 OUTPUT: Final = "zookeeper.out"
 LINE: Final = "USAGE: zookeeper-server-start [-daemon] zookeeper.properties"
 
@@ -26,13 +24,7 @@ USAGE = Usage(
     "Run ZooKeeper: zookeeper-server-start [-daemon] zookeeper.properties",
     [],
     arguments=(
-        (
-            DAEMON,
-            (
-                f"Run ZooKeeper in the background and write its output to {OUTPUT} in "
-                f"${OUTPUT_FOLDER_VARIABLE} (default: ./logs). Must be the first argument."
-            ),
-        ),
+        daemon_help("ZooKeeper", OUTPUT),
         ("zookeeper.properties", "Read settings from this properties file. Required."),
     ),
     takes_one_dash=False,  # -daemon is not a flag: it is the first word
@@ -71,22 +63,7 @@ def started(arguments: Sequence[str]) -> int:
     if not is_daemon:
         sys.stdout.flush()
         os.execv(words[0], [*words])
-    folder = Path(os.environ.get(OUTPUT_FOLDER_VARIABLE) or "logs")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / OUTPUT).open("ab") as output:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-    except OSError as error:
-        print(f"{folder / OUTPUT}: {error.strerror}", file=sys.stderr)
-        return FAILED
-    print(f"started process {process.pid}; output in {folder / OUTPUT}", file=sys.stderr)
-    return 0
+    return start_daemon(words, OUTPUT)
 
 
 def run() -> None:
