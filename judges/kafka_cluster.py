@@ -62,14 +62,18 @@ class KafkaCluster:
     """Three brokers that start with the `with`; `settings` are lines of every server.properties."""
 
     def __init__(
-        self, settings: Mapping[str, object] | None = None, *, timeout_s: float = 180
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        jvm: tuple[str, ...] = _JVM,
+        timeout_s: float = 180,
     ) -> None:
         self.timeout_s = timeout_s  # for every wait
         self._frozen: set[int] = set()
         self.brokers = {
             node: KafkaBroker(
                 {**_TOGETHER, **(settings or {})},
-                jvm=_JVM,
+                jvm=jvm,
                 timeout_s=timeout_s,
                 keeps_ports=True,
                 node_id=node,
