@@ -16,8 +16,19 @@ PIP_INSTALL := DIST_EXTRA_CONFIG="$(CURDIR)/requirements/build.cfg" $(BIN)/pytho
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: java setup-run ## Run the sensors example: devices, a broker on 127.0.0.1:9092, Spark (ARGS="--port 9093")
-	@PYTHONPATH=examples exec $(BIN)/python -m sensors $(ARGS)
+# `make run EXAMPLE=name` runs examples/name.
+EXAMPLE  ?= sensors
+EXAMPLES := $(patsubst examples/%/__main__.py,%,$(sort $(wildcard examples/*/__main__.py)))
+WITHOUT_SPARK := messaging
+
+ifneq ($(filter run,$(MAKECMDGOALS)),)
+ifeq ($(filter $(EXAMPLE),$(EXAMPLES)),)
+$(error There is no example "$(EXAMPLE)". The examples are: $(EXAMPLES))
+endif
+endif
+
+run: $(if $(filter $(EXAMPLE),$(WITHOUT_SPARK)),setup-broker,java setup-run) ## Run an example with a broker on 127.0.0.1:9092 (EXAMPLE=messaging|sensors, ARGS="--port 9093")
+	@PYTHONPATH=examples exec $(BIN)/python -m $(EXAMPLE) $(ARGS)
 
 broker: setup-broker ## Start only a broker, without Spark and Java; Ctrl-C stops it (ARGS="--port 9093")
 	@exec $(BIN)/ottla dev $(ARGS)

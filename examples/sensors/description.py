@@ -9,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sensors.devices import messages
-from shared.example import Example, Files, Row, Start, Topic
+from shared import spark_job
+from shared.example import Example, Files, Row, Topic
+from shared.feed import generated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +23,7 @@ def load_example() -> Example:
     """Describe the example to the runner."""
     from sensors import job  # while Spark starts: this imports PySpark and pandas
 
-    def queries(spark: "SparkSession", servers: str, directory: Path) -> dict[str, Start]:
+    def queries(spark: "SparkSession", servers: str, directory: Path) -> dict[str, spark_job.Start]:
         return job.queries(spark, servers, str(directory), processingTime="1 second")
 
     texts, numbers = ("device", "at", "signal"), ("value", "mean", "deviation")
@@ -35,8 +37,8 @@ def load_example() -> Example:
             Topic("alerts", job.ALERTS, 1, columns, alerts_panel, style="red"),
             Topic("dead letters", job.DEAD_LETTERS, 1, style="yellow"),
         ),
-        messages=messages,
-        queries=queries,
+        feed=generated(job.READINGS, messages),
+        job=spark_job.queries(queries),
     )
 
 

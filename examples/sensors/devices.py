@@ -7,7 +7,7 @@ together what the whole interval returns, so a feed that was stopped can continu
 import json
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -33,6 +33,7 @@ class Message:
     due_ms: int
     key: str
     value: bytes
+    headers: Sequence[tuple[str, bytes]] = ()
 
 
 def name_of(device: int) -> str:

@@ -1,4 +1,4 @@
-"""Sends the input of an example to its topic, each message when it is due.
+"""Sends generated records to the input of an example, each when it is due.
 
 Invariant: messages from the start time on are sent, each once and in order. A feed that was stopped
 has sent everything that was due before that.
@@ -7,17 +7,33 @@ has sent everything that was due before that.
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from ottla.errors import OttlaError
 from ottla.sync import Producer
-from shared.example import Message
+from shared.example import Context, Message, Messages
 
 INTERVAL_S: Final = 0.1
 CLOSE_S: Final = 5.0
 
 
-class Feed:
+def generated(topic: str, messages: Messages) -> "Callable[[Context], GeneratedFeed]":
+    """Return the feed of an example that sends generated records to a topic."""
+
+    def feed(context: Context) -> GeneratedFeed:
+        return GeneratedFeed(
+            context.servers,
+            topic,
+            partial(messages, context.seed),
+            context.start_ms,
+            context.is_broker_running,
+        )
+
+    return feed
+
+
+class GeneratedFeed:
     """Sends in its own thread during the `with` block.
 
     `messages` returns what is due from one time to another. When `is_broker_running` returns False,
@@ -43,7 +59,7 @@ class Feed:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
 
-    def __enter__(self) -> "Feed":
+    def __enter__(self) -> "GeneratedFeed":
         self._thread.start()
         return self
 
@@ -66,8 +82,13 @@ class Feed:
                 while not self._stopping.wait(INTERVAL_S):
                     end_ms = time.time_ns() // 1_000_000
                     for one in self._messages(self._start_ms, end_ms):
-                        key = one.key.encode()
-                        producer.send(self._topic, one.value, key=key, timestamp_ms=one.due_ms)
+                        producer.send(
+                            self._topic,
+                            one.value,
+                            key=one.key.encode(),
+                            headers=one.headers,
+                            timestamp_ms=one.due_ms,
+                        )
                         self.sent += 1
                     self._start_ms = end_ms
         except (OttlaError, OSError) as error:

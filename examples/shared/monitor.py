@@ -1,4 +1,4 @@
-"""Polls a running example: record counts, latest rows, and the progress of its queries.
+"""Polls a running example: record counts, latest rows, and the progress of its job.
 
 Invariant: counts and latest rows are of this run: they start empty with the monitor. Totals are of
 all runs. Rows come only from files that Spark has committed, and each file and each record is read
@@ -14,18 +14,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 from urllib.parse import unquote, urlparse
-
-import pyarrow.parquet
 
 from ottla.client.admin import NewTopic, OffsetAt
 from ottla.errors import ErrorCode
 from ottla.sync import Admin, Consumer
-from shared.example import Example, Files, Row, Topic
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
+from shared.example import Example, Files, Job, Progress, Row, Topic
 
 RATE_POLLS: Final = 10
 """A rate is an average over so many polls."""
@@ -46,6 +41,31 @@ class QueryProgress:
     rows_per_s: float = 0.0
     records_read: int = 0  # of the input topic, from its first record
     late_rows: int = 0  # which the watermark has excluded from this micro-batch
+
+    headings: ClassVar[Sequence[str]] = (
+        "query",
+        "batch",
+        "batch time",
+        "rows/s",
+        "lag",
+        "late rows",
+    )
+
+    def cells(self, input_total: int) -> Sequence[str]:
+        """The cells of its row in the view."""
+        if self.batch is None:
+            return ("…",)
+        return (
+            f"{self.batch:,}",
+            f"{self.batch_ms / 1000:.1f} s",
+            f"{self.rows_per_s:,.0f}",
+            f"{input_total - self.records_read:,}",
+            f"{self.late_rows:,}" if self.late_rows else "",
+        )
+
+    def lag(self, input_total: int) -> int | None:
+        """The records of the input that it has not read; None before the first micro-batch."""
+        return None if self.batch is None else input_total - self.records_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +89,7 @@ class Snapshot:
     input_per_s: float = 0.0
     input_total: int = 0  # of all runs
     outputs: Mapping[str, OutputState] = field(default_factory=dict[str, OutputState])  # by label
-    queries: Sequence[QueryProgress] = ()
+    progress: Sequence[Progress] = ()  # of the parts of the job
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def output(self, label: str) -> OutputState:
@@ -78,10 +98,10 @@ class Snapshot:
 
     @property
     def lag(self) -> int | None:
-        """The lag of the slowest query; None until each query has ended a micro-batch."""
-        if not self.queries or any(query.batch is None for query in self.queries):
-            return None
-        return self.input_total - min(query.records_read for query in self.queries)
+        """The lag of the slowest part of the job; None until all of them have one."""
+        lags = [one.lag(self.input_total) for one in self.progress]
+        known = [lag for lag in lags if lag is not None]
+        return max(known) if known and len(known) == len(lags) else None
 
 
 class Monitor:
@@ -90,7 +110,7 @@ class Monitor:
     def __init__(self, example: Example, servers: str, data: Path, before: Mapping[str, int]):
         """`before` has the records of each topic that do not count."""
         directory = data / example.name
-        self.queries: Mapping[str, StreamingQuery] = {}
+        self.job: Job | None = None
         self._example = example
         self._servers = servers
         self._before = before
@@ -111,9 +131,10 @@ class Monitor:
         self._since = datetime.now(UTC)
         self._start_s = time.monotonic()
         self._input_counts = deque([(self._start_s, 0)], RATE_POLLS)
+        checkpoints = {"checkpoints": str(directory / "checkpoints")} if files else {}
         self._paths = {
             **{one.label: str(directory / one.directory) for one in files},
-            "checkpoints": str(directory / "checkpoints"),
+            **checkpoints,
             "topics": str(data / "data"),
             "logs": str(directory / "*.log"),
         }
@@ -132,7 +153,7 @@ class Monitor:
 
     def poll(self, stage: str) -> Snapshot:
         """Return the current state."""
-        totals = count_records(self._admin, self._example.topics)
+        totals = count_records(self._admin, self._example.counted_topics)
         counts = {name: total - self._before[name] for name, total in totals.items()}
         topic = self._example.input.name
         now_s = time.monotonic()
@@ -147,7 +168,7 @@ class Monitor:
             input_per_s=(counts[topic] - then) / max(now_s - then_s, 0.001),
             input_total=totals[topic],
             outputs={one.label: self._output(one, totals) for one in self._example.outputs},
-            queries=[query_progress(name, one.lastProgress) for name, one in self.queries.items()],
+            progress=self.job.progress() if self.job else (),
             paths=self._paths,
         )
 
@@ -217,6 +238,8 @@ class CommittedRows:
 
 
 def _read_rows(path: str) -> list[dict[str, Any]]:
+    import pyarrow.parquet  # here, because examples without files do not need it
+
     parquet: Any = pyarrow.parquet
     return parquet.read_table(path).to_pylist()
 

@@ -1,7 +1,7 @@
 """Runs an example: starts everything, shows it until it is time to stop, and stops everything.
 
 Spark takes the longest to start. So it starts first, in a thread, and the modules that the rest
-needs are imported meanwhile.
+needs are imported meanwhile. Examples without Spark skip that.
 
 Invariant: everything that was started is stopped in the opposite order, whether Ctrl-C, `--seconds`
 or a failure ends the run. The exit code is 0, or 1 after a failure with its reason on stderr. If
@@ -15,24 +15,24 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import OttlaError
 from ottla.pipeline.java import NoJava, check_java
-from ottla.pipeline.local_spark import LocalSpark, error_summary
 from shared.dev_broker import DevBroker, ottla_command
+from shared.example import Context, RunFailed
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from shared.example import Example, Start
-    from shared.feed import Feed
+    from ottla.pipeline.local_spark import LocalSpark
+    from shared.example import Example, Feed, Job
     from shared.monitor import Monitor
     from shared.view import Screen
+
+DEFAULT_EXAMPLE: Final = "sensors"
+"""The one that `make run` runs without EXAMPLE."""
 
 PORT_HINT: Final = "ottla dev --port"
 """The broker's error if the port is taken has it."""
@@ -51,28 +51,20 @@ POLL_S: Final = 0.5
 POLL_FAILURES_S: Final = 60.0
 """Polls may time out for so long on a busy machine, while the broker runs."""
 
-WORKER_TIMEOUT: Final = "Python worker failed to connect back"
-"""Spark's error if a Python process takes longer than 10 s to start, as on a busy machine."""
 
-RESTARTS_MAX: Final = 5
-"""A query is restarted so many times after that error."""
-
-
-class RunFailed(OttlaError):
-    """The example cannot continue; the text has the reason."""
-
-
-def main(name: str, load_example: "Callable[[], Example]", command: str = "make run") -> int:
+def main(name: str, load_example: "Callable[[], Example]", *, uses_spark: bool = True) -> int:
     """Run an example as the command line says, and return the exit code.
 
     `load_example` is called while Spark starts, so it is the place for imports that take long.
     """
-    arguments = argument_parser(name).parse_args()
-    try:
-        check_java()
-    except NoJava as error:
-        print(f"{error}. To run only the broker: {ottla_command()} dev", file=sys.stderr)
-        return 1
+    command = "make run" if name == DEFAULT_EXAMPLE else f"make run EXAMPLE={name}"
+    arguments = argument_parser(name, uses_spark=uses_spark).parse_args()
+    if uses_spark:
+        try:
+            check_java()
+        except NoJava as error:
+            print(f"{error}. To run only the broker: {ottla_command()} dev", file=sys.stderr)
+            return 1
     # LocalSpark redirects the output of this process to a file, so keep the terminal.
     terminal = os.fdopen(os.dup(1), "w")
     screen: Screen | None = None
@@ -82,9 +74,18 @@ def main(name: str, load_example: "Callable[[], Example]", command: str = "make 
             data: Path = arguments.data.absolute()
             directory = data / name
             directory.mkdir(parents=True, exist_ok=True)
-            broker = DevBroker(arguments.port, data, directory / "broker.log")
-            spark = LocalSpark(name, directory / "spark.log", master=arguments.master)
-            with broker, spark:
+            with ExitStack() as resources:
+                broker = resources.enter_context(
+                    DevBroker(arguments.port, data, directory / "broker.log")
+                )
+                spark: LocalSpark | None = None
+                if uses_spark:
+                    from ottla.pipeline import local_spark
+
+                    spark = local_spark.LocalSpark(
+                        name, directory / "spark.log", master=arguments.master
+                    )
+                    resources.enter_context(spark)
                 import shared.view
 
                 example = load_example()
@@ -92,7 +93,8 @@ def main(name: str, load_example: "Callable[[], Example]", command: str = "make 
                 seconds = arguments.seconds or (None if screen.is_live else UNATTENDED_S)
                 Run(example, screen, broker, spark, data, stop).run(arguments.seed, seconds)
                 # Once every query has worked, Java has loaded the classes that they need.
-                if screen.snapshot.lag is not None and spark.save_classes():
+                has_worked = screen.snapshot.lag is not None
+                if spark is not None and has_worked and spark.save_classes():
                     screen.print("Saving Spark's classes for faster starts; Ctrl-C skips this.")
         except (OttlaError, OSError) as error:
             failure = str(error)
@@ -109,10 +111,11 @@ def main(name: str, load_example: "Callable[[], Example]", command: str = "make 
     return 0
 
 
-def argument_parser(name: str) -> argparse.ArgumentParser:
+def argument_parser(name: str, *, uses_spark: bool = True) -> argparse.ArgumentParser:
     """The options of every example."""
+    job = "a job on Spark" if uses_spark else "services"
     parser = argparse.ArgumentParser(
-        prog=name, description="Run a broker, generated input and a job on Spark on this machine."
+        prog=name, description=f"Run a broker, generated input and {job} on this machine."
     )
     parser.add_argument(
         "--port", type=_port, default=9092, help="Port of the broker; 0 takes a free one (9092)"
@@ -120,7 +123,8 @@ def argument_parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--data", type=Path, default=".ottla", help="Directory for all data (.ottla)"
     )
-    parser.add_argument("--master", default="local[*]", help="Master URL of Spark (local[*])")
+    if uses_spark:
+        parser.add_argument("--master", default="local[*]", help="Master URL of Spark (local[*])")
     parser.add_argument(
         "--seed", type=int, default=SEED, help=f"Seed of the generated input ({SEED})"
     )
@@ -187,6 +191,15 @@ def stop_on_signals() -> Generator[threading.Event]:
             signal.signal(number, signal.SIG_IGN if stop.is_set() else handler)
 
 
+def _end_of_java(error: Exception) -> str | None:
+    """Return what an error says if Java has ended; None for other errors."""
+    from py4j.protocol import Py4JError
+
+    from ottla.pipeline.local_spark import error_summary
+
+    return error_summary(error) if isinstance(error, Py4JError | ConnectionError) else None
+
+
 class Run:
     """One run of an example, on a broker and a Spark that are starting."""
 
@@ -195,7 +208,7 @@ class Run:
         example: "Example",
         screen: "Screen",
         broker: DevBroker,
-        spark: LocalSpark,
+        spark: "LocalSpark | None",
         data: Path,
         stop: threading.Event,
     ) -> None:
@@ -206,70 +219,75 @@ class Run:
         self._data = data
         self._directory = data / example.name
         self._stop = stop
-        self._queries = RestartedQueries({})
+        self._job: Job | None = None
         self._polled_s = 0.0
 
     def run(self, seed: int, seconds: float | None) -> None:
         """Run for so long, or until the stop event is set; raise an OttlaError after a failure."""
-        from py4j.protocol import Py4JError
-
         try:
             with self._screen, ExitStack() as resources:
                 self._start_and_show(resources, seed, seconds)
-        except (Py4JError, ConnectionError) as error:
-            if not self._stop.is_set():  # Java may have got the signal, too
-                raise RunFailed(f"Spark has ended: {error_summary(error)}") from None
         except OttlaError:
             self._broker.check()
             raise
+        except Exception as error:
+            reason = None if self._spark is None else _end_of_java(error)
+            if reason is None:
+                raise
+            if not self._stop.is_set():  # Java may have got the signal, too
+                raise RunFailed(f"Spark has ended: {reason}") from None
         if not self._stop.is_set() and not self._has_results():
-            log = self._directory / "spark.log"
-            raise RunFailed(f"no {self._example.outputs[0].label} were written; see {log}")
+            logs = self._directory / ("broker.log" if self._spark is None else "spark.log")
+            raise RunFailed(f"no {self._example.outputs[0].label} were written; see {logs}")
 
     def _start_and_show(self, resources: ExitStack, seed: int, seconds: float | None) -> None:
         from ottla.sync import Admin
-        from shared.feed import Feed
         from shared.monitor import Monitor, count_records, create_topics, newest_timestamp_ms
 
         example, screen = self._example, self._screen
         screen.show_stage("starting the broker")
         servers = self._broker.wait_until_listening()
         with Admin({"bootstrap.servers": servers}) as admin:
-            create_topics(admin, example.topics)
-            before = count_records(admin, example.topics)
+            create_topics(admin, [*example.counted_topics, *example.topics])
+            before = count_records(admin, example.counted_topics)
             newest_ms = newest_timestamp_ms(admin, example.input)
-        # The input starts now, so its rate is the same from the first second.
-        start_ms = max((newest_ms or 0) + 1, time.time_ns() // 1_000_000)
+        context = Context(
+            servers,
+            self._directory,
+            seed,
+            # The input starts now, so its rate is the same from the first second.
+            start_ms=max((newest_ms or 0) + 1, time.time_ns() // 1_000_000),
+            is_broker_running=lambda: self._broker.is_running,
+            spark=self._spark,
+        )
         monitor = resources.enter_context(Monitor(example, servers, self._data, before))
-        messages = partial(example.messages, seed)
-        topic, is_running = example.input.name, lambda: self._broker.is_running
-        feed = resources.enter_context(Feed(servers, topic, messages, start_ms, is_running))
+        feed = example.feed(context)
+        resources.enter_context(feed)
         self._polled_s = time.monotonic()
 
         def show(stage: str) -> None:
             self._show(monitor, stage)
 
-        show("starting Spark")
-        while self._continues(feed) and not self._spark.wait(POLL_S):
+        if self._spark is not None:
             show("starting Spark")
+            while self._continues(feed) and not self._spark.wait(POLL_S):
+                show("starting Spark")
         if self._stop.is_set():
             return
-        session = self._spark.session()
-        show("starting the queries")
-        self._queries = RestartedQueries(example.queries(session, servers, self._directory))
-        monitor.queries = self._queries.running
-        first, *others = self._queries.names
-        # The others start later: each query starts several processes, and if all of them start at
-        # once, the first results take as long as the last.
-        self._queries.start(first)
+        started = "services" if self._spark is None else "queries"
+        show(f"starting the {started}")
+        job = example.job(context)
+        job.start()
+        self._job = monitor.job = job
+        if self._spark is None:  # which stops its queries itself, also after a failure
+            resources.callback(job.stop)
         until_s = time.monotonic() + FIRST_RESULTS_S
         while self._continues(feed) and not self._has_results() and time.monotonic() < until_s:
-            show("starting the queries")
+            show(f"starting the {started}")
             self._stop.wait(POLL_S)
         show("running")
-        for name in others:
-            if not self._stop.is_set():
-                self._queries.start(name)
+        if not self._stop.is_set():
+            job.start_rest()
         while self._continues(feed) and not (seconds and screen.snapshot.elapsed_s >= seconds):
             show("running")
             self._stop.wait(POLL_S)
@@ -279,7 +297,7 @@ class Run:
         while self._continues(feed) and screen.snapshot.lag != 0 and time.monotonic() < until_s:
             self._stop.wait(POLL_S)
             show("catching up")
-        self._queries.stop()
+        job.stop()
         show("stopped")
 
     def _show(self, monitor: "Monitor", stage: str) -> None:
@@ -304,43 +322,6 @@ class Run:
         self._broker.check()
         if feed.failure is not None:
             raise RunFailed(f"the input could not be sent: {feed.failure}")
-        self._queries.restart_failed()
+        if self._job is not None:
+            self._job.check()
         return True
-
-
-class RestartedQueries:
-    """Queries that are restarted if a Python process did not start in time."""
-
-    def __init__(self, starts: "Mapping[str, Start]") -> None:
-        self.running: dict[str, StreamingQuery] = {}
-        self._starts = starts
-        self._restarts_left = dict.fromkeys(self._starts, RESTARTS_MAX)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all queries, in the order in which they start."""
-        return [*self._starts]
-
-    def start(self, name: str) -> None:
-        """Start a query from its checkpoint."""
-        self.running[name] = self._starts[name]()
-
-    def restart_failed(self) -> None:
-        """Restart the queries that failed for that reason; raise RunFailed for other reasons."""
-        for name, query in [*self.running.items()]:
-            failure = query.exception()
-            if failure is None:
-                continue
-            if WORKER_TIMEOUT not in str(failure):
-                raise RunFailed(f"query {name}: {str(failure).strip().splitlines()[0]}")
-            if not self._restarts_left[name]:
-                raise RunFailed(
-                    f"query {name}: {WORKER_TIMEOUT} within 10 s; the machine is too busy"
-                )
-            self._restarts_left[name] -= 1
-            self.start(name)
-
-    def stop(self) -> None:
-        """Stop all queries."""
-        for query in self.running.values():
-            query.stop()

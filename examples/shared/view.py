@@ -1,7 +1,7 @@
 """Shows the state of an example: a live view on a terminal, elsewhere a line every ten seconds."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shared.example import Example, Topic
-from shared.monitor import QueryProgress, Snapshot
+from shared.monitor import Snapshot
 
 PICTURE_WIDTH: Final = 100
 LINE_INTERVAL_S: Final = 10.0
@@ -33,7 +33,9 @@ def render(example: Example, snapshot: Snapshot) -> RenderableType:
         (f"{snapshot.input_count:,}", "bold"),
         f" {example.input.label} ({snapshot.input_per_s:,.0f}/s)",
     )
-    parts: list[RenderableType] = [heading, counts, _query_table(snapshot)]
+    parts: list[RenderableType] = [heading, counts]
+    if snapshot.progress:
+        parts.append(_progress_table(snapshot))
     for output in example.outputs:
         state = snapshot.output(output.label)
         counts.append("   ").append(f"{state.count:,}", f"bold {output.style}")
@@ -45,25 +47,14 @@ def render(example: Example, snapshot: Snapshot) -> RenderableType:
     return Group(*parts, _path_table(snapshot.paths), hint)
 
 
-def _query_table(snapshot: Snapshot) -> RenderableType:
-    table = Table("query", box=None, pad_edge=False, header_style="dim")
-    for heading in ("batch", "batch time", "rows/s", "lag", "late rows"):
+def _progress_table(snapshot: Snapshot) -> RenderableType:
+    part, *headings = snapshot.progress[0].headings
+    table = Table(part, box=None, pad_edge=False, header_style="dim")
+    for heading in headings:
         table.add_column(heading, justify="right", min_width=9)
-    for query in snapshot.queries:
-        table.add_row(query.name, *_query_cells(query, snapshot.input_total))
+    for one in snapshot.progress:
+        table.add_row(one.name, *one.cells(snapshot.input_total))
     return table
-
-
-def _query_cells(query: QueryProgress, input_total: int) -> Sequence[str]:
-    if query.batch is None:
-        return ("…",)
-    return (
-        f"{query.batch:,}",
-        f"{query.batch_ms / 1000:.1f} s",
-        f"{query.rows_per_s:,.0f}",
-        f"{input_total - query.records_read:,}",
-        f"{query.late_rows:,}" if query.late_rows else "",
-    )
 
 
 def _path_table(paths: Mapping[str, str]) -> RenderableType:

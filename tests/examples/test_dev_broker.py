@@ -13,7 +13,7 @@ import pytest
 from ottla.transport.failures import TimedOut
 from sensors.devices import messages
 from shared.dev_broker import BrokerFailed, DevBroker
-from shared.feed import Feed
+from shared.feed import GeneratedFeed
 
 PATIENCE_S = 120.0
 
@@ -72,7 +72,7 @@ def test_feed_does_not_wait_for_a_dead_broker(broker: DevBroker) -> None:
     """Its records expire after minutes, and it must end before that."""
     servers = broker.wait_until_listening()
     since_ms = time.time_ns() // 1_000_000 - 1000
-    feed = Feed(
+    feed = GeneratedFeed(
         servers,
         "readings",
         lambda start_ms, end_ms: messages(7, start_ms, end_ms),

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,19 +20,17 @@ from ottla.pipeline.local_spark import LocalSpark
 from ottla.sync import Admin, Consumer, Producer
 from shared import runner
 from shared.dev_broker import BrokerFailed, DevBroker
-from shared.example import Example, Start, Topic
+from shared.example import Context, Example, RunFailed, Topic
+from shared.feed import generated
 from shared.monitor import count_records
 from shared.runner import (
-    RESTARTS_MAX,
-    WORKER_TIMEOUT,
-    RestartedQueries,
     Run,
-    RunFailed,
     argument_parser,
     next_commands,
     report,
     stop_on_signals,
 )
+from shared.spark_job import RESTARTS_MAX, WORKER_TIMEOUT, RestartedQueries, Start
 from shared.view import Screen
 
 INPUT, COPIES = Topic("numbers", "numbers", 2), Topic("copies", "copies", 1)
@@ -43,6 +41,7 @@ class Number:
     due_ms: int
     key: str
     value: bytes
+    headers: Sequence[tuple[str, bytes]] = ()
 
 
 def numbers(seed: int, start_ms: int, end_ms: int) -> Iterator[Number]:
@@ -105,13 +104,19 @@ class Stage:
         self._data = data
 
     def run(self, spark: Spark | None = None, seconds: float | None = 0.2) -> None:
-        example = Example("copy", INPUT, [COPIES], numbers, self.queries)
+        example = self.example()
         screen = Screen(example, self.output)
         local = cast("LocalSpark", spark or Spark())
         Run(example, screen, self.broker, local, self._data, self.stop).run(7, seconds)
 
-    def queries(self, spark: object, servers: str, directory: Path) -> dict[str, Start]:
-        assert directory == self._data / "copy"
+    def example(self) -> Example:
+        return Example("copy", INPUT, [COPIES], generated("numbers", numbers), self.job)
+
+    def job(self, context: Context) -> RestartedQueries:
+        assert context.directory == self._data / "copy"
+        return RestartedQueries(self.queries(context.servers))
+
+    def queries(self, servers: str) -> dict[str, Start]:
 
         def start() -> Query:
             if self.writes:
@@ -209,11 +214,11 @@ def test_query_is_not_restarted_for_ever() -> None:
         return Query("", RuntimeError(WORKER_TIMEOUT))
 
     queries = RestartedQueries({"alerts": cast("Start", start)})
-    queries.start("alerts")
+    queries.start()
     for _ in range(RESTARTS_MAX):
-        queries.restart_failed()
+        queries.check()
     with pytest.raises(RunFailed, match=r"query alerts: .* the machine is too busy"):
-        queries.restart_failed()
+        queries.check()
 
 
 def test_java_that_is_gone_ends_the_run(stage: Stage) -> None:
@@ -221,9 +226,7 @@ def test_java_that_is_gone_ends_the_run(stage: Stage) -> None:
         def exception(self) -> Exception | None:
             raise Py4JNetworkError("Answer from Java side is empty")
 
-    stage.queries = lambda spark, servers, directory: {
-        "first": cast("Start", lambda: Gone(servers))
-    }
+    stage.queries = lambda servers: {"first": cast("Start", lambda: Gone(servers))}
     with pytest.raises(RunFailed, match=r"^Spark has ended: Answer from Java side is empty$"):
         stage.run()
 
@@ -245,7 +248,8 @@ def test_next_commands_are_quoted_for_a_shell() -> None:
 
 
 def test_picture_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
-    example = Example("copy", INPUT, [COPIES], numbers, lambda spark, servers, directory: {})
+    feed = generated("numbers", numbers)
+    example = Example("copy", INPUT, [COPIES], feed, lambda context: RestartedQueries({}))
     screen = Screen(example, io.StringIO())
     assert report(screen, None) is None
     assert report(screen, tmp_path / "picture.svg") is None

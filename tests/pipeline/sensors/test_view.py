@@ -32,19 +32,19 @@ def rendered(snapshot: Snapshot) -> str:
 def test_lag_is_unknown_until_every_query_has_progress() -> None:
     averages = QueryProgress("averages", 0, records_read=900)
     for queries in ([], [QueryProgress("averages")], [averages, QueryProgress("alerts")]):
-        snapshot = Snapshot(input_total=1_000, queries=queries, paths=PATHS)
+        snapshot = Snapshot(input_total=1_000, progress=queries, paths=PATHS)
         assert snapshot.lag is None
         assert status_line(EXAMPLE, snapshot).endswith("lag …")
         assert re.search(r"^  lag +… readings$", summary(EXAMPLE, snapshot), re.MULTILINE)
     queries = [averages, QueryProgress("alerts", 0, records_read=2_000)]
-    snapshot = Snapshot(input_total=2_000, queries=queries)
+    snapshot = Snapshot(input_total=2_000, progress=queries)
     assert snapshot.lag == 1_100
     assert status_line(EXAMPLE, snapshot).endswith("lag 1,100")
 
 
 def test_query_without_a_micro_batch_has_no_lag() -> None:
     queries = [QueryProgress("averages", 0, records_read=900), QueryProgress("alerts")]
-    lines = rendered(Snapshot(input_total=1_000, queries=queries)).splitlines()
+    lines = rendered(Snapshot(input_total=1_000, progress=queries)).splitlines()
     (averages,) = [line for line in lines if line.startswith("averages ")]
     (alerts,) = [line for line in lines if line.startswith("alerts ")]
     assert averages.split()[-1] == "100"
@@ -145,7 +145,7 @@ def test_panel_of_averages_has_the_hottest_devices() -> None:
 
 
 def alerts_topic() -> Topic:
-    (topic,) = [one for one in EXAMPLE.topics if one.label == "alerts"]
+    (topic,) = [one for one in EXAMPLE.counted_topics if one.label == "alerts"]
     return topic
 
 
