@@ -304,6 +304,7 @@ def test_non_broker_prints_one_line_and_exits_with_1(file: Path) -> None:
 
 
 UNKNOWN: Mapping[str, str] = {
+    "collect files": "x --topic {none} -X max.block.ms=2000",
     "config describe": "--topic {none}",
     "config set": "--topic {none} retention.ms=1",
     "config unset": "--topic {none} retention.ms",

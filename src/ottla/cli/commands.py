@@ -38,6 +38,7 @@ COMMANDS: Final = (
     Command("offsets", "ottla.cli.offsets.command", "offsets"),
     Command("consume", "ottla.cli.records.consume", "consume"),
     Command("produce", "ottla.cli.records.produce", "produce"),
+    Command("collect", "ottla.cli.collect.command"),
     Command("perf", "ottla.cli.perf.command"),
     Command("log", "ottla.cli.log.command"),
     Command("pipeline", "ottla.cli.pipeline.command"),

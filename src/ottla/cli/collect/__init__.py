@@ -1,0 +1,1 @@
+"""`ottla collect`: copies data from outside into a topic."""
