@@ -22,7 +22,7 @@ EXAMPLE = load_example()
 def send(servers: str, messages: Iterable[Message]) -> None:
     """Create the topics of the example if necessary, and send readings at once."""
     with Admin({"bootstrap.servers": servers}) as admin:
-        create_topics(admin, EXAMPLE.topics)
+        create_topics(admin, EXAMPLE.counted_topics)
     with Producer({"bootstrap.servers": servers}) as producer:
         for one in messages:
             producer.send(READINGS, one.value, key=one.key.encode())
@@ -30,7 +30,7 @@ def send(servers: str, messages: Iterable[Message]) -> None:
 
 def check(servers: str, directory: Path, expected: Results) -> None:
     """Compare all outputs, each of which must be there once."""
-    _, alerts, dead_letters = EXAMPLE.topics
+    _, alerts, dead_letters = EXAMPLE.counted_topics
     _check_averages(directory / "averages", expected)
     _check_alerts(_read(servers, alerts), expected)
     _check_dead_letters(_read(servers, dead_letters), expected)

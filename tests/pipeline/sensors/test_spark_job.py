@@ -212,7 +212,7 @@ def servers(broker: OttlaBroker) -> Generator[str]:
     """A broker on which nothing is left of the example afterwards."""
     yield broker.bootstrap
     with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
-        admin.delete_topics([topic.name for topic in EXAMPLE.topics]).or_raise()
+        admin.delete_topics([topic.name for topic in EXAMPLE.counted_topics]).or_raise()
 
 
 def piece(number: int) -> list[Message]:
