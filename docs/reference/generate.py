@@ -26,6 +26,7 @@ from ottla.cli.target import HERE
 from ottla.errors import ErrorCode
 from ottla.metrics import LATENCY_SECONDS, METRICS
 from ottla.pipeline.options import TABLE as OPTIONS
+from ottla.pipeline.run_metrics import METRICS as PIPELINE_METRICS
 from ottla.pipeline.spec.decoding import key_rows
 from ottla.pipeline.spec.model import (
     Expectation,
@@ -310,6 +311,19 @@ def metrics_page() -> Iterator[str]:
     yield ""
     bounds = ", ".join(f"{bound:g}" for bound in LATENCY_SECONDS)
     yield f"The upper bounds of the histogram buckets are {bounds} seconds."
+    yield ""
+    yield "## Metrics of a pipeline"
+    yield ""
+    yield "`ottla pipeline run --http 9193` exports these at `/metrics` of 127.0.0.1. Counters"
+    yield "start at 0 with each run."
+    yield ""
+    yield from grid(
+        ("metric", "type", "labels", "description"),
+        (
+            (code(row.name), row.kind.value, ", ".join(map(code, row.labels)), row.doc)
+            for row in PIPELINE_METRICS
+        ),
+    )
 
 
 def differences_page() -> Iterator[str]:

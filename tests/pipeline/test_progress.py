@@ -5,8 +5,10 @@ from typing import Any
 
 from ottla.pipeline.progress import (
     OUTPUT,
+    SAMPLES_MAX,
     PipelineProgress,
     QueryProgress,
+    TopicLag,
     advanced,
     is_next,
 )
@@ -80,17 +82,56 @@ def test_lag_is_the_sum_of_the_partitions() -> None:
     assert advanced(QueryProgress("q"), report(0, sources=[files])).lag is None
 
 
+def read(end: int, latest: int) -> dict[str, str]:
+    return {"endOffset": offsets(p0=end), "latestOffset": offsets(p0=latest)}
+
+
+def test_lag_in_seconds_is_the_time_since_all_records_were_there() -> None:
+    query = QueryProgress("q")
+    assert query.lag_s is None
+    found: list[TopicLag] = []
+    # Each report is a second later, and the topic gets ten records in each second.
+    ends = (10, 10, 10, 25, 40, 60)
+    for second, end in enumerate(ends):
+        query = advanced(query, report(second, sources=[read(end, 10 * (second + 1))]))
+        found.append(query.lags["t"])
+    assert found == [(0, 0.0), (10, 1.0), (20, 2.0), (15, 2.0), (10, 1.0), (0, 0.0)]
+    assert (query.lag_s, len(query.samples["t"])) == (0.0, 1), "older ends are not needed"
+
+
+def test_lag_in_seconds_counts_from_the_first_report() -> None:
+    query = QueryProgress("q")
+    for second in range(3):
+        query = advanced(query, report(second, sources=[read(second, 100)]))
+    assert query.lags["t"] == (98, 2.0)
+
+
+def test_ends_of_a_topic_are_bounded() -> None:
+    query = QueryProgress("q")
+    for number in range(10 * SAMPLES_MAX):
+        time = f"2026-01-01T00:{number // 60:02}:{number % 60:02}.000Z"
+        query = advanced(query, report(number, timestamp=time, sources=[read(0, number + 1)]))
+    assert len(query.samples["t"]) <= SAMPLES_MAX
+    assert query.lag_s == 10 * SAMPLES_MAX - 1
+
+
+def test_topic_that_is_read_twice_has_the_lag_of_the_slower_stream() -> None:
+    for sources in ([read(5, 9), read(8, 9)], [read(8, 9), read(5, 9)]):
+        assert advanced(QueryProgress("q"), report(0, sources=sources)).lags["t"].records == 4
+
+
 def test_late_rows_and_failed_rows_are_totals_and_state_is_the_last() -> None:
     operators = [
-        {"numRowsDroppedByWatermark": 2, "numRowsTotal": 7},
-        {"numRowsDroppedByWatermark": 1, "numRowsTotal": 1},
+        {"numRowsDroppedByWatermark": 2, "numRowsTotal": 7, "memoryUsedBytes": 100},
+        {"numRowsDroppedByWatermark": 1, "numRowsTotal": 1, "memoryUsedBytes": 20},
     ]
     observed = {"readings": {"rows": 10, "plausible": 3}, OUTPUT: {"rows": 1}}
     query = QueryProgress("q")
     for batch in range(2):
         one = report(batch, stateOperators=operators, observedMetrics=observed)
         query = advanced(query, one)
-    assert (query.late_rows, query.state_rows) == (6, 8)
+    assert (query.late_rows, query.state_rows, query.state_bytes) == (6, 8, 120)
+    assert (query.batches, query.batches_ms) == (2, 100)
     assert query.failed == {"readings.plausible": 6}
 
 

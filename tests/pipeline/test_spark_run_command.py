@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from cli.console import SCRIPTS
 from judges.ottla_broker import OttlaBroker
@@ -66,6 +67,12 @@ def test_command_runs_until_a_signal_stops_it(
             assert time.monotonic() < until_s, files.read()
             time.sleep(0.1)
         assert files.read().process == running.pid
+        page: str = files.read().content["page"]
+        with urlopen(f"{page}metrics", timeout=PATIENCE_S) as response:
+            metrics = response.read().decode()
+        assert 'ottla_pipeline_rows_in_total{pipeline="lines",query="lines-console"} 3' in metrics
+        labels = f'pipeline="lines",query="lines-console",topic="{topic}"'
+        assert f"ottla_pipeline_lag_records{{{labels}}} 0" in metrics
         os.kill(running.pid, signal.SIGTERM)
         output, errors = running.communicate(timeout=PATIENCE_S)
     finally:

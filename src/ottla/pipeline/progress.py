@@ -4,18 +4,41 @@ Spark reports the progress of each micro-batch as an object. `advanced` adds one
 totals of a query; `PipelineProgress` has the totals of all queries.
 
 Invariant: totals count from the start of the run, and each micro-batch counts once. The lag is in
-offsets, as of the last report of Spark.
+offsets, as of the last report of Spark. The lag in seconds is the time from the newest report whose
+records are all read until the last one. Until the records of the first report are read, it is the
+time since the first report, and the true lag is longer.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 OUTPUT: Final = "ottla.output"
 """The observation with the rows of an output whose rows Spark does not count."""
 OUTPUT_ROWS: Final = "rows"
+
+SAMPLES_MAX: Final = 64
+"""The reports that are kept for the lag of a topic in seconds; more make it more precise."""
+
+Ends: TypeAlias = Mapping[str, int]
+"""The end offset of each partition of a topic."""
+
+
+class TopicLag(NamedTuple):
+    """What a query has not read of a topic."""
+
+    records: int
+    seconds: float
+
+
+class EndSample(NamedTuple):
+    """The end of a topic at the time of a report."""
+
+    time_s: float
+    ends: Ends
 
 
 class QueryState(StrEnum):
@@ -40,20 +63,42 @@ class QueryProgress:
     batch: int | None = None
     """The id of the last micro-batch; None before the first one has ended."""
     batch_ms: int = 0
+    batches: int = 0
+    """The micro-batches of this run."""
+    batches_ms: int = 0
+    """The time that they took."""
     rows_in: int = 0
     rows_out: int | None = None
     """None if nothing counts them."""
     rows_per_s: float = 0.0
     lag: int | None = None
     """None before the first report, or if no source has offsets."""
+    lags: Mapping[str, TopicLag] = field(default_factory=dict[str, TopicLag])
+    """The lag of each topic."""
     late_rows: int = 0
     state_rows: int = 0
+    state_bytes: int = 0
+    """The memory of the state."""
     failed: Mapping[str, int] = field(default_factory=dict[str, int])
     """The rows that failed each expectation, as source.expectation."""
     restarts: int = 0
     error: str = ""
     reported: str = ""
     """The time of Spark's last report that was counted."""
+    samples: Mapping[str, Sequence[EndSample]] = field(
+        default_factory=dict[str, Sequence[EndSample]], repr=False
+    )
+    """The ends of each topic in earlier reports that are not older than its lag."""
+
+    @property
+    def lag_s(self) -> float | None:
+        """The lag in seconds, of the topic that is furthest behind; None if `lag` is."""
+        return max((one.seconds for one in self.lags.values()), default=None)
+
+    @property
+    def reported_s(self) -> float | None:
+        """The time of Spark's last report, in seconds since the epoch."""
+        return _time_s(self.reported) if self.reported else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +141,29 @@ def advanced(before: QueryProgress, report: Mapping[str, Any]) -> QueryProgress:
     is_batch = _is_batch(report)
     rate = report.get("processedRowsPerSecond")
     duration = cast("Mapping[str, int]", report.get("durationMs") or {})
+    batch_ms = int(duration.get("triggerExecution", 0)) if is_batch else 0
+    samples, lags = _lags(before, report, reported)
     failed = dict(before.failed)
     for name, count in _failed(report):
         failed[name] = failed.get(name, 0) + count
     return replace(
         before,
         batch=int(report["batchId"]) if is_batch else before.batch,
-        batch_ms=int(duration.get("triggerExecution", 0)) if is_batch else before.batch_ms,
+        batch_ms=batch_ms if is_batch else before.batch_ms,
+        batches=before.batches + is_batch,
+        batches_ms=before.batches_ms + batch_ms,
         rows_in=before.rows_in + rows_in,
         rows_out=before.rows_out if rows_out is None else (before.rows_out or 0) + rows_out,
         # Spark reports NaN or infinity as a text for a micro-batch that took no time.
         rows_per_s=float(rate) if isinstance(rate, int | float) else 0.0,
         lag=_lag(report, before.lag),
+        lags=lags,
         late_rows=before.late_rows + _total(operators, "numRowsDroppedByWatermark"),
         state_rows=_total(operators, "numRowsTotal") if operators else before.state_rows,
+        state_bytes=_total(operators, "memoryUsedBytes") if operators else before.state_bytes,
         failed=failed,
         reported=reported,
+        samples=samples,
     )
 
 
@@ -162,6 +214,46 @@ def _lag(report: Mapping[str, Any], before: int | None) -> int | None:
         if latest:
             known.append(sum(max(0, end - ends.get(one, 0)) for one, end in latest.items()))
     return sum(known) if known else before
+
+
+def _lags(
+    before: QueryProgress, report: Mapping[str, Any], reported: str
+) -> tuple[Mapping[str, Sequence[EndSample]], Mapping[str, TopicLag]]:
+    """Return the ends of topics to remember, and the lag of each topic."""
+    time_s = _time_s(reported) if reported else 0.0
+    samples, lags = dict(before.samples), dict(before.lags)
+    counted: set[str] = set()
+    for source in cast("list[Mapping[str, Any]]", report.get("sources") or []):
+        read, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+        for topic in dict.fromkeys(topic for topic, _ in latest):
+            ends = {partition: end for (one, partition), end in latest.items() if one == topic}
+            records = sum(
+                max(0, end - read.get((topic, partition), 0)) for partition, end in ends.items()
+            )
+            if topic in counted and records <= lags[topic].records:
+                continue  # a topic that is read twice has the lag of the slower stream
+            counted.add(topic)
+            kept = _since_read(
+                [*before.samples.get(topic, ()), EndSample(time_s, ends)],
+                {partition: end for (one, partition), end in read.items() if one == topic},
+            )
+            samples[topic] = kept
+            lags[topic] = TopicLag(records, time_s - kept[0].time_s if records else 0.0)
+    return samples, lags
+
+
+def _since_read(samples: Sequence[EndSample], read: Ends) -> Sequence[EndSample]:
+    """Return the samples from the newest one whose records are read; all of them without one."""
+    first = 0
+    for at, sample in enumerate(samples):
+        if all(end <= read.get(partition, 0) for partition, end in sample.ends.items()):
+            first = at
+    kept = samples[first:]
+    return kept if len(kept) <= SAMPLES_MAX else [*kept[:-1:2], kept[-1]]
+
+
+def _time_s(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _offsets(given: object) -> dict[tuple[str, str], int]:

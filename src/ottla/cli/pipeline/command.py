@@ -212,6 +212,16 @@ def run(
             help="After a signal, let a running micro-batch commit for at most this time.",
         ),
     ] = 60.0,
+    http: Annotated[
+        str,
+        typer.Option(
+            "--http",
+            metavar="ADDRESS",
+            help="Serve the live page, /metrics for Prometheus and /healthz here, without "
+            "authentication: PORT of 127.0.0.1, HOST:PORT, or off. Port 0 is a free port, which "
+            "the command shows.",
+        ),
+    ] = "0",
     log_format: FormatOption = "text",
     log_level: LevelOption = "info",
     output: OutputOption = Output.TABLE,
@@ -236,8 +246,11 @@ def run(
 
     def act() -> Result:
         from ottla.cli.pipeline.run import RunOptions, run_pipeline
+        from ottla.cli.pipeline.run_pages import address_of
 
-        options = RunOptions(once, master, restarts, grace, log_format, log_level, output)
+        options = RunOptions(
+            once, master, restarts, grace, log_format, log_level, output, address_of(http)
+        )
         try:
             loaded = _load(file, profile)
             written = _with_profile(loaded.written, profile)

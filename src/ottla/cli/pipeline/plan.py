@@ -15,9 +15,11 @@ from ottla.pipeline.streaming_queries import Query, QueryOutput, queries_of
 def plan_result(pipeline: Pipeline) -> Result:
     """Return the queries of a pipeline as a result."""
     queries = queries_of(pipeline)
-    reads = [(name, _origin(pipeline, name), _read_count(queries, name)) for name in _used(queries)]
+    reads = [
+        (name, origin_text(pipeline, name), _read_count(queries, name)) for name in _used(queries)
+    ]
     rows = [
-        (query.name, ", ".join(query.reads), _target(output), output.guarantee.value)
+        (query.name, ", ".join(query.reads), target_text(output), output.guarantee.value)
         for query in queries
         for output in query.outputs
     ]
@@ -64,13 +66,13 @@ def mermaid(pipeline: Pipeline) -> Iterator[str]:
     numbers = {name: f"n{at}" for at, name in enumerate((*pipeline.sources, *pipeline.steps))}
     yield "flowchart LR"
     for name in pipeline.sources:
-        yield f'  {numbers[name]}[("{_label(name, _origin(pipeline, name))}")]'
+        yield f'  {numbers[name]}[("{_label(name, origin_text(pipeline, name))}")]'
     for name in pipeline.steps:
         yield f'  {numbers[name]}["{_label(name)}"]'
     outputs = [output for query in queries_of(pipeline) for output in query.outputs]
     for at, output in enumerate(outputs):
         title = "dead letters" if output.sink is None else ""
-        yield f'  s{at}[/"{_label(*filter(None, (title, _target(output))))}"/]'
+        yield f'  s{at}[/"{_label(*filter(None, (title, target_text(output))))}"/]'
     for name in pipeline.steps:
         for before in graph.inputs[name]:
             yield f"  {numbers[before]} --> {numbers[name]}"
@@ -86,11 +88,13 @@ def _label(*lines: str) -> str:
     )
 
 
-def _target(output: QueryOutput) -> str:
+def target_text(output: QueryOutput) -> str:
+    """Return the kind and the place of an output."""
     return f"{output.kind} {output.target}".rstrip()
 
 
-def _origin(pipeline: Pipeline, name: str) -> str:
+def origin_text(pipeline: Pipeline, name: str) -> str:
+    """Return what a source reads."""
     source = pipeline.sources[name]
     match source.topic:
         case str() as topic:

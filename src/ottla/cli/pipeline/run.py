@@ -20,6 +20,7 @@ import msgspec
 from ottla.cli.escapes import printable
 from ottla.cli.failures import Failed, Misused
 from ottla.cli.output import Output
+from ottla.cli.pipeline.run_pages import Address, RunPages
 from ottla.cli.pipeline.run_view import LiveView, ProgressEvents, progress_result, summary
 from ottla.cli.result import Failure, Result
 from ottla.cli.stop_request import StopRequest
@@ -45,6 +46,8 @@ _POLL_S: Final = 0.1
 _EMPTY_LINES: Final = 4
 """The lines of a table without rows."""
 
+_log: Final = logging.getLogger("ottla.pipeline.run")
+
 
 class RunOptions(NamedTuple):
     """The options of the command."""
@@ -56,6 +59,8 @@ class RunOptions(NamedTuple):
     log_format: str
     log_level: str
     output: Output
+    http: Address | None
+    """Where the live page, metrics and health are served."""
 
 
 def run_pipeline(
@@ -82,8 +87,13 @@ def run_pipeline(
     _check_topics(pipeline)
     add_python_path(file)
     files = RunFiles(pipeline.name)
-    with files.running(), StopRequest() as stop, _Shown(files, options) as shown:
-        files.write(progress_result(PipelineProgress(pipeline.name)))
+    with (
+        files.running(),
+        StopRequest() as stop,
+        RunPages(loaded.written, options.http) as pages,
+        _Shown(files, options, pages) as shown,
+    ):
+        shown.write(PipelineProgress(pipeline.name))
         return _run(file, loaded, options, files, shown, lambda: stop.number is not None)
 
 
@@ -215,14 +225,15 @@ def _java_end(files: RunFiles) -> Generator[None]:
 
 
 class _Shown:
-    """Where a run is shown: on the terminal, in the log events and in the status file.
+    """Where a run is shown: on the terminal and the pages, in log events and the status file.
 
     It keeps its own copies of stdout and stderr, which Spark's output does not reach.
     """
 
-    def __init__(self, files: RunFiles, options: RunOptions) -> None:
+    def __init__(self, files: RunFiles, options: RunOptions, pages: RunPages) -> None:
         self._files = files
         self._options = options
+        self._pages = pages
         self._is_live = options.output is Output.TABLE and sys.stdout.isatty()
         self._view: LiveView | None = None
         self._events: ProgressEvents | None = None
@@ -240,12 +251,14 @@ class _Shown:
             log = errors
             if self._is_live:
                 log = resources.enter_context(self._files.events.open("a"))
-                self._view = resources.enter_context(LiveView(terminal))
+                self._view = resources.enter_context(LiveView(terminal, self._pages.url))
             self._events = ProgressEvents()
             resources.enter_context(
                 _logging(log, self._options.log_format, self._options.log_level)
             )
             self._resources = resources.pop_all()
+        if self._pages.url is not None:
+            _log.info("live page opened", {"url": self._pages.url})
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -262,13 +275,18 @@ class _Shown:
             self._view.show(progress)
         if self._events is not None:
             self._events.show(progress)
-        content = progress_result(progress)
+        self._pages.show(progress)
         states = [one.state for one in progress.queries]
         is_new = states != self._written.get("states")
         if is_new or progress.elapsed_s >= self._written_s + WRITE_S:
             self._written_s = progress.elapsed_s
             self._written = {"states": states}
-            self._files.write(content)
+            self.write(progress)
+
+    def write(self, progress: PipelineProgress) -> None:
+        """Write the status file."""
+        page = {} if self._pages.url is None else {"page": self._pages.url}
+        self._files.write({**progress_result(progress), **page})
 
     def show_rows(self, rows: Any, batch: int) -> None:
         """Print a micro-batch of a console sink, if it has rows."""

@@ -44,10 +44,11 @@ class ProgressEvents:
 class LiveView:
     """Shows the progress on a terminal during the `with` block."""
 
-    def __init__(self, terminal: TextIO) -> None:
+    def __init__(self, terminal: TextIO, url: str | None = None) -> None:
         from rich.console import Console
         from rich.live import Live
 
+        self._url = url
         self._console = Console(file=terminal, highlight=False, markup=False, emoji=False)
         self._live = Live(
             console=self._console,
@@ -66,7 +67,7 @@ class LiveView:
 
     def show(self, progress: PipelineProgress) -> None:
         """Show the progress."""
-        self._live.update(rendered(progress), refresh=True)
+        self._live.update(rendered(progress, self._url), refresh=True)
 
     def show_stage(self, stage: str) -> None:
         """Show what the command does before there is progress."""
@@ -79,8 +80,8 @@ class LiveView:
         self._console.print(text, soft_wrap=True)
 
 
-def rendered(progress: PipelineProgress) -> Any:
-    """Return the live view."""
+def rendered(progress: PipelineProgress, url: str | None = None) -> Any:
+    """Return the live view; `url` is that of the live page."""
     from rich.console import Group
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -88,6 +89,8 @@ def rendered(progress: PipelineProgress) -> Any:
     title = Text.assemble(
         ("Pipeline ", "dim"), (escaped(progress.pipeline), "bold"), f"   {_time(progress)}"
     )
+    if url is not None:
+        title.append(f"   {url}", "dim")
     table = RichTable(box=None, pad_edge=False, header_style="dim")
     table.add_column("query", no_wrap=True)
     table.add_column("state", no_wrap=True)
@@ -174,8 +177,10 @@ def progress_object(query: QueryProgress) -> dict[str, Json]:
         "rows_out": query.rows_out,
         "rows_per_s": round(query.rows_per_s, 1),
         "lag": query.lag,
+        "lag_s": None if query.lag_s is None else round(query.lag_s, 1),
         "late_rows": query.late_rows,
         "state_rows": query.state_rows,
+        "state_bytes": query.state_bytes,
         "restarts": query.restarts,
     }
     return {**found, "error": query.error} if query.error else found
