@@ -132,6 +132,24 @@ class _Line:
             self._trouble.closed(self)
 
 
+async def relay(
+    trouble: Trouble,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    to: tuple[str, int],
+) -> None:
+    """Connect an accepted connection to a broker until one of them closes it."""
+    try:
+        broker = await asyncio.open_connection(*to)
+    except OSError:
+        writer.transport.abort()
+        return
+    except BaseException:
+        writer.transport.abort()
+        raise
+    await _Line(trouble, _End(reader, writer), _End(*broker)).run()
+
+
 class Detour(TcpNetwork):
     """Connects clients through proxies."""
 
@@ -167,23 +185,10 @@ class Detour(TcpNetwork):
         if server is None:
 
             def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                line = asyncio.create_task(self._run(reader, writer, host, port))
+                line = asyncio.create_task(relay(self.trouble, reader, writer, (host, port)))
                 self._lines.add(line)
                 line.add_done_callback(self._lines.discard)
 
             server = self._servers[host, port] = await asyncio.start_server(accepted, HOST, 0)
         self.made += 1
         await super().connect(protocol, HOST, server.sockets[0].getsockname()[1])
-
-    async def _run(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int
-    ) -> None:
-        try:
-            broker = await asyncio.open_connection(host, port)
-        except OSError:
-            writer.transport.abort()
-            return
-        except BaseException:
-            writer.transport.abort()
-            raise
-        await _Line(self.trouble, _End(reader, writer), _End(*broker)).run()

@@ -1,0 +1,199 @@
+"""A cluster of real processes loses nothing when its parts fail under load.
+
+All tests share a cluster of three brokers, its ensemble of three ZooKeeper servers and the clients,
+which work the whole time. After each kind of failure, the history of the clients is checked:
+nothing acknowledged is lost, stored twice or out of order, and groups keep their offsets.
+"""
+
+import time
+from collections.abc import Generator
+from itertools import cycle, islice
+from random import Random
+from typing import Final, NamedTuple
+
+import pytest
+
+import sampling
+from integration.broker_links import BrokerLinks
+from integration.load import (
+    PARTITIONS,
+    TOPIC,
+    AiokafkaClients,
+    JavaClients,
+    LibrdkafkaClients,
+    Load,
+)
+from integration.process_cluster import NODES, ProcessCluster, Seen
+from ottla.client.admin.topics import NewTopic
+from ottla.client.sync.administrator import Admin
+
+KILLS: Final = 500 if sampling.SOAK else 20
+OUTAGE_S: Final = 60 if sampling.SOAK else 15
+KILLS_PER_CHECK: Final = 20
+ROLES: Final = ("leader", "follower", "controller", "ZooKeeper")
+LINK_DELAY_S: Final = 0.05
+
+
+class Running(NamedTuple):
+    """The cluster and its clients."""
+
+    cluster: ProcessCluster
+    load: Load
+    links: BrokerLinks
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
+    with ProcessCluster(tmp_path_factory.mktemp("c"), TOPIC, PARTITIONS) as cluster:
+        with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).or_raise()
+        clients = LibrdkafkaClients(), AiokafkaClients(), JavaClients()
+        with BrokerLinks(cluster.brokers) as links, Load(cluster.bootstrap, *clients) as load:
+            load.progress()
+            yield Running(cluster, load, links)
+
+
+def broker_with_role(role: str, seen: Seen, random: Random) -> int:
+    """Return a broker that leads partition 0, only follows there, or is the controller."""
+    leader = seen.leaders[0]
+    if role == "leader":
+        return leader
+    if role == "controller":
+        return seen.controller
+    return random.choice([number for number in NODES if number != leader])
+
+
+def test_killed_processes_lose_nothing(running: Running) -> None:
+    cluster, load, _ = running
+    random = Random(sampling.seed())
+    for count, role in enumerate(islice(cycle(ROLES), KILLS), 1):
+        seen = cluster.wait_until_whole()
+        if role == "ZooKeeper":
+            number = random.choice(NODES)
+            cluster.ensemble.kill(number)
+            load.progress()
+            cluster.ensemble.start(number)
+        else:
+            broker = cluster.brokers[broker_with_role(role, seen, random)]
+            broker.kill()
+            load.progress()
+            broker.start()
+        if count % KILLS_PER_CHECK == 0:
+            load.verify()
+
+
+def test_stopped_leader_is_replaced_and_returns(running: Running) -> None:
+    """It stands still until its session has expired, and then continues as if it led."""
+    cluster, load, _ = running
+    seen = cluster.wait_until_whole()
+    leader = cluster.brokers[seen.leaders[0]]
+    others = [number for number in NODES if number != leader.id]
+    leader.pause()
+    try:
+        cluster.wait_until_seen(
+            "it leads nothing", others, lambda seen: leader.id not in seen.leaders.values()
+        )
+        load.progress("librdkafka", "java")  # aiokafka waits for a response
+    finally:
+        leader.resume()
+    cluster.wait_until_whole()
+    load.progress()
+    load.verify()
+
+
+def test_brokers_serve_without_zookeeper(running: Running) -> None:
+    cluster, load, _ = running
+    cluster.wait_until_whole()
+    shrinks, before = cluster.isr_shrinks(), cluster.ensemble.states(TOPIC, PARTITIONS)
+    cluster.ensemble.kill(*NODES)
+    deadline_s = time.monotonic() + OUTAGE_S
+    while time.monotonic() < deadline_s:
+        load.progress()
+    load.verify()
+    cluster.ensemble.start(*NODES)
+    cluster.wait_until_whole()
+    load.progress()
+    after = cluster.ensemble.states(TOPIC, PARTITIONS)
+    assert [{*one.in_sync} for one in after] == [{*one.in_sync} for one in before]
+    assert cluster.isr_shrinks() == shrinks
+    load.verify()
+
+
+def test_full_disk_costs_only_the_replicas_on_it(running: Running) -> None:
+    cluster, load, _ = running
+    disk, (*others, full) = cluster.small_disk, NODES
+    if disk is None:
+        pytest.skip("needs user namespaces, to mount a small file system")
+    cluster.wait_until_whole()
+    disk.fill()
+    try:
+        cluster.wait_until_seen(
+            f"no ISR has broker {full}",
+            others,
+            lambda seen: not any(full in one for one in seen.in_sync.values()),
+        )
+        load.progress()
+    finally:
+        disk.free()
+    cluster.wait_until_whole()
+    load.progress()
+    load.verify()
+
+
+def put_behind_proxies(running: Running) -> None:
+    """Restart the brokers in turn, so that they reach each other through proxies."""
+    cluster, load, links = running
+    for number, broker in cluster.brokers.items():
+        if broker.advertised_internal_port == links.ports[number]:
+            continue
+        cluster.wait_until_whole()
+        assert broker.terminate() == 0, broker.log_tail()
+        broker.advertised_internal_port = links.ports[number]
+        broker.start()
+    cluster.wait_until_whole()
+    load.progress()
+
+
+def test_rolling_restart_fails_no_record(running: Running) -> None:
+    put_behind_proxies(running)
+    running.load.verify()
+
+
+def test_partitioned_and_slow_links_lose_nothing(running: Running) -> None:
+    put_behind_proxies(running)
+    cluster, load, links = running
+    seen = cluster.wait_until_whole()
+    # A broker that cannot reach the other ones, and that they cannot reach.
+    alone = next(number for number in NODES if number != seen.controller)
+    led = [partition for partition, leader in seen.leaders.items() if leader != alone]
+    assert led
+    links.freeze(links.of(alone))
+    cluster.wait_until_seen(
+        f"broker {alone} is not in sync",
+        [seen.controller],
+        lambda seen: not any(alone in seen.in_sync[partition] for partition in led),
+    )
+    links.mend()
+    cluster.wait_until_whole()
+    load.progress()
+    load.verify()
+    # A follower that cannot fetch, and that all others reach.
+    seen = cluster.wait_until_whole()
+    leader = seen.leaders[0]
+    follower = next(number for number in NODES if number not in (leader, seen.controller))
+    assert links.carried((follower, leader))
+    links.freeze([(follower, leader)])
+    cluster.wait_until_seen(
+        f"follower {follower} is not in sync",
+        [leader],
+        lambda seen: follower not in seen.in_sync[0],
+    )
+    load.progress()
+    links.mend()
+    cluster.wait_until_whole()
+    load.verify()
+    links.delay(LINK_DELAY_S)
+    load.progress()
+    links.mend()
+    cluster.wait_until_whole()
+    load.verify()
