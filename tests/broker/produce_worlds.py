@@ -7,13 +7,14 @@ equal between them. Responses that wait for replicas are compared when an event 
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from struct import pack_into, unpack_from
 from types import MappingProxyType, MethodType
 from typing import Any, Final, cast
 
 from fastcrc.crc32 import iscsi as crc32c
+from msgspec.structs import replace
 
 from log.log_managers import opened
 from ottla.broker.cooperative import CooperativeScheduler

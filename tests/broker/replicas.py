@@ -1,7 +1,7 @@
 # pyright: reportPrivateUsage=false
 """Turns a partition of a running broker into one with followers whose fetches the test makes."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from broker.nodes import RunningBroker
 from ottla.cluster.image import PartitionState

@@ -4,12 +4,12 @@ import asyncio
 import logging
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiokafka
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.nodes import Client, RunningBroker, broker, closed, run

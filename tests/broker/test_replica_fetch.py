@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from broker.nodes import Client, RunningBroker, broker, run
 from broker.replicas import Replicas

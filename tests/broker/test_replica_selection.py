@@ -1,11 +1,11 @@
 """Consumers that read from a replica in their rack (KIP-392)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from msgspec.structs import replace
 
 from broker.nodes import Client, broker, run
 from broker.replicas import Replicas

@@ -1,9 +1,9 @@
 """Registrations: the content of their nodes, and who restarted uncleanly."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cases import each_case
 from ottla.cluster.image import Address, Broker

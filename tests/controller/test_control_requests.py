@@ -1,10 +1,10 @@
 """The requests of a controller to brokers: encoded, read again, and checked."""
 
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from ottla.cluster.image import (
     Address,

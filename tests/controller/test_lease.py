@@ -1,10 +1,10 @@
 """A broker is registered once, and an epoch has one controller (rules B1 to B3, B6)."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from controller.controllers import Coordinated, coordinated
 from controller.lossy_session import Loss, LossySession

@@ -1,7 +1,8 @@
 """The controller's decisions: changes of partitions after events and requests."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ottla.cluster.image import ClusterImage, PartitionChange, PartitionState, Topic
 from ottla.cluster.reassignment import StepKind

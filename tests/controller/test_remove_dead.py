@@ -1,8 +1,9 @@
 # pyright: reportPrivateUsage=false
 """The controller deletes the registrations of brokers that are proven dead (rule B13)."""
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from controller.test_reassignments import Stage, staged
 from ottla.controller.lease import register

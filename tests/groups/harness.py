@@ -5,11 +5,13 @@ appends reach the log in order. Appends wait until the test commits them or lets
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from ottla.errors import ErrorCode
 from ottla.groups.config import GroupConfig

@@ -1,8 +1,9 @@
 """A leader with followers whose fetches the test makes."""
 
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from log.log_managers import TOPIC_ID, opened, partition
 from log.logs import made

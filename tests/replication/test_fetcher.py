@@ -1,10 +1,11 @@
 """The replica fetcher against leaders that serve real logs: rules A2, A3, A5, A16 and A17."""
 
 import asyncio
-from dataclasses import replace
+import dataclasses
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from log.log_managers import TOPIC_ID, append, partition
 from log.logs import contents, raw
@@ -96,7 +97,7 @@ def test_a5_high_watermark_is_bounded_by_the_own_log() -> None:
         for _ in range(4):
             leader.append(0, bytes(300))
         leader.commit(0, 4)
-        world.fetchers.config = replace(world.fetchers.config, partition_bytes_max=400)
+        world.fetchers.config = dataclasses.replace(world.fetchers.config, partition_bytes_max=400)
         follower = await world.follow(0, 2, epoch=0)
         seen: list[tuple[int, int]] = []
 
@@ -428,7 +429,8 @@ def test_c5_flush_messages_delays_the_report_of_the_log_end() -> None:
         leader = world.leaders[2]
         await leader.create(0)
         leader.append(0, b"a")
-        follower = await world.follow(0, 2, epoch=0, rules=replace(RULES, flush_messages=1))
+        rules = dataclasses.replace(RULES, flush_messages=1)
+        follower = await world.follow(0, 2, epoch=0, rules=rules)
         await world.until(lambda: any(_offsets(one) == [1] for one in leader.fetches))
         assert follower.log.recovery_point == 1
 

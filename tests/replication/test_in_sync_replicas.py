@@ -1,11 +1,11 @@
 """The ISR at a leader: the high watermark, slow followers, joining ones, and changes in flight."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ottla.cluster.image import PartitionState
 from ottla.errors import ErrorCode

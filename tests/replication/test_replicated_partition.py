@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset

@@ -7,8 +7,9 @@ election of the last known leader can lose acknowledged records.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ottla.cluster.image import PartitionState
 from ottla.ids import NO_BROKER, BrokerId, LeaderEpoch

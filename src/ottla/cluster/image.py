@@ -5,9 +5,11 @@ topic ids map one to one, and partitions are numbered from 0 without gaps.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ottla.ids import (
     NO_BROKER,
@@ -23,8 +25,7 @@ from ottla.ids import (
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state"))
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Host and port of a broker's listener."""
 
     host: str
@@ -35,8 +36,7 @@ class Address:
         return f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(Struct, frozen=True):
     """A live broker."""
 
     id: BrokerId
@@ -46,13 +46,12 @@ class Broker:
     host: str | None = None  # ottla.broker.host: brokers of one machine have the same
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(Struct, frozen=True):
     """Replicas, leader and ISR of a partition."""
 
     replicas: tuple[BrokerId, ...]  # during a reassignment with `adding` and `removing`
     leader: BrokerId = NO_BROKER
-    leader_epoch: LeaderEpoch = LeaderEpoch(-1)  # noqa: RUF009 - a number
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
     in_sync: tuple[BrokerId, ...] = ()
     version: int = -1  # the partition epoch: version of its node; -1: not stored
     elr: tuple[BrokerId, ...] = ()  # outside the ISR, with every acknowledged record (rule A14)
@@ -71,8 +70,7 @@ class PartitionState:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionChange:
+class PartitionChange(Struct, frozen=True):
     """A decision of the controller: the next state of a partition.
 
     It is stored only if the partition still has the version of `before` (rule B5).
@@ -84,8 +82,7 @@ class PartitionChange:
     after: PartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """A topic and its partitions."""
 
     name: str
@@ -102,8 +99,7 @@ class Topic:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(Struct, frozen=True):
     """The cluster metadata of one version."""
 
     cluster_id: str
@@ -112,7 +108,7 @@ class ClusterImage:
     topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
     names: Mapping[Uuid, str] = field(default_factory=lambda: MappingProxyType({}))
     version: int = 0
-    controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # noqa: RUF009 - a number
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)
     failed: Mapping[TopicPartition, frozenset[BrokerId]] = field(
         default_factory=lambda: MappingProxyType({})
     )  # live brokers that have the replica in a failed data directory

@@ -9,8 +9,10 @@ A replica is deleted only when it is not in the ISR and cannot become leader any
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ottla.cluster.election import effective_min, eligible_leaders
 from ottla.cluster.image import PartitionState
@@ -26,8 +28,7 @@ class StepKind(Enum):
     FINISH = "delete the other replicas and store the final assignment"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """The next step of a reassignment."""
 
     kind: StepKind

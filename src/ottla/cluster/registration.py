@@ -6,8 +6,9 @@ counter knows since which broker epoch every restart was clean (rules A14 and B1
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from ottla.cluster.image import Address, Broker
 from ottla.cluster.znodes import UNCLEAN_RESTARTS, BadNode, broker_path, read_json, to_json
@@ -16,8 +17,7 @@ from ottla.ids import ZERO_UUID, BrokerEpoch, BrokerId, Uuid
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """A broker as it registers itself; the epoch of a broker that is not registered is -1."""
 
     broker: Broker

@@ -8,16 +8,16 @@ which it is meant, so that a broker can refuse what is out of date (rule B4).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from ottla.cluster.image import ClusterImage, PartitionState
 from ottla.errors import RequestError
 from ottla.ids import BrokerEpoch, BrokerId, ControllerEpoch, PartitionIndex, TopicPartition, Uuid
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaState:
+class ReplicaState(Struct, frozen=True):
     """A partition of which the broker has a replica."""
 
     topic: str
@@ -32,8 +32,7 @@ class ReplicaState:
         return TopicPartition(self.topic, self.index)
 
 
-@dataclass(frozen=True, slots=True)
-class StoppedReplica:
+class StoppedReplica(Struct, frozen=True):
     """A partition of which the broker has no replica any more."""
 
     partition: TopicPartition
@@ -50,8 +49,7 @@ Failures = Mapping[TopicPartition, RequestError]
 """The partitions that a broker could not lead, follow or stop, and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlUpdate:
+class ControlUpdate(Struct, frozen=True, kw_only=True):
     """Changes for one broker, applied in the order of the fields."""
 
     controller: BrokerId

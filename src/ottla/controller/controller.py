@@ -21,10 +21,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from ottla.clock import Clock
 from ottla.cluster.election import is_unclean

@@ -10,9 +10,12 @@ that conflicts does not stop the others. After a ConnectionLoss the nodes tell w
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ottla.cluster.image import PartitionChange, PartitionState
 from ottla.cluster.znodes import (
@@ -40,16 +43,14 @@ BATCHES_IN_FLIGHT: Final = 4
 _REFUSALS_MAX: Final = 10  # of one batch; each is followed by a read that finds all conflicts
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """A change that is stored."""
 
     change: PartitionChange
     state: PartitionState  # with the version of its node
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """A change that is not stored: the partition, or a broker that joins its ISR, had changed."""
 
     change: PartitionChange

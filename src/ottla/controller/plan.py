@@ -18,9 +18,10 @@ Invariants of every change:
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from ottla.cluster.election import (
     change_in_sync,
@@ -57,8 +58,7 @@ def _never(topic: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """Which brokers can lead and stay in sync, and the settings of topics that matter for it."""
 
     alive: Collection[BrokerId]
@@ -227,8 +227,7 @@ def brokers_changed(
     return changes
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdown:
+class ControlledShutdown(Struct, frozen=True):
     """What a broker that shuts down gives up, and what it still leads."""
 
     changes: list[PartitionChange]
@@ -361,8 +360,7 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionOutcome:
+class ElectionOutcome(Struct, frozen=True):
     """The outcome of an ElectLeaders request for one partition."""
 
     topic: str
@@ -469,8 +467,7 @@ def preferred_imbalance(
 # Reassignments.
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentOutcome:
+class ReassignmentOutcome(Struct, frozen=True):
     """The outcome of an AlterPartitionReassignments request for one partition."""
 
     topic: str
@@ -530,8 +527,7 @@ def _checked_target(
     return checked_target
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentStep:
+class ReassignmentStep(Struct, frozen=True):
     """The next step of one reassignment."""
 
     kind: StepKind
@@ -565,8 +561,7 @@ def reassignment_steps(
 # AlterPartition.
 
 
-@dataclass(frozen=True, slots=True)
-class AlteredPartition:
+class AlteredPartition(Struct, frozen=True):
     """The outcome for one partition of an AlterPartition request."""
 
     topic_id: Uuid

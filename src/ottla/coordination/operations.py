@@ -5,8 +5,9 @@ a client that sends more, which would look like a ConnectionLoss.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ottla.coordination.errors import InvalidPath, TooLarge
 from ottla.coordination.paths import ROOT, check_path
@@ -20,8 +21,7 @@ _OVERHEAD_BYTES: Final = 64
 SEQUENCE_DIGITS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     """Create a node. The result is its path; a sequential node's path ends with a number."""
 
     path: str
@@ -30,8 +30,7 @@ class Create:
     sequence: bool = False  # append a ten-digit counter of the parent to the path
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(Struct, frozen=True):
     """Replace a node's data and increment its version. The result is the new Stat."""
 
     path: str
@@ -39,16 +38,14 @@ class SetData:
     version: int | None = None  # the expected version; None: any
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Delete a node that has no children. The result is None."""
 
     path: str
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """Fail unless the node exists with this version. The result is None."""
 
     path: str

@@ -11,9 +11,10 @@ may fire before the read that set it has returned.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from ottla.coordination.operations import Operation
 
@@ -45,8 +46,7 @@ class Change(Enum):
     DISCONNECTED = "the connection was lost: the watch is removed, read again"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(Struct, frozen=True):
     """A change of a watched node; read the node for its new state."""
 
     change: Change

@@ -3,8 +3,9 @@
 Invariant: a config is immutable; its defaults are Kafka's.
 """
 
-from dataclasses import dataclass
 from typing import Final, Self
+
+from msgspec import Struct
 
 from ottla.records.compression import Compression
 from ottla.settings import broker
@@ -26,8 +27,7 @@ METADATA_BYTES_MAX: Final = 16 * 1024 * 1024
 memory. The record of a group has it for one protocol, and is limited to about a megabyte."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(Struct, frozen=True):
     """The settings of a broker that groups use."""
 
     session_timeout_ms_min: int = 6_000

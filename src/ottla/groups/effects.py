@@ -8,8 +8,9 @@ A slow append has not failed: if a client's timeout ends first, the owner of its
 and drops the later response.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from ottla.groups.group import ClassicGroup
 from ottla.groups.member import Member
@@ -19,16 +20,14 @@ from ottla.groups.types import AssignmentStored, RequestToken, Timer, Transactio
 from ottla.ids import LeaderEpoch, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Respond:
+class Respond(Struct, frozen=True):
     """Respond to the request of this token; once per token."""
 
     token: RequestToken
     answer: Response
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(Struct, frozen=True):
     """Fire the timer at this time, with the version; replaces an earlier timer of this name."""
 
     timer: Timer
@@ -36,8 +35,7 @@ class SetTimer:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelTimer(Struct, frozen=True):
     """Cancel the timer."""
 
     timer: Timer
@@ -53,8 +51,7 @@ class TopicRecord(NamedTuple):
 # Continuations after an append.
 
 
-@dataclass(frozen=True, slots=True)
-class StaticMemberStored:
+class StaticMemberStored(Struct, frozen=True):
     """A static member has returned with a new member id in a stable group (rule F5)."""
 
     group_id: str
@@ -65,15 +62,13 @@ class StaticMemberStored:
     skips_assignment: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyGenerationStored:
+class EmptyGenerationStored(Struct, frozen=True):
     """A group has lost its last member; without the record, sessions expire after a load."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsStored:
+class OffsetsStored(Struct, frozen=True):
     """Offsets are committed, or wait for the end of their transaction."""
 
     group_id: str
@@ -83,8 +78,7 @@ class OffsetsStored:
     answer: PartitionErrors
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsDeleted:
+class OffsetsDeleted(Struct, frozen=True):
     """Offsets and groups are deleted, on request or expired."""
 
     offsets: tuple[tuple[str, TopicPartition], ...]
@@ -99,8 +93,7 @@ Then: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Struct, frozen=True):
     """Append to the coordinator's partition as its leader in this epoch, then continue.
 
     Records with a transaction go into a transactional batch. If not atomic, they may be split into

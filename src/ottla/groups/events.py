@@ -6,8 +6,9 @@ field.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from ottla.errors import ErrorCode
 from ottla.groups.effects import Append
@@ -23,8 +24,7 @@ NO_GENERATION: Final = -1
 DEFAULT_RETENTION_MS: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     """JoinGroup: join the next generation."""
 
     token: RequestToken
@@ -42,8 +42,7 @@ class Join:
     skips_assignment: bool = True  # from version 9 on for a static leader (KIP-814)
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(Struct, frozen=True):
     """SyncGroup: request the assignment; the leader sends all assignments."""
 
     token: RequestToken
@@ -56,8 +55,7 @@ class Sync:
     assignments: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """Heartbeat: keep the session alive."""
 
     token: RequestToken
@@ -74,8 +72,7 @@ class Leaver(NamedTuple):
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """LeaveGroup: members leave or are removed."""
 
     token: RequestToken
@@ -83,8 +80,7 @@ class Leave:
     leavers: tuple[Leaver, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """OffsetCommit, or TxnOffsetCommit with a transaction."""
 
     token: RequestToken
@@ -98,16 +94,14 @@ class Commit:
     knows_group_id_not_found: bool = True  # from version 9 of OffsetCommit on
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroups:
+class DeleteGroups(Struct, frozen=True):
     """DeleteGroups: delete groups without members, with their offsets."""
 
     token: RequestToken
     group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteOffsets(Struct, frozen=True):
     """OffsetDelete: delete offsets of a group."""
 
     token: RequestToken
@@ -115,47 +109,41 @@ class DeleteOffsets:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestDropped:
+class RequestDropped(Struct, frozen=True):
     """The client that waits for the response to JoinGroup or SyncGroup has disconnected."""
 
     token: RequestToken
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsDeleted:
+class PartitionsDeleted(Struct, frozen=True):
     """Partitions were deleted; their committed offsets follow."""
 
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionEnded:
+class TransactionEnded(Struct, frozen=True):
     """A transaction marker was committed in the partition: its offsets count or are dropped."""
 
     producer_id: ProducerId
     committed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(Struct, frozen=True):
     """A timer fired. A timer that was reset or cancelled has another version."""
 
     timer: Timer
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     """The records are in the log from this offset on, and committed (acks=-1)."""
 
     append: Append
     base_offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class AppendFailed:
+class AppendFailed(Struct, frozen=True):
     """The records are not in the log and will not be."""
 
     append: Append

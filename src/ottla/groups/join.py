@@ -4,7 +4,7 @@ Invariant: a refused request changes no member. A client without a member id get
 becomes a member when it returns with it, except for static members and old clients.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ottla.errors import ErrorCode
 from ottla.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX

@@ -4,13 +4,12 @@ Invariant: a member with a pending request has its token, the later one of two. 
 had its first JoinGroup response.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ottla.groups.types import Protocol, RequestToken, protocols_bytes
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """Identity, protocols, assignment and pending requests of a member."""
 
     member_id: str

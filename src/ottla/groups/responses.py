@@ -4,8 +4,9 @@ Invariant: a result has everything that any version of the response carries; wit
 is what Kafka sends.
 """
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, TopicPartition, Uuid
@@ -21,8 +22,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinResult:
+class JoinResult(Struct, frozen=True):
     """A member's place in the next generation; the leader gets all members."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -35,8 +35,7 @@ class JoinResult:
     members: tuple[JoinedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SyncResult:
+class SyncResult(Struct, frozen=True):
     """A member's assignment."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -45,8 +44,7 @@ class SyncResult:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResult:
+class HeartbeatResult(Struct, frozen=True):
     """Whether the member and its generation are valid."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -60,24 +58,21 @@ class LeaverResult(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveResult:
+class LeaveResult(Struct, frozen=True):
     """The results of leaving members; early versions have one and use its error for the whole."""
 
     error: ErrorCode = ErrorCode.NONE
     leavers: tuple[LeaverResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionErrors:
+class PartitionErrors(Struct, frozen=True):
     """A result per partition, for OffsetCommit and OffsetDelete."""
 
     error: ErrorCode = ErrorCode.NONE  # of the whole; OffsetCommit repeats it per partition
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupErrors:
+class GroupErrors(Struct, frozen=True):
     """A result per group in request order, for DeleteGroups."""
 
     groups: tuple[tuple[str, ErrorCode], ...]
@@ -101,8 +96,7 @@ class FetchedOffset(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResult:
+class FetchResult(Struct, frozen=True):
     """The committed offsets of a group."""
 
     error: ErrorCode
@@ -120,8 +114,7 @@ class DescribedMember(NamedTuple):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(Struct, frozen=True):
     """A group's state; a missing one is Dead with GROUP_ID_NOT_FOUND.
 
     DescribeGroups has that error from version 6 on; before, only the state says it.
@@ -144,8 +137,7 @@ class ListedGroup(NamedTuple):
     group_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupList:
+class GroupList(Struct, frozen=True):
     """The groups of a coordinator."""
 
     error: ErrorCode

@@ -4,9 +4,10 @@ They are here so that those modules need not import each other.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, NewType
+
+from msgspec import Struct
 
 from ottla.ids import ZERO_UUID, ProducerEpoch, ProducerId, TopicPartition, Uuid
 
@@ -60,8 +61,7 @@ class Transaction(NamedTuple):
     producer_epoch: ProducerEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentStored:
+class AssignmentStored(Struct, frozen=True):
     """The assignments of a generation are in the log (rule F3)."""
 
     group_id: str

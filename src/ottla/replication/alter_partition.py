@@ -9,8 +9,9 @@ the outcome of a proposal is unknown only until it is answered, or until newer m
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from ottla.clock import Clock
 from ottla.cluster.image import PartitionState

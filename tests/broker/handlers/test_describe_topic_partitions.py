@@ -1,9 +1,9 @@
 """DescribeTopicPartitions: topics in order of name, with a limit of partitions per page."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from broker.handlers.test_metadata import TOPIC_OPERATIONS, without_brokers
 from broker.members import find_coordinator
