@@ -10,6 +10,10 @@ FAST_PATH := src/ottla/broker/produce_fast_path
 PIP_INSTALL := DIST_EXTRA_CONFIG="$(CURDIR)/requirements/build.cfg" $(BIN)/python -m pip install \
 	--quiet --disable-pip-version-check --no-compile --no-build-isolation --use-pep517
 
+# Images of containers often forbid Python to write bytecode. Then each process compiles what it
+# imports, and pytest rewrites the assertions of every module again: 24 s in each process of the tests.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help run broker test judge check lint types types-source types-tests imports references docs bench soak format setup setup-run setup-broker java lock clean
 
@@ -42,7 +46,7 @@ PLAIN_TESTS := tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_vers
 	tests/broker/test_produce_fast_path.py::test_variants_of_ordinary_requests \
 	--ignore=tests/records/test_kernel_twins.py --ignore=tests/records/test_compression.py
 
-test: setup ## Run every check and every test, with the compiled extension and as plain Python
+test: setup $(VENV)/.collected ## Run every check and every test, with the compiled extension and as plain Python
 	@rm -f .test-times.jsonl
 	@$(STEP) check $(MAKE) --no-print-directory check
 	@$(STEP) tests $(BIN)/python -m pytest -n 4
@@ -144,6 +148,11 @@ $(VENV)/.run-installed: requirements/run.lock $(VENV)/.build-installed | $(VENV)
 $(VENV)/.dev-installed: requirements/dev.lock $(VENV)/.run-installed
 	$(PIP_INSTALL) --require-hashes -r requirements/dev.lock
 	@$(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true  # some templates are not Python
+	@touch $@
+
+# Collecting the tests once writes their bytecode; otherwise all processes of the first run do so.
+$(VENV)/.collected: $(VENV)/.dev-installed | $(VENV)/.built
+	@$(BIN)/python -m pytest --collect-only --quiet > /dev/null || true  # the run reports errors
 	@touch $@
 
 # Without a C compiler this step still succeeds: the kernel then runs as plain Python.
