@@ -1,16 +1,34 @@
-"""pytest fixtures for projects that use Ottla; pytest loads them when Ottla is installed.
+"""pytest fixtures, and the tests of pipeline files; pytest loads them when Ottla is installed.
 
 Invariant: importing this module is cheap; a test run without a cluster does not load the broker.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from ottla.testing.cluster_thread import ClusterThread
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the setting with which the tests of pipeline files are not collected."""
+    doc = "Collect the tests of pipeline files: YAML with sources, sinks and tests."
+    parser.addini("ottla_pipeline_tests", doc, type="bool", default=True)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the tests of a pipeline file."""
+    if file_path.suffix not in (".yaml", ".yml"):
+        return None
+    if not parent.config.getini("ottla_pipeline_tests"):
+        return None
+    from ottla.testing.pipeline_items import pipeline_file
+
+    return pipeline_file(file_path, parent)
 
 
 @pytest.fixture(scope="session")
