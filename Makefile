@@ -31,7 +31,7 @@ $(error There is no example "$(EXAMPLE)". The examples are: $(EXAMPLES))
 endif
 endif
 
-run: $(if $(filter $(EXAMPLE),$(WITHOUT_SPARK)),setup-broker,java setup-run) ## Run an example with a broker on 127.0.0.1:9092 (EXAMPLE=messaging|sensors, ARGS="--port 9093")
+run: $(if $(filter $(EXAMPLE),$(WITHOUT_SPARK)),setup-broker,java setup-run) ## Run an example with a broker on 127.0.0.1:9092 (EXAMPLE=logs|messaging|sensors, ARGS="--port 9093")
 	@PYTHONPATH=examples exec $(BIN)/python -m $(EXAMPLE) $(ARGS)
 
 broker: setup-broker ## Start only a broker, without Spark and Java; Ctrl-C stops it (ARGS="--port 9093")

@@ -101,10 +101,13 @@ def ottla_command() -> str:
     return str(Path(sys.executable).parent / "ottla")
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Let this process end when the process that started it ends (on Linux)."""
+    if sys.platform != "linux":
+        return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() == 1:  # the parent was killed before the call
         os._exit(1)
 
 
-_BEFORE_EXEC = _end_with_parent if sys.platform == "linux" else None
+_BEFORE_EXEC = end_with_parent if sys.platform == "linux" else None
