@@ -168,11 +168,15 @@ def test_repeated_sync_of_the_leader_is_not_appended_twice() -> None:
     assert harness.synced(second).assignment == b"one"
 
 
-def test_assignment_of_a_failed_append_is_not_sent() -> None:
+@pytest.mark.parametrize(
+    "error", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+)
+def test_assignment_of_a_failed_append_is_not_sent(error: ErrorCode) -> None:
+    """Members get an error that they repeat: the Java consumer ends at any other one."""
     harness = Harness(auto=False)
     leader, follower = harness.completing(2)
     tokens = [harness.sync(follower, 1), harness.sync(leader, 1, {leader: b"1", follower: b"2"})]
-    harness.fail_append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    harness.fail_append(error)
     for token in tokens:
         assert harness.synced(token) == SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert harness.state == "PreparingRebalance"

@@ -401,6 +401,10 @@ class ProcessCluster:
         assert seen is not None
         return seen
 
+    def wait_until_controller(self, number: int) -> None:
+        """Wait until a broker is the controller."""
+        self.wait_until_seen("it controls", [number], lambda seen: seen.controller == number)
+
     def isr_shrinks(self) -> float:
         """Return how often leaders have removed slow followers from ISRs."""
         return sum(one.metric("ottla_isr_shrinks_total") for one in self.brokers.values())

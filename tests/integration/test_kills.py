@@ -82,6 +82,23 @@ def test_killed_processes_lose_nothing(running: Running) -> None:
             load.verify()
 
 
+def test_two_killed_brokers_stop_clients_until_they_return(running: Running) -> None:
+    """Too few replicas are in sync: nothing is acknowledged, and no client gives up."""
+    cluster, load, _ = running
+    for _ in range(2):
+        seen = cluster.wait_until_whole()
+        last = next(number for number in NODES if number != seen.controller)
+        killed = [broker for broker in cluster.brokers.values() if broker.id != last]
+        for broker in killed:
+            broker.kill()
+        cluster.wait_until_controller(last)
+        for broker in killed:
+            broker.start()
+        load.progress()
+    cluster.wait_until_whole()
+    load.verify()
+
+
 def test_stopped_leader_is_replaced_and_returns(running: Running) -> None:
     """It stands still until its session has expired, and then continues as if it led."""
     cluster, load, _ = running
