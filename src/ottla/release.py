@@ -9,3 +9,6 @@ if TYPE_CHECKING:
     from typing import Final
 
 RELEASE: "Final" = "0.1.0.dev0"
+
+VERSION_CONFIG: "Final" = "ottla.version"
+"""The config in which a broker returns its version."""

@@ -14,6 +14,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from ottla.release import RELEASE, VERSION_CONFIG
 from ottla.settings.broker import BROKER
 from ottla.settings.topic import TOPIC
 
@@ -65,6 +66,22 @@ def test_all_or_the_named_settings_are_described(tmp_path: Path) -> None:
                 named = ["retention.ms", "no.such", "segment.ms"]
                 found = await describe(client, TOPIC_RESOURCE, "t", named, version=version)
                 assert {one.name for one in found.configs} == {"retention.ms", "segment.ms"}
+
+    run(scenario)
+
+
+def test_version_is_described_only_by_name(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            found = await describe(client, BROKER_RESOURCE, "1")
+            assert VERSION_CONFIG not in {one.name for one in found.configs}
+            one, synonyms = await setting(client, BROKER_RESOURCE, "1", VERSION_CONFIG)
+            assert (one.value, one.read_only, one.config_source) == (RELEASE, True, OF_FILE)
+            assert synonyms == []
+            await create(client, "t")
+            found = await describe(client, TOPIC_RESOURCE, "t", [VERSION_CONFIG])
+            assert not found.configs
 
     run(scenario)
 

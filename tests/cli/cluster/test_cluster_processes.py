@@ -40,6 +40,7 @@ from ottla.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from ottla.release import RELEASE
 from ottla.settings.config_parser import broker_config_of
 
 admin: Any = confluent_kafka.admin  # the client's types are not complete
@@ -160,6 +161,7 @@ def test_status_and_files_name_the_processes(cluster: Started) -> None:
         (number, address, cluster.pid(f"broker-{number}"))
         for number, address in enumerate(cluster.bootstrap.split(","), 1)
     ]
+    assert {one["version"] for one in found["brokers"]} == {RELEASE}
     assert runs(cluster.pid("zookeeper-1"))
 
 

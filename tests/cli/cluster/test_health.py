@@ -43,7 +43,7 @@ TOPICS = [
 def health() -> ClusterHealth:
     disks, pids = {1: DiskUse(3000, 1 << 31, 0)}, {1: 77, 2: None}
     refused = refusals({2: TimedOut("no response"), 3: RequestError(DENIED)})
-    brokers = broker_health(BROKERS, TOPICS, disks, pids, refused)
+    brokers = broker_health(BROKERS, TOPICS, disks, pids, refused, {1: "0.1", 3: "0.2"})
     return ClusterHealth(
         "id",
         2,

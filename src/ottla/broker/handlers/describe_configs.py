@@ -1,4 +1,8 @@
-"""DescribeConfigs: every config of topics and brokers, with the source of its value."""
+"""DescribeConfigs: every config of topics and brokers, with the source of its value.
+
+A broker also returns its version, which Kafka's protocol has no field for, as a read-only config.
+It is not among all configs: a client must ask for it by its name.
+"""
 
 from collections.abc import Iterable
 from itertools import dropwhile
@@ -19,6 +23,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.release import RELEASE, VERSION_CONFIG
 from ottla.settings.dynamic_broker_config import ConfigEntry, ConfigSource
 from ottla.transport.broker_channels import BrokerChannels
 from ottla.transport.connection import Connection, DeferredResponse
@@ -28,6 +33,17 @@ BROKER: Final = 4
 UNKNOWN_TYPE: Final = 0
 
 TIMEOUT_S: Final = 10.0  # of a request to another broker
+
+VERSION: Final = ConfigEntry(
+    VERSION_CONFIG,
+    None,
+    RELEASE,
+    ConfigSource.STATIC_BROKER_CONFIG,
+    (),
+    read_only=True,
+    sensitive=False,
+)
+"""The version of this broker."""
 
 
 class DescribeConfigsHandler:
@@ -108,6 +124,8 @@ class DescribeConfigsHandler:
                 for one in self._described(asked.resource_type, asked.resource_name)
                 if not keys or one.name in keys
             ]
+            if keys and VERSION.name in keys and asked.resource_type == BROKER:
+                configs.append(_setting(message, VERSION))
         except RequestError as error:
             code, text = error.code, error.message
         return DescribeConfigsResult(

@@ -14,18 +14,20 @@ from typing import Final
 from ottla.cli.session import Session
 from ottla.client.admin.administration import Administration
 from ottla.client.admin.cluster import BrokerDescription, ClusterCalls
+from ottla.client.admin.configs import ConfigCalls, ConfigResource
 from ottla.client.admin.log_dirs import LogDirCalls, LogDirs
 from ottla.client.admin.topic_descriptions import TopicDescription
 from ottla.client.admin.topics import TopicCalls
 from ottla.client.calls.results import Results
 from ottla.errors import ErrorCode, RequestError
+from ottla.release import VERSION_CONFIG
 from ottla.transport.port_owner import port_owner_pid
 
 RESPONSE_SECONDS: Final = 3.0  # a broker that takes longer is shown as one that does not respond
 
 
-class HealthAdmin(Administration, ClusterCalls, TopicCalls, LogDirCalls):
-    """Describes the cluster, its topics and its data directories."""
+class HealthAdmin(Administration, ClusterCalls, TopicCalls, LogDirCalls, ConfigCalls):
+    """Describes the cluster, its topics, its data directories and its versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class BrokerHealth:
     skew: float | None  # leaders relative to the mean; None without partitions
     disk: DiskUse | None  # None if the broker does not respond, or refuses
     refusal: ErrorCode | None = None  # of a broker that responds
+    version: str | None = None  # of Ottla; None if the broker does not return it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ def broker_health(
     disks: Mapping[int, DiskUse],
     pids: Mapping[int, int | None],
     refused: Mapping[int, ErrorCode] = MappingProxyType({}),
+    versions: Mapping[int, str | None] = MappingProxyType({}),
 ) -> list[BrokerHealth]:
     """Return what each broker leads and holds."""
     partitions = [one for topic in topics for one in topic.partitions]
@@ -100,6 +104,7 @@ def broker_health(
             round(leaders[one.id] / mean, 2) if mean else None,
             disks.get(one.id),
             refused.get(one.id),
+            versions.get(one.id),
         )
         for one in brokers
     ]
@@ -133,13 +138,22 @@ async def health_of(admin: HealthAdmin, *, with_pids: bool = False) -> ClusterHe
     told: Results[int, LogDirs] = await admin.describe_log_dirs(
         [one.id for one in cluster.brokers], timeout_s=RESPONSE_SECONDS
     )
+    resources = [ConfigResource.broker(one.id) for one in cluster.brokers]
+    configs = await admin.describe_configs(
+        resources, names=[VERSION_CONFIG], timeout_s=RESPONSE_SECONDS
+    )
+    versions = {
+        int(resource.name): entries[VERSION_CONFIG].value
+        for resource, entries in configs.succeeded.items()
+        if VERSION_CONFIG in entries
+    }
     topics = [*described.succeeded.values()]
     pids = {one.id: _pid(one.host, one.port) for one in cluster.brokers} if with_pids else {}
     disks = {broker: disk_use(one) for broker, one in told.succeeded.items()}
     return ClusterHealth(
         cluster.id,
         cluster.controller,
-        broker_health(cluster.brokers, topics, disks, pids, refusals(told.failed)),
+        broker_health(cluster.brokers, topics, disks, pids, refusals(told.failed), versions),
         len(topics),
         sum(len(topic.partitions) for topic in topics),
         partitions_where(topics, offline=False),

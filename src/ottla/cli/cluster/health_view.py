@@ -19,6 +19,7 @@ def health_result(health: ClusterHealth) -> Result:
             one.id,
             str(Address(one.host, one.port)),
             one.rack,
+            one.version,
             one.id == health.controller,
             one.pid,
             one.leaders,
@@ -30,8 +31,8 @@ def health_result(health: ClusterHealth) -> Result:
         for one in health.brokers
     ]
     heads = (
-        "BROKER", "ADDRESS", "RACK", "CONTROLLER", "PID", "LEADERS", "REPLICAS", "SKEW", "DISK",
-        "FREE",
+        "BROKER", "ADDRESS", "RACK", "VERSION", "CONTROLLER", "PID", "LEADERS", "REPLICAS", "SKEW",
+        "DISK", "FREE",
     )  # fmt: skip
     counts = {
         "cluster": health.id,
@@ -63,6 +64,7 @@ def _object(one: BrokerHealth) -> Json:
         "id": one.id,
         "address": str(Address(one.host, one.port)),
         "rack": one.rack,
+        "version": one.version,
         "pid": one.pid,
         "responds": disk is not None or one.refusal is not None,
         "error": None if one.refusal is None else one.refusal.name,
