@@ -30,6 +30,9 @@ from ottla.pipeline.run_metrics import METRICS as PIPELINE_METRICS
 from ottla.pipeline.spec.decoding import key_rows
 from ottla.pipeline.spec.model import (
     Expectation,
+    ExpectationHook,
+    Hook,
+    LagHook,
     Part,
     Pipeline,
     PipelineTest,
@@ -362,7 +365,7 @@ def pipeline_page() -> Iterator[str]:
     yield ""
     yield "[The guide](../pipelines.md) explains them. `ottla pipeline schema` prints them as a"
     yield "JSON Schema. Texts marked with `${…}` can contain variables."
-    for part in (Pipeline, Source, Watermark, Expectation, Step, Sink, Profile, PipelineTest):
+    for part in PIPELINE_TITLES:
         yield ""
         yield f"## {PIPELINE_TITLES[part]}"
         yield ""
@@ -378,6 +381,9 @@ PIPELINE_TITLES: dict[type[Part], str] = {
     Expectation: "`expect`",
     Step: "`steps`",
     Sink: "`sinks`",
+    Hook: "`on_failure`",
+    LagHook: "`on_lag`",
+    ExpectationHook: "`on_expectation`",
     Profile: "`profiles`",
     PipelineTest: "`tests`",
 }

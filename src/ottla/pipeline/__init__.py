@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from ottla.pipeline.spec.loading import Loaded, load, resolve
     from ottla.pipeline.spec.model import (
         Expectation,
+        ExpectationHook,
+        Hook,
+        LagHook,
         Pipeline,
         PipelineTest,
         Profile,
@@ -24,7 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Expectation",
+    "ExpectationHook",
+    "Hook",
     "InvalidPipeline",
+    "LagHook",
     "Loaded",
     "Pipeline",
     "PipelineProblem",
@@ -41,7 +47,10 @@ __all__ = [
 
 _MODULES: Final = {
     "Expectation": "model",
+    "ExpectationHook": "model",
+    "Hook": "model",
     "InvalidPipeline": "problems",
+    "LagHook": "model",
     "Loaded": "loading",
     "Pipeline": "model",
     "PipelineProblem": "problems",

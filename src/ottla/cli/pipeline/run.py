@@ -29,6 +29,8 @@ from ottla.pipeline.earlier_runs import (
     check_skipped_batches,
     query_directories,
 )
+from ottla.pipeline.hook_caller import HookCaller
+from ottla.pipeline.hooks import HookSchedule
 from ottla.pipeline.progress import PipelineProgress
 from ottla.pipeline.run_files import RunFiles
 from ottla.pipeline.spec.checks import AVAILABLE_NOW
@@ -92,9 +94,23 @@ def run_pipeline(
         StopRequest() as stop,
         RunPages(loaded.written, options.http) as pages,
         _Shown(files, options, pages) as shown,
+        HookCaller() as hooks,
     ):
         shown.write(PipelineProgress(pipeline.name))
-        return _run(file, loaded, options, files, shown, lambda: stop.number is not None)
+        schedule = HookSchedule(pipeline)
+
+        def report(progress: PipelineProgress) -> None:
+            shown.show(progress)
+            hooks.call(schedule.due_calls(progress))
+
+        def is_stopping() -> bool:
+            return stop.number is not None
+
+        try:
+            return _run(file, loaded, options, files, shown, report, is_stopping)
+        except Exception as error:
+            hooks.call(schedule.end_calls(str(error)))
+            raise
 
 
 def check_spark(master: str) -> None:
@@ -165,6 +181,7 @@ def _run(
     options: RunOptions,
     files: RunFiles,
     shown: "_Shown",
+    report: Callable[[PipelineProgress], None],
     is_stopping: Callable[[], bool],
 ) -> Result:
     from ottla.pipeline.local_spark import LocalSpark
@@ -200,7 +217,7 @@ def _run(
             files.stop_file,
             policy=RestartPolicy(restarts_max=options.restarts),
             refreshes=compiled.refreshes,
-            report=shown.show,
+            report=report,
             grace_s=options.grace_s,
         )
         try:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -17,6 +18,8 @@ from ottla.pipeline.spec.durations import BadDuration, duration_ms
 from ottla.pipeline.spec.graph import Graph, build_graph
 from ottla.pipeline.spec.model import (
     FORMATS,
+    HOOK_KEYS,
+    HOOK_KINDS,
     SINK_KEYS,
     SINK_KINDS,
     SOURCE_KEYS,
@@ -25,6 +28,8 @@ from ottla.pipeline.spec.model import (
     STEP_KINDS,
     TABLE_KINDS,
     Expectation,
+    Hook,
+    LagHook,
     Part,
     Pipeline,
     PipelineTest,
@@ -53,8 +58,10 @@ if TYPE_CHECKING:
 
 AVAILABLE_NOW: Final = "available now"
 NAME_CHARACTERS_MAX: Final = 128
+HOOK_TIMEOUT_MS_MAX: Final = 60_000
 
 _TABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER: Final = re.compile(r"[A-Za-z0-9-]+")
 _PART_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FUNCTION: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _BROKER: Final = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s,:/\[\]]+):([0-9]{1,5})")
@@ -146,6 +153,9 @@ def _pipeline(pipeline: Pipeline) -> Iterator[PipelineProblem]:
         trigger=pipeline.trigger,
         client=pipeline.client,
         spark=pipeline.spark,
+        on_failure=pipeline.on_failure,
+        on_lag=pipeline.on_lag,
+        on_expectation=pipeline.on_expectation,
     )
     yield from _profile((), settings)
 
@@ -168,6 +178,52 @@ def _profile(path: Path, profile: Profile) -> Iterator[PipelineProblem]:
         elif not name.startswith("spark."):
             what = f"is not a Spark setting: their names begin with spark., as spark.{name}"
             yield PipelineProblem((*path, "spark", name), what, at_key=True)
+    for key in ("on_failure", "on_lag", "on_expectation"):
+        hook: Hook | None = getattr(profile, key)
+        if hook is not None:
+            yield from _hook((*path, key), hook)
+    if profile.on_expectation is not None and profile.on_expectation.rows < 1:
+        yield PipelineProblem((*path, "on_expectation", "rows"), "must be at least 1")
+
+
+def _hook(path: Path, hook: Hook) -> Iterator[PipelineProblem]:
+    yield from _kind(path, hook, "a hook", HOOK_KINDS, HOOK_KEYS)
+    if hook.webhook is not None and not is_unresolved(hook.webhook) and not _is_url(hook.webhook):
+        what = f"{shown(hook.webhook)} is not a URL such as https://alerts.example/pipelines"
+        yield PipelineProblem((*path, "webhook"), what)
+    for name, value in hook.headers.items():
+        if not _HEADER.fullmatch(name):
+            yield PipelineProblem((*path, "headers", name), "is not a header name", at_key=True)
+        elif not value.isprintable():
+            what = f"{shown(value)} has characters that a header cannot have"
+            yield PipelineProblem((*path, "headers", name), what)
+    if hook.command is not None and not any(hook.command[:1]):
+        yield PipelineProblem((*path, "command"), "names no program: write [program, argument]")
+    yield from _duration((*path, "every"), hook.every, lowest_ms=1000)
+    wrong = [*_duration((*path, "timeout"), hook.timeout, lowest_ms=1)]
+    yield from wrong
+    if not wrong and duration_ms(hook.timeout) > HOOK_TIMEOUT_MS_MAX:
+        yield PipelineProblem((*path, "timeout"), f"{shown(hook.timeout)} is more than a minute")
+    if not isinstance(hook, LagHook):
+        return
+    if hook.records is None and hook.longer_than is None:
+        what = "needs the lag that is too large: add records: 10000 or longer_than: 1 minute"
+        yield PipelineProblem(path, what, at_key=True)
+    if hook.records is not None and hook.records < 0:
+        yield PipelineProblem((*path, "records"), "must not be negative")
+    if hook.longer_than is not None:
+        yield from _duration((*path, "longer_than"), hook.longer_than)
+
+
+def _is_url(text: str) -> bool:
+    """Whether a text is an address that a webhook can have; credentials belong in headers."""
+    try:
+        url = urlsplit(text)
+        is_port = url.port is None or url.port > 0
+    except ValueError:
+        return False
+    is_plain = text.isascii() and text.isprintable() and " " not in text and "@" not in url.netloc
+    return url.scheme in ("http", "https") and bool(url.hostname) and is_port and is_plain
 
 
 def _brokers(path: Path, text: str) -> Iterator[PipelineProblem]:

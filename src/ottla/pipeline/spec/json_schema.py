@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from ottla.pipeline.spec.model import (
+    HOOK_KINDS,
     SINK_KINDS,
     SOURCE_KINDS,
     STEP_KINDS,
@@ -16,7 +17,12 @@ from ottla.pipeline.spec.model import (
 )
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_KINDS: Final = {"Source": SOURCE_KINDS, "Step": STEP_KINDS, "Sink": SINK_KINDS}
+_KINDS: Final = {
+    "Source": SOURCE_KINDS,
+    "Step": STEP_KINDS,
+    "Sink": SINK_KINDS,
+    **dict.fromkeys(("Hook", "LagHook", "ExpectationHook"), HOOK_KINDS),
+}
 
 
 def json_schema() -> dict[str, Any]:

@@ -265,6 +265,85 @@ SparkSettings = Annotated[
 ]
 
 
+class Hook(Part, frozen=True, kw_only=True):
+    """What is called with an event as a JSON object: a webhook, or a command."""
+
+    webhook: Annotated[
+        Text | None,
+        Meta(
+            description="Send the event to this URL, as the body of a POST request.",
+            examples=["${ALERT_URL}"],
+        ),
+    ] = None
+    headers: Annotated[
+        dict[str, Text],
+        Meta(
+            description="Headers of the request. Secrets belong in variables.",
+            examples=[{"Authorization": "Bearer ${TOKEN}"}],
+        ),
+    ] = {}
+    command: Annotated[
+        list[Text] | None,
+        Meta(
+            description="Run this command, with the event on its standard input. No shell runs.",
+            examples=[["notify", "--channel", "data"]],
+        ),
+    ] = None
+    timeout: Annotated[str, Meta(description="End a call that takes longer, at most a minute.")] = (
+        "10 seconds"
+    )
+    every: Annotated[
+        str,
+        Meta(
+            description="Call the hook at most once in this time, for each query or expectation. "
+            "The failure that ends the pipeline does not wait."
+        ),
+    ] = "1 minute"
+
+
+class LagHook(Hook, frozen=True, kw_only=True):
+    """Called while a query is further behind than `records` or `longer_than`."""
+
+    records: Annotated[
+        int | None, Meta(description="The lag in records that is not exceeded.", examples=[10000])
+    ] = None
+    longer_than: Annotated[
+        str | None,
+        Meta(description="The lag in time that is not exceeded.", examples=["1 minute"]),
+    ] = None
+
+
+class ExpectationHook(Hook, frozen=True, kw_only=True):
+    """Called when rows have failed an expectation."""
+
+    rows: Annotated[
+        int, Meta(description="The number of failed rows since the last call that causes a call.")
+    ] = 1
+
+
+_ON_FAILURE = Annotated[
+    Hook | None,
+    Meta(
+        description="Called when a query fails, and when the pipeline ends with an error.",
+        examples=[{"webhook": "${ALERT_URL}"}],
+    ),
+]
+_ON_LAG = Annotated[
+    LagHook | None,
+    Meta(
+        description="Called while a query is too far behind.",
+        examples=[{"longer_than": "1 minute", "webhook": "${ALERT_URL}"}],
+    ),
+]
+_ON_EXPECTATION = Annotated[
+    ExpectationHook | None,
+    Meta(
+        description="Called when rows have failed an expectation.",
+        examples=[{"rows": 100, "command": ["notify"]}],
+    ),
+]
+
+
 class Profile(Part, frozen=True, kw_only=True):
     """Settings that replace those of the pipeline where it runs, chosen with --profile."""
 
@@ -291,6 +370,9 @@ class Profile(Part, frozen=True, kw_only=True):
     ] = None
     client: ClientSettings = {}
     spark: SparkSettings = {}
+    on_failure: _ON_FAILURE = None
+    on_lag: _ON_LAG = None
+    on_expectation: _ON_EXPECTATION = None
 
 
 class PipelineTest(Part, frozen=True, kw_only=True):
@@ -397,6 +479,9 @@ class Pipeline(Part, frozen=True, kw_only=True):
     ] = None
     client: ClientSettings = {}
     spark: SparkSettings = {}
+    on_failure: _ON_FAILURE = None
+    on_lag: _ON_LAG = None
+    on_expectation: _ON_EXPECTATION = None
     profiles: Annotated[
         dict[str, Profile],
         Meta(
@@ -416,6 +501,7 @@ TABLE_KINDS: Final = ("parquet", "query")
 FORMATS: Final = ("json", "avro", "csv", "text", "binary")
 STEP_KINDS: Final = ("sql", "python", "deduplicate")
 SINK_KINDS: Final = ("topic", "parquet", "console", "python")
+HOOK_KINDS: Final = ("webhook", "command")
 
 SOURCE_KEYS: Final = {
     **dict.fromkeys((*FORMATS, "parse", "unknown_fields", "metadata"), RECORD_KINDS),
@@ -424,6 +510,7 @@ SOURCE_KEYS: Final = {
 }
 STEP_KEYS: Final = {"from": ("python", "deduplicate")}
 SINK_KEYS: Final = {"key": ("topic",), "partition_by": ("parquet",)}
+HOOK_KEYS: Final = {"headers": ("webhook",)}
 
 
 def kinds_given(part: Part, kinds: tuple[str, ...]) -> list[str]:
@@ -471,4 +558,7 @@ def with_profile(pipeline: Pipeline, name: str) -> Pipeline:
         trigger=profile.trigger or pipeline.trigger,
         client={**pipeline.client, **profile.client},
         spark={**pipeline.spark, **profile.spark},
+        on_failure=profile.on_failure or pipeline.on_failure,
+        on_lag=profile.on_lag or pipeline.on_lag,
+        on_expectation=profile.on_expectation or pipeline.on_expectation,
     )
