@@ -100,6 +100,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/bystanders.py
 	$(BIN)/python benchmarks/clients.py
 	$(BIN)/python benchmarks/cli.py
+	$(BIN)/python benchmarks/collect.py
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/broker_vs_kafka
 	$(BIN)/python benchmarks/cluster_vs_kafka.py --idle

@@ -17,12 +17,27 @@ import pytest
 from cli.golden import check_golden
 from cli.records.harness import BIN, PATIENCE_S, broker_with, environment, run
 from cli.stopping import silent, unignored, wait_until
+from cli.terminal import Terminal
 from judges.ottla_broker import OttlaBroker
+from ottla.cli.collect.collector import Counts
+from ottla.cli.collect.progress_line import ProgressLine, progress_text
 from ottla.client.admin import NewTopic
 from ottla.sync import Consumer
 from sampling import SOAK
 
-TOPICS = ("once", "again", "long", "end", "stop-2", "stop-15", "away", "state", "other", "killed")
+TOPICS = (
+    "once",
+    "again",
+    "long",
+    "end",
+    "stop-2",
+    "stop-15",
+    "away",
+    "state",
+    "other",
+    "killed",
+    "shown",
+)
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +189,39 @@ def test_signal_stores_the_positions_and_exits_with_0(
     assert (process.returncode, out.decode(), err) == (0, said, b"")
     assert collect_once(broker, topic)["lines"] == 3 - lines
     assert values(broker, topic) == [b"one", b"two", b"three"]
+
+
+def test_terminal_shows_the_progress(broker: OttlaBroker, folder: Path) -> None:
+    (folder / "a.log").write_bytes(b"one\ntwo\n")
+    with Terminal(
+        "ottla", *words(broker, "shown"), env={"TERM": "xterm", "COLUMNS": "120"}
+    ) as terminal:
+        terminal.read_until("1 file to shown   2 lines   0.0 MB")
+        terminal.interrupt()
+        assert terminal.end() == 0
+    assert terminal.said.endswith("Wrote 2 lines of 1 file to shown.\n")
+
+
+def test_progress_names_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = Counts(files=2, lines=1_500, bytes=2_000_000, behind_bytes=500_000)
+    assert progress_text("t", counts, 250_000) == (
+        "2 files to t   1,500 lines   2.0 MB   0.2 MB/s   0.5 MB behind"
+    )
+    with ProgressLine("t", is_quiet=True) as line:
+        counts.problems = (("/a.log", "Permission denied"),)
+        counts.waiting_s = 12.0
+        for now_s in (0.0, 1.0):
+            line.show(counts, now_s)
+        counts.waiting_s = 0.0
+        line.show(counts, 2.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "ottla: /a.log: Permission denied; it is tried again",
+        "ottla: the brokers have acknowledged nothing for 10 s; lines wait in their files",
+        "ottla: the brokers acknowledge lines again",
+    ]
+    assert progress_text("t", Counts(waiting_s=3.0), 0.0).endswith(
+        "waiting for the brokers for 3 s"
+    )
 
 
 def read_bytes(process: "subprocess.Popen[bytes]") -> int:

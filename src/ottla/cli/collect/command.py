@@ -27,6 +27,8 @@ TOPIC_MS: Final = "20000"
 """How long the topic may take to appear."""
 
 BUFFER_BYTES: Final = 16 << 20
+BATCH_BYTES: Final = 128 << 10
+"""Larger than the default of producers: a file has many lines for one partition."""
 
 app = typer.Typer(help="Copy data from outside into a topic.", no_args_is_help=True)
 
@@ -153,6 +155,7 @@ async def files(
     if compression is not None:
         given["compression.type"] = compression
     settings = {
+        "batch.size": str(BATCH_BYTES),
         "buffer.memory": str(BUFFER_BYTES),
         "max.block.ms": FOREVER_MS,
         "delivery.timeout.ms": FOREVER_MS,
