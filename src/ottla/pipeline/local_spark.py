@@ -74,7 +74,10 @@ class LocalSpark:
     ) -> None:
         self._log = log
         self._master = master
-        self._settings = {**SETTINGS, **(settings or {}), "spark.app.name": name}
+        # spark-submit has started Java, and knows on which address other machines reach it.
+        self._is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        defaults = {} if self._is_submitted else SETTINGS
+        self._settings = {**defaults, **(settings or {}), "spark.app.name": name}
         self._directory = directory
         self._recording: Recording | None = None
         self._saves_classes = False
@@ -142,6 +145,8 @@ class LocalSpark:
     def _prepare(self, resources: ExitStack) -> None:
         """Set the environment and the settings with which Spark starts fast."""
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if self._is_submitted:
+            return
         options = [JAVA_OPTIONS, self._settings.get("spark.driver.extraJavaOptions", "")]
         if self._master.startswith("local"):
             archive = ClassArchive(found_java(), self._directory)

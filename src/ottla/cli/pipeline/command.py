@@ -182,7 +182,9 @@ def run(
     master: Annotated[
         str,
         typer.Option(
-            "--master", metavar="URL", help="Run on this Spark master: local[N] or spark://…"
+            "--master",
+            metavar="URL",
+            help="Run on this Spark master: local[N] or spark://…; yarn or k8s://… with --dry-run.",
         ),
     ] = "local[*]",
     position: Annotated[
@@ -222,6 +224,10 @@ def run(
             "the command shows.",
         ),
     ] = "0",
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the line for spark-submit, and run nothing."),
+    ] = False,
     log_format: FormatOption = "text",
     log_level: LevelOption = "info",
     output: OutputOption = Output.TABLE,
@@ -254,6 +260,14 @@ def run(
         try:
             loaded = _load(file, profile)
             written = _with_profile(loaded.written, profile)
+            if dry_run:
+                from ottla.cli.pipeline.spark_submit import submit_result
+
+                words = ["--once"] if once else []
+                words += [] if position is None else ["--from", position]
+                words += ["--restarts", str(restarts), "--grace", f"{grace:g}", "--http", http]
+                words += ["--log-format", log_format, "--log-level", log_level]
+                return submit_result(file, written, master, profile, words)
             return run_pipeline(file, loaded._replace(written=written), options, position)
         except InvalidPipeline as error:
             return _report(file, error.problems)

@@ -22,6 +22,7 @@ from ottla.cli.failures import Failed, Misused
 from ottla.cli.output import Output
 from ottla.cli.pipeline.run_pages import Address, RunPages
 from ottla.cli.pipeline.run_view import LiveView, ProgressEvents, progress_result, summary
+from ottla.cli.pipeline.spark_submit import check_master
 from ottla.cli.result import Failure, Result
 from ottla.cli.stop_request import StopRequest
 from ottla.pipeline.earlier_runs import (
@@ -119,9 +120,7 @@ def check_spark(master: str) -> None:
 
     from ottla.pipeline.java import check_java
 
-    if master.startswith("sc://"):
-        what = "Spark Connect is not supported: use --master local[*] or spark://HOST:PORT"
-        raise Misused(what)
+    check_master(master)
     for name in ("pyspark", "pyarrow", "pandas"):
         if find_spec(name) is None:
             what = f'Spark needs {name}: install Ottla with `pip install "ottla[spark]"`'
