@@ -19,7 +19,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,7 +43,7 @@ PATIENCE_S: Final = 120.0  # for every wait, on a busy machine
 POLL_S: Final = 0.05
 TICK_MS: Final = 500
 SESSION_TIMEOUT_MS: Final = 4000
-LAG_TIME_MAX_MS: Final = 5000
+LAG_TIME_MAX_MS: Final = 6000
 RESPONSE_S: Final = 2.0  # a stopped process accepts connections and does not respond
 LOG_CHARACTERS_SHOWN: Final = 3000
 
@@ -138,13 +137,26 @@ class Ensemble:
     def connect(self) -> str:
         return ",".join(config.connect for config in self._configs.values())
 
-    def start(self, *numbers: int) -> None:
-        """Start some servers; returns when they serve clients."""
+    def launch(self, *numbers: int) -> None:
+        """Start some servers without waiting until they serve clients."""
         for number in numbers:
             self._configs[number].write()
             self._servers[number].spawn(self._configs[number].command(self._class_path))
-        for number in numbers:
+
+    def start(self, *numbers: int) -> None:
+        """Start some servers; returns when they serve clients."""
+        self.launch(*numbers)
+        self.wait_until_serving()
+
+    def wait_until_serving(self) -> None:
+        """Wait until all servers that run serve clients."""
+        for number in self.running:
             wait_until(f"ZooKeeper {number} serves", partial(self._serves, number))
+
+    @property
+    def running(self) -> list[int]:
+        """The servers that run."""
+        return [number for number, server in self._servers.items() if server.running]
 
     def _serves(self, number: int) -> bool:
         self._servers[number].check_running()
@@ -204,15 +216,22 @@ class BrokerProcess(_ServerProcess):
     def _endpoints(self, internal_port: int) -> str:
         return f"PLAINTEXT://{HOST}:{self.port},INTERNAL://{HOST}:{internal_port}"
 
-    def start(self) -> None:
-        """Start it; returns when it serves requests."""
+    def launch(self) -> None:
+        """Start it without waiting until it serves requests."""
         advertised = self._endpoints(self.advertised_internal_port)
         settings = {**self._settings, "advertised.listeners": advertised}
         words = [
             word for item in settings.items() for word in ("--override", "{}={}".format(*item))
         ]
         self.spawn((*self._prefix, OTTLA, "broker", *words))
+
+    def wait_until_serving(self) -> None:
         wait_until(f"{self.name} serves", self._serves)
+
+    def start(self) -> None:
+        """Start it; returns when it serves requests."""
+        self.launch()
+        self.wait_until_serving()
 
     def _serves(self) -> bool:
         self.check_running()
@@ -351,10 +370,8 @@ class ProcessCluster:
 
     def __enter__(self) -> Self:
         try:
-            self.ensemble.start(*NODES)
-            with ThreadPoolExecutor(len(NODES)) as threads:
-                for done in [threads.submit(one.start) for one in self.brokers.values()]:
-                    done.result()
+            self.repair()
+            self.wait_until_whole()  # brokers accept connections before they are registered
         except BaseException:
             self.close()
             raise
@@ -404,6 +421,16 @@ class ProcessCluster:
     def wait_until_controller(self, number: int) -> None:
         """Wait until a broker is the controller."""
         self.wait_until_seen("it controls", [number], lambda seen: seen.controller == number)
+
+    def repair(self) -> None:
+        """Start what does not run; returns when everything serves requests."""
+        self.ensemble.launch(*(one for one in NODES if one not in self.ensemble.running))
+        for broker in self.brokers.values():
+            if not broker.running:
+                broker.launch()
+        self.ensemble.wait_until_serving()
+        for broker in self.brokers.values():
+            broker.wait_until_serving()
 
     def isr_shrinks(self) -> float:
         """Return how often leaders have removed slow followers from ISRs."""

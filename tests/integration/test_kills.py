@@ -23,13 +23,16 @@ from integration.load import (
     LibrdkafkaClients,
     Load,
 )
-from integration.process_cluster import NODES, ProcessCluster, Seen
+from integration.process_cluster import NODES, SESSION_TIMEOUT_MS, ProcessCluster, Seen
 from ottla.client.admin.topics import NewTopic
 from ottla.client.sync.administrator import Admin
 
 KILLS: Final = 500 if sampling.SOAK else 20
 OUTAGE_S: Final = 60 if sampling.SOAK else 15
 KILLS_PER_CHECK: Final = 20
+ROUNDS: Final = 200 if sampling.SOAK else 2  # of random failures
+ROUNDS_PER_CHECK: Final = 10
+PAUSE_S_MAX: Final = 1.5 * SESSION_TIMEOUT_MS / 1000
 ROLES: Final = ("leader", "follower", "controller", "ZooKeeper")
 LINK_DELAY_S: Final = 0.05
 
@@ -97,6 +100,42 @@ def test_two_killed_brokers_stop_clients_until_they_return(running: Running) -> 
         load.progress()
     cluster.wait_until_whole()
     load.verify()
+
+
+def fail(cluster: ProcessCluster, random: Random) -> None:
+    """Let something fail: kill up to three brokers, also while they start, or pause one."""
+    match random.choice(("kill", "kill while starting", "ZooKeeper", "pause")):
+        case "kill":
+            for number in random.sample(NODES, random.randint(1, 3)):
+                cluster.brokers[number].kill()
+        case "kill while starting":
+            broker = cluster.brokers[random.choice(NODES)]
+            broker.kill()
+            broker.launch()
+            time.sleep(random.uniform(0, 3))
+            broker.kill()
+        case "ZooKeeper":
+            cluster.ensemble.kill(random.choice(NODES))
+        case _:
+            broker = cluster.brokers[random.choice(NODES)]
+            if broker.running:
+                broker.pause()
+                time.sleep(random.uniform(0, PAUSE_S_MAX))
+                broker.resume()
+
+
+def test_random_failures_lose_nothing(running: Running) -> None:
+    """They come at any moment, several at a time."""
+    cluster, load, _ = running
+    random = Random(sampling.seed())
+    for count in range(1, ROUNDS + 1):
+        for _ in range(random.randint(1, 4)):
+            fail(cluster, random)
+            time.sleep(random.choice((0, 0.1, 0.5, 1.5)))
+        cluster.repair()
+        load.progress()
+        if count % ROUNDS_PER_CHECK == 0 or count == ROUNDS:
+            load.verify()
 
 
 def test_stopped_leader_is_replaced_and_returns(running: Running) -> None:
