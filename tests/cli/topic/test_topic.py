@@ -115,7 +115,8 @@ def test_describe_marks_the_skewed_partition(clean: OttlaBroker) -> None:
     topic(clean, "create", "orders", "-p", "4", "-c", "cleanup.policy=delete")
     with Producer(bootstrap_servers=clean.bootstrap, acks="all") as producer:
         for index in range(400):
-            producer.send("orders", b"x" * 10_000, partition=2)
+            key = b"big" if index % 4 else None
+            producer.send("orders", b"x" * 10_000, key=key, partition=2)
             if index % 20 == 0:
                 producer.send("orders", b"x" * 10_000, partition=0)
         producer.flush()
@@ -127,14 +128,21 @@ def test_describe_marks_the_skewed_partition(clean: OttlaBroker) -> None:
     }
     assert sizes[2]["skewed"] == ["size"]
     assert sizes[0]["skewed"] == sizes[1]["skewed"] == []
+    assert sizes[2]["hot_keys"] == [{"key": "big", "share": 0.75}]
+    assert sizes[0]["hot_keys"] == []
     assert sizes[2]["end_offset"] == 400
     assert sizes[2]["records_per_s"] is None
     assert sizes[2]["size_bytes"] > 4_000_000
     lines = said.stdout.splitlines()
     assert lines[0].startswith("orders: 4 partitions, replication factor 1, id ")
     assert lines[1] == "  cleanup.policy=delete"
-    assert "x the mean" in lines[5]
+    assert "x the mean, hot keys: big (75%)" in lines[5]
     assert [("x the mean" in line) for line in lines].count(True) == 1
+    checked = ottla("doctor", "-b", clean.bootstrap, "-o", "json").stdout
+    checks = json.loads(checked)["checks"]
+    (warning,) = [one for one in checks if one["about"] == "partition orders-2"]
+    assert warning["grade"] == "warning"
+    assert warning["found"].endswith("; hot keys: big (75%)")
 
 
 def test_output_of_describe_is_golden(clean: OttlaBroker) -> None:

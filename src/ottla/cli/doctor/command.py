@@ -62,6 +62,7 @@ async def doctor(
 
 async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> "Facts":
     import asyncio
+    import dataclasses
 
     from ottla.cli.doctor import addresses, machine
     from ottla.cli.doctor.facts import Facts
@@ -76,6 +77,12 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
         addresses.broker_at(port),
         addresses.metrics_page_at(metrics_port),
     )
+    if cluster.why_not is None:
+        from ottla.cli.doctor.partitions import skewed
+
+        target = session.target
+        found = await skewed(target.settings_of("admin"), target.settings_of("consumer", "admin"))
+        cluster = dataclasses.replace(cluster, skewed=found)
     return Facts(
         python=machine.python(),
         kernel=machine.kernel(),

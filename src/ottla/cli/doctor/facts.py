@@ -111,6 +111,18 @@ class AddressFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class SkewFacts:
+    """A partition with more than twice the mean of its topic."""
+
+    partition: str
+    factor: float
+    """Its bytes relative to the mean."""
+
+    hot_keys: str = ""
+    """The keys of many of its newest records, in words; empty if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The cluster that commands would use."""
 
@@ -122,6 +134,8 @@ class ClusterFacts:
     addresses: Sequence[AddressFacts] = ()
     id: str | None = None
     """The cluster id."""
+
+    skewed: Sequence[SkewFacts] = ()
 
 
 @dataclass(frozen=True, slots=True)

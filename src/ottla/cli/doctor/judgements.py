@@ -21,6 +21,7 @@ from ottla.cli.doctor.facts import (
     LimitFacts,
     PortFacts,
     PythonFacts,
+    SkewFacts,
 )
 from ottla.transport.failures import is_loopback
 
@@ -74,6 +75,8 @@ def judged(facts: Facts) -> Iterator[Judgement]:
     yield cluster(facts.cluster)
     for one in facts.cluster.addresses:
         yield listener(one, facts.cluster.servers)
+    for one in facts.cluster.skewed:
+        yield skew(one)
 
 
 def python(facts: PythonFacts) -> Judgement:
@@ -236,6 +239,17 @@ def listener(facts: AddressFacts, servers: str) -> Judgement:
         found = f"it advertises {where}, which clients on other machines cannot reach"
         return Judgement(about, WARNING, found, advice)
     return Judgement(about, OK, f"reachable at {where}")
+
+
+def skew(facts: SkewFacts) -> Judgement:
+    """Warn of a partition that is much larger than the others of its topic."""
+    found = f"{facts.factor:.1f} x the mean size of its topic's partitions"
+    return Judgement(
+        f"partition {facts.partition}",
+        WARNING,
+        f"{found}; {facts.hot_keys}" if facts.hot_keys else found,
+        "choose keys that spread the records, for example with a suffix for frequent ones",
+    )
 
 
 def hosts(servers: str) -> list[str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final
 
+from ottla.cli.records.newest import newest_records
 from ottla.client.admin import Admin
 from ottla.client.consumer.consumer import Consumer
 from ottla.pipeline.spec.loading import Loaded
@@ -109,20 +110,7 @@ def _misfits(
 
 async def sample(settings: Mapping[str, object], topic: str, count: int) -> list[bytes | None]:
     """Return the values of the newest records of a topic that exists, up to about `count`."""
-    values: list[bytes | None] = []
-    async with Consumer(
-        {**settings, "isolation.level": "read_committed", "allow.auto.create.topics": "false"}
-    ) as consumer:
+    async with Consumer({**settings, "allow.auto.create.topics": "false"}) as consumer:
         places = await consumer.partitions(topic)
-        starts = await consumer.beginning_offsets(*places)
-        ends = await consumer.end_offsets(*places)
-        each = -(-count // max(1, len(places)))
-        left = {one for one in places if starts[one] < ends[one]}
-        consumer.assign(*left)
-        for one in left:
-            consumer.seek(one, max(starts[one], ends[one] - each))
-        while left:
-            records = await consumer.poll(1.0)
-            values += [one.value for one in records if one.offset < ends[one.topic_partition]]
-            left = {one for one in left if await consumer.position(one) < ends[one]}
-    return values
+    each = -(-count // max(1, len(places)))
+    return [one.value for one in await newest_records(settings, places, each)]

@@ -133,15 +133,21 @@ async def describe(
 
     The command computes rates from two reads of the end offsets, --seconds apart. It marks a
     partition as skewed if its bytes or new records exceed twice the mean of the topic's partitions,
-    unless the mean is below 160 KiB or 10 new records.
+    unless the mean is below 160 KiB or 10 new records. It reads the newest 1000 records of skewed
+    partitions, and names the keys that at least a tenth of them have.
     """
+    from functools import partial
+
     from ottla.cli.topic.description import DescribingAdmin
     from ottla.cli.topic.description import describe as described
+    from ottla.cli.topic.hot_keys import found_hot_keys
 
     if seconds != seconds:
         raise Misused("--seconds nan: must be a number")
     async with await session.opened(DescribingAdmin) as admin:
-        answer, warnings = await described(admin, topics or (), seconds)
+        settings = session.target.settings_of("consumer", "admin")
+        find = partial(found_hot_keys, settings)
+        answer, warnings = await described(admin, topics or (), seconds, find)
     for warning in warnings:
         complain(f"warning: {warning}")
     return answer

@@ -1,12 +1,13 @@
 """`ottla topic describe`: combines several requests about topics.
 
-Invariant: a rate is the growth of the end offsets between two reads divided by the time; no record
-is read. What the user may not see is left out with a warning and hides nothing else.
+Invariant: a rate is the growth of the end offsets between two reads divided by the time. Records
+are read only from skewed partitions, to name their hot keys. What the user may not see is left out
+with a warning and hides nothing else.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.cli.escapes import escaped
@@ -14,6 +15,7 @@ from ottla.cli.failures import failure_of
 from ottla.cli.output import Json
 from ottla.cli.progress import progress
 from ottla.cli.result import Failure, Result, Table
+from ottla.cli.topic.hot_keys import HotKey, keys_shown
 from ottla.cli.topic.partition_load import Load, Look, bytes_shown, rate_shown, skewed
 from ottla.cli.topic.settings_admin import TopicSettingsAdmin
 from ottla.client.admin.log_dirs import LogDirCalls
@@ -21,6 +23,7 @@ from ottla.client.admin.records import OffsetAt, RecordCalls
 from ottla.client.admin.topic_descriptions import PartitionDescription, TopicDescription
 from ottla.client.partitions import Partition
 from ottla.errors import RequestError
+from ottla.ids import TopicPartition
 
 _TICK_S: Final = 0.2
 
@@ -37,15 +40,30 @@ class DescribedTopic:
     configs: Mapping[str, str | None]
     loads: Mapping[int, Load]
     skews: Mapping[int, Mapping[str, float]]
+    hot_keys: Mapping[int, Sequence[HotKey]]
+
+
+FindHotKeys = Callable[
+    [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Sequence[HotKey]]]
+]
+"""Returns the hot keys of some partitions; see `found_hot_keys`."""
 
 
 async def describe(
-    admin: DescribingAdmin, names: Sequence[str], seconds: float
+    admin: DescribingAdmin, names: Sequence[str], seconds: float, find_hot_keys: FindHotKeys
 ) -> tuple[Result, Sequence[str]]:
     """Return topics by name, or all that are not internal, with warnings.
 
     Rates are measured over this many seconds.
     """
+    found, failures, warnings = await found_topics(admin, names, seconds, find_hot_keys)
+    return answer(found, failures, warnings), warnings
+
+
+async def found_topics(
+    admin: DescribingAdmin, names: Sequence[str], seconds: float, find_hot_keys: FindHotKeys
+) -> tuple[Sequence[DescribedTopic], Sequence[Failure], Sequence[str]]:
+    """Return the described topics, what failed, and warnings."""
     wanted = [*names] or sorted(await admin.list_topics())
     told = await admin.describe_topics(wanted)
     topics = [*told.succeeded.values()]
@@ -77,7 +95,27 @@ async def describe(
         )
         for topic in topics
     ]
-    return answer(found, failures, warnings), warnings
+    return await _with_hot_keys(found, find_hot_keys, warnings), failures, warnings
+
+
+async def _with_hot_keys(
+    topics: Sequence[DescribedTopic], find: FindHotKeys, warnings: list[str]
+) -> Sequence[DescribedTopic]:
+    """Add the hot keys of skewed partitions."""
+    skewed = [TopicPartition(one.topic.name, index) for one in topics for index in one.skews]
+    if not skewed:
+        return topics
+    try:
+        keys = await find(skewed)
+    except RequestError as error:
+        _warn(warnings, "hot keys are not available", [error])
+        return topics
+    return [
+        replace(
+            one, hot_keys={key.partition: keys[key] for key in keys if key.topic == one.topic.name}
+        )
+        for one in topics
+    ]
 
 
 async def _waited(seconds: float) -> None:
@@ -148,7 +186,7 @@ def _described(
         )
         for one in topic.partitions
     }
-    return DescribedTopic(topic, configs, loads, skewed(sizes, look if rates else None))
+    return DescribedTopic(topic, configs, loads, skewed(sizes, look if rates else None), {})
 
 
 # Output.
@@ -194,6 +232,10 @@ def _partition_object(topic: DescribedTopic, one: PartitionDescription) -> dict[
         "size_bytes": load.size_bytes,
         "records_per_s": None if rate is None else round(rate, 3),
         "skewed": sorted(topic.skews.get(one.index, {})),
+        "hot_keys": [
+            {"key": hot.key, "share": round(hot.share, 3)}
+            for hot in topic.hot_keys.get(one.index, ())
+        ],
     }
 
 
@@ -228,7 +270,7 @@ def _shown(one: DescribedTopic) -> list[Table | str]:
             one.loads[each.index].end_offset,
             size,
             rate,
-            _note(each, one.skews.get(each.index, {})),
+            _note(each, one.skews.get(each.index, {}), one.hot_keys.get(each.index, ())),
         )
         for each, size, rate in zip(one.topic.partitions, sizes, rates, strict=True)
     ]
@@ -241,8 +283,10 @@ def _right(texts: Sequence[str]) -> list[str]:
     return [text.rjust(width) for text in texts]
 
 
-def _note(one: PartitionDescription, skew: Mapping[str, float]) -> str:
+def _note(one: PartitionDescription, skew: Mapping[str, float], hot_keys: Sequence[HotKey]) -> str:
     notes = [f"{what} {factor:.1f} x the mean" for what, factor in sorted(skew.items())]
+    if hot_keys:
+        notes.append(keys_shown(hot_keys))
     if one.leader is None:
         notes.append("offline")
     elif len(one.in_sync) < len(one.replicas):
