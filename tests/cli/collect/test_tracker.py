@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cli.collect.memory_disk import Inode, MemoryDisk
@@ -145,6 +145,7 @@ STEPS: dict[str, Callable[[Scene], object]] = {
 
 
 @given(st.lists(st.sampled_from([*STEPS]), max_size=40))
+@example(["write much", "drain", "write", "copytruncate", "rotate", "write"])
 @settings(max_examples=examples(150, usual=1000), deadline=None)
 def test_no_line_is_lost_or_cut(steps: list[str]) -> None:
     scene = Scene()

@@ -10,7 +10,7 @@ is forgotten only when all its lines are acknowledged and no pattern finds it, o
 is gone. The disk and the time come from outside.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
@@ -115,6 +115,7 @@ class Tracker:
     """In the order in which they were found, so that predecessors come first."""
 
     _turn: int = 0
+    _truncations: int = 0
     _copies: set[FileId] = field(default_factory=set[FileId])
     """Files that were seen to be copies of tracked ones."""
 
@@ -173,21 +174,26 @@ class Tracker:
         Files take turns. The predecessors of a file come before it, so that its lines come after
         theirs.
         """
-        newest = {one.path: one for one in self._files}
-        for one in [*self._files]:
-            if newest[one.path] is not one or not one.is_named:
+        while True:
+            truncations = self._truncations
+            for one in self._in_turn():
                 found = self._read(one, now_s)
                 if found is not None:
+                    self._turn += 1
                     return found
+                if self._truncations != truncations:
+                    break  # the rest of the former content comes first
+            else:
+                return None
+
+    def _in_turn(self) -> Iterator[TrackedFile]:
+        newest = {one.path: one for one in self._files}
         files = [*self._files]
+        yield from (one for one in files if newest[one.path] is not one or not one.is_named)
         for at in range(len(files)):
             one = files[(self._turn + at) % len(files)]
-            if newest.get(one.path) is one and one.is_named:
-                found = self._read(one, now_s)
-                if found is not None:
-                    self._turn = (self._turn + at + 1) % len(files)
-                    return found
-        return None
+            if newest[one.path] is one and one.is_named:
+                yield one
 
     def acknowledge(self, read: ReadBlock) -> None:
         """Note that the lines of a block are written; for each file in the order of reading."""
@@ -256,12 +262,14 @@ class Tracker:
 
     def _truncated(self, one: TrackedFile, now_s: float) -> None:
         """Read a file from its start, and the rest of its former content in a copy."""
+        self._truncations += 1
         file = one.file
         one.file = self._find_copy(one.path, one.mark)
         one.is_named = False
         one.news_s = now_s
         one.read_to_end = None
-        self._track(TrackedFile(one.path, file, Mark(), Mark(), news_s=now_s))
+        new = TrackedFile(one.path, file, Mark(), Mark(), news_s=now_s)
+        self._files.insert(self._files.index(one) + 1, new)  # before its successors
         self._forget_if_done(one)
 
     def _track(self, one: TrackedFile) -> None:
