@@ -137,9 +137,6 @@ class ServicesJob:
         """Start the services."""
         self._thread.start()
 
-    def start_rest(self) -> None:
-        """Do nothing: all services start at once."""
-
     def check(self) -> None:
         """Raise RunFailed if a service fails again and again."""
         if self._failure is not None:

@@ -1,4 +1,4 @@
-"""The sensors example: 200 simulated devices send readings, and a job on Spark evaluates them.
+"""The sensors example: 200 simulated devices send readings, and a pipeline evaluates them.
 
-`make run` runs it. The job is job.py, and the devices are devices.py.
+`make run` runs it. The pipeline is pipeline.yml, and the devices are devices.py.
 """

@@ -1,8 +1,9 @@
 """Describes the sensors example to the runner: topics, files, queries and what to show of them."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,32 +14,31 @@ from shared import spark_job
 from shared.example import Example, Files, Row, Topic
 from shared.feed import generated
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+PIPELINE: Final = Path(__file__).with_name("pipeline.yml")
+READINGS: Final = "sensors.readings"
+ALERTS: Final = "sensors.alerts"
+DEAD_LETTERS: Final = "sensors.dead-letters"
 
 ROWS_SHOWN: Final = 6
 
 
 def load_example() -> Example:
     """Describe the example to the runner."""
-    from sensors import job  # while Spark starts: this imports PySpark and pandas
-
-    def queries(spark: "SparkSession", servers: str, directory: Path) -> dict[str, spark_job.Start]:
-        return job.queries(spark, servers, str(directory), processingTime="1 second")
+    import_module("sensors.anomalies")  # while Spark starts: this imports PySpark and pandas
 
     texts, numbers = ("device", "at", "signal"), ("value", "mean", "deviation")
     columns = {**dict.fromkeys(texts, str), **dict.fromkeys(numbers, float)}
     return Example(
         name="sensors",
         # One partition has all readings of a device, in order, because the device is their key.
-        input=Topic("readings", job.READINGS, 4),
+        input=Topic("readings", READINGS, 4),
         outputs=(
-            Files("averages", "averages", "end", averages_panel),
-            Topic("alerts", job.ALERTS, 1, columns, alerts_panel, style="red"),
-            Topic("dead letters", job.DEAD_LETTERS, 1, style="yellow"),
+            Files("averages", "device-averages", "end", averages_panel),
+            Topic("alerts", ALERTS, 1, columns, alerts_panel, style="red"),
+            Topic("dead letters", DEAD_LETTERS, 1, style="yellow"),
         ),
-        feed=generated(job.READINGS, messages),
-        job=spark_job.queries(queries),
+        feed=generated(READINGS, messages),
+        job=spark_job.declared(PIPELINE),
     )
 
 

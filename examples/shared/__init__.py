@@ -14,9 +14,8 @@
 | `job` | a function from `Context` to a `Job`, which reads the input and writes the outputs |
 | `topics` | more topics to create; those of `input` and `outputs` need not be repeated |
 
-Ready-made jobs are `spark_job.declared(file)` for the declaration of a pipeline, and
-`spark_job.queries(…)` for queries in Python. An example without Spark passes `uses_spark=False` to
-`main`, and is in `WITHOUT_SPARK` of the Makefile.
+`spark_job.declared(file)` is the job of a declared pipeline. An example without Spark passes
+`uses_spark=False` to `main`, and is in `WITHOUT_SPARK` of the Makefile.
 
 The runner does the rest: it starts and stops the broker and Spark, creates the topics, shows the
 state, ends after 60 s without a terminal, prints a summary, and handles Ctrl-C. Everything that an

@@ -142,11 +142,7 @@ class Job(Protocol):
     """Reads the input and writes the outputs, from `start` to `stop`."""
 
     def start(self) -> None:
-        """Start what writes the first output."""
-        ...
-
-    def start_rest(self) -> None:
-        """Start the rest, after the first output has something or after some time."""
+        """Start all parts."""
         ...
 
     def check(self) -> None:

@@ -45,7 +45,7 @@ CATCH_UP_S: Final = 180.0
 """At the end the queries have so long to read the rest, which takes minutes on a busy machine."""
 
 FIRST_RESULTS_S: Final = 90.0
-"""After so long the other queries start, even if the first one has not written anything."""
+"""A short run waits so long for first results, which take long on a busy machine."""
 
 POLL_S: Final = 0.5
 POLL_FAILURES_S: Final = 60.0
@@ -286,8 +286,6 @@ class Run:
             show(f"starting the {started}")
             self._stop.wait(POLL_S)
         show("running")
-        if not self._stop.is_set():
-            job.start_rest()
         while self._continues(feed) and not (seconds and screen.snapshot.elapsed_s >= seconds):
             show("running")
             self._stop.wait(POLL_S)

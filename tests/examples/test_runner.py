@@ -1,14 +1,13 @@
 """A run of an example on a real broker, with queries that need no Spark."""
 
 import io
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,9 +19,9 @@ from ottla.pipeline.local_spark import LocalSpark
 from ottla.sync import Admin, Consumer, Producer
 from shared import runner
 from shared.dev_broker import BrokerFailed, DevBroker
-from shared.example import Context, Example, RunFailed, Topic
+from shared.example import Context, Example, Job, Progress, RunFailed, Topic
 from shared.feed import generated
-from shared.monitor import count_records
+from shared.monitor import QueryProgress, count_records
 from shared.runner import (
     Run,
     argument_parser,
@@ -30,7 +29,7 @@ from shared.runner import (
     report,
     stop_on_signals,
 )
-from shared.spark_job import RESTARTS_MAX, WORKER_TIMEOUT, RestartedQueries, Start
+from shared.spark_job import declared
 from shared.view import Screen
 
 INPUT, COPIES = Topic("numbers", "numbers", 2), Topic("copies", "copies", 1)
@@ -50,32 +49,30 @@ def numbers(seed: int, start_ms: int, end_ms: int) -> Iterator[Number]:
         yield Number(number * 100, str(number % seed), b"%d" % number)
 
 
-class Query:
-    """Replaces a query of Spark; it has always read everything."""
+class CopyJob:
+    """Replaces a job on Spark; it has always read everything."""
 
-    def __init__(self, servers: str, *failures: Exception) -> None:
-        self.is_stopped = False
+    def __init__(self, stage: "Stage", servers: str) -> None:
+        self._stage = stage
         self._servers = servers
-        self._failures = [*failures]
 
-    @property
-    def lastProgress(self) -> Mapping[str, Any]:  # noqa: N802  (PySpark's name)
+    def start(self) -> None:
+        self._stage.states.append("started")
+        if self._stage.writes:
+            with Producer({"bootstrap.servers": self._servers}) as producer:
+                producer.send("copies", b"1").result()
+
+    def check(self) -> None:
+        if self._stage.failure is not None:
+            raise self._stage.failure
+
+    def progress(self) -> Sequence[Progress]:
         with Admin({"bootstrap.servers": self._servers}) as admin:
             count = count_records(admin, [INPUT])["numbers"]
-        source = {"endOffset": json.dumps({"numbers": {"0": count}})}
-        return {
-            "batchId": 3,
-            "durationMs": {"triggerExecution": 100},
-            "processedRowsPerSecond": 10.0,
-            "sources": [source],
-            "stateOperators": [],
-        }
-
-    def exception(self) -> Exception | None:
-        return self._failures.pop() if self._failures else None
+        return [QueryProgress("copy", 3, 100, 10.0, records_read=count)]
 
     def stop(self) -> None:
-        self.is_stopped = True
+        self._stage.states.append("stopped")
 
 
 class Spark:
@@ -98,8 +95,8 @@ class Stage:
         self.broker = broker
         self.stop = threading.Event()
         self.output = io.StringIO()
-        self.started: list[Query] = []
-        self.failures: list[Exception] = []
+        self.states: list[str] = []  # of the job
+        self.failure: Exception | None = None
         self.writes = True
         self._data = data
 
@@ -112,21 +109,9 @@ class Stage:
     def example(self) -> Example:
         return Example("copy", INPUT, [COPIES], generated("numbers", numbers), self.job)
 
-    def job(self, context: Context) -> RestartedQueries:
+    def job(self, context: Context) -> CopyJob:
         assert context.directory == self._data / "copy"
-        return RestartedQueries(self.queries(context.servers))
-
-    def queries(self, servers: str) -> dict[str, Start]:
-
-        def start() -> Query:
-            if self.writes:
-                with Producer({"bootstrap.servers": servers}) as producer:
-                    producer.send("copies", b"1").result()
-            self.started.append(Query(servers, *self.failures))
-            self.failures.clear()
-            return self.started[-1]
-
-        return {name: cast("Start", start) for name in ("first", "second")}
+        return CopyJob(self, context.servers)
 
     def stages(self) -> list[str]:
         """The stages that were shown, without repetitions."""
@@ -153,8 +138,8 @@ def test_run_goes_through_its_stages(stage: Stage) -> None:
         "stopped",
     ]
     last = stage.output.getvalue().splitlines()[-1]
-    assert last.endswith("2 copies, lag 0")
-    assert [query.is_stopped for query in stage.started] == [True, True]
+    assert last.endswith("1 copies, lag 0")
+    assert stage.states == ["started", "stopped"]
 
 
 def test_each_start_sends_only_the_input_from_then_on(stage: Stage) -> None:
@@ -183,7 +168,7 @@ def test_stop_event_ends_a_run_without_a_failure(stage: Stage) -> None:
 
     stage.run(Spark(started), seconds=None)
     assert stage.stages() == ["starting the broker", "starting Spark"]
-    assert stage.started == []
+    assert stage.states == []
 
 
 def test_broker_that_is_killed_ends_the_run(stage: Stage) -> None:
@@ -197,36 +182,14 @@ def test_broker_that_is_killed_ends_the_run(stage: Stage) -> None:
         stage.run(Spark(started), seconds=None)
 
 
-def test_query_that_fails_ends_the_run(stage: Stage) -> None:
-    stage.failures = [RuntimeError("[OUT] of range\nat a.b")]
-    with pytest.raises(RunFailed, match=r"^query first: \[OUT\] of range$"):
+def test_job_that_fails_ends_the_run(stage: Stage) -> None:
+    stage.failure = RunFailed("query first: out of range")
+    with pytest.raises(RunFailed, match=r"^query first: out of range$"):
         stage.run()
 
 
-def test_query_is_restarted_if_python_started_too_slowly(stage: Stage) -> None:
-    stage.failures = [RuntimeError(f"{WORKER_TIMEOUT}.\nat a.b")]
-    stage.run()
-    assert len(stage.started) == 3
-
-
-def test_query_is_not_restarted_for_ever() -> None:
-    def start() -> Query:
-        return Query("", RuntimeError(WORKER_TIMEOUT))
-
-    queries = RestartedQueries({"alerts": cast("Start", start)})
-    queries.start()
-    for _ in range(RESTARTS_MAX):
-        queries.check()
-    with pytest.raises(RunFailed, match=r"query alerts: .* the machine is too busy"):
-        queries.check()
-
-
 def test_java_that_is_gone_ends_the_run(stage: Stage) -> None:
-    class Gone(Query):
-        def exception(self) -> Exception | None:
-            raise Py4JNetworkError("Answer from Java side is empty")
-
-    stage.queries = lambda servers: {"first": cast("Start", lambda: Gone(servers))}
+    stage.failure = Py4JNetworkError("Answer from Java side is empty")
     with pytest.raises(RunFailed, match=r"^Spark has ended: Answer from Java side is empty$"):
         stage.run()
 
@@ -236,6 +199,17 @@ def test_run_without_results_fails(stage: Stage, monkeypatch: pytest.MonkeyPatch
     stage.writes = False
     with pytest.raises(RunFailed, match=r"^no copies were written; see .*/copy/spark.log$"):
         stage.run()
+
+
+def test_mistake_in_a_pipeline_file_ends_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yml"
+    file.write_text("name: copy\nsources: {numbers: {topic: ${BROKERS}}}\nsinks: []\n")
+    job = declared(file)(Context("127.0.0.1:9092", tmp_path, 7, 0, lambda: True))
+    job.start()
+    job.stop()
+    with pytest.raises(RunFailed, match=r"pipeline\.yml:2:"):
+        job.check()
+    assert job.progress() == []
 
 
 def test_next_commands_are_quoted_for_a_shell() -> None:
@@ -249,7 +223,8 @@ def test_next_commands_are_quoted_for_a_shell() -> None:
 
 def test_picture_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     feed = generated("numbers", numbers)
-    example = Example("copy", INPUT, [COPIES], feed, lambda context: RestartedQueries({}))
+    job = cast("Callable[[Context], Job]", None)
+    example = Example("copy", INPUT, [COPIES], feed, job)
     screen = Screen(example, io.StringIO())
     assert report(screen, None) is None
     assert report(screen, tmp_path / "picture.svg") is None

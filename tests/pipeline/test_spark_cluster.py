@@ -121,8 +121,8 @@ def test_sensors_job_can_be_submitted_as_a_script(cluster: SparkCluster, tmp_pat
             *("--output", str(tmp_path / "found"), "--once"),
         )
         check(servers, tmp_path / "found", expected)
-    for query in ("averages", "alerts", "dead-letters"):
-        assert len(ran.workers(query)) == 2, query
+    for query in ("averages-parquet", "alerts-topic", "readings-dead-letters"):
+        assert len(ran.workers(f"sensors.{query}")) == 2, query
 
 
 @pytest.mark.skipif(not SOAK, reason="`make soak` checks the output of a failed Spark job")

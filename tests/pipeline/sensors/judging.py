@@ -10,9 +10,8 @@ import pyarrow.parquet
 
 from ottla.sync import Admin, Consumer, Producer
 from pipeline.sensors.plain import Results
-from sensors.description import load_example
+from sensors.description import READINGS, load_example
 from sensors.devices import Message
-from sensors.job import READINGS
 from shared.example import Topic
 from shared.monitor import create_topics
 
@@ -31,7 +30,7 @@ def send(servers: str, messages: Iterable[Message]) -> None:
 def check(servers: str, directory: Path, expected: Results) -> None:
     """Compare all outputs, each of which must be there once."""
     _, alerts, dead_letters = EXAMPLE.counted_topics
-    _check_averages(directory / "averages", expected)
+    _check_averages(directory / "device-averages", expected)
     _check_alerts(_read(servers, alerts), expected)
     _check_dead_letters(_read(servers, dead_letters), expected)
 
@@ -57,7 +56,7 @@ def _check_alerts(records: list[Any], expected: Results) -> None:
 
 
 def _check_dead_letters(records: list[Any], expected: Results) -> None:
-    found = [(dict(record.headers)["reason"].decode(), record.value) for record in records]
+    found = [(dict(record.headers)["ottla.error"].decode(), record.value) for record in records]
     assert sorted(found) == sorted(expected.dead_letters)
 
 

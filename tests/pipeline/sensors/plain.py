@@ -11,6 +11,7 @@ from sensors.devices import Message
 
 WINDOW_MS = 10_000
 LATENESS_MS = 5_000
+NOT_JSON = "the value is not JSON with the columns of the schema"
 
 Average = tuple[float, float, int]
 """The means of temperature and vibration, and the number of readings."""
@@ -44,14 +45,16 @@ def reason_of(message: Message) -> str | None:
     if not message.value:
         return "the value is empty"
     try:
-        reading = json.loads(message.value)
+        reading = json.loads(message.value.decode())
+    except UnicodeDecodeError:
+        return "the value is not UTF-8"
     except ValueError:
-        return "the value is not a reading in JSON"
+        return NOT_JSON
     if isinstance(reading.get("temperature"), str) or reading.get("at") == "yesterday":
-        return "the value is not a reading in JSON"
+        return NOT_JSON
     for name in ("device", "at", "temperature", "vibration"):
         if reading.get(name) is None:
-            return f"{name} is missing"
+            return f"column {name} is null"
     return None
 
 

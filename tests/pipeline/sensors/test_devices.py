@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from itertools import pairwise
 
-from pipeline.sensors.plain import compute, reason_of
+from pipeline.sensors.plain import NOT_JSON, compute, reason_of
 from sensors.devices import (
     DEVICES,
     LATE_MS,
@@ -83,9 +83,10 @@ def test_some_devices_send_every_kind_of_invalid_reading() -> None:
     }
     assert {reason_of(one) for one in wrong} == {
         "the value is empty",
-        "the value is not a reading in JSON",
-        "device is missing",
-        "vibration is missing",
+        "the value is not UTF-8",
+        NOT_JSON,
+        "column device is null",
+        "column vibration is null",
     }
 
 

@@ -96,7 +96,7 @@ def averages(data: Path) -> list[tuple[Any, str]]:
         def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
             found.extend((row["start"], row["device"]) for row in rows)
 
-    All(data / "sensors" / "averages", "end").poll()
+    All(data / "sensors" / "device-averages", "end").poll()
     return found
 
 
@@ -127,7 +127,7 @@ def second_run_continues(_: Path) -> None:
     terminal = Terminal(data)
     terminal.wait_for(
         lambda shown: (
-            re.search(r"averages +[1-9]\d* +\d+\.\d s +[1-9]", shown)
+            re.search(r"averages-parquet +[1-9]\d* +\d+\.\d s +[1-9]", shown)
             and re.search(r"[1-9][\d,]* averages", shown)
             and re.search(r"device-\d{3} +\d\d:\d\d:\d\d +\d\d:\d\d:\d\d +\d", shown)
             and re.search(r"mean \d", shown)
