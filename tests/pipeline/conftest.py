@@ -11,7 +11,7 @@ import pytest
 from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
-from pipeline.fast_spark import SMALL_DATA, fast_spark
+from pipeline.fast_spark import DAEMON, SMALL_DATA, fast_spark
 
 _NUMBERS = count()
 
@@ -37,7 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config(map=SMALL_DATA)
+        .config(map={**SMALL_DATA, **DAEMON})
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", fast.java_options)

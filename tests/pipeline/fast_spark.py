@@ -8,6 +8,7 @@ The archive is the one of `make run`. A run of the sensors example saves it, onc
 import os
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.pipeline.class_archive import ClassArchive
@@ -29,6 +30,12 @@ SMALL_DATA: Final = (
 )
 
 
+DAEMON: Final = {} if SOAK else {"spark.python.daemon.module": "pipeline.spark_daemon"}
+"""Spark's Python processes start with their imports done; the tests are in their PYTHONPATH."""
+
+TESTS: Final = Path(__file__).parents[1]
+
+
 class FastSpark(NamedTuple):
     """What a process that starts Spark is given."""
 
@@ -41,7 +48,7 @@ class FastSpark(NamedTuple):
         return {
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": python_path(),
+            "PYTHONPATH": f"{python_path()}{os.pathsep}{TESTS}",
             "SPARK_HOME": self.home,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
