@@ -270,8 +270,11 @@ def test_problems_with_the_state_are_reported(broker: OttlaBroker, folder: Path)
     assert failure(broker, "other") == (
         f"{whole}of topic state, not of other; choose another directory with --state\n"
     )
-    with collecting(broker, "state", "--close-after", "1"):
-        pass
+    with collecting(broker, "state"):
+        assert failure(broker, "state") == (
+            f"ottla: another process uses the state directory {state.parent.absolute()}: stop it, "
+            "or choose another one with --state\n"
+        )
     state.write_text('{"version": 1, "topic": "state", "files": [{}]}')
     assert failure(broker, "state") == (
         f"{whole}damaged (KeyError: 'head'); delete it to collect all files again\n"
