@@ -5,7 +5,10 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from ottla.protocol.conversation import Request, Response
+import pytest
+
+from ottla.protocol.apis import HEARTBEAT, JOIN_GROUP
+from ottla.protocol.conversation import Request, Response, ServerConversation
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.produce import (
@@ -122,6 +125,32 @@ def test_requests_sent_before_the_end_are_still_served(run: Run) -> None:
             await until(lambda: waiting.served and not service.listener.connections)
             assert waiting.served == [1, 11, 12, 13]  # nobody waits any more
             assert waiting.waiting == 0
+
+    run(scenario)
+
+
+def test_waiting_requests_of_a_client_that_left_are_not_decoded(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = list[int]()
+    decode = ServerConversation.request
+
+    def counted(conversation: ServerConversation, frame: memoryview) -> Request:
+        request = decode(conversation, frame)
+        decoded.append(request.api.key)
+        return request
+
+    monkeypatch.setattr(ServerConversation, "request", counted)
+
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting).running() as service:
+            client = await service.client()
+            client.send(join(1), *(join(2) for _ in range(100)), heartbeat(11))
+            client.writer.close()
+            await until(lambda: waiting.served and not service.listener.connections)
+            assert waiting.served == [1, 11]
+            assert decoded == [JOIN_GROUP.key, HEARTBEAT.key]
 
     run(scenario)
 

@@ -255,6 +255,15 @@ class ServerConversation(_Conversation):
         self._answered += 1
         return [response]
 
+    def skip(self) -> None:
+        """Leave the request in the last frame undecoded and without a response."""
+        sequence = self._received
+        self._received += 1
+        if sequence != self._answered:
+            self._held[sequence] = []
+        else:
+            self._answered += 1
+
     def encoded_request(self) -> Request:
         """Return the request in the last frame; its response will be an encoded frame."""
         sequence = self._received

@@ -17,8 +17,9 @@ sent in request order. A connection that is closed sends its pending acknowledge
 
 While reading is paused, the network reports a client that has closed its end. A request that waits
 for other clients (Fetch, JoinGroup, SyncGroup) is then dropped, because it can wait without a
-limit. Every other request is finished, and what the client has sent before is read to its end: as
-in Kafka, a client may send a change and close without reading the response.
+limit; those behind it are skipped without being decoded. Every other request is finished, and what
+the client has sent before is read to its end: as in Kafka, a client may send a change and close
+without reading the response.
 
 A client may log in once, as a broker of the cluster (SaslHandshake, then SaslAuthenticate). In the
 middle of a login nothing else is served: another request closes the connection, and so do a frame
@@ -216,6 +217,8 @@ _HELD: Final = frozenset((State.HELD, State.HELD_BLOCKED))
 
 _WAIT_FOR_OTHERS: Final = frozenset((FETCH, JOIN_GROUP, SYNC_GROUP))
 """APIs whose requests wait for other clients, without a limit of the broker."""
+
+_WAITING_KEYS: Final = frozenset(api.key.to_bytes(2, "big") for api in _WAIT_FOR_OTHERS)
 
 _SASL_AUTHENTICATE: Final = SASL_AUTHENTICATE.key.to_bytes(2, "big")
 
@@ -497,6 +500,9 @@ class Connection(asyncio.BufferedProtocol):
             if frame is None:
                 break
             served += 1
+            if self._has_departed and bytes(frame[:2]) in _WAITING_KEYS:
+                conversation.skip()  # nobody would read the response
+                continue
             try:
                 if serve_frame is not None and (encoded := serve_frame(frame)) is not None:
                     if type(encoded) is bytes:
@@ -512,9 +518,6 @@ class Connection(asyncio.BufferedProtocol):
             except Exception:  # of the fast path
                 self._close_for_failure(conversation.request(frame))
                 return
-            if self._has_departed and request.api in _WAIT_FOR_OTHERS:
-                conversation.send(request, None)  # nobody would read the response
-                continue
             try:
                 response = self._dispatch(request, self)
             except Exception:
