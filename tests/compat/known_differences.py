@@ -164,8 +164,11 @@ KNOWN: Final = (
         "Ottla creates internal topics with cleanup.policy=compact, their compression.type and the "
         "broker's segment.bytes for them, even if the request has other configs. It keeps these "
         "configs, and rejects other values with POLICY_VIOLATION. It also rejects "
-        "max.message.bytes below 1048588 and min.insync.replicas above the replication factor",
-        "with cleanup.policy=delete, retention would delete committed offsets",
+        "max.message.bytes below 1048588, min.insync.replicas above the replication factor, and "
+        "another number of partitions than offsets.topic.num.partitions or "
+        "transaction.state.log.num.partitions",
+        "with cleanup.policy=delete, retention would delete committed offsets; internal topics "
+        "cannot be deleted, so a client could use up the partitions of a broker",
         path=r"topics\[__(consumer_offsets|transaction_state)\]\.configs\[.*",
     ),
     Known(

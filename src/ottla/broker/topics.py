@@ -20,7 +20,11 @@ from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.shutdown import Shutdown
 from ottla.clock import Clock
 from ottla.cluster.image import INTERNAL_TOPICS, Broker, PartitionState, Topic
-from ottla.cluster.internal_topics import check_internal_config, required_config
+from ottla.cluster.internal_topics import (
+    check_internal_config,
+    internal_partitions,
+    required_config,
+)
 from ottla.cluster.naming import check_policy
 from ottla.cluster.partition_limit import PartitionLimit, check_limit
 from ottla.cluster.placement import Assignment
@@ -338,7 +342,13 @@ class Topics:
         check_name(asked.name, image.topics)
         check_made([len(asked.assignment) or asked.partitions])
         values = {**values, **self.required_config(asked.name)}
-        assignment = assignment_of(asked, self._defaults(), self._with_room(), self._start())
+        internal = internal_partitions(
+            asked.name, len(asked.assignment) or asked.partitions, self._settings.broker
+        )
+        defaults = self._defaults()
+        if internal is not None:
+            defaults = defaults._replace(partitions=internal)
+        assignment = assignment_of(asked, defaults, self._with_room(), self._start())
         self._check_limit(assignment)
         self._settings.checked_overrides(values)
         self._check_internal(asked.name, {}, values, assignment)

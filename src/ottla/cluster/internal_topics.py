@@ -1,4 +1,4 @@
-"""The configs that internal topics need, so that no committed offset is lost.
+"""The configs and partitions of internal topics, so that no committed offset is lost.
 
 Invariant: a change that gives an internal topic a config outside of these tables is refused before
 anything is stored. A value that the topic has already may stay. Nothing here changes state.
@@ -33,6 +33,13 @@ _REQUIRED: Final[Mapping[str, Mapping[str, Callable[[Config], str]]]] = {
     },
 }
 """The values that each internal topic must have, by the broker's config."""
+
+
+_PARTITIONS: Final[Mapping[str, Setting[int]]] = {
+    "__consumer_offsets": broker.OFFSETS_TOPIC_NUM_PARTITIONS,
+    "__transaction_state": broker.TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+}
+"""The settings that decide how many partitions an internal topic has."""
 
 
 class _Limit(NamedTuple):
@@ -74,6 +81,23 @@ def required_config(name: str, config: Config) -> dict[str, str]:
     With other configs, retention could delete committed offsets.
     """
     return {key: value(config) for key, value in _REQUIRED.get(name, {}).items()}
+
+
+def internal_partitions(name: str, asked: int, config: Config) -> int | None:
+    """Return how many partitions a new internal topic gets; None for other topics.
+
+    `asked` is the number that a client asks for, or -1 for the default. Only the operator decides
+    it: the topic cannot be deleted, so a client could use up the partitions of a broker for good.
+    """
+    setting = _PARTITIONS.get(name)
+    if setting is None:
+        return None
+    count = config[setting]
+    if asked not in (-1, count):
+        raise _refusal(
+            name, f"it must have {count} partitions ({setting.name}), but would have {asked}"
+        )
+    return count
 
 
 def check_internal_config(

@@ -84,7 +84,9 @@ def test_invalid_topics_are_refused_and_others_grow(tmp_path: Path) -> None:
 
 def test_internal_topics_cannot_grow(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path, "offsets.topic.num.partitions=3") as running:
+        async with broker(
+            tmp_path, "offsets.topic.num.partitions=3", "transaction.state.log.num.partitions=2"
+        ) as running:
             client = await running.client()
             await create(client, "t")
             await find_coordinator(client)

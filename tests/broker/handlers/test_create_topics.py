@@ -201,9 +201,12 @@ def test_duplicate_partition_assignment_is_refused(tmp_path: Path) -> None:
     run(scenario)
 
 
+INTERNAL = ("offsets.topic.num.partitions=2", "transaction.state.log.num.partitions=2")
+
+
 def test_internal_topics_get_their_own_configs(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as running:
+        async with broker(tmp_path, *INTERNAL) as running:
             client = await running.client()
             required = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
             for name in ("__consumer_offsets", "__transaction_state"):
@@ -224,9 +227,24 @@ def test_internal_topics_get_their_own_configs(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_internal_topics_have_the_partitions_of_the_settings(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, *INTERNAL, "num.partitions=5") as running:
+            client = await running.client()
+            for name in ("__consumer_offsets", "__transaction_state"):
+                for count in (1, 3):
+                    refused = (await create_topics(client, topic(name, count)))[name]
+                    assert refused.error_code == ErrorCode.POLICY_VIOLATION
+                    assert "must have 2 partitions" in (refused.error_message or "")
+                made = (await create_topics(client, topic(name, -1)))[name]
+                assert (made.error_code, made.num_partitions) == (0, 2)
+
+    run(scenario)
+
+
 def test_internal_topics_reject_harmful_configs(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as running:
+        async with broker(tmp_path, *INTERNAL) as running:
             client = await running.client()
             for name in ("__consumer_offsets", "__transaction_state"):
                 for asked, setting in (

@@ -163,7 +163,7 @@ def test_internal_topics_cannot_be_deleted(tmp_path: Path) -> None:
             topic_id = running.parts.metadata_cache.image.topics["__consumer_offsets"].id
             for asked in (("__consumer_offsets", ZERO_UUID), (None, topic_id)):
                 assert await delete(client, asked) == [ErrorCode.INVALID_REQUEST]
-            assert await create(client, "__transaction_state")
+            assert await create(client, "__transaction_state", 50)
             assert await delete(client, ("__transaction_state", ZERO_UUID), version=5) == [
                 ErrorCode.INVALID_REQUEST
             ]
