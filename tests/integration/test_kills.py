@@ -189,6 +189,9 @@ def test_full_disk_costs_only_the_replicas_on_it(running: Running) -> None:
             lambda seen: not any(full in one for one in seen.in_sync.values()),
         )
         load.progress()
+        cluster.brokers[full].kill()
+        cluster.brokers[full].start()  # it starts on a full disk
+        load.progress()
     finally:
         disk.free()
     cluster.wait_until_whole()
