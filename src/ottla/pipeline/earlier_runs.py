@@ -8,16 +8,25 @@ Invariant: a query with a new checkpoint never writes to a Parquet directory wit
 show directories as they are written in the file, without the values of variables.
 """
 
+import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+
 from ottla.errors import OttlaError
+from ottla.pipeline.spec.decoding import decode
 from ottla.pipeline.spec.model import Pipeline
 from ottla.pipeline.streaming_queries import queries_of
+from ottla.pipeline.upgrades import Change, Effect, changes_of
 
 SINK_LOG: Final = "_spark_metadata"
+DECLARATION: Final = "ottla-declaration.json"
+"""The file in a checkpoint with the declaration of its last run."""
+
 _OFFSETS: Final = "offsets"
 _PARQUET: Final = "parquet"
 
@@ -96,6 +105,45 @@ def check_skipped_batches(queries: list[QueryDirectories]) -> None:
                     "directory"
                 )
                 raise CannotStartAgain(what)
+
+
+def check_changes(queries: list[QueryDirectories], written: Pipeline) -> None:
+    """Raise CannotStartAgain if a query cannot continue because the pipeline has changed."""
+    found: list[Change] = []
+    for query, (checkpoint, _) in zip(queries_of(written), queries, strict=True):
+        before = _kept_declaration(checkpoint)
+        if before is not None:
+            found += [one for one in changes_of(before, written) if one.query == query.name]
+    if not found:
+        return
+    cure = "start again with `ottla pipeline reset`, or continue with --keep-state"
+    if found[0].effect is Effect.REFUSED:
+        cure = "undo the change"
+    raise CannotStartAgain(f"{found[0]}; {cure}")
+
+
+def keep_declaration(queries: list[QueryDirectories], written: Pipeline) -> None:
+    """Store the declaration in each local checkpoint, without the values of variables."""
+    kept = msgspec.structs.replace(written, tests=[], profiles={}, client={})
+    data = json.dumps(msgspec.to_builtins(kept))
+    for checkpoint, _ in queries:
+        if checkpoint.path is not None:
+            checkpoint.path.mkdir(parents=True, exist_ok=True)
+            temporary = checkpoint.path / f".{DECLARATION}.tmp"
+            temporary.write_text(data)
+            temporary.replace(checkpoint.path / DECLARATION)
+
+
+def _kept_declaration(checkpoint: RunDirectory) -> Pipeline | None:
+    """Return the declaration of the last run; None if there is none, or it cannot be read."""
+    if checkpoint.path is None or not checkpoint.has_offsets:
+        return None
+    with suppress(OSError, ValueError):
+        found: object = json.loads((checkpoint.path / DECLARATION).read_text())
+        decoded = decode(found, Pipeline)
+        # A key that this release does not know is ignored; a wrong value is not compared.
+        return decoded.part if isinstance(found, dict) and "sources" in found else None
+    return None
 
 
 def existing_directories(

@@ -224,6 +224,13 @@ def run(
             "the command shows.",
         ),
     ] = "0",
+    keep_state: Annotated[
+        bool,
+        typer.Option(
+            "--keep-state",
+            help="Continue from the checkpoints even if a change of the pipeline needs new state.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print the line for spark-submit, and run nothing."),
@@ -255,7 +262,15 @@ def run(
         from ottla.cli.pipeline.run_pages import address_of
 
         options = RunOptions(
-            once, master, restarts, grace, log_format, log_level, output, address_of(http)
+            once,
+            master,
+            restarts,
+            grace,
+            log_format,
+            log_level,
+            output,
+            address_of(http),
+            keep_state,
         )
         try:
             loaded = _load(file, profile)
@@ -264,6 +279,7 @@ def run(
                 from ottla.cli.pipeline.spark_submit import submit_result
 
                 words = ["--once"] if once else []
+                words += ["--keep-state"] if keep_state else []
                 words += [] if position is None else ["--from", position]
                 words += ["--restarts", str(restarts), "--grace", f"{grace:g}", "--http", http]
                 words += ["--log-format", log_format, "--log-level", log_level]

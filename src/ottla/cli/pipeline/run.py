@@ -26,8 +26,10 @@ from ottla.cli.pipeline.spark_submit import check_master
 from ottla.cli.result import Failure, Result
 from ottla.cli.stop_request import StopRequest
 from ottla.pipeline.earlier_runs import (
+    check_changes,
     check_new_start,
     check_skipped_batches,
+    keep_declaration,
     query_directories,
 )
 from ottla.pipeline.hook_caller import HookCaller
@@ -64,6 +66,8 @@ class RunOptions(NamedTuple):
     output: Output
     http: Address | None
     """Where the live page, metrics and health are served."""
+    keep_state: bool = False
+    """Whether a query continues even if the pipeline has changed."""
 
 
 def run_pipeline(
@@ -82,6 +86,8 @@ def run_pipeline(
             raise Misused(f"--from: {error}") from None
         check_new_start(queries)
     check_skipped_batches(queries)
+    if not options.keep_state:
+        check_changes(queries, loaded.written)
     if options.once:
         pipeline = msgspec.structs.replace(pipeline, trigger=AVAILABLE_NOW)
     loaded = loaded._replace(pipeline=pipeline)
@@ -98,6 +104,7 @@ def run_pipeline(
         HookCaller() as hooks,
     ):
         shown.write(PipelineProgress(pipeline.name))
+        keep_declaration(queries, loaded.written)
         schedule = HookSchedule(pipeline)
 
         def report(progress: PipelineProgress) -> None:
