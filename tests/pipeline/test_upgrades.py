@@ -37,6 +37,7 @@ steps:
 sinks:
   - {from: averages, name: means, parquet: out/averages, partition_by: [device]}
   - {from: fresh, name: fresh, topic: fresh}
+  - {from: fresh, name: shown, console: true}
   - {from: warm, name: warm, topic: warm}
 trigger: 1 second
 """
@@ -93,7 +94,7 @@ EXAMPLES: Final = {
         "topic: fresh} -> topic: others}",
         "out/averages -> out/others",
     ),
-    "`mode` of a sink of a query with state": ("topic: fresh} -> topic: fresh, mode: update}",),
+    "`mode` of a sink of a query with state": ("console: true} -> console: true, mode: update}",),
     "`partition_by` of a Parquet sink": ("partition_by: [device] -> partition_by: [start]",),
     "a sink that becomes a Parquet sink under the same name": (
         "name: warm, topic: warm -> name: warm, parquet: out/warm",
@@ -149,7 +150,7 @@ def test_only_the_queries_that_a_change_concerns_need_new_state() -> None:
         "query means: steps.averages.sql has changed: the checkpoint has the state of the old step"
     ]
     found = changes_of(loaded(BEFORE).written, changed("sensors.readings -> sensors.others"))
-    assert {one.query for one in found} == {"means", "fresh", "warm", "readings-dead-letters"}
+    assert {one.query for one in found} == {"means", "fresh", "shown", "warm", "readings-dead-letters"}
 
 
 def directories(folder: Path, text: str) -> tuple[list[QueryDirectories], Pipeline]:

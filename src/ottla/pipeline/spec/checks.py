@@ -526,6 +526,9 @@ def _sink(number: int, sink: Sink, pipeline: Pipeline) -> Iterator[PipelineProbl
     if kind == "parquet" and sink.mode != "append":
         what = f"files can only be appended to: {sink.mode} needs a topic, a function or console"
         yield PipelineProblem((*path, "mode"), what)
+    if kind == "topic" and sink.mode != "append" and not pipeline.together:
+        what = f"{sink.mode} needs together: true if the sink is a topic"
+        yield PipelineProblem((*path, "mode"), what)
     yield from _guarantee(path, sink, kind, pipeline)
     for name in sink.options:
         if (key := _MANAGED_OPTIONS.get(name.lower())) is not None:
