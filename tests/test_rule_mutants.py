@@ -5,16 +5,17 @@ A mutant patches the smallest function that keeps a rule. The rule's own test, n
 then fail. docs/rules.md names both; tests/test_rules.py compares the page with this table.
 """
 
+import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec import structs
 
 from broker import test_replica_fetch
 from cluster import test_election, test_registration
@@ -275,7 +276,7 @@ def removed_replica_is_deleted_before_it_leaves_the_isr(patch: Patch) -> None:
         step = decide(state, **conditions)
         if step is None or step.kind is not reassignment.StepKind.SHRINK_ISR:
             return step
-        return replace(step, delete=state.removing)
+        return structs.replace(step, delete=state.removing)
 
     everywhere(patch, decide, hasty)
 
@@ -439,7 +440,7 @@ def recovery_point_moves_without_a_sync(patch: Patch) -> None:
     carry_out = FlushPlan.carry_out
 
     def unsynced(self: FlushPlan, *args: Any) -> list[Any]:
-        return carry_out(replace(self, files=()), *args)
+        return carry_out(dataclasses.replace(self, files=()), *args)
 
     patch.setattr(FlushPlan, "carry_out", unsynced)
 

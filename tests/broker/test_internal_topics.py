@@ -52,7 +52,7 @@ def test_required_configs_of_internal_topics_stay(tmp_path: Path) -> None:
         async with broker(tmp_path, "offsets.topic.num.partitions=1") as running:
             client = await running.client()
             await create(client, "t")
-            await create(client, TRANSACTIONS)
+            await create(client, TRANSACTIONS, 50)
             await find_coordinator(client)
             assert await commit(client, 5) == 0
             settings = running.parts.settings

@@ -40,6 +40,7 @@ REFUSED = (
     "broker list",
     "broker undrain {broker}",
     "cluster balance --execute",
+    "collect files config.toml --topic t --once --state collected",
     "config describe --topic t",
     "config describe --quotas",
     "config set --topic t retention.ms=1",

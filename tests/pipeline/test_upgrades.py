@@ -150,7 +150,13 @@ def test_only_the_queries_that_a_change_concerns_need_new_state() -> None:
         "query means: steps.averages.sql has changed: the checkpoint has the state of the old step"
     ]
     found = changes_of(loaded(BEFORE).written, changed("sensors.readings -> sensors.others"))
-    assert {one.query for one in found} == {"means", "fresh", "shown", "warm", "readings-dead-letters"}
+    assert {one.query for one in found} == {
+        "means",
+        "fresh",
+        "shown",
+        "warm",
+        "readings-dead-letters",
+    }
 
 
 def directories(folder: Path, text: str) -> tuple[list[QueryDirectories], Pipeline]:

@@ -7,10 +7,10 @@ time, and `make soak` fails until it is corrected. `make test` takes a sample of
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.replica_roles import ReplicaRoles
