@@ -38,6 +38,7 @@ from ottla.coordination.operations import Check, Create, SetData
 from ottla.coordination.session import Change, SessionState, WatchEvent
 from ottla.coordination.zookeeper import ZooKeeper
 from ottla.ids import BrokerId, Uuid
+from resolver import NAME, Resolver
 
 T = TypeVar("T")
 
@@ -151,6 +152,38 @@ def test_session_reconnected_in_time_outlives_its_timeout(
         assert states.all == [SessionState.SUSPENDED, SessionState.CONNECTED]
 
     in_place(zookeeper_port, "/outlives", program)
+
+
+def test_host_name_is_resolved_at_each_reconnect(
+    zookeeper_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server has moved to another address; the event loop does not wait for the resolver."""
+    resolver = Resolver(monkeypatch)
+
+    async def resolve(link: Proxy) -> None:
+        resolver.port = link.port
+        while not resolver.is_asked.is_set():
+            await asyncio.sleep(0)
+        resolver.let_resolve()
+
+    async def program() -> None:
+        states, old, new = States(), Proxy(zookeeper_port), Proxy(zookeeper_port)
+        await old.start()
+        await new.start()
+        zookeeper = ZooKeeper(f"{NAME}:2181/named", session_timeout_ms=60_000)
+        connecting = asyncio.ensure_future(zookeeper.connect(states))
+        await resolve(old)
+        session = await connecting
+        old.cut()
+        await states.until(SessionState.SUSPENDED)
+        await resolve(new)
+        await states.until(SessionState.SUSPENDED, SessionState.CONNECTED)
+        assert (old.connections, new.connections) == (1, 1)
+        await session.close()
+        await old.close()
+        await new.close()
+
+    asyncio.run(asyncio.wait_for(program(), 120))
 
 
 def test_cancelled_call_leaves_the_session_usable(zookeeper_port: int) -> None:

@@ -1,6 +1,7 @@
 """Connections between brokers: one per broker, bounded, within their timeouts."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from random import Random
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ottla.clock import SystemClock
 from ottla.cluster.image import Address, Broker
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, BrokerEpoch, BrokerId
@@ -21,16 +23,26 @@ from ottla.protocol.messages.controlled_shutdown import (
     ControlledShutdownResponse,
 )
 from ottla.testing.clock import SimulatedClock, simulated
-from ottla.testing.network import SimulatedHost, SimulatedNetwork, SimulatedTransport
+from ottla.testing.network import SimulatedNetwork
 from ottla.testing.trace import Trace
 from ottla.transport.backoff import Backoff
 from ottla.transport.broker_channels import BrokerChannels, ChannelsConfig, ControllerChannel
 from ottla.transport.channel import Channel, Disconnected, TimedOut
 from ottla.transport.failures import AuthenticationFailed
+from ottla.transport.network import Network, Server, TcpNetwork
+from resolver import HOST, NAME, Resolver
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 ADDRESS = {ONE: "10.0.0.1", TWO: "10.0.0.2"}
 PORT = 9092
+CONFIG = ChannelsConfig(
+    client_id="broker-1",
+    listener="INTERNAL",
+    backoff=Backoff(0.1, 1.0, lambda: 0.5),
+    setup_timeout_s=3.0,
+    in_flight_max=2,
+)
+PATIENT = dataclasses.replace(CONFIG, setup_timeout_s=60.0)  # in real time
 
 
 def request(number: int = 0) -> ControlledShutdownRequest:
@@ -47,10 +59,10 @@ class PeerConnection(asyncio.Protocol):
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
         self._conversation = ServerConversation()
-        self.transport: SimulatedTransport | None = None
+        self.transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, SimulatedTransport)
+        assert isinstance(transport, asyncio.WriteTransport)
         self.transport = transport
         self._peer.connections.append(self)
 
@@ -72,15 +84,16 @@ class PeerConnection(asyncio.Protocol):
 class Peer:
     """A scripted broker; while `answers` is None it answers nothing."""
 
-    def __init__(self, host: SimulatedHost) -> None:
-        self.host = host
+    def __init__(self, network: Network) -> None:
+        self._network = network
         self.connections: list[PeerConnection] = []
         self.requests: list[Request] = []
         self.answers: Callable[[Request], Message] | None = lambda _: answer()
 
-    async def listen(self, port: int = PORT) -> None:
-        server = await self.host.hold(lambda: PeerConnection(self), None, port, 10)
+    async def listen(self, port: int = PORT, host: str | None = None) -> Server:
+        server = await self._network.hold(lambda: PeerConnection(self), host, port, 10)
         await server.start()
+        return server
 
 
 class World:
@@ -90,7 +103,8 @@ class World:
         self.clock = clock
         self.network = SimulatedNetwork(Random(1), Trace())
         self.host = self.network.host(address=ADDRESS[ONE])
-        self.peer = Peer(self.network.host(address=ADDRESS[TWO]))
+        self.peer_host = self.network.host(address=ADDRESS[TWO])
+        self.peer = Peer(self.peer_host)
         self.brokers = {
             broker_id: Broker(broker_id, BrokerEpoch(7), {"INTERNAL": Address(address, PORT)})
             for broker_id, address in ADDRESS.items()
@@ -103,16 +117,9 @@ class World:
         login: Callable[[Channel], Awaitable[None]] | None = None,
         serve: Callable[[Message], Awaitable[Message]] | None = None,
     ) -> BrokerChannels:
-        config = ChannelsConfig(
-            client_id="broker-1",
-            listener="INTERNAL",
-            backoff=Backoff(0.1, 1.0, lambda: 0.5),
-            setup_timeout_s=3.0,
-            in_flight_max=2,
-        )
         return BrokerChannels(
             ONE,
-            config,
+            CONFIG,
             network=self.host,
             clock=self.clock,
             broker=self.brokers.get,
@@ -214,7 +221,7 @@ def test_closed_connection_ends_requests_at_once() -> None:
         world.peer.answers = None
         asking = asyncio.ensure_future(world.ask())
         await world.clock.sleep(1)
-        world.peer.host.die()
+        world.peer_host.die()
         assert await world.seconds(asking) < 0.1
         with pytest.raises(Disconnected):
             asking.result()
@@ -224,7 +231,7 @@ def test_closed_connection_ends_requests_at_once() -> None:
 
 def test_refused_connection_ends_requests_at_once_then_backs_off() -> None:
     async def scenario(world: World) -> None:
-        world.peer.host.die()
+        world.peer_host.die()
         with pytest.raises(Disconnected, match="refused"):
             await world.ask()
         waits = [await world.seconds(world.ask()) for _ in range(5)]
@@ -235,7 +242,7 @@ def test_refused_connection_ends_requests_at_once_then_backs_off() -> None:
 
 def test_broker_that_registers_again_is_reached_without_backoff() -> None:
     async def scenario(world: World) -> None:
-        world.peer.host.die()
+        world.peer_host.die()
         for _ in range(5):
             await world.seconds(world.ask())
         waiting = asyncio.ensure_future(world.ask())
@@ -372,7 +379,7 @@ def test_request_without_a_controller_ends_in_time() -> None:
 def test_lost_request_to_the_controller_is_not_repeated() -> None:
     async def scenario(world: World) -> None:
         def executed_without_answer(one: Request) -> Message:
-            world.peer.host.die()
+            world.peer_host.die()
             return answer()
 
         world.peer.answers = executed_without_answer
@@ -384,3 +391,45 @@ def test_lost_request_to_the_controller_is_not_repeated() -> None:
         assert len(world.peer.requests) == 1
 
     at(scenario)
+
+
+def test_host_name_is_resolved_at_each_reconnect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker has moved to another address; the event loop does not wait for the resolver."""
+    resolver = Resolver(monkeypatch)
+
+    async def serve(message: Message) -> Message:
+        raise AssertionError(message)
+
+    async def answered(channels: BrokerChannels, message: Message) -> Message:
+        while True:
+            with suppress(Disconnected):  # the end of the old connection was not noticed yet
+                return await channels.ask(TWO, message, ControlledShutdownResponse, timeout_s=60.0)
+
+    async def program() -> None:
+        network = TcpNetwork()
+        moved = Broker(TWO, BrokerEpoch(7), {"INTERNAL": Address(NAME, PORT)})
+        channels = BrokerChannels(
+            ONE,
+            PATIENT,
+            network=network,
+            clock=SystemClock(),
+            broker={TWO: moved}.get,
+            serve=serve,
+        )
+        for number in range(2):
+            peer = Peer(network)
+            server = await peer.listen(0, HOST)
+            resolver.port = server.port
+            asked = asyncio.ensure_future(answered(channels, request(number)))
+            while not resolver.is_asked.is_set():
+                await asyncio.sleep(0)
+            resolver.let_resolve()
+            assert await asked == answer()
+            assert [one.message for one in peer.requests] == [request(number)]
+            server.close()
+            (connection,) = peer.connections
+            assert connection.transport is not None
+            connection.transport.abort()
+        await channels.close()
+
+    asyncio.run(asyncio.wait_for(program(), 60))
