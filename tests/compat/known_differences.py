@@ -93,6 +93,17 @@ KNOWN: Final = (
         so=_we_lack_it,
     ),
     Known(
+        "ApiVersions, AlterReplicaLogDirs",
+        "Ottla does not serve AlterReplicaLogDirs, so replicas cannot be moved between the data "
+        "directories of a broker. The Java admin client raises UnsupportedVersionException, and "
+        "`kafka-reassign-partitions --execute` with log_dirs other than any ends with `Failed to "
+        "alter dir`",
+        "a broker with several directories places each new partition in the one with the fewest; "
+        "to empty a directory, drain the broker with `ottla broker drain`",
+        path=r"api_keys\[34\].*",
+        so=_we_lack_it,
+    ),
+    Known(
         "SaslHandshake, SaslAuthenticate",
         "Ottla accepts logins of brokers (SCRAM-SHA-256) on a listener without SASL",
         "only a broker of the cluster may send the requests between brokers; see "

@@ -13,6 +13,7 @@ from cli.kafka.in_process import run_here
 from kafka_tools import Said
 from ottla import NewTopic
 from ottla.client.admin.configs import ConfigResource
+from ottla.client.admin.log_dirs import Replica
 from ottla.sync import Admin
 from ottla.testing import ClusterThread
 
@@ -206,3 +207,19 @@ def test_wrong_flags_print_kafkas_message() -> None:
     unsupported = said(REASSIGN, "--list --bootstrap-controller a:1")
     assert unsupported.code == 2
     assert "--bootstrap-controller is not supported yet" in unsupported.err
+
+
+def test_move_to_another_directory_names_the_missing_api(
+    cluster: ClusterThread, tmp_path: Path
+) -> None:
+    """Brokers do not serve AlterReplicaLogDirs."""
+    wanted = plan(tmp_path, {1: [2, 3]}, log_dirs=["/elsewhere", "any"])
+    printed = run(cluster, REASSIGN, f"--execute {wanted}", code=1)
+    reason = (
+        "UNSUPPORTED_VERSION (35): AlterReplicaLogDirs is not supported by the broker at 127.0.0.1:"
+    )
+    assert f"\nError: Failed to alter dir for moved-1-2: {reason}" in printed
+    replica = Replica("moved", 1, broker=2)
+    with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        told = admin.alter_replica_log_dirs({replica: "/elsewhere"})
+    assert str(told.failed[replica]).startswith(reason)

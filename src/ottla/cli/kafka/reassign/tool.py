@@ -361,7 +361,7 @@ async def _move_directories(
         told = await admin.alter_replica_log_dirs(left)
         for replica, error in told.failed.items():
             if error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                raise OttlaError(f"Failed to alter dir for {_replica(replica)}") from error
+                raise OttlaError(f"Failed to alter dir for {_replica(replica)}: {error}") from error
         for replica in sorted(told.succeeded, key=_by_broker):
             topic, index, broker = replica
             print(
