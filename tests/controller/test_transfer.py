@@ -12,6 +12,7 @@ from ottla.cluster.znodes import (
     CLUSTER_ID,
     CONTROLLER_EPOCH,
     REGISTRATIONS,
+    TopicNode,
     format_cluster_id,
     state_path,
     topic_config_path,
@@ -28,7 +29,7 @@ from ottla.testing.disk import SimulatedDisk
 
 TOPIC = topic_path("orders")
 NODES = {
-    TOPIC: b"assignment",
+    TOPIC: TopicNode(Uuid(b"t" * 16), ((BrokerId(1),),)).format(),
     f"{TOPIC}/partitions": b"",
     f"{TOPIC}/partitions/0": b"",
     state_path("orders", 0): b"state",
@@ -57,7 +58,7 @@ async def empty() -> Session:
 def test_topics_settings_and_ids_are_copied(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         source, target = await filled(there), await empty()
-        assert await copy_cluster(source, target) == ("abc", 1)
+        assert await copy_cluster(source, target) == ("abc", {"orders": 1})
         for path, data in NODES.items():
             assert (await target.get(path)).data == data
         assert (await target.get(CLUSTER_ID)).data == format_cluster_id("abc")
@@ -66,7 +67,7 @@ def test_topics_settings_and_ids_are_copied(tmp_path: Path) -> None:
         assert await target.children("/brokers/ids") == []
         assert await target.exists("/controller") is None
         assert await target.exists(MARK) is None
-        assert await copy_cluster(source, target) == ("abc", 1)  # nobody has used it
+        assert await copy_cluster(source, target) == ("abc", {"orders": 1})  # nobody has used it
         await target.create(f"{REGISTRATIONS}/1")
         with pytest.raises(OttlaError, match="brokers use the cluster abc"):
             await copy_cluster(source, target)
@@ -80,8 +81,8 @@ def test_interrupted_copy_is_repeated(tmp_path: Path) -> None:
         await target.create("/ottla")
         await target.create(MARK, b"abc")
         await target.create("/brokers", b"old")
-        assert (await copy_cluster(source, target)).topics == 1
-        assert (await target.get(TOPIC)).data == b"assignment"
+        assert (await copy_cluster(source, target)).replication_factors == {"orders": 1}
+        assert (await target.get(TOPIC)).data == NODES[TOPIC]
         assert (await target.get("/brokers")).data == b""
 
     coordinated(tmp_path, scenario)

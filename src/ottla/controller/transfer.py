@@ -5,6 +5,7 @@ complete. A copy that was interrupted can be repeated. A path of ZooKeeper with 
 refused, and so is a copy that brokers have used already.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.cluster.znodes import (
@@ -15,6 +16,7 @@ from ottla.cluster.znodes import (
     TOPICS,
     UNCLEAN_RESTARTS,
     parse_cluster_id,
+    parse_topic,
 )
 from ottla.controller.lease import batches, operations_bytes
 from ottla.coordination.operations import Create, Delete, Operation, SetData
@@ -35,7 +37,8 @@ class Transfer(NamedTuple):
     """What was copied."""
 
     cluster_id: str
-    topics: int
+    replication_factors: Mapping[str, int]
+    """By topic; the lowest one of its partitions."""
 
 
 async def copy_cluster(source: Session, target: Session) -> Transfer:
@@ -44,9 +47,13 @@ async def copy_cluster(source: Session, target: Session) -> Transfer:
     if CLUSTER_ID not in nodes:
         raise OttlaError("the store holds no cluster: its broker has never started")
     cluster_id = parse_cluster_id(nodes[CLUSTER_ID])
-    topics = sum(path.startswith(f"{TOPICS}/") and path.count("/") == 3 for path in nodes)
+    factors = {
+        path.removeprefix(f"{TOPICS}/"): min(map(len, parse_topic(data, path).partitions))
+        for path, data in nodes.items()
+        if path.startswith(f"{TOPICS}/") and path.count("/") == 3
+    }
     if await _has_copy(target, cluster_id):
-        return Transfer(cluster_id, topics)
+        return Transfer(cluster_id, factors)
     identity = nodes.pop(CLUSTER_ID)
     nodes[MARK] = cluster_id.encode()
     # The mark comes first, and parents before their children.
@@ -59,7 +66,7 @@ async def copy_cluster(source: Session, target: Session) -> Transfer:
     for batch in batches(operations, lambda one: operations_bytes([one])):
         await target.multi(batch)
     await target.multi([Delete(MARK), Create(CLUSTER_ID, identity)])
-    return Transfer(cluster_id, topics)
+    return Transfer(cluster_id, factors)
 
 
 async def _has_copy(target: Session, cluster_id: str) -> bool:

@@ -20,6 +20,8 @@ from ottla.coordination.zookeeper import ZooKeeper
 from ottla.log.files import OsDisk
 
 MOVED_SUFFIX: Final = ".moved"
+REPLICAS: Final = 3
+"""The replication factor that the command recommends: a cluster survives the loss of a broker."""
 
 
 def adopted(directory: Path, connect: str) -> Result:
@@ -37,17 +39,32 @@ def adopted(directory: Path, connect: str) -> Result:
         f"ottla broker --override zookeeper.connect={shlex.quote(connect)} "
         f"--override log.dirs={shlex.quote(str(folder))}"
     )
+    few = sorted(name for name, count in moved.replication_factors.items() if count < REPLICAS)
+    raising = f"ottla partition move {shlex.join(few)} -r {REPLICAS} --execute" if few else None
+    topics = len(moved.replication_factors)
+    lines = [
+        f"Moved cluster {moved.cluster_id} with {topics} topics to {connect}.",
+        f"Start its broker with: {command}",
+    ]
+    if raising is not None:
+        lines.append(
+            f"Topics with fewer than {REPLICAS} replicas: {len(few)}. When {REPLICAS} brokers run, "
+            f"raise the replication factor with: {raising}"
+        )
     return Result(
         {
             "cluster": moved.cluster_id,
-            "topics": moved.topics,
+            "topics": topics,
             "zookeeper_connect": connect,
             "data": str(folder),
+            "start": command,
+            "topics_with_few_replicas": [
+                {"topic": name, "replication_factor": moved.replication_factors[name]}
+                for name in few
+            ],
+            "raise_replication_factor": raising,
         },
-        [
-            f"Moved cluster {moved.cluster_id} with {moved.topics} topics to {connect}.",
-            f"Start its broker with: {command}",
-        ],
+        lines,
     )
 
 

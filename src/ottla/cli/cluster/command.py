@@ -141,7 +141,8 @@ def adopt(
 
     Stop the broker first. The command copies its topics, settings and ids into ZooKeeper; records
     and committed offsets stay in the data directories. Then start the broker with
-    zookeeper.connect, and add brokers. The path in ZooKeeper must be empty.
+    zookeeper.connect, and add brokers. The command prints how to start it, and how to raise the
+    replication factor of the topics. The path in ZooKeeper must be empty.
     """
     from ottla.cli.cluster.adopt import adopted
 
