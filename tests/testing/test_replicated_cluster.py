@@ -8,7 +8,6 @@ import pytest
 import uvloop
 
 from ottla import Admin, Consumer, NewTopic, Producer
-from ottla.controller import controller
 from ottla.ids import BrokerId
 from ottla.testing import Cluster, ClusterBroker
 
@@ -223,38 +222,5 @@ def test_slow_broker_delays_its_responses() -> None:
                 await send(client, 1)
                 assert asyncio.get_running_loop().time() - began_s >= 0.2
             assert await values(cluster, 2) == [b"0", b"1"]
-
-    run(scenario)
-
-
-def test_topic_is_created_while_a_broker_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The response does not wait until a broker has the metadata that the controller cannot reach.
-
-    The broker learns of the topic when it is reachable again.
-    """
-    monkeypatch.setattr(controller, "NEW_SECONDS", 0.05)
-
-    async def scenario() -> None:
-        async with (
-            Cluster(brokers=3) as cluster,
-            Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
-        ):
-            await cluster.settled()
-            decides = cluster.controller
-            assert decides is not None
-            cut_off = next(one for one in cluster.brokers if one is not decides)
-            others = [one for one in cluster.brokers if one is not cut_off]
-            with cluster.partition(decides, cut_off):
-                placed = {0: [one.id for one in others], 1: [cut_off.id, decides.id]}
-                async with asyncio.timeout(controller.APPLY_SECONDS / 2):
-                    await admin.create_topics([NewTopic(TOPIC, replicas=placed)])
-                while not all(has_topic(one) for one in others):
-                    await asyncio.sleep(0.01)
-                assert not has_topic(cut_off)
-            while not has_topic(cut_off):
-                await asyncio.sleep(0.01)
-
-    def has_topic(broker: ClusterBroker) -> bool:
-        return broker.image is not None and TOPIC in broker.image.topics
 
     run(scenario)

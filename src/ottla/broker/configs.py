@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.topics import ConfigChange, Topics
+from ottla.controller.propagation import Propagation
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, topic_name_problem
 from ottla.settings.broker import BROKER
@@ -24,6 +25,8 @@ BROKER_RESOURCE: Final = 4
 _WITHOUT_SETTINGS: Final = {8: "loggers", 16: "clients' metrics", 32: "groups"}
 
 # Also with a listener prefix.
+TIMEOUT_MS: Final = 20_000  # the requests have none; most clients wait 30 s for a response
+
 FROM_FILE_ONLY: Final = ("ssl.keystore.location", "ssl.truststore.location", "sasl.jaas.config")
 
 
@@ -48,17 +51,25 @@ class ConfigAdminManager:
         self._metadata_cache = metadata_cache
         self._topics = topics
 
+    def propagation(self) -> Propagation:
+        """Return what the changes of a request share."""
+        return self._topics.propagation(TIMEOUT_MS)
+
     async def outcome(
         self,
         resource_type: int,
         name: str,
         values: Mapping[str, str] | Changes,
+        propagation: Propagation,
         *,
         validate_only: bool,
     ) -> tuple[ErrorCode, str | None]:
-        """Alter the configs of a resource and return the error code and message of the response."""
+        """Alter the configs of a resource and return the error code and message of the response.
+
+        `propagation` then has the brokers that have not applied them yet.
+        """
         try:
-            await self.alter(resource_type, name, values, validate_only=validate_only)
+            await self.alter(resource_type, name, values, propagation, validate_only=validate_only)
         except RequestError as error:
             return error.code, error.message or error.code.text
         return ErrorCode.NONE, None
@@ -68,6 +79,7 @@ class ConfigAdminManager:
         resource_type: int,
         name: str,
         values: Mapping[str, str] | Changes,
+        propagation: Propagation,
         *,
         validate_only: bool,
     ) -> None:
@@ -82,12 +94,12 @@ class ConfigAdminManager:
             if name not in self._metadata_cache.image.topics:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             change = _change(values, TOPIC, self._topics.required_config(name))
-            await self._topics.set_config(name, change, validate_only=validate_only)
+            await self._topics.set_config(name, change, propagation, validate_only=validate_only)
         elif resource_type == BROKER_RESOURCE:
             whose = broker_named(name, self._node_id, self._metadata_cache)
             _check_harmless(values)
             await self._topics.set_broker_config(
-                _change(values, BROKER), whose=whose, validate_only=validate_only
+                _change(values, BROKER), propagation, whose=whose, validate_only=validate_only
             )
         else:
             raise without_settings(resource_type)

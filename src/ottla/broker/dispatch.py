@@ -99,7 +99,7 @@ class BrokerParts:
     topics: Topics
     roles: ReplicaRoles
     channels: BrokerChannels
-    controller_channel: ControllerChannel
+    forward_channel: ControllerChannel
     config_admin: ConfigAdminManager
     fetch_sessions: FetchSessions
     cluster_credential: ClusterCredential
@@ -308,7 +308,7 @@ def dispatcher(parts: BrokerParts) -> Dispatch:
     assert BROKER_HANDLERS.keys() <= BROKER_ONLY & REFUSABLE
     handlers = {
         api.key: (
-            forwarding(api, make_handler(parts), parts.topics, parts.controller_channel),
+            forwarding(api, make_handler(parts), parts.topics, parts.forward_channel),
             request_metrics.of(api),
         )
         for api, make_handler in (HANDLERS | BROKER_HANDLERS).items()

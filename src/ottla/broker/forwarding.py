@@ -13,7 +13,7 @@ from ottla.broker.handlers import (
     list_partition_reassignments,
 )
 from ottla.broker.large_requests import Handler
-from ottla.broker.topics import Topics
+from ottla.broker.topics import TIMEOUT_SECONDS_MAX, Topics
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID
 from ottla.protocol import apis
@@ -55,7 +55,8 @@ from ottla.transport.broker_channels import ControllerChannel
 from ottla.transport.connection import Connection, DeferredResponse, Served
 from ottla.transport.failures import TimedOut
 
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = 30.0  # if the request has no longer timeout
+RETURN_S: Final = 1.0  # to return a response that the controller sends at the timeout
 
 FORWARDED: Final = frozenset(
     (
@@ -89,12 +90,17 @@ async def _forward(request: Request, channel: ControllerChannel) -> Response:
     message = request.message
     assert isinstance(message, Message)
     try:
-        return await channel.ask(message, request.api.response, timeout_s=TIMEOUT_S)
+        return await channel.ask(message, request.api.response, timeout_s=_timeout_s(message))
     except RequestError as error:
         code = ErrorCode.NOT_CONTROLLER
         if isinstance(error, TimedOut):  # the controller may have carried it out
             code = ErrorCode.REQUEST_TIMED_OUT
         return _REFUSED[type(message)](cast("Any", message), code, str(error))
+
+
+def _timeout_s(message: Message) -> float:
+    timeout_ms: int = getattr(message, "timeout_ms", 0)
+    return max(TIMEOUT_S, min(timeout_ms / 1000, TIMEOUT_SECONDS_MAX) + RETURN_S)
 
 
 def _topics_refused(message: CreateTopicsRequest, code: ErrorCode, why: str) -> Message:

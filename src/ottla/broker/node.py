@@ -131,6 +131,7 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FEW_CONNECTIONS: Final = 100  # fewer are worth a warning
+FORWARD_LANES: Final = 5  # connections to the controller for the requests of clients
 LOGIN_SECONDS: Final = 10.0  # for each step of a login at another broker
 REGISTRATION_PAUSE_S: Final = 0.5  # after coordination has refused a registration
 PROBE_SECONDS: Final = 2.0  # for a broker to show that its process lives
@@ -312,11 +313,15 @@ class Node:
         channels, fetch_channels = (
             self._channels(metadata_cache, credential, purpose) for purpose in ("", "fetcher-")
         )
-        controller_channel = ControllerChannel(
-            channels,
-            lambda: metadata_cache.image.controller,
-            clock=environment.clock,
-            backoff=self._backoff,
+        forward_channels = self._channels(metadata_cache, credential, "forwarder-", FORWARD_LANES)
+        controller_channel, forward_channel = (
+            ControllerChannel(
+                one,
+                lambda: metadata_cache.image.controller,
+                clock=environment.clock,
+                backoff=self._backoff,
+            )
+            for one in (channels, forward_channels)
         )
         fetchers = ReplicaFetchers(
             self.id,
@@ -334,6 +339,7 @@ class Node:
             ),
         )
         self._exit.push_async_callback(fetch_channels.close)
+        self._exit.push_async_callback(forward_channels.close)
         self._exit.push_async_callback(channels.close)
         self._exit.push_async_callback(fetchers.close)
         alter_partition_manager = AlterPartitionManager(
@@ -379,7 +385,7 @@ class Node:
             new_id=environment.new_id,
             random=environment.random,
             shutdown=shutdown,
-            controller_channel=controller_channel,
+            forward_channel=forward_channel,
         )
         self._topics = topics
         request_metrics = RequestMetrics(self._served)
@@ -394,7 +400,7 @@ class Node:
             topics=topics,
             roles=roles,
             channels=channels,
-            controller_channel=controller_channel,
+            forward_channel=forward_channel,
             config_admin=ConfigAdminManager(
                 node_id=self.id, metadata_cache=metadata_cache, topics=topics
             ),
@@ -686,7 +692,11 @@ class Node:
         return self._config[broker.ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000
 
     def _channels(
-        self, metadata_cache: MetadataCache, credential: ClusterCredential, purpose: str
+        self,
+        metadata_cache: MetadataCache,
+        credential: ClusterCredential,
+        purpose: str,
+        lanes: int = 1,
     ) -> BrokerChannels:
         """Return connections to the other brokers."""
         environment, between = self._environment, inter_broker_listener(self._config)
@@ -705,6 +715,7 @@ class Node:
                 client_id=f"broker-{purpose}{self.id}",
                 listener=between.name,
                 backoff=self._backoff,
+                lanes=lanes,
             ),
             network=environment.network,
             clock=environment.clock,

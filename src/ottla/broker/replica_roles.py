@@ -22,7 +22,7 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.clock import Clock
 from ottla.cluster.image import ClusterImage, PartitionState
 from ottla.controller.control_requests import is_newer
-from ottla.controller.control_update import ControlUpdate, Failures, ReplicaState
+from ottla.controller.control_update import BrokerConfigs, ControlUpdate, Failures, ReplicaState
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import (
     BrokerEpoch,
@@ -158,11 +158,15 @@ class ReplicaRoles:
     # Configs.
 
     def _set_configs(self, update: ControlUpdate) -> None:
-        settings = self._settings
-        settings.know(update.topic_configs.items())
+        self._settings.know(update.topic_configs.items())
         for name in update.deleted:
-            settings.forget(name)
-        for whose, values in update.broker_configs.items():
+            self._settings.forget(name)
+        self.set_broker_configs(update.broker_configs)
+
+    def set_broker_configs(self, configs: BrokerConfigs) -> None:
+        """Take over the dynamic configs of this broker and the cluster-wide defaults."""
+        settings = self._settings
+        for whose, values in configs.items():
             if whose is None or whose == self._node_id:
                 own = whose is not None
                 before = settings.broker_values(own=own)

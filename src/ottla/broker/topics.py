@@ -44,6 +44,7 @@ from ottla.controller.controller import Controller
 from ottla.controller.lease import Resigned
 from ottla.controller.loading import StoredCluster
 from ottla.controller.plan import ElectionOutcome, ElectionType, ReassignmentOutcome
+from ottla.controller.propagation import Propagation
 from ottla.coordination.errors import CoordinationError
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
@@ -68,7 +69,8 @@ T = TypeVar("T")
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Maps the present configs to the new ones; raises RequestError."""
 
-CREATION_TIMEOUT_MS: Final = 30_000  # of a topic that is created when it is first used
+CREATION_TIMEOUT_MS: Final = 5_000  # of a topic that is created when it is first used
+TIMEOUT_SECONDS_MAX: Final = 60.0  # of a request, whatever its client allows
 MIN_ISR: Final = "min.insync.replicas"
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
@@ -128,7 +130,7 @@ class Topics:
         new_id: Callable[[], Uuid],
         random: Callable[[], float],
         shutdown: Shutdown,
-        controller_channel: ControllerChannel,
+        forward_channel: ControllerChannel,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -140,7 +142,7 @@ class Topics:
         self._new_id = new_id
         self._random = random
         self.shutdown = shutdown
-        self._controller_channel = controller_channel
+        self._forward_channel = forward_channel
         self.controller_counts = ControllerCounts()
         self._controller: Controller | None = None  # while this broker is the controller
         self._offsets_topic_failure = ""  # why it was not created; the log says so once
@@ -158,6 +160,10 @@ class Topics:
         if self._controller is None:
             raise RequestError(ErrorCode.NOT_CONTROLLER)
         return self._controller
+
+    def propagation(self, timeout_ms: int) -> Propagation:
+        """Return what the changes of a request with this timeout share, while they are applied."""
+        return Propagation(self._clock, min(timeout_ms / 1000, TIMEOUT_SECONDS_MAX))
 
     async def in_turn(self, act: Callable[[Controller], Coroutine[Any, Any, T]]) -> T:
         """Let the controller do something to its end, while it does nothing else.
@@ -198,6 +204,7 @@ class Topics:
         register (rule B10).
         """
         # The controller decides by the minimum that the leaders use (rule A14).
+        self._roles.set_broker_configs(found.broker_configs)
         self._settings.know((one.topic.name, one.config) for one in found.topics)
         async with controller.turn:
             self._controller = controller
@@ -288,10 +295,14 @@ class Topics:
 
     @_change
     async def elect_leaders(
-        self, election: ElectionType, partitions: Sequence[TopicPartition] | None
+        self,
+        election: ElectionType,
+        partitions: Sequence[TopicPartition] | None,
+        timeout_ms: int,
     ) -> list[ElectionOutcome]:
-        """Elect leaders that an administrator asks for."""
-        return await self.controller.elect_leaders(election, partitions)
+        """Elect leaders that an administrator asks for; the timeout limits the wait for brokers."""
+        propagation = self.propagation(timeout_ms)
+        return await self.controller.elect_leaders(election, partitions, propagation)
 
     @_change
     async def alter_reassignments(
@@ -335,9 +346,17 @@ class Topics:
 
     @_change
     async def create(
-        self, asked: AskedTopic, values: Mapping[str, str], *, validate_only: bool = False
+        self,
+        asked: AskedTopic,
+        values: Mapping[str, str],
+        *,
+        validate_only: bool = False,
+        propagation: Propagation | None = None,
     ) -> Topic:
-        """Create a topic, or with validate_only return what would be created."""
+        """Create a topic, or with validate_only return what would be created.
+
+        As with the other changes, `propagation` has the brokers that have not applied it yet.
+        """
         image = self.controller.image
         check_name(asked.name, image.topics)
         check_made([len(asked.assignment) or asked.partitions])
@@ -359,7 +378,7 @@ class Topics:
         controller = self.controller
         await controller.store.create_topic(made.name, TopicNode(made.id, assignment), values)
         self._settings.know([(made.name, values)])  # before a leader uses them (rule A14)
-        failures = await controller.add_topic(made, values)
+        failures = await controller.add_topic(made, values, propagation)
         if failures:
             raise PartlyLed(made.name, len(assignment), failures)
         _LOG.info(
@@ -471,13 +490,16 @@ class Topics:
             ],
             timeout_ms=CREATION_TIMEOUT_MS,
         )
-        response = await self._controller_channel.ask(request, CreateTopicsResponse)
+        response = await self._forward_channel.ask(request, CreateTopicsResponse)
         for one in response.topics:
-            if one.error_code != ErrorCode.NONE:
+            # At the timeout, the topic exists; some broker has not applied that yet.
+            if one.error_code not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
                 raise RequestError(ErrorCode(one.error_code), one.error_message)
 
     @_change
-    async def delete(self, name: str, topic_id: Uuid | None = None) -> None:
+    async def delete(
+        self, name: str, topic_id: Uuid | None = None, propagation: Propagation | None = None
+    ) -> None:
         """Delete a topic with all its records; with an id, only the topic of that id."""
         found = self.controller.image.topics.get(name)
         if topic_id is not None and (found is None or found.id != topic_id):
@@ -491,7 +513,7 @@ class Topics:
         controller = self.controller
         await controller.store.begin_deletion(name)
         try:
-            failures = await controller.delete_topic(name)
+            failures = await controller.delete_topic(name, propagation or controller.propagation())
             await controller.store.delete_topic(name)
             for failure in failures.values():
                 raise StorageFailure(str(failure))
@@ -513,6 +535,7 @@ class Topics:
         assignments: Sequence[Sequence[int]] | None,
         *,
         validate_only: bool = False,
+        propagation: Propagation | None = None,
     ) -> None:
         """Add partitions to a topic."""
         image = self.controller.image
@@ -536,13 +559,15 @@ class Topics:
         controller = self.controller
         await controller.store.grow_topic(name, node)
         grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
-        failures = await controller.grow_topic(grown)
+        failures = await controller.grow_topic(grown, propagation)
         if failures:
             raise PartlyLed(name, count, failures)
         _LOG.info("partitions added", {"topic": name, "from": len(present), "to": count})
 
     @_change
-    async def set_config(self, name: str, change: ConfigChange, *, validate_only: bool) -> None:
+    async def set_config(
+        self, name: str, change: ConfigChange, propagation: Propagation, *, validate_only: bool
+    ) -> None:
         """Change a topic's own configs; they take effect at once."""
         found = self.controller.image.topics.get(name)
         if found is None:
@@ -557,15 +582,22 @@ class Topics:
         minimum = self._settings.in_sync_min_with(name, overrides)
         minima: Mapping[str, int] | None = None
         if minimum != self._settings.in_sync_min(name):
-            minima = await controller.set_min_isr({name: minimum})
+            minima = await controller.set_min_isr({name: minimum}, propagation)
         await controller.store.set_topic_config(name, values)
         changes = described_changes(before, values, TOPIC)
-        await controller.set_configs(topic_configs={name: values}, minima=minima)
+        await controller.set_configs(
+            topic_configs={name: values}, minima=minima, propagation=propagation
+        )
         _LOG.info("settings changed", {"topic": name, "settings": changes})
 
     @_change
     async def set_broker_config(
-        self, change: ConfigChange, *, whose: BrokerId | None, validate_only: bool
+        self,
+        change: ConfigChange,
+        propagation: Propagation,
+        *,
+        whose: BrokerId | None,
+        validate_only: bool,
     ) -> None:
         """Change the dynamic configs of a broker, or for None the cluster-wide defaults, at once.
 
@@ -583,11 +615,13 @@ class Topics:
         minima: Mapping[str, int] | None = None
         if not own and before.get(MIN_ISR) != values.get(MIN_ISR):
             minima = await controller.set_min_isr(
-                self._settings.in_sync_mins_after(controller.image.topics, values)
+                self._settings.in_sync_mins_after(controller.image.topics, values), propagation
             )
         await controller.store.set_broker_config(whose, values)
         changes = described_changes(before, values, BROKER)
-        await controller.set_configs(broker_configs={whose: values}, minima=minima)
+        await controller.set_configs(
+            broker_configs={whose: values}, minima=minima, propagation=propagation
+        )
         about = {"broker": "all" if whose is None else str(whose), "settings": changes}
         _LOG.info("settings changed", about)
 

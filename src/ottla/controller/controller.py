@@ -47,6 +47,7 @@ from ottla.controller.directory_report import DirectoryReport
 from ottla.controller.lease import Resigned
 from ottla.controller.loading import StoredCluster
 from ottla.controller.partition_changes import Conflict
+from ottla.controller.propagation import Propagation, Updates
 from ottla.controller.store import ClusterStore
 from ottla.coordination.errors import CoordinationError
 from ottla.coordination.session import WatchEvent
@@ -68,9 +69,10 @@ _LOG = logging.getLogger(__name__)
 STORED_AT_ONCE: Final = 100  # partitions whose state is stored in one write
 STORED_AT_START: Final = 2000  # the same at the start, when no request waits
 APPLY_SECONDS: Final = 30.0  # how long a change waits for the slowest broker
-# How long new partitions wait for the next broker, at least: one that is cut off must not hold up
-# the others. A broker that is only slow gets twice the time that the others took.
-NEW_SECONDS: Final = 2.0
+# How long a step of a request waits for the next broker, at least: one that is cut off must not
+# hold up the others. A broker that is only slow gets twice the time that the others took. The
+# response waits for all brokers, until the timeout of the request.
+STEP_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5  # after coordination failed
 PLANS_MAX: Final = 10  # attempts to store a decision while others change the same partitions
 
@@ -488,7 +490,10 @@ class Controller:
                 await self._tell(changed=[*{key.topic for key in left}], waits=waits)
 
     async def elect_leaders(
-        self, election: plan.ElectionType, partitions: Iterable[TopicPartition] | None
+        self,
+        election: plan.ElectionType,
+        partitions: Iterable[TopicPartition] | None,
+        propagation: Propagation | None = None,
     ) -> list[plan.ElectionOutcome]:
         """Elect the preferred leaders, or leaders that may lack records, as asked."""
         outcomes = plan.elect_leaders(self.image, self._conditions, election, partitions)
@@ -498,7 +503,8 @@ class Controller:
                 for one in outcomes
                 if one.change is not None
                 and self.image.state(one.topic, one.index) == one.change.before
-            ]
+            ],
+            propagation=propagation,
         )
         return outcomes
 
@@ -671,22 +677,31 @@ class Controller:
 
     # Topics and configs; the caller holds `turn`.
 
-    async def add_topic(self, topic: Topic, config: Mapping[str, str]) -> Failures:
+    def propagation(self, timeout_s: float = APPLY_SECONDS) -> Propagation:
+        """Return what the changes of a request with this timeout need to wait for brokers."""
+        return Propagation(self._clock, timeout_s)
+
+    async def add_topic(
+        self, topic: Topic, config: Mapping[str, str], propagation: Propagation | None = None
+    ) -> Failures:
         """Elect leaders for a topic that is stored."""
         self._topic_configs[topic.name] = config
         self.image = self.image.with_topics([topic])
-        return await self._lead_new(topic.name, topic_configs={topic.name: config})
+        return await self._lead_new(topic.name, {topic.name: config}, propagation)
 
-    async def grow_topic(self, topic: Topic) -> Failures:
+    async def grow_topic(self, topic: Topic, propagation: Propagation | None = None) -> Failures:
         """Elect leaders for partitions that were added to a topic."""
         self.image = self.image.with_topics([topic])
-        return await self._lead_new(topic.name)
+        return await self._lead_new(topic.name, None, propagation)
 
-    async def _lead_new(self, name: str, topic_configs: Configs | None = None) -> Failures:
+    async def _lead_new(
+        self, name: str, topic_configs: Configs | None, propagation: Propagation | None
+    ) -> Failures:
         failures = await self._commit(
             lambda: plan.new_partitions(self.image, self._conditions, [name]),
             is_new=True,
             topic_configs=topic_configs,
+            propagation=propagation or self.propagation(),
         )
         if failures and self._unable:
             await self._replace_unable(waits=True)
@@ -734,16 +749,18 @@ class Controller:
 
         return await self._commit(elected)
 
-    async def delete_topic(self, name: str) -> Failures:
+    async def delete_topic(self, name: str, propagation: Propagation | None = None) -> Failures:
         """Delete a topic on all brokers; its deletion is stored."""
         self._topic_configs.pop(name, None)
         self.image = self.image.without_topics([name])
         for broker, offline in self._offline.items():
             self._offline[broker] = frozenset(one for one in offline if one.topic != name)
         self._reassigning = {one for one in self._reassigning if one.topic != name}
-        return await self._tell(deleted=[name], changed=())
+        return await self._tell(deleted=[name], changed=(), propagation=propagation)
 
-    async def set_min_isr(self, min_isr: Mapping[str, int]) -> Mapping[str, int]:
+    async def set_min_isr(
+        self, min_isr: Mapping[str, int], propagation: Propagation | None = None
+    ) -> Mapping[str, int]:
         """Prepare topics for another min.insync.replicas, before leaders use it (rule A14).
 
         Until `set_configs` gets the result and all brokers have the new minimum, the lower one of
@@ -751,7 +768,10 @@ class Controller:
         """
         lower = {name: min(minimum, self._min_isr(name)) for name, minimum in min_isr.items()}
         self._lower_minima.append(lower)
-        await self._commit(lambda: plan.min_isr_changed(self.image, self._conditions, min_isr))
+        await self._commit(
+            lambda: plan.min_isr_changed(self.image, self._conditions, min_isr),
+            propagation=propagation,
+        )
         return lower
 
     def _min_isr(self, topic: str) -> int:
@@ -770,20 +790,43 @@ class Controller:
         topic_configs: Configs | None = None,
         broker_configs: BrokerConfigs | None = None,
         minima: Mapping[str, int] | None = None,
+        propagation: Propagation | None = None,
     ) -> None:
         """Apply configs that are stored, on all brokers; `minima` is what `set_min_isr` returned.
 
-        If a broker does not apply them in time, the lower minima stay as long as this controller.
+        The lower minima count until all brokers have applied the configs.
         """
         self._topic_configs |= topic_configs or {}
         self._broker_configs |= broker_configs or {}
-        late: set[BrokerId] = set()
+        propagation = propagation or self.propagation()
         await self._tell(
-            topic_configs=topic_configs, broker_configs=broker_configs, changed=(), late=late
+            topic_configs=topic_configs,
+            broker_configs=broker_configs,
+            changed=(),
+            propagation=propagation,
         )
-        if not late:
-            self._lower_minima = [one for one in self._lower_minima if one is not minima]
+        if minima is not None:
+            self._end_minima(minima, propagation.late)
         self._check_reassignments()  # min.insync.replicas may have changed
+
+    def _end_minima(self, minima: Mapping[str, int], late: Updates) -> None:
+        """Let the new minima count when the late brokers have applied them, too."""
+        left = {*late}
+
+        def applied(broker: BrokerId, sent: "asyncio.Future[Failures]") -> None:
+            if not sent.cancelled() and sent.exception() is None:
+                left.discard(broker)
+                if not left:
+                    end()
+
+        def end() -> None:
+            self._lower_minima = [one for one in self._lower_minima if one is not minima]
+            self._check_reassignments()
+
+        for broker, sent in late.items():
+            sent.add_done_callback(partial(applied, broker))
+        if not late:
+            end()
 
     # Store and tell.
 
@@ -799,6 +842,7 @@ class Controller:
         changed: Iterable[str] = (),
         waits: bool = True,
         is_step: bool = False,
+        propagation: Propagation | None = None,
     ) -> Failures:
         """Decide, store in lots, and tell the brokers; return what failed on its way.
 
@@ -810,7 +854,6 @@ class Controller:
         names: dict[str, None] = dict.fromkeys(changed)
         settled: set[TopicPartition] = set()  # stored, or refused
         configs = topic_configs or {}
-        late: set[BrokerId] | None = set() if is_new else None
         self._is_stored = False
         try:
             for _ in range(PLANS_MAX):
@@ -837,7 +880,7 @@ class Controller:
                     conflicts = conflicts or len(stored) < len(lot)
                     settled.update(map(_partition, stored))
                     failures |= await self._tell_replicas(
-                        stored, born, is_new, configs, waits, late
+                        stored, born, is_new, configs, waits, propagation
                     )
                     configs = {}
                 if not conflicts:
@@ -851,8 +894,7 @@ class Controller:
                 deleted=deleted,
                 changed=[*names],
                 waits=waits,
-                late=late,
-                is_new=is_new,
+                propagation=propagation,
             )
             failures |= told
             if told:
@@ -929,7 +971,7 @@ class Controller:
         is_new: bool,
         configs: Configs,
         waits: bool,
-        late: set[BrokerId] | None,
+        propagation: Propagation | None,
     ) -> Failures:
         """Tell the replicas of changed partitions, apart from brokers that will hear of all."""
         by_broker: dict[BrokerId, list[ReplicaState]] = {}
@@ -947,8 +989,7 @@ class Controller:
                 for broker, replicas in by_broker.items()
             },
             waits,
-            late,
-            is_new=is_new,
+            propagation,
         )
 
     async def _tell(
@@ -960,13 +1001,9 @@ class Controller:
         deleted: Sequence[str] = (),
         changed: Sequence[str] = (),
         waits: bool = True,
-        late: set[BrokerId] | None = None,
-        is_new: bool = False,
+        propagation: Propagation | None = None,
     ) -> Failures:
-        """Tell all brokers the new image, and what else has changed.
-
-        The brokers that do not apply it in time are added to `late`.
-        """
+        """Tell all brokers the new image, and what else has changed."""
         updates: dict[BrokerId, ControlUpdate] = {}
         all_replicas = self._all_replicas(born) if born else {}
         for broker in self._links:
@@ -986,7 +1023,7 @@ class Controller:
                     broker_configs=broker_configs or {},
                     changed=changed,
                 )
-        return await self._applied(updates, waits, late, is_new=is_new)
+        return await self._applied(updates, waits, propagation)
 
     def _all_replicas(self, brokers: Collection[BrokerId]) -> dict[BrokerId, list[ReplicaState]]:
         found: dict[BrokerId, list[ReplicaState]] = {broker: [] for broker in brokers}
@@ -1011,14 +1048,12 @@ class Controller:
         self,
         updates: Mapping[BrokerId, ControlUpdate],
         waits: bool,
-        late_brokers: set[BrokerId] | None = None,
-        *,
-        is_new: bool = False,
+        propagation: Propagation | None = None,
     ) -> Failures:
         """Send updates; return what failed on the leaders.
 
-        Does not wait for brokers in `late_brokers`, and adds those that do not apply their updates
-        in time. With `is_new`, the others do not wait long for them.
+        With `propagation`, this is a step of a request: it does not wait long for a broker that is
+        later than the others, and notes it, and does not wait for brokers that were late before.
         """
         started_s = self._clock.elapsed_s()
         sent = self._send(updates)
@@ -1026,42 +1061,44 @@ class Controller:
         own = sent.pop(self._node_id, None)
         if own is not None:
             failures |= self._failed(self._node_id, await own)
-        for broker in late_brokers or ():
-            sent.pop(broker, None)
+        if propagation is not None:
+            sent = propagation.without_late(sent)
         if not waits or not sent:
             return failures
         self.turn.release()
         try:
-            done, late = await self._waited(sent.values(), started_s, is_new=is_new)
+            done = await self._waited(sent.values(), started_s, propagation)
         finally:
             await self.turn.acquire()
-        if late:
-            brokers = [broker for broker, one in sent.items() if one in late]
-            _LOG.warning("change not applied yet", {"brokers": _ids(brokers)})
-            if late_brokers is not None:
-                late_brokers.update(brokers)
+        if late := {broker: one for broker, one in sent.items() if one not in done}:
+            _LOG.warning("change not applied yet", {"brokers": _ids(late)})
+            if propagation is not None:
+                propagation.note_late(late)
         for broker, one in sent.items():
             if one in done:
                 failures |= self._failed(broker, one.result())
         return failures
 
     async def _waited(
-        self, sent: Collection["asyncio.Future[Failures]"], started_s: float, *, is_new: bool
-    ) -> "tuple[set[asyncio.Future[Failures]], set[asyncio.Future[Failures]]]":
-        """Wait for brokers; return which have applied their updates, and which have not."""
-        if not is_new:
-            return await asyncio.wait(sent, timeout=APPLY_SECONDS)
+        self,
+        sent: Collection["asyncio.Future[Failures]"],
+        started_s: float,
+        propagation: Propagation | None,
+    ) -> "set[asyncio.Future[Failures]]":
+        """Wait for brokers; return which have applied their updates."""
+        if propagation is None:
+            return (await asyncio.wait(sent, timeout=APPLY_SECONDS))[0]
         done: set[asyncio.Future[Failures]] = set()
         left = {*sent}
         more = left
         while left and more:  # until nobody else applies it for a while
             took_s = self._clock.elapsed_s() - started_s
-            timeout_s = min(max(NEW_SECONDS, 2 * took_s), APPLY_SECONDS)
+            timeout_s = min(max(STEP_SECONDS, 2 * took_s), propagation.left_s)
             more, left = await asyncio.wait(
                 left, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
             )
             done |= more
-        return done, left
+        return done
 
     def _send(
         self, updates: Mapping[BrokerId, ControlUpdate]

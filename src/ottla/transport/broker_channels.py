@@ -41,7 +41,8 @@ class ChannelsConfig:
     listener: str  # the inter-broker listener
     backoff: Backoff
     setup_timeout_s: float = 10.0  # to connect, and for each request of the login
-    in_flight_max: int = 5  # requests per broker
+    in_flight_max: int = 5  # requests per connection
+    lanes: int = 1  # connections per broker, so that a long request delays only some others
 
 
 class NotRegistered(Disconnected):
@@ -57,6 +58,7 @@ class _Remote:
         self.channel: Channel | None = None
         self.attempt: asyncio.Task[Channel] | None = None
         self.turns = asyncio.Semaphore(in_flight_max)
+        self.asked = 0  # requests that are in flight or wait
         self.failures = 0  # consecutive
         self.not_before_s = 0.0
 
@@ -65,7 +67,8 @@ class BrokerChannels:
     """One connection to each other broker, opened on demand.
 
     Requests of one connection are served in order. A long request delays those behind it, so
-    replication and control requests have separate BrokerChannels.
+    replication, control requests and the forwarded requests of clients have separate
+    BrokerChannels, and forwarded requests have several connections.
     """
 
     def __init__(
@@ -107,18 +110,26 @@ class BrokerChannels:
             if broker_id == self._node_id:
                 response = await self._serve(message)
             else:
-                remote = self._remote(broker_id)
-                async with remote.turns:
-                    channel = await self._reach(broker_id, remote)
-                    response = await channel.send(message, deadline_s - self._clock.elapsed_s())
+                response = await self._send(broker_id, message, deadline_s)
         assert isinstance(response, response_type)
         return response
+
+    async def _send(self, broker_id: BrokerId, message: Message, deadline_s: float) -> Message:
+        lanes = (self._remote(broker_id, lane) for lane in range(self._config.lanes))
+        remote = min(lanes, key=lambda one: one.asked)
+        remote.asked += 1
+        try:
+            async with remote.turns:
+                channel = await self._reach(broker_id, remote)
+                return await channel.send(message, deadline_s - self._clock.elapsed_s())
+        finally:
+            remote.asked -= 1
 
     async def channel(self, broker_id: BrokerId, *, lane: int = 0) -> Channel:
         """Return the open connection to another broker; raises Disconnected or TimedOut.
 
-        Each lane has its own connection; `ask` uses lane 0. Requests that are sent on a channel
-        directly do not count as in flight.
+        Each lane has its own connection; `ask` uses the first ones. Requests that are sent on a
+        channel directly do not count as in flight.
         """
         assert broker_id != self._node_id
         return await self._reach(broker_id, self._remote(broker_id, lane))

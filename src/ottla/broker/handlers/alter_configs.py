@@ -2,6 +2,7 @@
 
 from ottla.broker.configs import TWICE, ConfigAdminManager, given_twice
 from ottla.broker.cooperative import CooperativeScheduler
+from ottla.controller.propagation import Propagation, Updates
 from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.alter_configs import (
@@ -30,26 +31,40 @@ async def _answer(
     message: AlterConfigsRequest, config_admin: ConfigAdminManager, scheduler: CooperativeScheduler
 ) -> Response:
     twice = given_twice((one.resource_type, one.resource_name) for one in message.resources)
-    return AlterConfigsResponse(
-        throttle_time_ms=0,
-        responses=[
-            _response(one, *TWICE)
-            if (one.resource_type, one.resource_name) in twice
-            else await _alter(config_admin, one, validate_only=message.validate_only)
-            async for one in scheduler.new_loop().over(message.resources)
-        ],
-    )
+    propagation = config_admin.propagation()
+    responses: list[AlterConfigsResourceResponse] = []
+    stored: list[tuple[AlterConfigsResourceResponse, Updates]] = []
+    async for one in scheduler.new_loop().over(message.resources):
+        if (one.resource_type, one.resource_name) in twice:
+            responses.append(_response(one, *TWICE))
+            continue
+        response = await _alter(config_admin, one, propagation, validate_only=message.validate_only)
+        responses.append(response)
+        if not response.error_code:
+            stored.append((response, propagation.late))
+    for response, updates in stored:
+        if (error := await propagation.timed_out("the configs are stored", updates)) is not None:
+            response.error_code, response.error_message = int(error.code), error.message
+    return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 
 async def _alter(
-    config_admin: ConfigAdminManager, asked: AlterConfigsResource, *, validate_only: bool
+    config_admin: ConfigAdminManager,
+    asked: AlterConfigsResource,
+    propagation: Propagation,
+    *,
+    validate_only: bool,
 ) -> AlterConfigsResourceResponse:
     values = {one.name: one.value for one in asked.configs if one.value is not None}
     if len(values) < len(asked.configs):
         code, text = ErrorCode.INVALID_REQUEST, "a config has no value or is given twice"
     else:
         code, text = await config_admin.outcome(
-            asked.resource_type, asked.resource_name, values, validate_only=validate_only
+            asked.resource_type,
+            asked.resource_name,
+            values,
+            propagation,
+            validate_only=validate_only,
         )
     return _response(asked, code, text)
 

@@ -6,6 +6,7 @@ from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.topics import Topics
 from ottla.cluster.topic_creation import check_added
+from ottla.controller.propagation import Propagation, Updates
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.create_partitions import (
@@ -53,26 +54,36 @@ async def _answer(
         for name, count in names.items()
         if count > 1
     ]
+    propagation = topics.propagation(message.timeout_ms)
+    grown: list[tuple[CreatePartitionsTopicResult, Updates]] = []
     async for topic in scheduler.new_loop().over(message.topics):
         if names[topic.name] > 1:
             continue
         try:
-            await _grow(topics, topic, validate_only=message.validate_only)
+            await _grow(topics, topic, propagation, validate_only=message.validate_only)
         except RequestError as error:
             text = error.message or error.code.text
             results.append(_result(topic.name, error.code, text))
         else:
-            results.append(_result(topic.name, ErrorCode.NONE, None))
+            grown.append((_result(topic.name, ErrorCode.NONE, None), propagation.late))
+            results.append(grown[-1][0])
+    for result, updates in grown:
+        what = f"topic {result.name} has its new partitions"
+        if (timed_out := await propagation.timed_out(what, updates)) is not None:
+            result.error_code, result.error_message = int(timed_out.code), timed_out.message
     return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
 
-async def _grow(topics: Topics, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
+async def _grow(
+    topics: Topics, topic: CreatePartitionsTopic, propagation: Propagation, *, validate_only: bool
+) -> None:
     rows = topic.assignments
     await topics.grow(
         topic.name,
         topic.count,
         None if rows is None else [tuple(row.broker_ids) for row in rows],
         validate_only=validate_only,
+        propagation=propagation,
     )
 
 

@@ -7,6 +7,7 @@ from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.topics import Topics
 from ottla.cluster.image import Topic
 from ottla.cluster.topic_creation import UNSET, AskedTopic, check_made
+from ottla.controller.propagation import Propagation, Updates
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.create_topics import (
@@ -56,13 +57,23 @@ async def _answer(
     except RequestError as error:
         results += [_failed(one.name, error) for one in once]
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+    propagation = topics.propagation(message.timeout_ms)
+    created: list[tuple[int, Updates]] = []  # where in the results, and what to wait for
     async for topic in scheduler.new_loop().over(once):
         try:
-            results.append(
-                await _create(settings, topics, topic, validate_only=message.validate_only)
+            result = await _create(
+                settings, topics, topic, propagation, validate_only=message.validate_only
             )
         except RequestError as error:
             results.append(_failed(topic.name, error))
+        else:
+            created.append((len(results), propagation.late))
+            results.append(result)
+    for index, updates in created:
+        name = results[index].name
+        error = await propagation.timed_out(f"topic {name} is created", updates)
+        if error is not None:
+            results[index] = _failed(name, error)
     return CreateTopicsResponse(throttle_time_ms=0, topics=results)
 
 
@@ -70,6 +81,7 @@ async def _create(
     settings: EffectiveConfig,
     topics: Topics,
     topic: CreatableTopic,
+    propagation: Propagation,
     *,
     validate_only: bool,
 ) -> CreatableTopicResult:
@@ -86,7 +98,7 @@ async def _create(
         raise RequestError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {missing}"
         )
-    made = await topics.create(asked, given, validate_only=validate_only)
+    made = await topics.create(asked, given, validate_only=validate_only, propagation=propagation)
     return _made(settings, made, given | topics.required_config(topic.name))
 
 

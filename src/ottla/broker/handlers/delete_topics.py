@@ -4,6 +4,7 @@ from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.topics import Topics
+from ottla.controller.propagation import Propagation, Updates
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.conversation import Request, Response
@@ -41,20 +42,29 @@ class DeleteTopicsHandler:
             *message.topics,
             *(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in message.topic_names),
         ]
-        return DeferredResponse(self._answer(asked))
+        propagation = self._topics.propagation(message.timeout_ms)
+        return DeferredResponse(self._answer(asked, propagation))
 
-    async def _answer(self, asked: list[DeleteTopicState]) -> Response:
+    async def _answer(self, asked: list[DeleteTopicState], propagation: Propagation) -> Response:
         by_topic: dict[str | Uuid, list[DeleteTopicState]] = {}
         turns = self._scheduler.new_loop()
         async for one in turns.over(asked):
             by_topic.setdefault(self._identity(one), []).append(one)
-        return DeleteTopicsResponse(
-            throttle_time_ms=0,
-            responses=[
-                await self._delete(same[0]) if len(same) == 1 else _twice(same)
-                async for same in turns.over(by_topic.values())
-            ],
-        )
+        results: list[DeletableTopicResult] = []
+        deleted: list[tuple[DeletableTopicResult, Updates]] = []
+        async for same in turns.over(by_topic.values()):
+            if len(same) > 1:
+                results.append(_twice(same))
+                continue
+            result = await self._delete(same[0], propagation)
+            results.append(result)
+            if not result.error_code:
+                deleted.append((result, propagation.late))
+        for result, updates in deleted:
+            what = f"topic {result.name} is deleted"
+            if (error := await propagation.timed_out(what, updates)) is not None:
+                result.error_code, result.error_message = int(error.code), error.message
+        return DeleteTopicsResponse(throttle_time_ms=0, responses=results)
 
     def _identity(self, asked: DeleteTopicState) -> str | Uuid:
         """Return the same key for both ways to name a topic."""
@@ -63,7 +73,9 @@ class DeleteTopicsHandler:
         found = self._metadata_cache.image.topic_of_id(asked.topic_id)
         return asked.topic_id if found is None else found.name
 
-    async def _delete(self, asked: DeleteTopicState) -> DeletableTopicResult:
+    async def _delete(
+        self, asked: DeleteTopicState, propagation: Propagation
+    ) -> DeletableTopicResult:
         name, topic_id = asked.name, asked.topic_id
         try:
             if not self._settings.broker[DELETE_TOPIC_ENABLE]:
@@ -75,7 +87,7 @@ class DeleteTopicsHandler:
             wanted = None if name is not None else topic_id
             found = self._metadata_cache.topic(name or "", wanted)
             name, topic_id = found.name, found.id
-            await self._topics.delete(found.name, wanted)
+            await self._topics.delete(found.name, wanted, propagation)
         except RequestError as error:
             return DeletableTopicResult(
                 name=name,

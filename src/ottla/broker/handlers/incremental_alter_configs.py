@@ -2,6 +2,7 @@
 
 from ottla.broker.configs import TWICE, ConfigAdminManager, given_twice
 from ottla.broker.cooperative import CooperativeScheduler
+from ottla.controller.propagation import Propagation, Updates
 from ottla.errors import ErrorCode
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -32,23 +33,33 @@ async def _answer(
     scheduler: CooperativeScheduler,
 ) -> Response:
     twice = given_twice((one.resource_type, one.resource_name) for one in message.resources)
-    return IncrementalAlterConfigsResponse(
-        throttle_time_ms=0,
-        responses=[
-            _response(one, *TWICE)
-            if (one.resource_type, one.resource_name) in twice
-            else await _alter(config_admin, one, validate_only=message.validate_only)
-            async for one in scheduler.new_loop().over(message.resources)
-        ],
-    )
+    propagation = config_admin.propagation()
+    responses: list[AlterConfigsResourceResponse] = []
+    stored: list[tuple[AlterConfigsResourceResponse, Updates]] = []
+    async for one in scheduler.new_loop().over(message.resources):
+        if (one.resource_type, one.resource_name) in twice:
+            responses.append(_response(one, *TWICE))
+            continue
+        response = await _alter(config_admin, one, propagation, validate_only=message.validate_only)
+        responses.append(response)
+        if not response.error_code:
+            stored.append((response, propagation.late))
+    for response, updates in stored:
+        if (error := await propagation.timed_out("the configs are stored", updates)) is not None:
+            response.error_code, response.error_message = int(error.code), error.message
+    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 
 async def _alter(
-    config_admin: ConfigAdminManager, asked: AlterConfigsResource, *, validate_only: bool
+    config_admin: ConfigAdminManager,
+    asked: AlterConfigsResource,
+    propagation: Propagation,
+    *,
+    validate_only: bool,
 ) -> AlterConfigsResourceResponse:
     changes = [(one.name, one.config_operation, one.value) for one in asked.configs]
     code, text = await config_admin.outcome(
-        asked.resource_type, asked.resource_name, changes, validate_only=validate_only
+        asked.resource_type, asked.resource_name, changes, propagation, validate_only=validate_only
     )
     return _response(asked, code, text)
 

@@ -1,0 +1,61 @@
+"""How far the changes of one request have been applied, and how long the request waits for it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from ottla.clock import Clock
+from ottla.controller.control_update import Failures
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import BrokerId
+
+Updates: TypeAlias = "Mapping[BrokerId, asyncio.Future[Failures]]"
+"""Updates that were sent to brokers; a future is done when its broker has applied the update."""
+
+
+class Propagation:
+    """The brokers that are late with the changes of one request, and the time that is left.
+
+    A change does not wait for a broker that was late with an earlier change of the same request.
+    The request waits for all of them at its end. A broker that dies is no longer waited for.
+    """
+
+    def __init__(self, clock: Clock, timeout_s: float) -> None:
+        """The changes of a request with this timeout."""
+        self._clock = clock
+        self._deadline_s = clock.elapsed_s() + timeout_s
+        self._late: dict[BrokerId, asyncio.Future[Failures]] = {}
+
+    @property
+    def left_s(self) -> float:
+        """The seconds until the timeout."""
+        return max(0.0, self._deadline_s - self._clock.elapsed_s())
+
+    @property
+    def late(self) -> Updates:
+        """The brokers that were late so far, each with its latest update."""
+        return dict(self._late)
+
+    def note_late(self, sent: Updates) -> None:
+        """Note brokers that have not applied an update in time."""
+        self._late.update(sent)
+
+    def without_late(
+        self, sent: "dict[BrokerId, asyncio.Future[Failures]]"
+    ) -> "dict[BrokerId, asyncio.Future[Failures]]":
+        """Return the updates to brokers that were in time so far, and note the others."""
+        if not self._late:
+            return sent
+        self._late.update({broker: one for broker, one in sent.items() if broker in self._late})
+        return {broker: one for broker, one in sent.items() if broker not in self._late}
+
+    async def timed_out(self, what: str, updates: Updates) -> RequestError | None:
+        """Wait until brokers have applied updates; return an error if they have not in time."""
+        waiting = {broker: one for broker, one in updates.items() if not one.done()}
+        if waiting:
+            await asyncio.wait(waiting.values(), timeout=self.left_s)
+        if left := sorted(broker for broker, one in waiting.items() if not one.done()):
+            brokers = ", ".join(map(str, left))
+            why = f"{what}, but these brokers have not applied it in time: {brokers}"
+            return RequestError(ErrorCode.REQUEST_TIMED_OUT, why)
+        return None
