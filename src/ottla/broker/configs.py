@@ -24,9 +24,9 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 _WITHOUT_SETTINGS: Final = {8: "loggers", 16: "clients' metrics", 32: "groups"}
 
-# Also with a listener prefix.
 TIMEOUT_MS: Final = 20_000  # the requests have none; most clients wait 30 s for a response
 
+# Also with a listener prefix.
 FROM_FILE_ONLY: Final = ("ssl.keystore.location", "ssl.truststore.location", "sasl.jaas.config")
 
 
