@@ -478,13 +478,16 @@ def list_files_again(table: DataFrame) -> None:
     A streaming query reads a side table in each micro-batch, but Spark lists its files only once.
     """
     java_table: Any = table
-    leaves = java_table._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
-    for number in range(leaves.size()):
-        leaf = leaves.apply(number)
-        if leaf.getClass().getSimpleName() == "LogicalRelation":
-            relation = leaf.relation()
-            if relation.getClass().getSimpleName() == "HadoopFsRelation":
-                relation.location().refresh()
+    plan = java_table._jdf.queryExecution().analyzed()  # noqa: SLF001
+    inner = plan.subqueriesAll()  # such as IN (SELECT …); they are not among the children
+    for query in (plan, *(inner.apply(number) for number in range(inner.size()))):
+        leaves = query.collectLeaves()
+        for number in range(leaves.size()):
+            leaf = leaves.apply(number)
+            if leaf.getClass().getSimpleName() == "LogicalRelation":
+                relation = leaf.relation()
+                if relation.getClass().getSimpleName() == "HadoopFsRelation":
+                    relation.location().refresh()
 
 
 def _counted(rows: DataFrame) -> DataFrame:
