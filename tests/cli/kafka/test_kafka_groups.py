@@ -108,6 +108,7 @@ class Cluster(NamedTuple):
         # Java prints its sets in another order each time.
         text = re.sub(r"(?<= are: )[A-Z]\w+(?:, [A-Z]\w+)+", _in_order, text)
         text = re.sub(r"(?<=\[)\[[\w-]+\](?:, \[[\w-]+\])+(?=\])", _in_order, text)
+        text = re.sub(r"(?<=options: )\[[\w-]+\](?:, \[[\w-]+\])+", _in_order, text)
         # The size of the offsets topic depends on how commits are batched.
         return re.sub(r'(__consumer_offsets-\d+","size":)\d+', r"\g<1>0", text)
 
