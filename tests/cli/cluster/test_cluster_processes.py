@@ -419,17 +419,75 @@ def test_nothing_acknowledged_is_lost_when_brokers_end(cluster: Started) -> None
     assert {*producer.acknowledged} == {number for one in found for number in one}
 
 
+def result(*arguments: str) -> Any:
+    """Return what a command of Ottla prints as JSON."""
+    done = ottla(*arguments, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def bytes_by_broker(server: str) -> dict[int, int]:
+    """Return the bytes of replicas on each broker."""
+    return {
+        one["id"]: one["disk_bytes"] for one in result("broker", "list", "-b", server)["brokers"]
+    }
+
+
+def test_added_broker_is_balanced_drained_and_removed(cluster: Started, tmp_path: Path) -> None:
+    """A broker joins a cluster that runs, and leaves it again."""
+    servers, records, partitions = cluster.bootstrap, 60, 6
+    made = ottla("topic", "create", "moves", "-p", str(partitions), "-b", servers)
+    assert made.returncode == 0, made.stderr
+    producer: Any = confluent_kafka.Producer({"bootstrap.servers": servers, "acks": "all"})
+    for number in range(records):
+        producer.produce("moves", bytes(10_000), partition=number % partitions)
+    assert not producer.flush(PATIENCE_S)
+    wait_for = ("--execute", "-b", servers)
+    zookeeper = f"zookeeper.connect={cluster.connect}"
+    with OttlaBroker(tmp_path, "node.id=4", zookeeper, *SETTINGS) as added:
+        added.start()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while 4 not in (before := bytes_by_broker(servers)):  # it serves before all others know it
+            assert time.monotonic() < deadline_s, before
+            time.sleep(POLL_S)
+        assert before[4] == 0
+        assert result("cluster", "balance", *wait_for)["state"] == "complete"
+        assert bytes_by_broker(servers)[4] > 0
+        assert result("broker", "drain", "4", *wait_for)["state"] == "complete"
+        assert bytes_by_broker(servers)[4] == 0
+        assert added.stop() == 0
+    status = result("cluster", "status", "-b", servers)
+    assert [one["id"] for one in status["brokers"]] == [1, 2, 3]
+    assert (status["under_replicated"], status["offline"]) == (0, 0)
+    place = confluent_kafka.TopicPartition
+    consumer = group_member(servers)
+    consumer.assign([place("moves", index, 0) for index in range(partitions)])
+    found = ended = 0
+    deadline_s = time.monotonic() + PATIENCE_S
+    while ended < partitions:
+        assert time.monotonic() < deadline_s
+        for message in consumer.consume(1000, 0.1):
+            found += message.error() is None
+            ended += message.error() is not None
+    consumer.close()
+    assert found == records
+
+
 def test_processes_end_with_their_parent_and_continue(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    killed = Started(data, "-n", "1", "--port", "0")
+    killed = Started(data, "-n", "1", "--port", "0", "--zookeepers", "3")
     pids = killed.pids()
+    assert len(pids) == 4
     killed.process.kill()
     killed.process.communicate()
     wait_until_ended(pids)
-    again = Started(data)
-    assert again.bootstrap == killed.bootstrap
+    again = Started(data, "-n", "2")
+    assert again.bootstrap.split(",")[0] == killed.bootstrap
+    brokers = result("cluster", "status", "-b", killed.bootstrap)["brokers"]
+    assert [one["address"] for one in brokers] == again.bootstrap.split(",")
     # Nobody can take over, and there is no ZooKeeper.
-    os.kill(again.pid("zookeeper-1"), signal.SIGKILL)
+    for number in (1, 2, 3):
+        os.kill(again.pid(f"zookeeper-{number}"), signal.SIGKILL)
     assert again.stop(signal.SIGINT) == 0
     again.process.communicate()
     assert not again.pids()
