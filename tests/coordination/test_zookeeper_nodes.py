@@ -6,16 +6,20 @@ The expected output of the shell is what ZooKeeper 3.9's own shell prints for on
 import asyncio
 import json
 import re
+import subprocess
 
 import pytest
 
 from cli.golden import check_golden
 from cli.kafka.in_process import run_here
 from cli.ottla_here import ottla_here
+from kafka_tools import Said
 from ottla.cluster.znodes import CREDENTIAL
+from ottla.coordination.ensemble import pyspark_class_path
 from ottla.coordination.zookeeper import ZooKeeper
 
 ROOT = "/nodes-of-tools"
+PATIENCE_S = 120
 BEGIN = "\n\nWATCHER::\n\nWatchedEvent state:SyncConnected type:None path:null zxid: -1\n"
 
 
@@ -68,6 +72,22 @@ def test_shell_prints_metadata(connect: str) -> None:
         stat,
     )
     assert run_here("zookeeper-shell", connect, "get", "-s", "/x").out.endswith(f"hello\n{stat}")
+
+
+@pytest.mark.parametrize("words", ["ls -s -R /x", "get -s /x", "stat /x/z", "ls /nope"])
+def test_shell_prints_the_same_as_java(connect: str, words: str) -> None:
+    java = subprocess.run(
+        (
+            *("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=OFF"),
+            *("-cp", pyspark_class_path()),
+            *("org.apache.zookeeper.ZooKeeperMain", "-server", connect, *words.split()),
+        ),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert run_here("zookeeper-shell", connect, *words.split()) == Said.by(java)
 
 
 def test_wrong_commands_of_the_shell() -> None:
