@@ -4,6 +4,8 @@ The result may be None: processes of other users are not visible, and /proc exis
 """
 
 import os
+import sys
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
@@ -16,9 +18,10 @@ def port_owner(port: int) -> str | None:
     return None if pid is None else f"{_name(str(pid))} (pid {pid})"
 
 
-def port_owner_pid(port: int) -> int | None:
-    """Return the id of the process that listens on a port."""
-    sockets = {inode for table in ("tcp", "tcp6") for inode in _inodes(table, port)}
+def port_owner_pid(port: int, address: str | None = None) -> int | None:
+    """Return the id of the process that listens on a port, at this address or at all addresses."""
+    forms = None if address is None else _forms(address)
+    sockets = {inode for table in ("tcp", "tcp6") for inode in _inodes(table, port, forms)}
     if not sockets:
         return None
     with suppress(OSError):
@@ -28,13 +31,30 @@ def port_owner_pid(port: int) -> int | None:
     return None
 
 
-def _inodes(table: str, port: int) -> list[str]:
-    """Return the inodes of the sockets that listen on a port."""
+def _forms(address: str) -> set[str]:
+    """Return how the tables show an address, and all addresses."""
+    # On use, because an import takes time at every start.
+    from ipaddress import IPv4Address, IPv6Address, ip_address
+
+    found = ip_address(address)
+    six = IPv6Address(b"\0" * 10 + b"\xff" * 2 + found.packed) if found.version == 4 else found
+    every = (IPv4Address(0), IPv6Address(0))
+    return {_form(one.packed) for one in (found, six, *every)}
+
+
+def _form(packed: bytes) -> str:
+    words = (packed[start : start + 4] for start in range(0, len(packed), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+
+
+def _inodes(table: str, port: int, forms: Collection[str] | None) -> list[str]:
+    """Return the inodes of the sockets that listen on a port, at some addresses or at any."""
     found: list[str] = []
     with suppress(OSError), open(f"/proc/net/{table}") as lines:
         for line in list(lines)[1:]:
             words = line.split()
-            if words[3] == _LISTENING and int(words[1].rpartition(":")[2], 16) == port:
+            at, _, number = words[1].rpartition(":")
+            if words[3] == _LISTENING and int(number, 16) == port and at in (forms or (at,)):
                 found.append(words[9])
     return found
 

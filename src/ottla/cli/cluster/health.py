@@ -167,5 +167,5 @@ def _pid(host: str, port: int) -> int | None:
         for family, kind, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
             with socket.socket(family, kind) as one:
                 one.bind(address)  # fails for an address of another machine
-                return port_owner_pid(port)
+                return port_owner_pid(port, str(address[0]))
     return None
