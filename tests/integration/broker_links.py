@@ -1,34 +1,45 @@
-"""Proxies between brokers, which delay or stop the connections of any two brokers.
+"""Proxies between brokers, and between brokers and ZooKeeper, which delay or stop connections.
 
 Each broker advertises a proxy for its inter-broker listener. The proxy finds out which broker has
-opened a connection from the sockets of its process, so that every direction can fail alone.
+opened a connection from the sockets of its process, so that every direction can fail alone. Each
+broker also has its own proxies for the ZooKeeper servers.
 """
 
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from integration.process_cluster import HOST, BrokerProcess
 from proxy import Trouble, relay
 
 
-class BrokerLinks:
-    """A proxy in front of each broker, on an event loop in a thread."""
+class Ports(NamedTuple):
+    """The ports of the proxies, by broker."""
 
-    def __init__(self, brokers: Mapping[int, BrokerProcess]) -> None:
+    brokers: Mapping[int, int]
+    zookeepers: Mapping[int, Sequence[int]]
+
+
+class BrokerLinks:
+    """The proxies, on an event loop in a thread."""
+
+    def __init__(self, brokers: Mapping[int, BrokerProcess], zookeepers: Sequence[int]) -> None:
+        """Proxies for these brokers, and for the ZooKeeper servers on these ports."""
         self._brokers = brokers
+        self._zookeepers = zookeepers
         self._trouble = {(a, b): Trouble() for a in brokers for b in brokers}
+        self._sessions = {number: Trouble() for number in brokers}
         self._lines: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._started: Future[dict[int, int]] = Future()
+        self._started: Future[Ports] = Future()
         self._thread = threading.Thread(target=self._run, name="broker links", daemon=True)
-        self.ports: Mapping[int, int] = {}  # of the proxies, by broker
+        self.ports = Ports({}, {})
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -45,15 +56,23 @@ class BrokerLinks:
         for link in links:
             self._call(self._trouble[link].freeze)
 
+    def cut_from_zookeeper(self, broker: int) -> None:
+        """Let no byte pass between a broker and ZooKeeper; no connection is closed."""
+        self._call(self._sessions[broker].freeze)
+
+    def sessions(self, broker: int) -> int:
+        """Return the number of open connections from a broker to ZooKeeper."""
+        return self._sessions[broker].open_lines
+
     def delay(self, pause_s: float) -> None:
-        """Delay each chunk on all connections."""
+        """Delay each chunk on all connections between brokers."""
         for trouble in self._trouble.values():
             trouble.pause_s = pause_s
 
     def mend(self) -> None:
         """End all faults; what was held back arrives."""
         self.delay(0)
-        for trouble in self._trouble.values():
+        for trouble in (*self._trouble.values(), *self._sessions.values()):
             self._call(trouble.thaw)
 
     def of(self, broker: int) -> list[tuple[int, int]]:
@@ -74,30 +93,56 @@ class BrokerLinks:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        servers = {
-            number: await asyncio.start_server(self._accepting(broker), HOST, 0)
-            for number, broker in self._brokers.items()
-        }
+        servers: list[asyncio.Server] = []
+
+        async def proxy(accepted: Callable[..., None]) -> int:
+            server = await asyncio.start_server(accepted, HOST, 0)
+            servers.append(server)
+            return int(server.sockets[0].getsockname()[1])
+
         self._started.set_result(
-            {number: one.sockets[0].getsockname()[1] for number, one in servers.items()}
+            Ports(
+                {
+                    number: await proxy(self._to_broker(one))
+                    for number, one in self._brokers.items()
+                },
+                {
+                    number: [await proxy(self._to_zookeeper(number, to)) for to in self._zookeepers]
+                    for number in self._brokers
+                },
+            )
         )
         await self._stop.wait()
-        for server in servers.values():
+        for server in servers:
             server.close()
         for line in self._lines:
             line.cancel()
         await asyncio.gather(*self._lines, return_exceptions=True)
 
-    def _accepting(self, to: BrokerProcess) -> Callable[..., None]:
+    def _to_broker(self, to: BrokerProcess) -> Callable[..., None]:
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             address: Any = writer.get_extra_info("peername")
             link = self._opener(address[1], to.id), to.id
-            address = HOST, to.internal_port
-            line = asyncio.create_task(relay(self._trouble[link], reader, writer, address))
-            self._lines.add(line)
-            line.add_done_callback(self._lines.discard)
+            self._relay(self._trouble[link], reader, writer, to.internal_port)
 
         return accepted
+
+    def _to_zookeeper(self, broker: int, port: int) -> Callable[..., None]:
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._relay(self._sessions[broker], reader, writer, port)
+
+        return accepted
+
+    def _relay(
+        self,
+        trouble: Trouble,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        port: int,
+    ) -> None:
+        line = asyncio.create_task(relay(trouble, reader, writer, (HOST, port)))
+        self._lines.add(line)
+        line.add_done_callback(self._lines.discard)
 
     def _opener(self, port: int, otherwise: int) -> int:
         """Return the broker that has opened a connection from a local port."""

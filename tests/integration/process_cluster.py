@@ -82,11 +82,15 @@ class _ServerProcess:
     def running(self) -> bool:
         return self._process is not None
 
-    def spawn(self, command: Sequence[str]) -> None:
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         assert self._process is None
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(environment or {})},
             )
 
     def check_running(self) -> None:
@@ -136,6 +140,11 @@ class Ensemble:
     @property
     def connect(self) -> str:
         return ",".join(config.connect for config in self._configs.values())
+
+    @property
+    def ports(self) -> Sequence[int]:
+        """The ports for clients."""
+        return [server.port for server in self._servers.values()]
 
     def launch(self, *numbers: int) -> None:
         """Start some servers without waiting until they serve clients."""
@@ -188,6 +197,8 @@ class BrokerProcess(_ServerProcess):
         self.id = number
         self.internal_port = _reserved(ports)
         self.advertised_internal_port = self.internal_port  # or that of a proxy
+        self.connect = connect  # the ZooKeeper servers, or proxies for them
+        self.environment: Mapping[str, str] = {}
         self._metrics_port = _reserved(ports)
         self._prefix = prefix
         self._settings: Mapping[str, object] = {
@@ -196,7 +207,6 @@ class BrokerProcess(_ServerProcess):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
             "inter.broker.listener.name": "INTERNAL",
             "log.dirs": folder / f"broker-{number}",
-            "zookeeper.connect": connect,
             "zookeeper.connection.timeout.ms": 60_000,
             "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
             "replica.lag.time.max.ms": LAG_TIME_MAX_MS,
@@ -219,11 +229,15 @@ class BrokerProcess(_ServerProcess):
     def launch(self) -> None:
         """Start it without waiting until it serves requests."""
         advertised = self._endpoints(self.advertised_internal_port)
-        settings = {**self._settings, "advertised.listeners": advertised}
+        settings = {
+            **self._settings,
+            "advertised.listeners": advertised,
+            "zookeeper.connect": self.connect,
+        }
         words = [
             word for item in settings.items() for word in ("--override", "{}={}".format(*item))
         ]
-        self.spawn((*self._prefix, OTTLA, "broker", *words))
+        self.spawn((*self._prefix, OTTLA, "broker", *words), self.environment)
 
     def wait_until_serving(self) -> None:
         wait_until(f"{self.name} serves", self._serves)

@@ -23,7 +23,13 @@ from integration.load import (
     LibrdkafkaClients,
     Load,
 )
-from integration.process_cluster import NODES, SESSION_TIMEOUT_MS, ProcessCluster, Seen
+from integration.process_cluster import (
+    HOST,
+    NODES,
+    SESSION_TIMEOUT_MS,
+    ProcessCluster,
+    Seen,
+)
 from ottla.client.admin.topics import NewTopic
 from ottla.client.sync.administrator import Admin
 
@@ -34,6 +40,7 @@ ROUNDS: Final = 200 if sampling.SOAK else 2  # of random failures
 ROUNDS_PER_CHECK: Final = 10
 PAUSE_S_MAX: Final = 1.5 * SESSION_TIMEOUT_MS / 1000
 ROLES: Final = ("leader", "follower", "controller", "ZooKeeper")
+CUTS: Final = 50 if sampling.SOAK else 0  # from ZooKeeper, for random times
 LINK_DELAY_S: Final = 0.05
 
 
@@ -51,7 +58,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
         with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).or_raise()
         clients = LibrdkafkaClients(), AiokafkaClients(), JavaClients()
-        with BrokerLinks(cluster.brokers) as links, Load(cluster.bootstrap, *clients) as load:
+        links = BrokerLinks(cluster.brokers, cluster.ensemble.ports)
+        with links, Load(cluster.bootstrap, *clients) as load:
             load.progress()
             yield Running(cluster, load, links)
 
@@ -138,20 +146,27 @@ def test_random_failures_lose_nothing(running: Running) -> None:
             load.verify()
 
 
-def test_stopped_leader_is_replaced_and_returns(running: Running) -> None:
-    """It stands still until its session has expired, and then continues as if it led."""
+def wait_until_replaced(cluster: ProcessCluster, broker: int) -> None:
+    """Wait until the other brokers know that it neither controls nor leads."""
+    cluster.wait_until_seen(
+        f"broker {broker} leads nothing",
+        [number for number in NODES if number != broker],
+        lambda seen: broker not in (seen.controller, *seen.leaders.values()),
+    )
+
+
+@pytest.mark.parametrize("role", sampling.sample(("leader", "controller"), 1))
+def test_stopped_broker_is_replaced_and_returns(running: Running, role: str) -> None:
+    """It stands still until its session has expired, and then continues as if it still had it."""
     cluster, load, _ = running
     seen = cluster.wait_until_whole()
-    leader = cluster.brokers[seen.leaders[0]]
-    others = [number for number in NODES if number != leader.id]
-    leader.pause()
+    stopped = cluster.brokers[broker_with_role(role, seen, Random(sampling.seed()))]
+    stopped.pause()
     try:
-        cluster.wait_until_seen(
-            "it leads nothing", others, lambda seen: leader.id not in seen.leaders.values()
-        )
+        wait_until_replaced(cluster, stopped.id)
         load.progress("librdkafka", "java")  # aiokafka waits for a response
     finally:
-        leader.resume()
+        stopped.resume()
     cluster.wait_until_whole()
     load.progress()
     load.verify()
@@ -200,14 +215,15 @@ def test_full_disk_costs_only_the_replicas_on_it(running: Running) -> None:
 
 
 def put_behind_proxies(running: Running) -> None:
-    """Restart the brokers in turn, so that they reach each other through proxies."""
+    """Restart the brokers in turn, so that they reach each other and ZooKeeper through proxies."""
     cluster, load, links = running
     for number, broker in cluster.brokers.items():
-        if broker.advertised_internal_port == links.ports[number]:
+        if broker.advertised_internal_port == links.ports.brokers[number]:
             continue
         cluster.wait_until_whole()
         assert broker.terminate() == 0, broker.log_tail()
-        broker.advertised_internal_port = links.ports[number]
+        broker.advertised_internal_port = links.ports.brokers[number]
+        broker.connect = ",".join(f"{HOST}:{port}" for port in links.ports.zookeepers[number])
         broker.start()
     cluster.wait_until_whole()
     load.progress()
@@ -256,3 +272,39 @@ def test_partitioned_and_slow_links_lose_nothing(running: Running) -> None:
     links.mend()
     cluster.wait_until_whole()
     load.verify()
+
+
+@pytest.mark.parametrize("role", sampling.sample(("leader", "controller"), 1))
+def test_broker_without_zookeeper_is_replaced_and_returns(running: Running, role: str) -> None:
+    """Clients and the other brokers reach it the whole time, and it does not know its successor."""
+    put_behind_proxies(running)
+    cluster, load, links = running
+    seen = cluster.wait_until_whole()
+    alone = broker_with_role(role, seen, Random(sampling.seed()))
+    assert links.sessions(alone)
+    links.cut_from_zookeeper(alone)
+    try:
+        wait_until_replaced(cluster, alone)
+        load.progress("librdkafka", "java")  # aiokafka waits for a response
+    finally:
+        links.mend()
+    cluster.wait_until_whole()
+    load.progress()
+    load.verify()
+
+
+@pytest.mark.skipif(not CUTS, reason="`make soak` cuts brokers from ZooKeeper many times")
+def test_many_brokers_without_zookeeper_lose_nothing(running: Running) -> None:
+    """One broker or two are cut, for less than their session timeout or more."""
+    put_behind_proxies(running)
+    cluster, load, links = running
+    random = Random(sampling.seed())
+    for count in range(1, CUTS + 1):
+        for broker in random.sample(NODES, random.randint(1, 2)):
+            links.cut_from_zookeeper(broker)
+        time.sleep(random.uniform(0, 2 * PAUSE_S_MAX))
+        links.mend()
+        cluster.wait_until_whole()
+        load.progress()
+        if count % ROUNDS_PER_CHECK == 0:
+            load.verify()
