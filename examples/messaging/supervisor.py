@@ -68,11 +68,12 @@ class ServiceProgress:
 class SupervisedService:
     """A service over all its starts."""
 
-    def __init__(self, kind: type[Service], config: ServiceConfig) -> None:
+    def __init__(self, kind: type[Service], config: ServiceConfig, down_s: float = DOWN_S) -> None:
         self.name = kind.name
         self.failures: list[OttlaError] = []
         self._kind = kind
         self._config = config
+        self._down_s = down_s
         self._running: asyncio.Task[None] | None = None
         self._rate = (time.monotonic(), 0, 0.0)  # since when, handled then, and the rate before
 
@@ -96,7 +97,7 @@ class SupervisedService:
             self._running = None
             if task.cancelling():
                 raise asyncio.CancelledError
-            await asyncio.sleep(DOWN_S)
+            await asyncio.sleep(self._down_s)
             self._config.counts.restarts += 1
 
     def kill(self) -> None:
@@ -124,10 +125,16 @@ def _first(failures: ExceptionGroup[OttlaError]) -> OttlaError:
 class ServicesJob:
     """The services as the job of the example."""
 
-    def __init__(self, context: Context, kill_interval_s: float = KILL_INTERVAL_S) -> None:
+    def __init__(
+        self,
+        context: Context,
+        kill_interval_s: float = KILL_INTERVAL_S,
+        down_s: float = DOWN_S,
+        kinds: Sequence[type[Service]] = SERVICES,
+    ) -> None:
         self._kill_interval_s = kill_interval_s
         self._services = [
-            SupervisedService(kind, ServiceConfig(context.servers)) for kind in SERVICES
+            SupervisedService(kind, ServiceConfig(context.servers), down_s) for kind in kinds
         ]
         self._failure: Exception | None = None
         self._stopping = threading.Event()
