@@ -5,8 +5,9 @@
         rows = spark.session().range(3).count()
 
 A start takes about half of the processor time that `SparkSession.builder` needs: Java compiles
-less, Spark's Python processes import compiled modules (`spark_home.py`), and Java uses an archive
-of Spark's classes (`class_archive.py`) if an earlier program has saved one.
+less, Spark's Python processes are forked after their imports (`fork_server.py`) or import compiled
+modules (`spark_home.py`), and Java uses an archive of Spark's classes (`class_archive.py`) if an
+earlier program has saved one.
 
 Invariant: the output of Spark goes to the log file until Java has ended. Java ends with the `with`
 block, even if it is still starting. Signal handlers do not change, because Spark sets its own only
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import OttlaError
 from ottla.pipeline.class_archive import ClassArchive, Recording
+from ottla.pipeline.fork_server import forked_python, shared_server_executable
 from ottla.pipeline.java import found_java
 from ottla.pipeline.spark_home import fast_spark_home
 
@@ -149,6 +151,7 @@ class LocalSpark:
             return
         options = [JAVA_OPTIONS, self._settings.get("spark.driver.extraJavaOptions", "")]
         if self._master.startswith("local"):
+            shared_server_executable(os.environ["PYSPARK_PYTHON"])  # imports while Java starts
             archive = ClassArchive(found_java(), self._directory)
             with suppress(OSError):  # a directory that cannot be written: Spark starts without it
                 home = str(fast_spark_home(archive.spark_home))
@@ -184,7 +187,9 @@ class LocalSpark:
         self._gateway = java.launch_gateway(conf)
         if self._stopping:
             return None
-        return SparkContext(conf=conf, gateway=self._gateway)
+        context = SparkContext(conf=conf, gateway=self._gateway)
+        context.pythonExec = forked_python(context) or context.pythonExec
+        return context
 
     def _interrupt_java(self) -> None:
         """Let Java end, without an archive of classes unless it was asked for."""

@@ -10,12 +10,15 @@ and uses it for every later action on that DataFrame.
 # It cannot be imported during interpreter shutdown, when the last commit needs it.
 import concurrent.futures.thread  # noqa: F401 # pyright: ignore[reportUnusedImport]
 import threading
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from ottla.pipeline.filters import FilteringSource
+from ottla.pipeline.fork_server import forked_python
 from ottla.pipeline.lag import LagListener
 from ottla.pipeline.source import RegisteredSource
 
@@ -34,13 +37,25 @@ def register(spark: SparkSession, *, push_filters: bool = False) -> None:
     """
     if push_filters:
         spark.conf.set(PUSHDOWN, "true")
-    spark.dataSource.register(FilteringSource if push_filters else RegisteredSource)
+    with _forked_python(spark.sparkContext):
+        spark.dataSource.register(FilteringSource if push_filters else RegisteredSource)
     if LISTENER not in spark.__dict__:
         spark.__dict__[LISTENER] = listener = LagListener(spark)
         spark.streams.addListener(listener)
         # Not a daemon: the end of the program waits for it while the listener still works.
         arguments = (spark, listener)
         threading.Thread(target=_drain_events, args=arguments, name="ottla spark events").start()
+
+
+@contextmanager
+def _forked_python(context: SparkContext) -> Generator[None]:
+    """Let the Python processes of a data source that is registered now be forked."""
+    before = context.pythonExec
+    context.pythonExec = forked_python(context) or before
+    try:
+        yield
+    finally:
+        context.pythonExec = before
 
 
 def _drain_events(spark: SparkSession, listener: LagListener) -> None:
