@@ -135,6 +135,8 @@ def test_timestamp_options_override_offsets() -> None:
         ({"endingOffsets": f'{{"t": {{"0": {2**63}}}}}'}, "endingOffsets: .* is above"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "error or latest"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"columns": "value, size"}, "unknown column 'size'; there are key, value"),
+        ({"columns": ""}, "unknown column ''"),
         ({"minPartitions": "0"}, "above 0"),
         ({"minPartitions": "many"}, "above 0"),
     ],

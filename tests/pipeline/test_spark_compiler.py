@@ -1,6 +1,7 @@
 """Declared pipelines on a real Spark: parsing, expectations, dead letters and whole queries."""
 
 import json
+import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -446,3 +447,14 @@ def test_secrets_are_not_in_plans(
         assert "kafka.bootstrap.servers" in execution.toString()
         assert secret not in execution.toString()
         assert secret not in execution.logical().toString()
+
+
+def test_sources_read_only_the_columns_that_are_used(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, module: str
+) -> None:
+    change = ("metadata: [offset]", "metadata: [timestamp]")
+    text = declaration(topic, broker, tmp_path, module, change)
+    frames: Any = compile_pipeline(spark, loaded(text)).frames
+    plan: str = frames["readings"]._jdf.queryExecution().analyzed().toString()
+    [relation] = [line for line in plan.splitlines() if "StreamingRelation" in line]
+    assert re.findall(r"(\w+)#\d+", relation) == ["value", "timestamp"]

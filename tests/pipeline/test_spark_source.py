@@ -1,5 +1,7 @@
 """The source in a real Spark: batches and streams of a topic."""
 
+import os
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from judges.ottla_broker import OttlaBroker
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.pipeline import register
+from ottla.pipeline.fork_server import shared_server_executable
 from ottla.sync import Admin, Producer
 from pipeline.queries import source
 
@@ -18,6 +21,9 @@ THE_TIME_MS = 1_700_000_000_000
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 Reading = Callable[..., Any]
+
+
+needs_fork_server = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
 
 
 @pytest.fixture
@@ -64,6 +70,34 @@ def test_workers_import_installed_packages(spark: Any) -> None:
     assert Path(file).is_file()
 
 
+@needs_fork_server
+def test_processes_of_a_registered_session_are_forked(
+    spark: Any, broker: OttlaBroker, topic: str
+) -> None:
+    write(broker, topic, range(3))
+    session = spark.newSession()
+    before = session.sparkContext.pythonExec
+    register(session)
+    assert session.sparkContext.pythonExec == before  # only the data source has another
+    frame = session.read.format("ottla").option("subscribe", topic)
+    assert frame.option("kafka.bootstrap.servers", broker.bootstrap).load().count() == 3
+    python = shared_server_executable(sys.executable)
+    assert python is not None
+    launchers = [
+        one.parent.name
+        for one in Path("/proc").glob("[0-9]*/cmdline")
+        if str(Path(python).parent).encode() in _content(one)
+    ]
+    assert launchers
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # the process has ended
+        return b""
+
+
 def test_batch_has_the_columns_of_the_connector(
     reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:
@@ -88,6 +122,18 @@ def test_batch_has_the_columns_of_the_connector(
         assert [(one.key, one.value) for one in headers] == (
             [("n", b"%d" % n), ("none", None)] if n % 2 else []
         )
+
+
+def test_only_chosen_columns_are_read(reading: Reading, broker: OttlaBroker, topic: str) -> None:
+    write(broker, topic, range(6))
+    frame = reading(columns="offset, VALUE")
+    assert frame.columns == ["value", "offset"]
+    rows = sorted((int(row.value), row.offset) for row in frame.collect())
+    assert rows == [(n, n // 3) for n in range(6)]
+    with_headers = reading(columns="topic,timestampType", includeHeaders="true")
+    assert with_headers.columns == ["topic", "timestampType", "headers"]
+    assert {(row.topic, row.timestampType) for row in with_headers.collect()} == {(topic, 0)}
+    assert reading(columns="headers").where("headers IS NOT NULL").count() == 3
 
 
 def test_timestamp_type_is_log_append_time(

@@ -5,6 +5,7 @@ made per row.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ottla.ids import TopicPartition
@@ -12,24 +13,46 @@ from ottla.pipeline.options import BadOption
 from ottla.records import Columns, TimestampType
 from ottla.records.arrow import pyarrow_module, to_arrow
 
-SCHEMA: Final = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-    "timestampType int"
-)
-HEADERS: Final = "headers array<struct<key:string,value:binary>>"
+TYPES: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""All columns, and their types in Spark."""
 
-_TYPES: Final = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1}
+_BY_LOWER: Final = {name.lower(): name for name in TYPES}
+
+_TIMESTAMP_TYPES: Final = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1}
 
 
-def source_schema(*, headers: bool) -> str:
+def source_columns(given: str | None, *, headers: bool) -> tuple[str, ...]:
+    """Return the columns of a source, in their order; raise BadOption for an unknown one.
+
+    `given` is the option with their names; without it, these are all columns except headers.
+    """
+    if given is None:
+        return tuple(name for name in TYPES if headers or name != "headers")
+    wanted = {name.strip().lower() for name in given.split(",")}
+    if unknown := sorted(wanted - _BY_LOWER.keys()):
+        raise BadOption(f"columns: unknown column {unknown[0]!r}; there are {', '.join(TYPES)}")
+    wanted |= {"headers"} if headers else set()
+    return tuple(name for lower, name in _BY_LOWER.items() if lower in wanted)
+
+
+def source_schema(columns: Iterable[str]) -> str:
     """Return the schema of a source as DDL."""
-    return f"{SCHEMA}, {HEADERS}" if headers else SCHEMA
+    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
 
 
-def check_source_schema(schema: Any, *, headers: bool) -> None:
+def check_source_schema(schema: Any, columns: Iterable[str]) -> None:
     """Raise BadOption if the user has set another schema than that of a topic."""
     given = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema.fields)
-    expected = source_schema(headers=headers)
+    expected = source_schema(columns)
     if given != expected:
         raise BadOption(f"the schema of a topic is fixed, remove .schema(...): it is {expected}")
 
@@ -56,25 +79,27 @@ def rows(partition: TopicPartition, columns: Columns, end: int, schema: Any) -> 
     pa = pyarrow_module()
     batch = to_arrow(columns)
     count = columns.rows
-    arrays = {
-        "key": batch.column("key"),
-        "value": batch.column("value"),
-        "topic": pa.repeat(pa.scalar(partition.topic, pa.utf8()), count),
-        "partition": pa.repeat(pa.scalar(partition.partition, pa.int32()), count),
-        "offset": batch.column("offset"),
-        "timestamp": batch.column("timestamp"),
-        "timestampType": pa.concat_arrays(
-            [
-                pa.repeat(pa.scalar(_TYPES[kind], pa.int32()), run)
-                for kind, run in columns.timestamp_types
-            ]
-        ),
-    }
-    if "headers" in schema.names:
-        arrays["headers"] = _headers(batch.column("headers"))
     assert columns.offsets is not None
     offsets = memoryview(columns.offsets).cast("B").cast("q")[:count]
     stop = count if not count or offsets[-1] < end else bisect_left(offsets, end)
+
+    def array(name: str) -> Any:
+        match name:
+            case "topic":
+                return pa.repeat(pa.scalar(partition.topic, pa.utf8()), count)
+            case "partition":
+                return pa.repeat(pa.scalar(partition.partition, pa.int32()), count)
+            case "timestampType":
+                runs = [
+                    pa.repeat(pa.scalar(_TIMESTAMP_TYPES[kind], pa.int32()), run)
+                    for kind, run in columns.timestamp_types
+                ]
+                return pa.concat_arrays(runs)
+            case "headers":
+                return _headers(batch.column(name))
+            case _:
+                return batch.column(name)
+
     return pa.RecordBatch.from_arrays(
-        [arrays[field.name].slice(0, stop).cast(field.type) for field in schema], schema=schema
+        [array(field.name).slice(0, stop).cast(field.type) for field in schema], schema=schema
     )

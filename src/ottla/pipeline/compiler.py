@@ -8,7 +8,7 @@ sessions of the same Spark do not see them.
 """
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
@@ -25,6 +25,7 @@ from pyspark.sql.types import BinaryType
 
 from ottla.pipeline import register
 from ottla.pipeline.checkpoint_files import write_local_checkpoints_fast
+from ottla.pipeline.columns import TYPES
 from ottla.pipeline.dead_letters import RECORD, dead_records, dead_rows
 from ottla.pipeline.expectations import enforced, is_met, violation
 from ottla.pipeline.options import CLIENT, SERVERS
@@ -225,7 +226,7 @@ class _Compiler:
         session: Any = self.session  # Spark does not type the arguments
         return session.sql(text)
 
-    def _records(self, name: str, source: Source, *, headers: bool) -> DataFrame:
+    def _records(self, name: str, source: Source, columns: Sequence[str]) -> DataFrame:
         if self._bindings.records is not None:
             return self._bindings.records(self.session, name, source)
         options = {
@@ -233,7 +234,7 @@ class _Compiler:
             **self._client(CONSUMER),
             **_start(source),
             **source.options,
-            "includeHeaders": str(headers).lower(),
+            "columns": ",".join(columns),
         }
         if self._bindings.stop_file is not None:
             options["stopFile"] = self._bindings.stop_file
@@ -245,7 +246,7 @@ class _Compiler:
         return self.session.readStream.format("ottla").options(**_plain(options)).load()
 
     def _rows(self, name: str, source: Source) -> DataFrame:
-        records = self._records(name, source, headers="headers" in source.metadata)
+        records = self._records(name, source, ["value", *source.metadata])
         rows = _flat(parsed(records, source).where(f.col(ERROR).isNull()), source)
         return self._expected(("sources", name), rows, source)
 
@@ -428,7 +429,7 @@ class _Compiler:
             failed = self._before[name].withColumn(ERROR, error)
             return dead_rows(failed.where(f.col(ERROR).isNotNull()), pipeline.name, name)
         source = pipeline.sources[name]
-        records = self._records(name, source, headers=True)
+        records = self._records(name, source, [*TYPES])
         record = f.struct(*records.columns).alias(RECORD)
         rows = _flat(parsed(records, source), source, f.col(ERROR), record)
         error = f.coalesce(f.col(ERROR), violation(name, source.expect))

@@ -136,6 +136,12 @@ TABLE: Final = (
         "Add the column headers when reading. A write has headers if its rows have that column.",
     ),
     Option(
+        "columns",
+        READ,
+        "all except headers",
+        "Read only these columns, separated by commas. Spark does not leave out unused columns.",
+    ),
+    Option(
         "minPartitions",
         READ,
         "",

@@ -34,7 +34,13 @@ from pyspark.sql.types import StructType
 from ottla.clock import Clock, SystemClock
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
-from ottla.pipeline.columns import arrow_schema, check_source_schema, rows, source_schema
+from ottla.pipeline.columns import (
+    arrow_schema,
+    check_source_schema,
+    rows,
+    source_columns,
+    source_schema,
+)
 from ottla.pipeline.initial_offsets import InitialOffsets
 from ottla.pipeline.loss import HINT, DataLost, is_missing
 from ottla.pipeline.offset_ranges import OffsetRange, check_order, divided, limited, ranges
@@ -333,7 +339,8 @@ class OttlaSource(DataSource):
     def schema(self) -> str:
         """Return the columns as DDL."""
         wanted = {name.lower(): value for name, value in self._given.items()}
-        return source_schema(headers=wanted.get("includeheaders", "").strip().lower() == "true")
+        headers = wanted.get("includeheaders", "").strip().lower() == "true"
+        return source_schema(source_columns(wanted.get("columns"), headers=headers))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch."""
@@ -352,13 +359,13 @@ class OttlaSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
         options = source_options(self._given, Use.BATCH)
-        check_source_schema(schema, headers=options.has_headers)
+        check_source_schema(schema, options.columns)
         return self.batch_reader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of a stream."""
         options = source_options(self._given, Use.STREAM)
-        check_source_schema(schema, headers=options.has_headers)
+        check_source_schema(schema, options.columns)
         return OttlaStreamReader(options, schema, commits=self.commits)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.ids import TopicPartition
+from ottla.pipeline.columns import source_columns
 from ottla.pipeline.offsets import (
     EARLIEST,
     LATEST,
@@ -47,7 +48,7 @@ class SourceOptions:
     start: Limit
     end: Limit
     fails_on_loss: bool = True
-    has_headers: bool = False
+    columns: tuple[str, ...] = source_columns(None, headers=False)
     tasks_min: int | None = None
     task_records_max: int | None = None
     batch_records_max: int | None = None
@@ -73,7 +74,9 @@ def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
         start=_start(options, use),
         end=_end(options),
         fails_on_loss=_flag(options, "failOnDataLoss", default=True),
-        has_headers=_flag(options, "includeHeaders", default=False),
+        columns=source_columns(
+            options.get("columns"), headers=_flag(options, "includeHeaders", default=False)
+        ),
         tasks_min=_number(options, "minPartitions"),
         task_records_max=_number(options, "maxRecordsPerPartition"),
         batch_records_max=records_max,

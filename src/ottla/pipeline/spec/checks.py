@@ -81,6 +81,7 @@ _MANAGED_OPTIONS: Final = {
     "startingoffsets": "start",
     "startingtimestamp": "start",
     "startingoffsetsbytimestamp": "start",
+    "columns": "metadata: [key, offset]",
     "includeheaders": "metadata: [headers]",
     "topic": "topic",
     "path": "parquet",
