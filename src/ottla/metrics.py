@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - one line per row
-"""The table of metrics, the counters of requests and topics, and the Prometheus text format.
+"""The table of metrics, the counters of requests and partitions, and the Prometheus text format.
 
 Invariant: every exported metric is in the table, with the labels and the unit of its row. Counters
 are plain numbers that never decrease; they are formatted only when the page is requested.
@@ -148,7 +148,7 @@ METRICS: Final = (
 """All metrics, in the order of the page."""
 
 
-# Counters of requests and topics.
+# Counters of requests and partitions.
 
 LATENCY_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # fmt: skip
 """The upper bounds of the buckets; the last bucket is unbounded."""
@@ -173,8 +173,8 @@ class ApiCounts:
 
 
 @dataclass(slots=True, eq=False)
-class TopicCounts:
-    """Traffic of a topic on this broker."""
+class TrafficCounts:
+    """Traffic of clients with a partition on this broker."""
 
     bytes_in: int = 0
     records_in: int = 0

@@ -68,6 +68,7 @@ from ottla.broker.response_backpressure import may_need_backpressure, response_w
 from ottla.broker.response_errors import ResponseErrors
 from ottla.broker.shutdown import Shutdown
 from ottla.broker.topics import Topics
+from ottla.broker.traffic_window import TrafficWindow
 from ottla.clock import Clock
 from ottla.controller.credential import ClusterCredential
 from ottla.controller.producer_ids import ProducerIds
@@ -105,6 +106,7 @@ class BrokerParts:
     cluster_credential: ClusterCredential
     producer_ids: ProducerIds
     produce_fast_path: ProduceFastPath
+    traffic: TrafficWindow
     request_metrics: RequestMetrics
     scheduler: CooperativeScheduler
     shutdown: Shutdown
@@ -157,6 +159,7 @@ HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
             metadata_cache=parts.metadata_cache,
             scheduler=parts.scheduler,
             channels=parts.channels,
+            traffic=parts.traffic,
         ).handle
     ),
     apis.DESCRIBE_GROUPS: lambda parts: partial(

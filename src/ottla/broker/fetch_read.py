@@ -19,7 +19,7 @@ from ottla.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from ottla.log.cached_reads import NotCached, PinnedRecords, RecordSlice
 from ottla.log.epochs import EpochEnd
 from ottla.log.segment.txn_index import AbortedTransaction
-from ottla.metrics import ApiCounts, TopicCounts
+from ottla.metrics import ApiCounts
 from ottla.protocol.primitives import Buffer
 from ottla.records import count_records
 from ottla.replication.fetch_purgatory import ReplicaWatch
@@ -131,8 +131,7 @@ class FetchRead:
         followed = manager.followers.get(TopicPartition(topic, PartitionIndex(index)))
         if followed is None:
             return manager.leader_partition(topic, index)
-        traffic = manager.traffic.setdefault(topic, TopicCounts())
-        return FollowerReads(followed, manager.logs, traffic)
+        return FollowerReads(followed, manager.logs, manager.traffic_of(topic, index))
 
     def _is_elsewhere(
         self,

@@ -23,7 +23,7 @@ from ottla.groups.coordinator import Coordinator, Phase
 from ottla.ids import NO_BROKER, BrokerId, PartitionIndex, TopicPartition
 from ottla.log.log_cleaner import LogCleaner
 from ottla.log.log_manager import LogManager
-from ottla.metrics import Family, TopicCounts, Value
+from ottla.metrics import Family, TrafficCounts, Value
 from ottla.protocol.apis import API_OF_KEY
 from ottla.records import COMPILED
 from ottla.transport.http_pages import Page, Pages
@@ -181,14 +181,20 @@ def _errors(requests: RequestMetrics) -> Values:
 
 
 def _of_topics(replica_manager: ReplicaManager) -> Iterator[Family]:
-    shown: tuple[tuple[metrics.Metric, Callable[[TopicCounts], int]], ...] = (
+    shown: tuple[tuple[metrics.Metric, Callable[[TrafficCounts], int]], ...] = (
         (metrics.BYTES_IN, lambda counts: counts.bytes_in),
         (metrics.RECORDS_IN, lambda counts: counts.records_in),
         (metrics.BYTES_OUT, lambda counts: counts.bytes_out),
         (metrics.RECORDS_OUT, lambda counts: counts.records_out),
     )
     for metric, count in shown:
-        yield metric, [((topic,), count(one)) for topic, one in replica_manager.traffic.items()]
+        yield (
+            metric,
+            [
+                ((topic,), sum(map(count, partitions.values())))
+                for topic, partitions in replica_manager.traffic.items()
+            ],
+        )
     partitions: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for hosted in replica_manager.logs:

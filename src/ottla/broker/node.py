@@ -37,6 +37,7 @@ from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
 from ottla.broker.shutdown import Shutdown
 from ottla.broker.topics import Topics
+from ottla.broker.traffic_window import TrafficWindow
 from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker, ClusterImage
 from ottla.cluster.partition_limit import default_limit
@@ -388,6 +389,12 @@ class Node:
             forward_channel=forward_channel,
         )
         self._topics = topics
+        traffic = TrafficWindow(
+            replica_manager.traffic,
+            environment.clock,
+            lambda: settings.broker[broker.OTTLA_BALANCE_WINDOW_MS] / 1000,
+        )
+        self._run(traffic.run())
         request_metrics = RequestMetrics(self._served)
         parts = BrokerParts(
             node_id=self.id,
@@ -413,6 +420,7 @@ class Node:
                 clock=environment.clock,
                 counts=request_metrics.of(PRODUCE),
             ),
+            traffic=traffic,
             request_metrics=request_metrics,
             scheduler=scheduler,
             shutdown=shutdown,

@@ -9,7 +9,7 @@ from ottla.cluster.image import PartitionState
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, Offset, PartitionIndex, TopicPartition
 from ottla.log.log_manager import LogManager
-from ottla.metrics import ReplicationCounts, TopicCounts
+from ottla.metrics import ReplicationCounts, TrafficCounts
 from ottla.replication.follower import FollowerPartition
 from ottla.replication.partition import Partition
 from ottla.replication.quota import ReplicationQuota
@@ -37,7 +37,8 @@ class ReplicaManager:
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
         self.followers: dict[TopicPartition, FollowerPartition] = {}
-        self.traffic: dict[str, TopicCounts] = {}  # by topic, from its first leader until deletion
+        # By topic and partition, from the first leadership until the topic is deleted.
+        self.traffic: dict[str, dict[int, TrafficCounts]] = {}
         self.replication = ReplicationCounts()
         self.leader_quota = leader_quota  # of what is sent to followers
         self._metadata_cache = metadata_cache
@@ -53,6 +54,14 @@ class ReplicaManager:
         if hosted is not None and hosted.directory.failure is not None:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(hosted.directory.failure))
         raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def traffic_of(self, topic: str, index: int) -> TrafficCounts:
+        """Return the traffic counters of a partition; the metrics of its topic are their sums."""
+        partitions = self.traffic.setdefault(topic, {})
+        found = partitions.get(index)
+        if found is None:
+            found = partitions[index] = TrafficCounts()
+        return found
 
     def leader_hint(self, topic: str, index: int) -> PartitionState | None:
         """Return the state that names the leader of a partition (KIP-951).

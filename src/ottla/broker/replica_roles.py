@@ -36,7 +36,6 @@ from ottla.ids import (
 from ottla.log.loading import HostedLog
 from ottla.log.log_config import LogConfig
 from ottla.log.names import DirectoryState
-from ottla.metrics import TopicCounts
 from ottla.records.validation import ValidationConfig
 from ottla.replication.fetcher import ReplicaFetchers
 from ottla.replication.follower import FollowerPartition
@@ -435,7 +434,7 @@ class ReplicaRoles:
             led.leader_epoch,
             rules,
             in_sync_min,
-            self._replica_manager.traffic.setdefault(one.topic, TopicCounts()),
+            self._replica_manager.traffic_of(one.topic, one.index),
             state=led,
             node_id=self._node_id,
             clock=self._clock,

@@ -12,7 +12,7 @@ from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import BrokerId, Offset
 from ottla.log.log_manager import LogManager
 from ottla.log.partition_log import PartitionLog
-from ottla.metrics import TopicCounts
+from ottla.metrics import TrafficCounts
 from ottla.replication.follower import FollowerPartition
 from ottla.replication.partition import Partition, check_epoch
 
@@ -72,7 +72,9 @@ class FollowerReads:
 
     __slots__ = ("_followed", "_logs", "log", "traffic", "waiting")
 
-    def __init__(self, followed: FollowerPartition, logs: LogManager, traffic: TopicCounts) -> None:
+    def __init__(
+        self, followed: FollowerPartition, logs: LogManager, traffic: TrafficCounts
+    ) -> None:
         self._followed = followed
         self._logs = logs
         self.log: PartitionLog = followed.log

@@ -39,7 +39,7 @@ from ottla.log.names import LOG_START_OFFSETS
 from ottla.log.offset_waiters import OffsetWaiters
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment.timestamps import FoundOffset
-from ottla.metrics import TopicCounts
+from ottla.metrics import TrafficCounts
 from ottla.records.batch import TRANSACTIONAL
 from ottla.records.recompression import recompress
 from ottla.records.validation import ValidationConfig, ValidBatch, validate
@@ -131,7 +131,7 @@ class Partition:
         leader_epoch: LeaderEpoch,
         rules: ValidationConfig,
         in_sync_min: int,
-        traffic: TopicCounts | None = None,
+        traffic: TrafficCounts | None = None,
         *,
         state: PartitionState | None = None,
         node_id: BrokerId = NO_BROKER,
@@ -150,7 +150,7 @@ class Partition:
         self.rules = rules
         self._in_sync_min = in_sync_min  # as configured
         self.in_sync_min = in_sync_min  # the effective minimum (rule A8)
-        self.traffic = traffic or TopicCounts()  # shared by the partitions of the topic
+        self.traffic = traffic or TrafficCounts()
         self.internal = hosted.partition.topic in INTERNAL_TOPICS
         self.waiting: dict[DelayedFetch, None] = {}  # consumers
         self.watches: dict[ReplicaWatch, None] = {}  # the fetch sessions of followers

@@ -209,6 +209,9 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = Setting("leader.imbalance.check.interv
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = Setting("leader.imbalance.per.broker.percentage", INT, 10, at_least(0),
     doc="Percentage of the partitions that prefer a broker and are led by others, above which their leaderships move back to "
         "it. Kafka 4 does not have it, and always moves them back.")
+OTTLA_BALANCE_WINDOW_MS = Setting("ottla.balance.window.ms", LONG, 300_000, at_least(1000),
+    doc="Time in milliseconds over which a broker measures the bytes in and out of its partitions, for "
+        "`ottla cluster balance` and ottla.balance.enable. Specific to Ottla.")
 MESSAGE_MAX_BYTES = Setting("message.max.bytes", INT, 1_048_588, at_least(0), dynamic=CLUSTER_WIDE,
     doc="Maximum size in bytes of a record batch, after compression, for topics without max.message.bytes. "
         "Followers and consumers can fetch a batch that exceeds their own limits.")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from broker.nodes import Client, broker, run
 from broker.test_configs import BROKER_RESOURCE, TOPIC_RESOURCE, set_one
-from broker.test_node import create
+from broker.test_node import batch, create, produce
+from ottla.cluster.traffic import TRAFFIC_CONFIG, parse_traffic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -81,6 +82,29 @@ def test_version_is_described_only_by_name(tmp_path: Path) -> None:
             assert synonyms == []
             await create(client, "t")
             found = await describe(client, TOPIC_RESOURCE, "t", [VERSION_CONFIG])
+            assert not found.configs
+
+    run(scenario)
+
+
+def test_traffic_is_described_only_by_name(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", 2)
+            await produce(client, "t", batch(b"x" * 100_000), index=1)
+            found = await describe(client, BROKER_RESOURCE, "1")
+            assert TRAFFIC_CONFIG not in {one.name for one in found.configs}
+            one, _ = await setting(client, BROKER_RESOURCE, "1", TRAFFIC_CONFIG)
+            assert one.value is not None
+            rates = parse_traffic(one.value)
+            assert [*rates] == [("t", 1)]
+            assert rates["t", 1].bytes_in > 0
+            assert rates["t", 1].bytes_out == 0
+            found = await describe(client, TOPIC_RESOURCE, "t", [TRAFFIC_CONFIG])
+            assert not found.configs
+            # A value of an older version has at most 32 KB.
+            found = await describe(client, BROKER_RESOURCE, "1", [TRAFFIC_CONFIG], version=3)
             assert not found.configs
 
     run(scenario)

@@ -138,7 +138,8 @@ def test_records_are_returned_in_every_version(tmp_path: Path) -> None:
                 assert full.preferred_read_replica == -1
                 assert (empty.partition_index, empty.error_code, size(empty)) == (0, 0, 0)
                 assert empty.high_watermark == 0
-            assert running.parts.replica_manager.traffic["t"].records_out == 2 * len(VERSIONS)
+            traffic = running.parts.replica_manager.traffic["t"]
+            assert traffic[1].records_out == 2 * len(VERSIONS)
 
     run(scenario)
 

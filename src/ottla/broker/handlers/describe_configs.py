@@ -1,7 +1,7 @@
 """DescribeConfigs: every config of topics and brokers, with the source of its value.
 
-A broker also returns its version, which Kafka's protocol has no field for, as a read-only config.
-It is not among all configs: a client must ask for it by its name.
+A broker also returns its version and its traffic, which Kafka's protocol has no fields for, as
+read-only configs. They are not among all configs: a client must ask for them by their names.
 """
 
 from collections.abc import Iterable
@@ -12,6 +12,8 @@ from ottla.broker.configs import broker_named, without_settings
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.traffic_window import TrafficWindow
+from ottla.cluster.traffic import TRAFFIC_CONFIG, format_traffic
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, topic_name_problem
 from ottla.protocol.conversation import Request, Response
@@ -32,18 +34,15 @@ TOPIC: Final = 2
 BROKER: Final = 4
 UNKNOWN_TYPE: Final = 0
 
+LONG_VALUES: Final = 4  # the first version in which a value can have more than 32 KB
+
 TIMEOUT_S: Final = 10.0  # of a request to another broker
 
-VERSION: Final = ConfigEntry(
-    VERSION_CONFIG,
-    None,
-    RELEASE,
-    ConfigSource.STATIC_BROKER_CONFIG,
-    (),
-    read_only=True,
-    sensitive=False,
-)
-"""The version of this broker."""
+
+def _reported(name: str, value: str) -> ConfigEntry:
+    """Return something that a broker reports about itself as a config."""
+    source = ConfigSource.STATIC_BROKER_CONFIG
+    return ConfigEntry(name, None, value, source, (), read_only=True, sensitive=False)
 
 
 class DescribeConfigsHandler:
@@ -57,17 +56,25 @@ class DescribeConfigsHandler:
         metadata_cache: MetadataCache,
         scheduler: CooperativeScheduler,
         channels: BrokerChannels,
+        traffic: TrafficWindow,
     ) -> None:
         self._node_id = node_id
         self._settings = settings
         self._metadata_cache = metadata_cache
         self._scheduler = scheduler
         self._channels = channels
+        self._traffic = traffic
 
     def handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
         """Describe each resource."""
         message = request.message
         assert isinstance(message, DescribeConfigsRequest)
+        if request.version < LONG_VALUES:
+            message = DescribeConfigsRequest(
+                resources=[*map(_without_traffic, message.resources)],
+                include_synonyms=message.include_synonyms,
+                include_documentation=message.include_documentation,
+            )
         return DeferredResponse(self._answer(message))
 
     async def _answer(self, message: DescribeConfigsRequest) -> Response:
@@ -124,8 +131,8 @@ class DescribeConfigsHandler:
                 for one in self._described(asked.resource_type, asked.resource_name)
                 if not keys or one.name in keys
             ]
-            if keys and VERSION.name in keys and asked.resource_type == BROKER:
-                configs.append(_setting(message, VERSION))
+            if keys and asked.resource_type == BROKER:
+                configs += [_setting(message, one) for one in self._reports(keys)]
         except RequestError as error:
             code, text = error.code, error.message
         return DescribeConfigsResult(
@@ -135,6 +142,14 @@ class DescribeConfigsHandler:
             resource_name=asked.resource_name,
             configs=configs,
         )
+
+    def _reports(self, names: Iterable[str]) -> Iterable[ConfigEntry]:
+        for name in names:
+            if name == VERSION_CONFIG:
+                yield _reported(name, RELEASE)
+            elif name == TRAFFIC_CONFIG:
+                traffic = self._traffic
+                yield _reported(name, format_traffic(traffic.seconds, traffic.rates()))
 
     def _described(self, resource_type: int, name: str) -> Iterable[ConfigEntry]:
         """Return the configs of a resource; raises RequestError if it does not exist."""
@@ -152,6 +167,19 @@ class DescribeConfigsHandler:
             own = settings.dynamic_config.describe_broker()
             return own if name else _defaults_of_all(own)
         raise without_settings(resource_type)
+
+
+def _without_traffic(asked: DescribeConfigsResource) -> DescribeConfigsResource:
+    """Return what an older client asks for: the traffic can be too long for its version."""
+    keys = asked.configuration_keys
+    if not keys:
+        return asked
+    return DescribeConfigsResource(
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        # Without any key, the broker would describe all configs.
+        configuration_keys=["" if one == TRAFFIC_CONFIG else one for one in keys],
+    )
 
 
 def _led_by_its_name(one: ConfigEntry) -> ConfigEntry:
