@@ -1,17 +1,27 @@
 """`ottla cluster balance`: plans moves of replicas and leaders, shows and executes them."""
 
+from collections.abc import Callable
+from typing import Final
+
 from ottla.cli.output import Json
 from ottla.cli.partition.moves import Order, carried_out
-from ottla.cli.partition.survey import MoveAdmin, Survey, surveyed
-from ottla.cli.result import Result, Table
+from ottla.cli.partition.survey import MoveAdmin, Survey, measured, surveyed
+from ottla.cli.result import Cell, Result, Table
 from ottla.cli.session import Session
 from ottla.cli.topic.partition_load import bytes_shown
-from ottla.cluster.balance import BalancePlan, plan_balance
+from ottla.cluster.balance import (
+    TRAFFIC_MIN,
+    AboveGoal,
+    BalancePlan,
+    BrokerLoad,
+    Measure,
+    plan_balance,
+)
 
 
 async def balanced(session: Session, admin: MoveAdmin, order: Order, goal: float) -> Result:
     """Show the plan and, if the user wants that, execute it."""
-    survey = await surveyed(admin)
+    survey = await measured(admin, await surveyed(admin))
     plan = plan_balance(survey.places(), survey.sizes(), goal)
     return await carried_out(
         session, admin, survey, plan, order, _object(survey, plan, goal), _shown(survey, plan)
@@ -20,24 +30,53 @@ async def balanced(session: Session, admin: MoveAdmin, order: Order, goal: float
 
 def _shown(survey: Survey, plan: BalancePlan) -> list[Table | str]:
     racks = {one.id: one.rack for one in survey.brokers}
+    loads = [*plan.before.values()]
+    columns: list[tuple[str, Callable[[BrokerLoad], Cell]]] = [
+        ("BYTES", lambda load: bytes_shown(load.size_bytes)),
+        ("REPLICAS", lambda load: load.replicas),
+        ("LEADERS", lambda load: load.leaders),
+    ]
+    # Less traffic counts for nothing.
+    if any(max(one.bytes_in, one.bytes_out) > TRAFFIC_MIN for one in loads):
+        columns[1:1] = [
+            ("IN", lambda load: f"{bytes_shown(load.bytes_in)}/s"),
+            ("OUT", lambda load: f"{bytes_shown(load.bytes_out)}/s"),
+        ]
+    heads = [head for name, _ in columns for head in (name, f"NEW {name}")]
     rows = [
         (
             broker,
             racks.get(broker),
-            bytes_shown(before.size_bytes),
-            bytes_shown(plan.after[broker].size_bytes),
-            before.replicas,
-            plan.after[broker].replicas,
-            before.leaders,
-            plan.after[broker].leaders,
+            *(shown(load) for _, shown in columns for load in (before, plan.after[broker])),
         )
         for broker, before in plan.before.items()
     ]
-    heads = (
-        "BROKER", "RACK", "BYTES", "NEW BYTES", "REPLICAS", "NEW REPLICAS", "LEADERS",
-        "NEW LEADERS",
-    )  # fmt: skip
-    return [Table(heads, rows), ""]
+    reasons = [*map(_reason, plan.above)]
+    return [Table(("BROKER", "RACK", *heads), rows), "", *reasons, *([""] if reasons else [])]
+
+
+_NAMES: Final = {
+    Measure.SIZE: "bytes",
+    Measure.IN: "bytes in",
+    Measure.OUT: "bytes out",
+    Measure.LEADERS: "leaders",
+}
+
+
+def _reason(one: AboveGoal) -> str:
+    def shown(value: float) -> str:
+        match one.measure:
+            case Measure.SIZE:
+                return bytes_shown(round(value))
+            case Measure.LEADERS:
+                return f"{value:.0f}"
+            case _:
+                return f"{bytes_shown(round(value))}/s"
+
+    return (
+        f"Broker {one.broker} remains above the goal: {_NAMES[one.measure]} {shown(one.load)}, "
+        f"goal {shown(one.limit)}: {one.reason}."
+    )
 
 
 def _object(survey: Survey, plan: BalancePlan, goal: float) -> dict[str, Json]:
@@ -51,11 +90,25 @@ def _object(survey: Survey, plan: BalancePlan, goal: float) -> dict[str, Json]:
                 "drained": survey.is_drained(broker),
                 "bytes": before.size_bytes,
                 "new_bytes": plan.after[broker].size_bytes,
+                "bytes_in": before.bytes_in,
+                "new_bytes_in": plan.after[broker].bytes_in,
+                "bytes_out": before.bytes_out,
+                "new_bytes_out": plan.after[broker].bytes_out,
                 "replicas": before.replicas,
                 "new_replicas": plan.after[broker].replicas,
                 "leaders": before.leaders,
                 "new_leaders": plan.after[broker].leaders,
             }
             for broker, before in plan.before.items()
+        ],
+        "above_goal": [
+            {
+                "broker": one.broker,
+                "measure": _NAMES[one.measure],
+                "load": one.load,
+                "goal": round(one.limit),
+                "reason": one.reason,
+            }
+            for one in plan.above
         ],
     }

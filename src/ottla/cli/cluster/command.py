@@ -99,10 +99,15 @@ async def balance(
 ) -> Result:
     """Move replicas and leaders so that no broker has much more than the mean.
 
+    A broker has bytes on its disks, bytes that it receives and sends per second, and leaders. The
+    brokers have measured the traffic over the last minutes (ottla.balance.window.ms); IN and OUT
+    are shown if a broker has more than 1 MB/s. If a broker stays above the goal, the command names
+    the reason.
+
     The command only shows the plan and its cost, unless you pass --execute. The plan moves as few
-    bytes as it can. It keeps the replicas of a partition on as many racks as before, and moves
-    everything away from drained brokers. LEADERS counts the partitions whose preferred leader a
-    broker is.
+    bytes as it can, and leaders rather than bytes. It keeps the replicas of a partition on as many
+    racks as before, and moves everything away from drained brokers. LEADERS counts the partitions
+    whose preferred leader a broker is.
     """
     from ottla.cli.cluster.balance import balanced
     from ottla.cli.partition.moves import Order

@@ -1,20 +1,21 @@
-"""The replicas of a cluster and their sizes, for plans and for progress.
+"""The replicas of a cluster, their sizes and their traffic, for plans and for progress.
 
 Invariant: a partition that is being reassigned has the replicas of its target.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ottla.client.admin.administration import Administration
 from ottla.client.admin.cluster import BrokerDescription, ClusterCalls, ClusterDescription
-from ottla.client.admin.configs import ConfigCalls
+from ottla.client.admin.configs import ConfigCalls, ConfigResource
 from ottla.client.admin.log_dirs import LogDirCalls, LogDirs
 from ottla.client.admin.reassignments import Reassignment, ReassignmentCalls
 from ottla.client.admin.topic_descriptions import PartitionDescription, TopicDescription
 from ottla.client.admin.topics import TopicCalls
 from ottla.client.partitions import Partition
-from ottla.cluster.balance import BrokerPlace, PartitionSize
+from ottla.cluster.balance import BrokerPlace, PartitionLoad
+from ottla.cluster.traffic import TRAFFIC_CONFIG, Rates, parse_traffic, total_traffic
 from ottla.ids import BrokerId
 
 RESPONSE_SECONDS = 10.0
@@ -34,6 +35,7 @@ class Survey:
     topics: Mapping[str, TopicDescription]
     moving: Mapping[Partition, Reassignment]
     directories: Mapping[int, LogDirs]
+    traffic: Mapping[tuple[str, int], Rates] = field(default_factory=dict[tuple[str, int], Rates])
 
     @property
     def brokers(self) -> Sequence[BrokerDescription]:
@@ -56,10 +58,10 @@ class Survey:
             return False
         return all(one.is_cordoned for one in found.succeeded.values())
 
-    def sizes(self) -> list[PartitionSize]:
+    def sizes(self) -> list[PartitionLoad]:
         """Return the partitions for a plan."""
         on_disk = self.replica_sizes()
-        found: list[PartitionSize] = []
+        found: list[PartitionLoad] = []
         for topic in self.topics.values():
             for one in topic.partitions:
                 name, index = topic.name, one.index
@@ -68,7 +70,8 @@ class Survey:
                 size = max(held, default=0)
                 if one.leader is not None:
                     size = on_disk.get((name, index, one.leader), size)
-                found.append(PartitionSize(topic.name, one.index, replicas, size))
+                rates = self.traffic.get((name, index), Rates())
+                found.append(PartitionLoad(name, index, replicas, size, *rates))
         return found
 
     def target(self, key: Partition, one: PartitionDescription) -> tuple[int, ...]:
@@ -100,3 +103,21 @@ async def surveyed(admin: MoveAdmin, topics: Iterable[str] | None = None) -> Sur
     )
     found = {str(name): one for name, one in described.items()}
     return Survey(cluster, found, moving, told.succeeded)
+
+
+async def measured(admin: MoveAdmin, survey: Survey) -> Survey:
+    """Return a survey with the traffic that the brokers have measured.
+
+    Brokers of an older version measure nothing.
+    """
+    told = await admin.describe_configs(
+        [ConfigResource.broker(one.id) for one in survey.brokers],
+        names=[TRAFFIC_CONFIG],
+        timeout_s=RESPONSE_SECONDS,
+    )
+    values = [
+        value
+        for entries in told.succeeded.values()
+        if TRAFFIC_CONFIG in entries and (value := entries[TRAFFIC_CONFIG].value)
+    ]
+    return replace(survey, traffic=total_traffic(map(parse_traffic, values)))
