@@ -35,7 +35,8 @@ class Kill:
     time: int
     is_alone: bool
     counts: str
-    group: int
+    target: int
+    """The process that is killed; a process group if it is negative."""
 
     def step_taken(self, step: str) -> None:
         """Kill the processes if this is the chosen step."""
@@ -48,12 +49,13 @@ class Kill:
         if times != self.time:
             return
         if not self.is_alone:
-            os.killpg(self.group, signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(self.target, signal.SIGKILL)
+        if self.is_alone or self.target < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(given: dict[str, Any]) -> None:
-    kill = Kill(**given["kill"], group=os.getpgid(0))
+def mortal_source(kill: Kill) -> type[OttlaSource]:
+    """Return the data source, whose processes take the steps."""
 
     class MortalReader(OttlaStreamReader):
         def initialOffset(self) -> Any:  # noqa: N802
@@ -103,6 +105,11 @@ def main(given: dict[str, Any]) -> None:
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
             return MortalWriter(row_writer(self._given, schema, overwrite=False))
 
+    return MortalSource
+
+
+def main(given: dict[str, Any]) -> None:
+    source = mortal_source(Kill(**given["kill"], target=-os.getpgid(0)))
     builder: Any = SparkSession.builder
     spark = (
         builder.master("local[2,4]")
@@ -115,7 +122,7 @@ def main(given: dict[str, Any]) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    spark.dataSource.register(MortalSource)
+    spark.dataSource.register(source)
     frame = spark.readStream.format("ottla").options(**given["options"]).load()
     writer = frame.select("value", "partition", "offset").writeStream
     if given["copy"] is not None:
