@@ -96,6 +96,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/many_partitions.py
 	$(BIN)/python benchmarks/coordination.py
 	$(BIN)/python benchmarks/simulation.py
+	$(BIN)/python benchmarks/testing_clusters.py
 	$(BIN)/python benchmarks/compaction.py
 	$(BIN)/python benchmarks/bystanders.py
 	$(BIN)/python benchmarks/clients.py
@@ -106,7 +107,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/cluster_vs_kafka.py --idle
 	$(BIN)/python benchmarks/cluster_operations.py
 	$(BIN)/python benchmarks/failover.py
-	$(BIN)/python benchmarks/failover.py --client librdkafka
+	$(BIN)/python benchmarks/one_broker_before.py
 
 soak: setup ## Run every test with every crash point, seed and history, and ten times as many examples
 	OTTLA_FUZZ_SCALE=10 $(BIN)/python -m pytest -n 4

@@ -2,23 +2,27 @@
 
 Ours are three processes, coordinated by a real ZooKeeper, whose CPU time and memory count for us.
 Kafka's are three combined brokers and controllers, with the JVM options of Kafka's own scripts.
+
+Invariant: both get the same settings, and both detect dead brokers with Kafka's defaults.
 """
 
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 # The module path of a script has only its own directory, not the repository.
 sys.path.append(str(Path(__file__).parents[1]))
 
+from judges.java import java_command
 from judges.kafka_broker import SERVER_JVM
 from judges.kafka_cluster import KafkaCluster
 from judges.ottla_broker import OttlaBroker
@@ -44,9 +48,16 @@ from ottla.protocol.messages.metadata import (
 
 BROKERS: Final = 3
 SETTINGS: Final[Mapping[str, object]] = {
+    "min.insync.replicas": 2,
+    "default.replication.factor": BROKERS,
+    "auto.leader.rebalance.enable": "false",
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": 1,
     "group.initial.rebalance.delay.ms": 0,
+}
+KAFKA_DEFAULTS: Final[Mapping[str, object]] = {
+    "broker.session.timeout.ms": 9000,
+    "broker.heartbeat.interval.ms": 2000,
 }
 TIMEOUT_S: Final = 600.0
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -87,8 +98,6 @@ class Servers:
     brokers: Mapping[int, Server]
     others: Sequence[int] = ()
     start_s: float = 0.0  # until every broker served requests
-    rates: list[float] = field(default_factory=list[float])
-    cpu_s: list[float] = field(default_factory=list[float])
 
     @property
     def bootstrap(self) -> str:
@@ -105,9 +114,9 @@ class Servers:
         """The CPU seconds of all processes so far."""
         return sum(map(_cpu_s, self.processes))
 
-    def memory_mb(self) -> float:
-        """The memory of all processes."""
-        return sum(map(_memory_mb, self.processes))
+    def memory_mb(self, which: str = "VmRSS") -> list[float]:
+        """The memory of each process, first of those that are no broker; VmHWM is its peak."""
+        return [_memory_mb(process, which) for process in self.processes]
 
 
 def _cpu_s(process: int) -> float:
@@ -115,8 +124,8 @@ def _cpu_s(process: int) -> float:
     return sum(map(int, fields[11:15])) / _TICKS_PER_S
 
 
-def _memory_mb(process: int) -> float:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+def _memory_mb(process: int, which: str) -> float:
+    found = re.search(rf"{which}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     assert found is not None
     return int(found[1]) / 1024
 
@@ -156,11 +165,9 @@ def ours(settings: Mapping[str, object] | None = None) -> Generator[Servers]:
 @contextmanager
 def kafka(settings: Mapping[str, object] | None = None) -> Generator[Servers]:
     """Three of Kafka's brokers."""
-    began_s = time.monotonic()
-    with KafkaCluster(
-        {**SETTINGS, **(settings or {})}, jvm=SERVER_JVM, timeout_s=TIMEOUT_S
-    ) as cluster:
-        yield Servers("kafka", cluster.brokers, start_s=time.monotonic() - began_s)
+    asked = {**SETTINGS, **KAFKA_DEFAULTS, **(settings or {})}
+    with KafkaCluster(asked, jvm=SERVER_JVM, timeout_s=TIMEOUT_S) as cluster:
+        yield Servers("kafka", cluster.brokers, start_s=cluster.start_s)
 
 
 def create_topic(servers: Servers, name: str, partitions: int) -> None:
@@ -192,6 +199,23 @@ def metadata(broker: Server, topic: str | None = None) -> MetadataResponse:
     topics = None if topic is None else [MetadataRequestTopic(name=topic)]
     with Wire(broker.address, TIMEOUT_S) as wire:
         return wire.ask(MetadataRequest(topics=topics), 9, MetadataResponse)
+
+
+def controller_of(servers: Servers) -> int:
+    """Return the id of the active controller; waits until all brokers agree on it."""
+    if servers.name != "kafka":
+        brokers = [*servers.brokers.values()]
+        wait_until(lambda: len({metadata(one).controller_id for one in brokers}) == 1)
+        return metadata(brokers[0]).controller_id
+    # Metadata of Kafka names any broker: clients do not see its controllers.
+    command = java_command(
+        "org.apache.kafka.tools.MetadataQuorumCommand",
+        *("--bootstrap-server", servers.bootstrap, "describe", "--status"),
+    )
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = re.search(r"LeaderId:\s+(\d+)", done.stdout)
+    assert found is not None, done.stdout
+    return int(found[1])
 
 
 def partitions_of(broker: Server, topic: str) -> Sequence[MetadataResponsePartition]:

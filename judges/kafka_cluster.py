@@ -69,6 +69,7 @@ class KafkaCluster:
         timeout_s: float = 180,
     ) -> None:
         self.timeout_s = timeout_s  # for every wait
+        self.start_s = 0.0  # of all brokers, until every replica was in sync
         self._frozen: set[int] = set()
         self.brokers = {
             node: KafkaBroker(
@@ -87,9 +88,11 @@ class KafkaCluster:
             for broker in self.brokers.values():
                 broker.voters = voters
             _at_once(KafkaBroker.format, self.brokers.values())
+            began_s = time.monotonic()
             # A single broker does not respond, because it has no quorum.
             _at_once(KafkaBroker.start, self.brokers.values())
             self.wait_in_sync()
+            self.start_s = time.monotonic() - began_s
         except BaseException:
             self._remove()
             raise
