@@ -1,13 +1,13 @@
 """Which failures of connections prove that a broker's process is dead (rule B13)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from ottla.cluster.image import Address, Broker
 from ottla.cluster.registration import NO_BROKER_EPOCH, Registered, Registration
 from ottla.controller import plan
-from ottla.controller.death_watch import RETRY_SECONDS, DeathWatch
+from ottla.controller.death_watch import RETRY_SECONDS, DeathWatch, LostBroker
 from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.transport.channel import Channel
@@ -17,10 +17,14 @@ TWO = Broker(BrokerId(2), BrokerEpoch(7), {"PLAINTEXT": Address("two", 9092)})
 
 
 class FakeChannel:
-    """A connection that the test ends."""
+    """A connection that the test or the watch ends."""
+
+    def __init__(self, ended: Callable[[], None], is_ended: Callable[[], bool]) -> None:
+        self._ended = ended
+        self.is_ended_by_peer = is_ended
 
     def close(self) -> None:
-        pass
+        self._ended()
 
 
 class Peer:
@@ -32,6 +36,7 @@ class Peer:
         self.answer: bool | None = False  # whether it refuses; None: nothing comes back
         self.deaths: list[BrokerEpoch] = []
         self.is_enabled = True
+        self.is_ended = False  # the connection, before the event loop learns it
         self._ends: list[Callable[[], None]] = []
         self.watch = DeathWatch(
             BrokerId(1),
@@ -45,11 +50,15 @@ class Peer:
         self.brokers = {TWO.id: TWO}
         self.changed = asyncio.Event()
 
+    @property
+    def lost(self) -> Mapping[BrokerId, LostBroker]:
+        return self.watch.look(())
+
     async def _connect(self, address: Address, ended: Callable[[], None]) -> Channel:
         if not self.accepts:
             raise Disconnected("no connection")
         self._ends.append(ended)
-        return cast("Any", FakeChannel())
+        return cast("Any", FakeChannel(ended, lambda: self.is_ended))
 
     async def _refuses(self, host: str, port: int) -> bool:
         if self.answer is None:
@@ -135,6 +144,63 @@ def test_b13_nothing_is_proven_while_disabled() -> None:
         await peer.breaks(accepts=False, refuses=True)
         await peer.clock.sleep(5.0)
         assert not peer.deaths
+
+    watched(scenario)
+
+
+def test_broker_is_lost_until_it_accepts_a_connection_again() -> None:
+    async def scenario(peer: Peer) -> None:
+        assert not peer.lost
+        ended_s = peer.clock.elapsed_s()
+        await peer.breaks(accepts=False, refuses=False)
+        await peer.clock.sleep(5.0)
+        assert peer.lost == {TWO.id: LostBroker(TWO, ended_s)}
+        peer.accepts = True
+        await peer.clock.sleep(RETRY_SECONDS)
+        assert not peer.lost
+
+    watched(scenario)
+
+
+def test_broker_is_lost_before_the_event_loop_learns_it() -> None:
+    async def scenario(peer: Peer) -> None:
+        peer.is_ended = True
+        assert not peer.watch.look(())
+        assert peer.watch.look([TWO.id]).keys() == {TWO.id}
+
+    watched(scenario)
+
+
+def test_lost_broker_stays_lost_without_its_registration() -> None:
+    async def scenario(peer: Peer) -> None:
+        await peer.breaks(accepts=False, refuses=False)
+        peer.brokers = {}
+        peer.changed.set()
+        await peer.clock.sleep(0.01)
+        assert peer.lost.keys() == {TWO.id}
+        peer.brokers = {TWO.id: Broker(TWO.id, BrokerEpoch(8), TWO.addresses)}
+        peer.changed.set()
+        await peer.clock.sleep(0.01)
+        assert not peer.lost, "it has registered again"
+
+    watched(scenario)
+
+
+def test_broker_that_unregisters_is_not_lost() -> None:
+    async def scenario(peer: Peer) -> None:
+        peer.brokers = {}
+        peer.changed.set()
+        await peer.clock.sleep(0.01)
+        assert not peer.lost, "the watch itself has closed the connection"
+
+    watched(scenario)
+
+
+def test_nobody_is_lost_while_disabled() -> None:
+    async def scenario(peer: Peer) -> None:
+        peer.is_enabled = False
+        await peer.breaks(accepts=False, refuses=False)
+        assert not peer.lost
 
     watched(scenario)
 

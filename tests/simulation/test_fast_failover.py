@@ -10,8 +10,11 @@ from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.cluster.registration import parse_registration
 from ottla.cluster.znodes import CONTROLLER, broker_path, counter_path
 from ottla.ids import BrokerEpoch
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.testing.cluster_faults import Machine
 from ottla.testing.cluster_scenario import SESSION_SECONDS, ClusterScenario, run
+from ottla.testing.simulation import PORT
+from ottla.transport.channel import open_channel
 from simulation.test_cluster_mutants import Drill
 
 SEED = 11
@@ -86,6 +89,38 @@ def test_b13_dead_brokers_are_replaced_at_once() -> None:
         await drill.kill(drill.controller)
         await drill.kill(drill.leader)
         await restarts_at_once(drill)
+
+    drilled(script)
+
+
+def test_metadata_lists_a_killed_broker_when_it_names_the_new_leaders() -> None:
+    """Librdkafka forgets the new leaders that it learns together with the end of a broker."""
+
+    async def script(drill: FailoverDrill) -> None:
+        await drill.until_whole()
+        killed = drill.leader
+        host = drill.scenario.client("asker")["network"]
+        address = drill.others(killed)[0].broker.address
+        channel = await open_channel(
+            host,
+            address,
+            PORT,
+            client_id="asker",
+            software=("ottla", "0"),
+            setup_timeout_s=5.0,
+            request_timeout_s=5.0,
+            ended=lambda: None,
+        )
+        drill.scenario.faults.kill(killed)
+        found = None
+        while found is None or killed.id in {
+            one.leader_id for topic in found.topics for one in topic.partitions
+        }:
+            found = await channel.ask(MetadataRequest(topics=None), MetadataResponse, 5.0)
+        assert killed.id in {one.node_id for one in found.brokers}
+        channel.close()
+        killed.wanted.set()
+        await drill.until_whole()
 
     drilled(script)
 

@@ -1,6 +1,8 @@
 """The client's connection to a broker: versions, pipelining, deadlines and closing."""
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -228,6 +230,29 @@ def test_pending_requests_fail_when_the_broker_disconnects() -> None:
             with pytest.raises(Disconnected):
                 channel.send(heartbeat(3), 5)
         assert ends == [1]
+
+    run(scenario())
+
+
+def test_end_is_visible_before_the_event_loop_notices() -> None:
+    sockets: list[socket.socket] = []
+
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        descriptor = peer.writer.get_extra_info("socket").fileno()
+        sockets.append(socket.socket(fileno=os.dup(descriptor)))
+        await ignore_requests(peer)
+
+    async def scenario() -> None:
+        async with peer(script) as port:
+            channel = await connect(port)
+            assert not channel.is_ended_by_peer()
+            with sockets[0] as held:
+                held.shutdown(socket.SHUT_WR)
+            assert channel.is_open, "the event loop has not run since"
+            assert channel.is_ended_by_peer()
+            channel.close()
+            assert channel.is_ended_by_peer()
 
     run(scenario())
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ottla.cluster.image import Address, Broker, ClusterImage, Topic
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import BrokerId, Uuid
+from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.protocol.primitives import Buffer
 
 
@@ -20,6 +20,7 @@ class MetadataResponseKey(NamedTuple):
     listener: str
     with_topic_operations: bool
     with_cluster_operations: bool
+    lost_brokers: tuple[tuple[BrokerId, BrokerEpoch], ...]  # listed although they are not alive
 
 
 class MetadataCache:

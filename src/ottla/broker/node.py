@@ -396,6 +396,7 @@ class Node:
         )
         self._run(traffic.run())
         request_metrics = RequestMetrics(self._served)
+        death_watch = self._death_watch(credential, topics, lambda: elector)
         parts = BrokerParts(
             node_id=self.id,
             clock=environment.clock,
@@ -424,8 +425,8 @@ class Node:
             request_metrics=request_metrics,
             scheduler=scheduler,
             shutdown=shutdown,
+            death_watch=death_watch,
         )
-        death_watch = self._death_watch(credential, topics, lambda: elector)
         elector = ControllerElector(
             session,
             self.id,

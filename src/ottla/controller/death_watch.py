@@ -5,14 +5,15 @@ again. If then every address refuses the connection, there is no process behind 
 connection that is closed after it was accepted and a failed login prove nothing.
 
 Invariant: `dead` has only brokers to which a connection was open in their broker epoch, and whose
-addresses refused the last attempt.
+addresses refused the last attempt. A lost broker is one whose connection has ended: it stays lost
+until it accepts another one or registers again, also after its registration is deleted.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker
@@ -25,6 +26,14 @@ _LOG = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 0.5  # between two attempts to connect, while the broker is registered
 RECHECK_SECONDS: Final = 0.03  # the same after a connection has ended; doubled each time
 PROBE_SECONDS: Final = 1.0  # for an address to refuse a connection
+
+
+class LostBroker(NamedTuple):
+    """A broker whose connection has ended."""
+
+    broker: Broker
+    since_s: float
+
 
 Open = Callable[[Address, Callable[[], None]], Awaitable[Channel]]
 """Opens a connection and logs in; calls the function when it ends. Raises RequestError."""
@@ -58,6 +67,8 @@ class DeathWatch:
         self._on_dead = on_dead
         self._watches: dict[BrokerId, tuple[Broker, asyncio.Task[None]]] = {}
         self.dead: dict[BrokerId, BrokerEpoch] = {}
+        self._open: dict[BrokerId, tuple[Broker, Channel]] = {}
+        self._lost: dict[BrokerId, LostBroker] = {}
 
     async def run(
         self, changed: asyncio.Event, brokers: Callable[[], Mapping[BrokerId, Broker]]
@@ -73,6 +84,25 @@ class DeathWatch:
             self._follow({})
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def look(self, broker_ids: Iterable[BrokerId]) -> Mapping[BrokerId, LostBroker]:
+        """Return the lost brokers; none while the watch is disabled.
+
+        The connections of the given brokers are looked at. The event loop may be about to learn
+        that one has ended, while a client that has lost the same broker is served already.
+        """
+        if not self._is_enabled():
+            return {}
+        for broker_id in broker_ids:
+            watched = self._open.get(broker_id)
+            if watched is not None and watched[1].is_ended_by_peer():
+                self._lose(watched[0])
+        return self._lost
+
+    def _lose(self, broker: Broker) -> None:
+        lost = self._lost.get(broker.id)
+        if lost is None or lost.broker is not broker:
+            self._lost[broker.id] = LostBroker(broker, self._clock.elapsed_s())
+
     def _follow(self, brokers: Mapping[BrokerId, Broker]) -> None:
         """Watch these registrations and no others."""
         for broker_id, (known, task) in [*self._watches.items()]:
@@ -84,6 +114,7 @@ class DeathWatch:
             address = broker.addresses.get(self._listener)
             if broker_id == self._node_id or broker_id in self._watches or address is None:
                 continue
+            self._lost.pop(broker_id, None)
             task = asyncio.get_running_loop().create_task(self._watch(broker, address))
             task.add_done_callback(_log_failure)
             self._watches[broker_id] = broker, task
@@ -109,9 +140,13 @@ class DeathWatch:
                 pause_s = min(2 * pause_s, RETRY_SECONDS)
                 continue
             was_open, pause_s = True, RECHECK_SECONDS
+            self._lost.pop(broker.id, None)
+            self._open[broker.id] = broker, channel
             try:
                 await ended.wait()
+                self._lose(broker)
             finally:
+                del self._open[broker.id]
                 channel.close()
 
     async def _is_refused(self, address: Address) -> bool:

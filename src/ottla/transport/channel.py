@@ -11,6 +11,7 @@ Invariant: a request is sent in a version that both ends support.
 """
 
 import asyncio
+import select
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -103,6 +104,18 @@ class Channel(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._transport is not None and self._reason is None
+
+    def is_ended_by_peer(self) -> bool:
+        """Whether the broker has closed the connection, also before the event loop notices."""
+        if not self.is_open:
+            return True
+        assert self._transport is not None
+        connected = self._transport.get_extra_info("socket")
+        if connected is None or not hasattr(select, "POLLRDHUP"):  # simulated, or not Linux
+            return False
+        polled = select.poll()
+        polled.register(connected.fileno(), select.POLLRDHUP)
+        return bool(polled.poll(0))
 
     @property
     def in_flight(self) -> int:

@@ -2,10 +2,18 @@
 
 The response with all topics is encoded once per image, version and listener, and reused until the
 image changes.
+
+A client asks for the leaders as soon as its connection to a killed leader ends, before a new one is
+elected. Some clients, such as librdkafka, ask again only a second later. So a response that would
+name the old leader waits for the election, at most FAILOVER_SECONDS.
+
+For some seconds, responses list the killed broker although it is not alive. If a response does not
+list a broker, librdkafka 2.10 and later forget the leaders that this response gives to the broker's
+partitions, and ask again a second later.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final
 
 from ottla.broker.cooperative import CooperativeScheduler
@@ -13,7 +21,8 @@ from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.metadata_cache import MetadataCache, MetadataResponseKey
 from ottla.broker.topics import Topics
 from ottla.clock import Clock
-from ottla.cluster.image import PartitionState, Topic
+from ottla.cluster.image import Broker, PartitionState, Topic
+from ottla.controller.death_watch import LostBroker
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, ZERO_UUID, BrokerId, Uuid, topic_name_problem
 from ottla.protocol.conversation import LargeRequest, Request, Response
@@ -36,6 +45,13 @@ _LOG = logging.getLogger(__name__)
 TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 NOT_ASKED: Final = -(2**31)
+FAILOVER_SECONDS: Final = 1.0
+"""How long a response waits for new leaders after the connection to the old one has ended."""
+
+LISTED_SECONDS: Final = 3.0
+"""How long a response lists a broker whose connection has ended."""
+
+_POLL_SECONDS: Final = 0.01
 _BY_ID_SINCE: Final = (
     12  # versions 10 and 11 have the field, but topic ids did not work in Kafka then
 )
@@ -52,16 +68,28 @@ class MetadataHandler:
         topics: Topics,
         scheduler: CooperativeScheduler,
         clock: Clock,
+        lost_brokers: Callable[[Iterable[BrokerId]], Mapping[BrokerId, LostBroker]],
     ) -> None:
+        """A handler; `lost_brokers` returns which brokers are lost, given those of interest."""
         self._settings = settings
         self._metadata_cache = metadata_cache
         self._topics = topics
         self._scheduler = scheduler
         self._clock = clock
+        self._lost_brokers = lost_brokers
         self._log_rate_limit = LogRateLimit()
 
     def handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
         """Describe the requested topics or all; missing ones are created if that is enabled."""
+        message = request.message
+        assert isinstance(message, MetadataRequest)
+        if not isinstance(request, LargeRequest):
+            lost = self._lost_leaders(message.topics)
+            if lost:
+                return DeferredResponse(self._after_election(request, connection, lost))
+        return self._handle(request, connection)
+
+    def _handle(self, request: Request, connection: Connection) -> Response | DeferredResponse:
         message = request.message
         assert isinstance(message, MetadataRequest)
         asked = message.topics
@@ -81,6 +109,74 @@ class MetadataHandler:
         topics = [self._described(message, one) for one in asked]
         return self._response(message, topics, connection.listener)
 
+    async def _after_election(
+        self, request: Request, connection: Connection, lost: Set[BrokerId]
+    ) -> Response | None:
+        """Respond when new leaders are elected for the partitions of the lost ones."""
+        asked = request.message
+        assert isinstance(asked, MetadataRequest)
+        clock, cache = self._clock, self._metadata_cache
+        deadline_s = clock.elapsed_s() + FAILOVER_SECONDS
+        version = cache.image.version
+        while clock.elapsed_s() < deadline_s:
+            await clock.sleep(_POLL_SECONDS)
+            if lost <= self._returned(lost):
+                break
+            if cache.image.version != version:
+                version = cache.image.version
+                if not self._leaders(asked.topics) & lost:
+                    break
+        response = self._handle(request, connection)
+        return await response.response if isinstance(response, DeferredResponse) else response
+
+    def _lost_leaders(self, asked: Sequence[MetadataRequestTopic] | None) -> Set[BrokerId]:
+        """Return the leaders that were lost a short time ago."""
+        brokers = self._metadata_cache.image.brokers
+        if len(brokers) <= 1:
+            return frozenset()
+        # The leaders of all topics are looked up only if a broker is lost.
+        leaders = brokers.keys() if asked is None else self._leaders(asked)
+        earliest_s = self._clock.elapsed_s() - FAILOVER_SECONDS
+        lost = {
+            number
+            for number, one in self._lost_brokers(leaders).items()
+            if one.since_s > earliest_s
+        }
+        return lost & self._leaders(asked) if lost else lost
+
+    def _returned(self, lost: Set[BrokerId]) -> Set[BrokerId]:
+        """Return those of the lost leaders that are registered and accept connections again."""
+        registered = self._metadata_cache.image.brokers
+        still_lost = self._lost_brokers(())
+        return {one for one in lost if one in registered and one not in still_lost}
+
+    def _listed_lost(self) -> tuple[Broker, ...]:
+        """Return the brokers to list although they are not alive."""
+        alive, earliest_s = (
+            self._metadata_cache.image.brokers,
+            self._clock.elapsed_s() - LISTED_SECONDS,
+        )
+        return tuple(
+            one.broker
+            for number, one in self._lost_brokers(()).items()
+            if number not in alive and one.since_s > earliest_s
+        )
+
+    def _leaders(self, asked: Sequence[MetadataRequestTopic] | None) -> Set[BrokerId]:
+        """Return the leaders of all partitions of the requested topics."""
+        image = self._metadata_cache.image
+        topics = (
+            image.topics.values()
+            if asked is None
+            else [
+                image.topic_of_id(one.topic_id)
+                if one.topic_id != ZERO_UUID
+                else image.topics.get(one.name or "")
+                for one in asked
+            ]
+        )
+        return {one.leader for topic in topics if topic is not None for one in topic.partitions}
+
     async def _handle_wide(
         self,
         message: MetadataRequest,
@@ -98,6 +194,7 @@ class MetadataHandler:
             listener,
             message.include_topic_authorized_operations,
             message.include_cluster_authorized_operations,
+            tuple((one.id, one.epoch) for one in self._listed_lost()),
         )
 
         def encode() -> Sequence[Buffer]:
@@ -193,7 +290,7 @@ class MetadataHandler:
                     port=broker.addresses[listener].port,
                     rack=broker.rack,
                 )
-                for broker in image.brokers.values()
+                for broker in (*image.brokers.values(), *self._listed_lost())
                 if listener in broker.addresses
             ],
             cluster_id=image.cluster_id,
