@@ -36,7 +36,7 @@ PARTITIONS = 6
 ROUNDS = 3
 IDLE_PARTITIONS = 1000
 PACE_MB = 10  # per second
-PACE_SECONDS = 8
+PACE_SECONDS = 6
 MEMORY_MB_MAX = 500
 LIBRDKAFKA = Path(__file__).parent / "broker_vs_kafka" / "librdkafka.py"
 

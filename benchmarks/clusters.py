@@ -159,6 +159,8 @@ def ours(settings: Mapping[str, object] | None = None) -> Generator[Servers]:
             broker.spawn()
         for broker in brokers.values():
             broker.wait_until_served()
+        # A broker listens before it is registered.
+        wait_until(lambda: all(len(metadata(one).brokers) == BROKERS for one in brokers.values()))
         yield Servers("ottla", brokers, [zookeeper.process_id], time.monotonic() - began_s)
 
 

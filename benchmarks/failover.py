@@ -44,7 +44,7 @@ QUESTION = "How long does a producer wait after the leader was killed?"
 GOAL_S = 1.0
 TOPIC = "failover"
 PARTITIONS = 3
-BEFORE = 20  # records that are acknowledged before a kill
+BEFORE = 20  # records of each partition that are acknowledged before a kill
 SEND_EVERY_S = 0.005
 PATIENCE_S = 60.0
 CLIENTS = ("ottla", "librdkafka")
@@ -153,8 +153,8 @@ async def fail_over_ottla(bootstrap: str, victim: Server, partition: int) -> flo
 
     config = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all"}
     async with Producer(config) as producer, asyncio.TaskGroup() as group:
-        for _ in range(BEFORE):  # the connection to the leader is open
-            await (await producer.send(TOPIC, b"before", partition=partition))
+        for number in range(BEFORE * PARTITIONS):  # the connections to all leaders are open
+            await (await producer.send(TOPIC, b"before", partition=number % PARTITIONS))
         began_s = kill(victim)
         while not acknowledged.done():
             group.create_task(note(await producer.send(TOPIC, b"after", partition=partition)))
@@ -173,8 +173,8 @@ def fail_over_librdkafka(bootstrap: str, victim: Server, partition: int) -> floa
         assert error is None, error
         acknowledged.append(time.monotonic())
 
-    for _ in range(BEFORE):
-        client.produce(TOPIC, b"before", partition=partition)
+    for number in range(BEFORE * PARTITIONS):
+        client.produce(TOPIC, b"before", partition=number % PARTITIONS)
         client.poll(SEND_EVERY_S)
     assert client.flush(PATIENCE_S) == 0
     began_s = kill(victim)
