@@ -85,7 +85,8 @@ class SparkCluster:
     """Starts at its `with`; each worker has one core, and memory for one executor.
 
     `home` is SPARK_HOME, that of the PySpark package by default. All Java processes get
-    `java_options`.
+    `java_options`. `python_path` is the PYTHONPATH of the executors, by default that of this
+    process.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class SparkCluster:
         executor_mb: int = 512,
         home: Path | None = None,
         java_options: str = SMALL_JVM,
+        python_path: str | None = None,
     ) -> None:
         found = find_spec("pyspark")
         if found is None or found.origin is None or shutil.which("java") is None:
@@ -106,6 +108,7 @@ class SparkCluster:
         self.executor_mb = executor_mb
         self._home = home or Path(found.origin).parent
         self._java_options = java_options
+        self._python_path = python_path
         self._submitted = 0
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -134,29 +137,9 @@ class SparkCluster:
         self, script: Path, *arguments: str, settings: Mapping[str, object] | None = None
     ) -> ScriptRun:
         """Run a script on all workers with spark-submit."""
-        self._submitted += 1
-        events = self.folder / f"events-{self._submitted}"
-        events.mkdir()
-        given: dict[str, object] = {
-            "spark.cores.max": self.workers,
-            "spark.executor.memory": f"{self.executor_mb}m",
-            "spark.executor.extraJavaOptions": self._java_options,
-            "spark.driver.memory": "512m",
-            "spark.driver.extraJavaOptions": self._java_options,
-            # Wait for all executors: the first job would otherwise run on one worker only.
-            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-            "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{TIMEOUT_S:.0f}s",
-            "spark.driver.bindAddress": _HOST,
-            "spark.driver.host": _HOST,
-            "spark.ui.enabled": "false",
-            "spark.sql.shuffle.partitions": self.workers,
-            "spark.sql.warehouse.dir": self.folder / "warehouse",
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": events.as_uri(),
-            "spark.eventLog.compress": "false",
-            "spark.eventLog.rolling.enabled": "false",
-            **(settings or {}),
-        }
+        events = self._new_events()
+        local = {"spark.driver.bindAddress": _HOST, "spark.driver.host": _HOST}
+        given = {**self._settings(events), **local, **(settings or {})}
         command = [
             *(str(self._home / "bin" / "spark-submit"), "--master", self.url),
             *(word for name, value in given.items() for word in ("--conf", f"{name}={value}")),
@@ -176,6 +159,46 @@ class SparkCluster:
         if done.returncode:
             raise SparkFailed(f"{script.name} exited with {done.returncode}.\n{self.log_ends()}")
         return ScriptRun(events)
+
+    def driver(
+        self, settings: Mapping[str, object] | None = None
+    ) -> tuple[dict[str, str], ScriptRun]:
+        """Return the environment of a program that is a driver itself, and what it has run."""
+        events = self._new_events()
+        configuration = self.folder / f"configuration-{self._submitted}"
+        configuration.mkdir()
+        given = {**self._settings(events), **(settings or {})}
+        lines = (f"{name} {value}\n" for name, value in given.items())
+        (configuration / "spark-defaults.conf").write_text("".join(lines))
+        environment = {**self._environment(), "SPARK_CONF_DIR": str(configuration)}
+        del environment["SPARK_LOCAL_IP"]
+        return environment, ScriptRun(events)
+
+    def _new_events(self) -> Path:
+        self._submitted += 1
+        events = self.folder / f"events-{self._submitted}"
+        events.mkdir()
+        return events
+
+    def _settings(self, events: Path) -> dict[str, object]:
+        """Return the settings of a driver that uses all workers."""
+        return {
+            "spark.cores.max": self.workers,
+            "spark.executor.memory": f"{self.executor_mb}m",
+            "spark.executor.extraJavaOptions": self._java_options,
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": self._java_options,
+            # Wait for all executors: the first job would otherwise run on one worker only.
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{TIMEOUT_S:.0f}s",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": self.workers,
+            "spark.sql.warehouse.dir": self.folder / "warehouse",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": events.as_uri(),
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false",
+        }
 
     def close(self) -> None:
         """Kill all processes."""
@@ -246,6 +269,8 @@ class SparkCluster:
     def _environment(self) -> dict[str, str]:
         # Drop Spark's variables: the user's, or those of a session in this process.
         own = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+        if self._python_path is not None:
+            own["PYTHONPATH"] = self._python_path
         return own | {
             "SPARK_HOME": str(self._home),
             "SPARK_LOCAL_IP": _HOST,

@@ -16,7 +16,12 @@ import pytest
 
 from ottla.pipeline.class_archive import ClassArchive
 from ottla.pipeline.java import Java
-from ottla.pipeline.local_spark import LocalSpark, error_summary, redirect_output
+from ottla.pipeline.local_spark import (
+    LocalSpark,
+    driver_address,
+    error_summary,
+    redirect_output,
+)
 
 
 class NoText(Exception):
@@ -131,3 +136,24 @@ def test_interrupt_skips_saving_classes(tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     assert not archive.exists
+
+
+def test_executors_reach_the_driver_at_its_address_towards_the_master() -> None:
+    asked: list[str] = []
+
+    def local_address(host: str) -> str | None:
+        asked.append(host)
+        return {"far": "10.0.0.7", "fd00::1": "fd00::2"}.get(host)
+
+    def address(master: str, **environment: str) -> set[str]:
+        return {*driver_address(master, environment, local_address).values()}
+
+    assert address("local[2]") == {"127.0.0.1"}
+    assert address("spark://far:7077") == {"10.0.0.7"}
+    assert address("spark://far:7077,other:7077") == {"10.0.0.7"}
+    assert address("spark://[fd00::1]:7077") == {"[fd00::2]"}
+    assert address("spark://unknown:7077") == set(), "Spark chooses"
+    assert address("spark://far:7077", SPARK_LOCAL_IP="10.0.0.8") == set(), "the user has chosen"
+    assert asked == ["far", "far", "fd00::1", "unknown"]
+    settings = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    assert driver_address("spark://127.0.0.1:7077", {}) == settings

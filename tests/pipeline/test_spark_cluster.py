@@ -1,18 +1,21 @@
 """Spark on a cluster: the tasks run on two workers, in other processes than the driver."""
 
 import json
+import os
+import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from cli.console import SCRIPTS
 from judges.ottla_broker import OttlaBroker, ottla_broker
-from judges.spark_cluster import SparkCluster, SparkFailed
+from judges.spark_cluster import TIMEOUT_S, SparkCluster, SparkFailed
 from kafka_java import judge_needed
 from ottla.sync import Admin, Consumer, Producer
 from pipeline import cluster_job
-from pipeline.fast_spark import SMALL_DATA, fast_spark
+from pipeline.fast_spark import SMALL_DATA, TESTS, fast_spark
 from pipeline.sensors.first_run import EXAMPLES
 from pipeline.sensors.judging import check, send
 from pipeline.sensors.plain import Results, compute
@@ -32,11 +35,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkCluster]
     In a soak they have Spark's own home, from whose archive their Python processes import PySpark.
     """
     folder = tmp_path_factory.mktemp("cluster")
+    # The executors find neither the examples nor the tests.
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    kept = os.pathsep.join(one for one in given if one not in (str(EXAMPLES), str(TESTS)))
     with judge_needed():
-        made = SparkCluster(folder)
+        made = SparkCluster(folder, python_path=kept)
     if not SOAK:
         fast = fast_spark()
-        made = SparkCluster(folder, home=Path(fast.home), java_options=fast.java_options)
+        made = SparkCluster(
+            folder, home=Path(fast.home), java_options=fast.java_options, python_path=kept
+        )
     with made as running:
         yield running
     assert not running.processes()
@@ -66,22 +74,16 @@ def committed(broker: OttlaBroker, group: str) -> int:
     return sum(one.offset for one in kept if one)
 
 
+@pytest.mark.skipif(not SOAK, reason="`make soak` reads, writes and streams in every way")
 def test_both_workers_read_write_and_stream(
     cluster: SparkCluster, broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
-    """One application does all of it, because an application takes long to start.
-
-    A soak does every job in both ways. A test run writes in one way, which also reads the topic on
-    the workers, and streams in the other, in which the group gets the offsets.
-    """
+    """One application does all of it, because an application takes long to start."""
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
         for n in range(RECORDS):
             producer.send(topic, b"%d" % n, key=b"k%d" % n, partition=n % PARTITIONS)
     jobs = [
-        (way, job)
-        for way in ("discovered", "registered")
-        for job in ("read", "write", "stream")
-        if SOAK or (way, job) in (("discovered", "write"), ("registered", "stream"))
+        (way, job) for way in ("discovered", "registered") for job in ("read", "write", "stream")
     ]
     ran = cluster.submit(
         Path(cluster_job.__file__),
@@ -96,8 +98,7 @@ def test_both_workers_read_write_and_stream(
         assert sorted(read) == [*range(RECORDS)], (way, job)
 
     # Only the driver commits for the group, and only where a listener is registered.
-    if SOAK:
-        assert committed(broker, "ottla-pipeline.discovered-stream") == 0
+    assert committed(broker, "ottla-pipeline.discovered-stream") == 0
     assert committed(broker, "ottla-pipeline.registered-stream") == RECORDS
 
 
@@ -112,14 +113,26 @@ def sensors() -> Generator[tuple[str, Results]]:
         yield broker.bootstrap, expected
 
 
-@pytest.mark.skipif(not SOAK, reason="`make soak` submits the sensors job as its users do")
-def test_sensors_job_can_be_submitted_as_a_script(cluster: SparkCluster, tmp_path: Path) -> None:
+def test_command_runs_sensors_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+    """Only the driver has the modules of the steps: the executors get them from the command."""
+    (tmp_path / "sensors").symlink_to(EXAMPLES / "sensors")
+    environment, ran = cluster.driver(SMALL_DATA)
     with sensors() as (servers, expected):
-        ran = cluster.submit(
-            EXAMPLES / "sensors/job.py",
-            *("--bootstrap-server", servers),
-            *("--output", str(tmp_path / "found"), "--once"),
+        done = subprocess.run(
+            [
+                *(str(SCRIPTS / "ottla"), "pipeline", "run", "sensors/pipeline.yml"),
+                *("--master", cluster.url, "--once", "--http", "off", "-o", "json"),
+            ],
+            cwd=tmp_path,
+            env={**environment, "BROKERS": servers, "DIRECTORY": str(tmp_path / "found")},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
         )
+        log = tmp_path / ".ottla" / "pipelines" / "sensors" / "spark.log"
+        shown = log.read_text()[-4000:] if log.exists() else ""
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}{shown}"
         check(servers, tmp_path / "found", expected)
     for query in ("averages-parquet", "alerts-topic", "readings-dead-letters"):
         assert len(ran.workers(f"sensors.{query}")) == 2, query

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
+
 from cli.console import SCRIPTS
 from judges.ottla_broker import OttlaBroker
 from ottla.pipeline.run_files import RunFiles
 from pipeline.fast_spark import fast_spark
 from pipeline.test_spark_runner import send
 from pipeline.test_spark_sink import records
+from sampling import SOAK
 
 PATIENCE_S = 300.0
 PIPELINE = """\
@@ -95,3 +98,40 @@ def test_command_runs_until_a_signal_stops_it(
 def is_complete(content: Any) -> bool:
     queries = content.get("queries", [])
     return bool(queries) and all(one["rows_in"] == 3 for one in queries)
+
+
+@pytest.mark.skipif(not SOAK, reason="`make soak` runs the line of --dry-run")
+def test_line_for_spark_submit_runs_the_pipeline(
+    broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    text = PIPELINE.format(brokers=broker.bootstrap, topic=topic)
+    text = text.replace(
+        "sinks:", 'steps:\n  upper: {python: "steps.case:upper", from: lines}\nsinks:'
+    )
+    text = text.replace("{from: lines, console: true}", f"{{from: upper, topic: {topic}.out}}")
+    (tmp_path / "lines.yaml").write_text(text)
+    (tmp_path / "steps").mkdir()
+    step = 'def upper(rows):\n    return rows.selectExpr("upper(line) AS line")\n'
+    (tmp_path / "steps" / "case.py").write_text(step)
+    send(broker, topic, '{"line": "one"}')
+    environment = fast_spark().environment
+    shown = subprocess.run(
+        command("--master", "local[2]", "--once", "--dry-run", "-o", "json"),
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    program, *words = json.loads(shown.stdout)["command"]
+    done = subprocess.run(
+        [f"{environment['SPARK_HOME']}/bin/{program}", *words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [one.value for one in records(broker, f"{topic}.out")] == [b'{"line":"ONE"}']

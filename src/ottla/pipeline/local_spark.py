@@ -15,12 +15,14 @@ in the main thread.
 """
 
 import os
+import re
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,12 +37,15 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+LOOPBACK: Final = "127.0.0.1"
 SETTINGS: Final = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+_MASTER: Final = re.compile(r"spark://(\[[^\]]+\]|[^:,]+)(?::\d+)?(?:,|$)")
+_ANY_PORT: Final = 7077
+"""A UDP socket sends nothing when it connects, so that the port does not matter."""
+
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Without the second compiler and parallel collection a start takes half of the time."""
 
@@ -78,7 +83,7 @@ class LocalSpark:
         self._master = master
         # spark-submit has started Java, and knows on which address other machines reach it.
         self._is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        defaults = {} if self._is_submitted else SETTINGS
+        defaults = {} if self._is_submitted else {**SETTINGS, **driver_address(master)}
         self._settings = {**defaults, **(settings or {}), "spark.app.name": name}
         self._directory = directory
         self._recording: Recording | None = None
@@ -146,12 +151,15 @@ class LocalSpark:
 
     def _prepare(self, resources: ExitStack) -> None:
         """Set the environment and the settings with which Spark starts fast."""
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        chosen = self._settings.get("spark.pyspark.python", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", chosen)
         if self._is_submitted:
             return
         options = [JAVA_OPTIONS, self._settings.get("spark.driver.extraJavaOptions", "")]
-        if self._master.startswith("local"):
+        if is_on_this_machine(self._master):
             shared_server_executable(os.environ["PYSPARK_PYTHON"])  # imports while Java starts
+        # Standalone executors use the Spark home of their worker.
+        if is_on_this_machine(self._master) or self._master.startswith("spark://"):
             archive = ClassArchive(found_java(), self._directory)
             with suppress(OSError):  # a directory that cannot be written: Spark starts without it
                 home = str(fast_spark_home(archive.spark_home))
@@ -233,6 +241,45 @@ class LocalSpark:
 
     def _process(self) -> "subprocess.Popen[bytes] | None":
         return None if self._gateway is None else self._gateway.proc
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Whether a master runs the tasks on this machine."""
+    return master.startswith("local")
+
+
+def driver_address(
+    master: str,
+    environment: Mapping[str, str] = os.environ,
+    local_address: Callable[[str], str | None] | None = None,
+) -> dict[str, str]:
+    """Return the settings with the address on which executors reach this process.
+
+    It is loopback if the master is on this machine, otherwise the address from which the master is
+    reached. Without a route Spark chooses, as it does with SPARK_LOCAL_IP.
+    """
+    address: str | None = LOOPBACK
+    if not is_on_this_machine(master):
+        if environment.get("SPARK_LOCAL_IP"):
+            return {}
+        found = _MASTER.match(master)
+        address = found and (local_address or _local_address)(found[1].strip("[]"))
+    if address is None:
+        return {}
+    shown = f"[{address}]" if ":" in address else address
+    return {"spark.driver.bindAddress": shown, "spark.driver.host": shown}
+
+
+def _local_address(host: str) -> str | None:
+    """Return the address of this machine from which a host is reached."""
+    with suppress(OSError):
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, _ANY_PORT, type=socket.SOCK_DGRAM
+        ):
+            with suppress(OSError), socket.socket(family, kind, protocol) as probe:
+                probe.connect(address)
+                return str(probe.getsockname()[0])
+    return None
 
 
 def _stop(context: "SparkContext") -> None:

@@ -49,6 +49,8 @@ class RunFiles:
         self.directory = (directory / name).absolute()
         self.log = self.directory / "spark.log"
         self.events = self.directory / "run.log"
+        self.modules = self.directory / "steps.zip"
+        """The modules of Python steps, for the executors of a cluster."""
         self.stop_file = self.directory / "stop"
         """The sources offer no more records when this file exists."""
         self._status = self.directory / _STATUS

@@ -103,7 +103,7 @@ def _session(config: pytest.Config) -> Any:
     from pyspark.sql import SparkSession
 
     from ottla.pipeline.java import check_java
-    from ottla.pipeline.local_spark import SETTINGS
+    from ottla.pipeline.local_spark import SETTINGS, driver_address
 
     builder: Any = SparkSession.builder
     contexts: Any = SparkContext
@@ -111,6 +111,7 @@ def _session(config: pytest.Config) -> Any:
         return builder.getOrCreate()
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session: Any = builder.master(MASTER).appName("pytest").config(map=SETTINGS).getOrCreate()
+    settings = {**SETTINGS, **driver_address(MASTER)}
+    session: Any = builder.master(MASTER).appName("pytest").config(map=settings).getOrCreate()
     config.add_cleanup(session.stop)
     return session

@@ -16,7 +16,6 @@ def test_dry_run_prints_the_line_and_runs_nothing(tmp_path: Path) -> None:
     text = SENSORS.replace("sensors.steps:anomalies", "steps:anomalies")
     text += 'spark: {spark.executor.instances: 2, spark.some.token: "${TOKEN}"}\n'
     (tmp_path / "my sensors.yaml").write_text(text)
-    (tmp_path / "steps.py").touch()
     words = ("pipeline", "run", "my sensors.yaml", "--master", "yarn", "--dry-run", "--once")
     done = ottla(*words, folder=tmp_path, env={"TOKEN": "hunter2"})
     assert (done.returncode, done.stderr) == (0, "")
@@ -29,7 +28,7 @@ def test_dry_run_prints_the_line_and_runs_nothing(tmp_path: Path) -> None:
     assert shlex.split(line) == [
         *("spark-submit", "--master", "yarn", "--deploy-mode", "client"),
         *("--name", "ottla sensors", "--conf", "spark.executor.instances=2"),
-        *("--py-files", "steps.py", submitted.__file__, "pipeline", "run", "my sensors.yaml"),
+        *(submitted.__file__, "pipeline", "run", "my sensors.yaml"),
         *("--master", "yarn", "--once", "--restarts", "10", "--grace", "60", "--http", "0"),
         *("--log-format", "text", "--log-level", "info"),
     ]

@@ -190,11 +190,12 @@ def _run(
     report: Callable[[PipelineProgress], None],
     is_stopping: Callable[[], bool],
 ) -> Result:
-    from ottla.pipeline.local_spark import LocalSpark
+    from ottla.pipeline.local_spark import LocalSpark, is_on_this_machine
     from ottla.pipeline.runner import PipelineFailed, PipelineRun, StartableQuery
 
     pipeline = loaded.pipeline
     settings = {name: str(value) for name, value in pipeline.spark.items()}
+    is_cluster = not is_on_this_machine(options.master)
     progress = PipelineProgress(pipeline.name)
     failures: list[Failure] = []
     with (
@@ -205,14 +206,21 @@ def _run(
     ):
         shown.show_stage("Starting Spark")
         from ottla.pipeline.compiler import Bindings, compile_pipeline
+        from ottla.pipeline.executors import check_executors, send_modules
         from ottla.pipeline.restarts import RestartPolicy
 
         while not spark.wait(_POLL_S):
             if is_stopping():
                 return summary(progress)
+        session = spark.session()
+        if is_cluster:
+            shown.show_stage("Waiting for executors")
+            send_modules(session.sparkContext, pipeline, files.modules)
+            if not check_executors(session.sparkContext, is_stopping):
+                return summary(progress)
         shown.show_stage("Compiling the pipeline")
         bindings = Bindings(console=shown.show_rows, stop_file=str(files.stop_file))
-        compiled = compile_pipeline(spark.session(), loaded, str(file), bindings)
+        compiled = compile_pipeline(session, loaded, str(file), bindings)
         queries = [
             StartableQuery(one.query.name, one.start, is_dead_letters=one.is_dead_letters)
             for one in compiled.queries

@@ -50,9 +50,6 @@ def submit_result(
             left_out.append(name)
         else:
             line += ["--conf", f"{name}={value}"]
-    modules = _modules(file, written)
-    if modules:
-        line += ["--py-files", ",".join(modules)]
     line += [str(Path(__file__).with_name("submitted.py")), "pipeline", "run", str(file)]
     line += ["--master", master, *words]
     if profile is not None:
@@ -62,11 +59,3 @@ def submit_result(
     if _UNTESTED.fullmatch(master):
         notes.append("# No test runs this on YARN or Kubernetes yet.")
     return Result({"command": [*line], "left_out": [*left_out]}, [*map(printable, notes), text])
-
-
-def _modules(file: Path, pipeline: Pipeline) -> list[str]:
-    """Return the modules of Python steps and sinks that are files beside the pipeline file."""
-    functions = [one.python for one in (*pipeline.steps.values(), *pipeline.sinks)]
-    names = dict.fromkeys(one.partition(":")[0] for one in functions if one is not None)
-    paths = (file.parent / f"{name}.py" for name in names)
-    return [str(one) for one in paths if one.is_file()]
