@@ -1,5 +1,6 @@
 """The archive of Spark's classes: its name, its options, and that it is complete or not there."""
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from ottla.pipeline.class_archive import ClassArchive, Recording
 from ottla.pipeline.java import Java, NoJava, found_java
+from ottla.pipeline.spark_home import fast_spark_home
 
 JAVA = Java(17, "17.0.15+6-Debian-1")
 
@@ -53,6 +55,37 @@ def test_environment_variable_chooses_the_directory(
     assert ClassArchive(JAVA).directory == tmp_path
 
 
+def test_archives_are_in_the_cache_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTTLA_SPARK_DIRECTORY", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive = ClassArchive(JAVA)
+    assert archive.directory.parent == tmp_path / "ottla" / "spark"
+    gone = archive.directory.with_name("of a deleted environment")
+    fast = fast_spark_home(archive.spark_home)
+    (gone / "home").mkdir(parents=True)
+    (gone / "home" / "jars").symlink_to(tmp_path / "deleted")
+    with archive.recording():
+        assert not gone.exists()
+        assert (fast / "jars").is_dir()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert ClassArchive(JAVA).directory.parent == tmp_path / "home" / ".cache" / "ottla" / "spark"
+
+
+def test_recordings_of_killed_processes_are_deleted(tmp_path: Path) -> None:
+    archive = ClassArchive(JAVA, tmp_path)
+    old, new = tmp_path / "recording-old", tmp_path / "recording-new"
+    for one in (old, new):
+        one.mkdir()
+        (one / "classes.jsa").write_bytes(b"half of the cla")
+    os.utime(old, (0, 0))
+    with archive.recording():
+        assert not old.exists()
+        assert new.exists(), "another process may be writing it"
+
+
 def test_options_quote_the_path() -> None:
     archive = ClassArchive(JAVA, Path('/a "b" c'))
     share, option = shlex.split(archive.java_options)
@@ -88,7 +121,9 @@ def test_two_recordings_at_once_leave_one_complete_archive(tmp_path: Path) -> No
     with archive.recording() as one, archive.recording() as other:
         write(one, b"one")
         write(other, b"other")
+        assert not other.is_saved
         one.save()
+        assert other.is_saved
         other.save()
     assert archive.path.read_bytes() == b"other"
     assert files(tmp_path) == [archive.path.name]

@@ -113,6 +113,16 @@ def test_classes_that_are_not_saved_are_not_written(tmp_path: Path) -> None:
     assert not archive.exists
 
 
+def test_classes_that_another_process_has_saved_are_not_written(tmp_path: Path) -> None:
+    spark = LocalSpark("test", tmp_path / "log")
+    with ending_java(spark, tmp_path, 'cat; echo classes > "$1"') as (archive, process):
+        archive.path.write_text("of another process")
+        assert not spark.save_classes()
+        spark.__exit__(None)
+        assert process.returncode == -signal.SIGKILL
+    assert archive.path.read_text() == "of another process"
+
+
 def test_archive_of_a_java_that_failed_is_not_kept(tmp_path: Path) -> None:
     spark = LocalSpark("test", tmp_path / "log")
     with ending_java(spark, tmp_path, 'cat; echo half > "$1"; exit 1') as (archive, _):

@@ -13,6 +13,9 @@ import pytest
 
 from cli.console import SCRIPTS
 from judges.ottla_broker import OttlaBroker
+from ottla.cli.pipeline.run_tests import SAVING
+from ottla.pipeline.class_archive import ClassArchive
+from ottla.pipeline.java import found_java
 from ottla.pipeline.run_files import RunFiles
 from pipeline.fast_spark import fast_spark
 from pipeline.test_spark_runner import send
@@ -135,3 +138,34 @@ def test_line_for_spark_submit_runs_the_pipeline(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert [one.value for one in records(broker, f"{topic}.out")] == [b'{"line":"ONE"}']
+
+
+@pytest.mark.skipif(not SOAK, reason="`make soak` lets Java save its classes twice at once")
+def test_first_use_saves_the_classes_of_spark(tmp_path: Path) -> None:
+    text = PIPELINE.format(brokers="127.0.0.1:1", topic="lines")
+    tests = "tests:\n  - {name: a line, given: {lines: [[{line: a}]]}"
+    tests += ", expect: {lines: [{line: a}]}}\n"
+    (tmp_path / "lines.yaml").write_text(text + tests)
+    environment = {**os.environ, "OTTLA_SPARK_DIRECTORY": str(tmp_path / "classes")}
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
+        environment.pop(name, None)
+
+    def test() -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [str(SCRIPTS / "ottla"), "pipeline", "test", "lines.yaml"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    both = [test(), test()]
+    errors = [one.communicate(timeout=PATIENCE_S)[1] for one in both]
+    assert [one.returncode for one in both] == [0, 0], errors
+    assert f"{SAVING}\n" in errors
+    archive = ClassArchive(found_java(), tmp_path / "classes")
+    assert archive.exists
+    assert {one.name for one in archive.directory.iterdir()} == {archive.path.name, "home"}
+    later = test()
+    assert later.communicate(timeout=PATIENCE_S)[1] == ""

@@ -4,26 +4,34 @@ Java calls this class-data sharing. The JVM maps the archive into memory instead
 thousands of classes from jars and verifying them. A Java process writes an archive when it ends,
 and later ones with the same class path use it.
 
-Invariant: a file with the name of an archive is complete. Java ignores an archive that does not
-match its version or class path. The name contains both, so that an environment that was moved
-writes another archive.
+Invariant: a file with the name of an archive is complete, whichever processes write it at the same
+time. Java ignores an archive that does not match its version or class path. The name contains both,
+so that another Java, another Spark and an environment that was moved write another archive.
 """
 
 import hashlib
 import os
 import re
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from ottla.pipeline.java import Java
 
 DIRECTORY_VARIABLE: Final = "OTTLA_SPARK_DIRECTORY"
-"""Overrides the directory; the default is `.spark` in the environment of this Python."""
+"""Overrides the directory; the default is one in the cache of the user for each installed Spark."""
+
+ABANDONED_S: Final = 86_400.0
+"""A recording that is older was left by a process that was killed."""
+
+_RECORDING: Final = "recording-"
 
 
 class ClassArchive:
@@ -52,9 +60,22 @@ class ClassArchive:
     def recording(self) -> Generator["Recording"]:
         """Prepare to write the archive; it is deleted at the end unless `save()` is called."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        self._delete_abandoned()
         # Next to the archive, because a file cannot be renamed into another file system.
-        with tempfile.TemporaryDirectory(prefix="recording-", dir=self.directory) as directory:
+        with tempfile.TemporaryDirectory(prefix=_RECORDING, dir=self.directory) as directory:
             yield Recording(Path(directory) / "classes.jsa", self.path)
+
+    def _delete_abandoned(self) -> None:
+        """Delete what killed processes have left, and the directories of deleted installations."""
+        for one in self.directory.glob(f"{_RECORDING}*"):
+            with suppress(OSError):
+                if one.stat().st_mtime < time.time() - ABANDONED_S:
+                    shutil.rmtree(one, ignore_errors=True)
+        if self.directory.parent == _cache():
+            for other in self.directory.parent.iterdir():
+                jars = other / "home" / "jars"
+                if jars.is_symlink() and not jars.exists():
+                    shutil.rmtree(other, ignore_errors=True)
 
 
 class Recording:
@@ -70,6 +91,11 @@ class Recording:
         option = quote_java_option(f"-XX:ArchiveClassesAtExit={self._temporary}")
         return f"-XX:+IgnoreUnrecognizedVMOptions {option}"
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether another process has written the archive meanwhile."""
+        return self._path.exists()
+
     def save(self) -> None:
         """Keep the archive, if there is one. The Java process must have exited by itself."""
         with suppress(FileNotFoundError):
@@ -83,4 +109,19 @@ def quote_java_option(option: str) -> str:
 
 def _default_directory() -> Path:
     chosen = os.environ.get(DIRECTORY_VARIABLE)
-    return Path(chosen).absolute() if chosen else Path(sys.prefix) / ".spark"
+    if chosen:
+        return Path(chosen).absolute()
+    found = find_spec("pyspark")
+    installed = "" if found is None or found.origin is None else str(Path(found.origin).resolve())
+    return _cache() / hashlib.sha256(os.fsencode(installed)).hexdigest()[:12]
+
+
+def _cache() -> Path:
+    """Return the directory with what can be made again; that of this Python without a home."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(chosen):
+        return Path(chosen) / "ottla" / "spark"
+    home = os.path.expanduser("~")  # the method of Path raises an error if there is no home
+    if not os.path.isabs(home):
+        return Path(sys.prefix) / ".spark"
+    return Path(home) / ".cache" / "ottla" / "spark"

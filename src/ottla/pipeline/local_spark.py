@@ -67,7 +67,8 @@ class SparkFailed(OttlaError):
 class LocalSpark:
     """A Spark that starts with the `with` block; `session()` waits for it.
 
-    `settings` are Spark's. `directory` keeps what later starts use; see `class_archive.py`.
+    `settings` are Spark's. `directory` keeps what later starts use; see `class_archive.py`. With
+    `records_classes` false, this start uses an archive but never saves one.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class LocalSpark:
         master: str = "local[*]",
         settings: Mapping[str, str] | None = None,
         directory: Path | None = None,
+        records_classes: bool = True,
     ) -> None:
         self._log = log
         self._master = master
@@ -86,6 +88,7 @@ class LocalSpark:
         defaults = {} if self._is_submitted else {**SETTINGS, **driver_address(master)}
         self._settings = {**defaults, **(settings or {}), "spark.app.name": name}
         self._directory = directory
+        self._records_classes = records_classes
         self._recording: Recording | None = None
         self._saves_classes = False
         self._gateway: Any = None
@@ -144,9 +147,10 @@ class LocalSpark:
     def save_classes(self) -> bool:
         """Let Java save the loaded classes when it ends, and return whether it will.
 
-        It will not if there is an archive already. Call it after the session has done typical work.
+        It will not if there is an archive already, also if another process has saved it meanwhile.
+        Call it after the session has done typical work.
         """
-        self._saves_classes = self._recording is not None
+        self._saves_classes = self._recording is not None and not self._recording.is_saved
         return self._saves_classes
 
     def _prepare(self, resources: ExitStack) -> None:
@@ -173,6 +177,8 @@ class LocalSpark:
     def _archive_options(self, archive: ClassArchive, resources: ExitStack) -> str:
         if archive.exists:
             return archive.java_options
+        if not self._records_classes:
+            return ""
         self._recording = resources.enter_context(archive.recording())
         return self._recording.java_options
 

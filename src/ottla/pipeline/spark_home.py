@@ -8,6 +8,7 @@ Invariant: the directory contains only links to the installed package. Use it on
 machine: a cluster may need the archive.
 """
 
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,8 @@ def fast_spark_home(folder: Path) -> Path:
     for name in PARTS:
         link, target = folder / name, installed / name
         if not link.is_symlink() or link.readlink() != target:
-            link.unlink(missing_ok=True)
-            link.symlink_to(target)
+            with tempfile.TemporaryDirectory(prefix=".link-", dir=folder) as directory:
+                new = Path(directory) / name
+                new.symlink_to(target)
+                new.replace(link)  # another process may create it at the same time
     return folder

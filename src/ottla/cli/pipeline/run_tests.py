@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.pipeline.declared_tests import TestOutcome
 
 MASTER: Final = "local[2]"
+SAVING: Final = "Saving Spark's classes once, for faster starts; Ctrl-C skips this"
 
 
 def run_tests(
@@ -42,15 +43,20 @@ def run_tests(
     add_python_path(file)
     chosen = [name for name in declared if not names or name in names]
     # Spark's output is redirected to a file, so keep the terminal.
-    with os.fdopen(os.dup(1), "w") as terminal:
-        outcomes = _outcomes(file, loaded, chosen, terminal if output is Output.TABLE else None)
+    with os.fdopen(os.dup(1), "w") as terminal, os.fdopen(os.dup(2), "w") as errors:
+        results = terminal if output is Output.TABLE else None
+        outcomes = _outcomes(file, loaded, chosen, results, errors)
     if junit is not None:
         junit.write_bytes(junit_report(loaded.pipeline.name, outcomes))
     return result_of(file, outcomes)
 
 
 def _outcomes(
-    file: Path, loaded: Loaded, names: Sequence[str], terminal: TextIO | None
+    file: Path,
+    loaded: Loaded,
+    names: Sequence[str],
+    terminal: TextIO | None,
+    errors: TextIO,
 ) -> "list[TestOutcome]":
     from ottla.pipeline.local_spark import LocalSpark
 
@@ -68,6 +74,8 @@ def _outcomes(
                     outcomes.append(tests.run(name))
                     if terminal is not None:
                         print(*outcome_lines(outcomes[-1]), sep="\n", file=terminal, flush=True)
+            if not any(one.problems for one in outcomes) and spark.save_classes():
+                print(SAVING, file=errors, flush=True)
     except InvalidPipeline:
         raise
     except OttlaError as error:

@@ -32,7 +32,8 @@ def spark_problems(file: Path, loaded: Loaded) -> Sequence[PipelineProblem]:
     log = directory / "spark.log"
     is_needed = False
     try:
-        with LocalSpark("ottla", log, master="local[1]") as spark:
+        # An archive of the classes of a check would miss those of a run.
+        with LocalSpark("ottla", log, master="local[1]", records_classes=False) as spark:
             compile_pipeline(spark.session(), loaded, str(file))
     except InvalidPipeline as error:
         return error.problems
