@@ -1,17 +1,18 @@
-"""`ottla pipeline run` as a process: a missing topic, progress, SIGTERM, and the next run."""
+"""Commands of `ottla pipeline` that start Spark, as processes."""
 
 import json
 import os
-import signal
+import re
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
+from xml.etree import ElementTree
 
 import pytest
 
-from cli.console import SCRIPTS
+from cli.console import SCRIPTS, ottla
 from judges.ottla_broker import OttlaBroker
 from ottla.cli.pipeline.run_tests import SAVING
 from ottla.pipeline.class_archive import ClassArchive
@@ -53,7 +54,7 @@ def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_command_runs_until_a_signal_stops_it(
+def test_command_runs_until_ottla_pipeline_stop(
     broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
     text = PIPELINE.format(brokers=broker.bootstrap, topic=topic)
@@ -79,7 +80,9 @@ def test_command_runs_until_a_signal_stops_it(
         assert 'ottla_pipeline_rows_in_total{pipeline="lines",query="lines-console"} 3' in metrics
         labels = f'pipeline="lines",query="lines-console",topic="{topic}"'
         assert f"ottla_pipeline_lag_records{{{labels}}} 0" in metrics
-        os.kill(running.pid, signal.SIGTERM)
+        stopped = ottla("pipeline", "stop", "lines.yaml", folder=tmp_path)
+        shown = f"Pipeline lines, process {running.pid}, has stopped.\n"
+        assert (stopped.returncode, stopped.stdout) == (0, shown), stopped.stderr
         output, errors = running.communicate(timeout=PATIENCE_S)
     finally:
         running.kill()
@@ -101,6 +104,43 @@ def test_command_runs_until_a_signal_stops_it(
 def is_complete(content: Any) -> bool:
     queries = content.get("queries", [])
     return bool(queries) and all(one["rows_in"] == 3 for one in queries)
+
+
+TESTS_OF_LINES = """\
+tests:
+  - {name: a line, given: {lines: [[{line: a}]]}, expect: {lines: [{line: a}]}}
+  - {name: another, given: {lines: [[{line: a}, not JSON]]}, expect: {lines: [{line: b}]}}
+"""
+
+
+def test_command_runs_the_tests_of_a_pipeline(tmp_path: Path) -> None:
+    text = PIPELINE.format(brokers="127.0.0.1:1", topic="lines")
+    (tmp_path / "lines.yaml").write_text(text + TESTS_OF_LINES)
+    done = subprocess.run(
+        [str(SCRIPTS / "ottla"), "pipeline", "test", "lines.yaml", "--junit", "report.xml"],
+        cwd=tmp_path,
+        env=fast_spark().environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.stderr == "ottla: lines.yaml: 1 of 2 tests failed\n"
+    assert done.returncode == 1
+    passed, failed, *difference = re.sub(r"\(.* s\)", "", done.stdout).splitlines()
+    assert (passed, failed) == ("PASS  a line ", "FAIL  another ")
+    assert difference == [
+        "      lines: expected 1 row, found 1",
+        '        - {"line": "b"}',
+        '        + {"line": "a"}',
+        "2 tests, 1 failed",
+    ]
+    suite = ElementTree.parse(tmp_path / "report.xml").getroot()
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("lines", "2", "1")
+    failures = {one.get("name"): one.find("failure") for one in suite.findall("testcase")}
+    assert failures["a line"] is None
+    assert failures["another"] is not None
+    assert failures["another"].get("message") == "lines: expected 1 row, found 1"
 
 
 @pytest.mark.skipif(not SOAK, reason="`make soak` runs the line of --dry-run")
