@@ -80,7 +80,7 @@ class DeclaredPipeline:
 
     def _run_pipeline(self) -> None:
         from ottla.pipeline.compiler import Bindings, compile_pipeline
-        from ottla.pipeline.runner import PipelineRun, StartableQuery
+        from ottla.pipeline.runner import PipelineRun
 
         context = self._context
         variables = {"BROKERS": context.servers, "DIRECTORY": str(context.directory)}
@@ -94,11 +94,7 @@ class DeclaredPipeline:
             Bindings(stop_file=str(stop_file)),
         )
         startable = [
-            StartableQuery(
-                one.query.name,
-                self._remembered(one.query.name, one.start),
-                is_dead_letters=one.is_dead_letters,
-            )
+            one.startable._replace(start=self._remembered(one.query.name, one.start))
             for one in compiled.queries
         ]
         run = PipelineRun(loaded.pipeline.name, startable, stop_file, refreshes=compiled.refreshes)

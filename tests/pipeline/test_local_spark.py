@@ -21,6 +21,7 @@ from ottla.pipeline.local_spark import (
     driver_address,
     error_summary,
     redirect_output,
+    submit_arguments,
 )
 
 
@@ -50,6 +51,32 @@ def test_redirected_output_is_in_the_file(
     print("after", file=sys.stderr, flush=True)
     assert log.read_text() == "out\nerr\n"
     assert capfd.readouterr() == ("", "after\n")
+
+
+def test_secrets_are_hidden_in_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with redirect_output(log, lambda line: line.replace("hunter2", "***")):
+        os.write(1, b"out hunter2\n")
+        subprocess.run(["sh", "-c", "echo hunter2 >&2; printf end"], check=True)
+    assert log.read_bytes() == b"out ***\n***\nend"
+
+
+def test_settings_are_in_a_file_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--jars a.jar pyspark-shell")
+    settings = {"spark.a": "=two words", "spark.b": 'C:\\x "ä"\n😀'}
+    with submit_arguments(settings):
+        words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+        assert [*words[:1], *words[2:]] == [
+            *("--properties-file", "--load-spark-defaults", "--jars", "a.jar", "pyspark-shell")
+        ]
+        file = Path(words[1])
+        assert file.read_text().splitlines() == [
+            "spark.a==two\\u0020words",
+            'spark.b=C:\\u005cx\\u0020"\\u00e4"\\u000a\\ud83d\\ude00',
+        ]
+        assert file.parent.stat().st_mode & 0o077 == 0
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--jars a.jar pyspark-shell"
+    assert not file.exists()
 
 
 @contextmanager

@@ -52,6 +52,11 @@ CASES = [
         "UnboundLocalError: cannot access local variable 'x'",
     ),
     (
+        WORKER.format(line="ModuleNotFoundError: No module named 'steps'"),
+        "missing module",
+        "ModuleNotFoundError: No module named 'steps'",
+    ),
+    (
         STREAM + "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. SQLSTATE: 40000",
         "checkpoint in use",
         "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.",

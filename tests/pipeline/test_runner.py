@@ -12,6 +12,7 @@ import pytest
 from ottla.pipeline.progress import PipelineProgress, QueryState
 from ottla.pipeline.restarts import RestartPolicy
 from ottla.pipeline.runner import (
+    WAITING,
     PipelineFailed,
     PipelineRun,
     StartableQuery,
@@ -41,7 +42,13 @@ class Query:
         self._is_active = not ends
         self._stopped = threading.Event()
         self._finishes = finishes
+        self.messages: list[str] = []
         self.calls: list[str] = []
+
+    @property
+    def status(self) -> Any:
+        found = self.messages.pop(0) if len(self.messages) > 1 else self.messages[0]
+        return {"message": found}
 
     @property
     def isActive(self) -> bool:  # noqa: N802
@@ -178,6 +185,35 @@ def test_micro_batch_is_interrupted_after_the_grace_period(
     run_of(tmp_path, start, report=shown.append, grace_s=0).run(lambda: len(shown) > 1)
     assert query.calls == ["finish", "stop"]
     assert "query interrupted" in caplog.text
+
+
+def test_query_that_waits_for_a_far_trigger_is_stopped_without_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stopped(epoch_s: float, *messages: str) -> Query:
+        caplog.clear()
+        query = Query(ends=False, finishes=False)
+        query.messages += messages
+        shown: list[PipelineProgress] = []
+        run = PipelineRun(
+            "p",
+            [StartableQuery("q", lambda: query, trigger_s=600.0)],
+            tmp_path / "stop",
+            report=shown.append,
+            grace_s=1.0,
+            epoch_s=lambda: epoch_s,
+        )
+        run.run(lambda: len(shown) > 1)
+        assert query.calls == ["finish", "stop"]
+        return query
+
+    committed = stopped(6_000.0, "Processing new data", WAITING, "Processing new data", WAITING)
+    assert "query interrupted" not in caplog.text
+    assert committed.messages == [WAITING], "one look can be between two micro-batches"
+    stopped(6_000.0, "Processing new data")
+    assert "query interrupted" in caplog.text
+    stopped(6_599.0, WAITING)
+    assert "query interrupted" in caplog.text, "the next trigger is too near"
 
 
 def test_stop_before_a_restart_does_not_wait_for_it(tmp_path: Path) -> None:

@@ -104,6 +104,48 @@ def test_pipeline_restarts_stops_and_continues(
     assert sys.modules[module].stored == first + second
 
 
+SLOW = """
+import time
+from pathlib import Path
+
+stored = []
+
+
+def store(rows, batch):
+    Path(FOLDER, "running").touch()
+    while not Path(FOLDER, "stop").exists():
+        time.sleep(0.01)
+    stored.extend(row.line for row in rows.collect())
+"""
+
+
+def test_stop_waits_for_the_batch_and_not_for_the_trigger(
+    spark: Any,
+    broker: OttlaBroker,
+    topic: str,
+    tmp_path: Path,
+    module: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / f"{module}.py").write_text(SLOW.replace("FOLDER", repr(str(tmp_path))))
+    text = PIPELINE.format(topic=topic, brokers=broker.bootstrap, folder=tmp_path, module=module)
+    loaded = load_text(text.replace("10 ms", "24 hours"), "p.yaml", environment={}, read_file=str)
+    lines = [f"line {number}" for number in range(5)]
+    send(broker, topic, *lines)
+    compiled = compile_pipeline(spark, loaded, bindings=Bindings(stop_file=str(tmp_path / "stop")))
+    run = PipelineRun(
+        topic, [one.startable for one in compiled.queries], tmp_path / "stop", grace_s=PATIENCE_S
+    )
+    done = run.run((tmp_path / "running").exists)
+    assert "query interrupted" not in caplog.text
+    assert sys.modules[module].stored == lines
+    assert [one.rows_in for one in done.queries][1] == 5
+    for query in compiled.queries:
+        commits = Path(query.query.checkpoint, "commits").glob("[0-9]*")
+        offsets = Path(query.query.checkpoint, "offsets").glob("[0-9]*")
+        assert {one.name for one in commits} == {one.name for one in offsets}
+
+
 def test_pipeline_starts_at_the_given_offsets(
     spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, module: str
 ) -> None:

@@ -31,7 +31,7 @@ from ottla.pipeline.expectations import enforced, is_met, violation
 from ottla.pipeline.options import CLIENT, SERVERS
 from ottla.pipeline.parsing import ERROR, ROW, parsed
 from ottla.pipeline.progress import OUTPUT, OUTPUT_ROWS
-from ottla.pipeline.runner import TableRefresh
+from ottla.pipeline.runner import StartableQuery, TableRefresh
 from ottla.pipeline.spec.checks import AVAILABLE_NOW
 from ottla.pipeline.spec.durations import duration_ms
 from ottla.pipeline.spec.graph import build_graph
@@ -60,6 +60,8 @@ class CompiledQuery(NamedTuple):
     query: Query
     writer: Callable[[], DataStreamWriter]
     """Returns a new writer, because a query that failed is started again with another one."""
+    trigger_s: float
+    """The interval of its micro-batches; 0 without one."""
 
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint."""
@@ -70,6 +72,11 @@ class CompiledQuery(NamedTuple):
     def is_dead_letters(self) -> bool:
         """Whether the query writes dead letters."""
         return all(output.sink is None for output in self.query.outputs)
+
+    @property
+    def startable(self) -> StartableQuery:
+        """Return what the runner starts."""
+        return StartableQuery(self.query.name, self.start, self.is_dead_letters, self.trigger_s)
 
 
 class CompiledPipeline(NamedTuple):
@@ -112,7 +119,9 @@ def compile_pipeline(
         if not compiler.problems:
             compiler.add_queries()
     if compiler.problems:
-        located = [loaded.positions.locate(one) for one in compiler.problems]
+        hide = loaded.redaction.hide
+        problems = (one._replace(what=hide(one.what)) for one in compiler.problems)
+        located = [loaded.positions.locate(one) for one in problems]
         located.sort(key=lambda one: one.position or (0, 0))
         raise InvalidPipeline(located, file)
     return CompiledPipeline(
@@ -393,7 +402,9 @@ class _Compiler:
             found = found.option("checkpointLocation", query.checkpoint).trigger(**trigger)
             return write(found)
 
-        return CompiledQuery(query, writer)
+        is_interval = self._pipeline.trigger != AVAILABLE_NOW
+        trigger_s = duration_ms(self._pipeline.trigger) / 1000 if is_interval else 0.0
+        return CompiledQuery(query, writer, trigger_s)
 
     def _check_streaming(self, frame: DataFrame, mode: str) -> None:
         """Raise AnalysisException if Spark cannot run a query as a stream, before it is started."""

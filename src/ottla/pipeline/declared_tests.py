@@ -107,7 +107,7 @@ class DeclaredTests:
         if test is None:
             raise KeyError(name)
         start_s = time.monotonic()
-        problems = [*self._problems(test)]
+        problems = [self._loaded.redaction.hide(line) for line in self._problems(test)]
         return TestOutcome(name, time.monotonic() - start_s, problems)
 
     def check(self, name: str) -> None:

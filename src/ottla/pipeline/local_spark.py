@@ -9,13 +9,15 @@ less, Spark's Python processes are forked after their imports (`fork_server.py`)
 modules (`spark_home.py`), and Java uses an archive of Spark's classes (`class_archive.py`) if an
 earlier program has saved one.
 
-Invariant: the output of Spark goes to the log file until Java has ended. Java ends with the `with`
-block, even if it is still starting. Signal handlers do not change, because Spark sets its own only
-in the main thread.
+Invariant: settings are never on a command line, where every user of the machine sees them, except
+for the options of Java. The output of Spark goes to the log file until Java has ended. Java ends
+with the `with` block, even if it is still starting. Signal handlers do not change, because Spark
+sets its own only in the main thread.
 """
 
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -25,7 +27,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from ottla.errors import OttlaError
 from ottla.pipeline.class_archive import ClassArchive, Recording
@@ -56,6 +58,15 @@ END_S: Final = 30.0
 SAVE_S: Final = 180.0
 """The same, if it writes an archive of classes first. That takes about 10 s of processor time."""
 
+COPY_S: Final = 5.0
+"""After the end of Java, its last output is copied for at most so long."""
+
+LINE_BYTES_MAX: Final = 1024 * 1024
+"""A longer line of output is hidden in parts."""
+
+_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+_SPACE, _BACKSLASH, _DELETE = map(ord, " \\\x7f")
+
 KILL_S: Final = 10.0
 """The thread that starts Spark has so long to fail after Java was killed."""
 
@@ -68,7 +79,8 @@ class LocalSpark:
     """A Spark that starts with the `with` block; `session()` waits for it.
 
     `settings` are Spark's. `directory` keeps what later starts use; see `class_archive.py`. With
-    `records_classes` false, this start uses an archive but never saves one.
+    `records_classes` false, this start uses an archive but never saves one. `hide` removes secrets
+    from a line of the log.
     """
 
     def __init__(
@@ -80,6 +92,7 @@ class LocalSpark:
         settings: Mapping[str, str] | None = None,
         directory: Path | None = None,
         records_classes: bool = True,
+        hide: Callable[[str], str] | None = None,
     ) -> None:
         self._log = log
         self._master = master
@@ -89,6 +102,7 @@ class LocalSpark:
         self._settings = {**defaults, **(settings or {}), "spark.app.name": name}
         self._directory = directory
         self._records_classes = records_classes
+        self._hide = hide
         self._recording: Recording | None = None
         self._saves_classes = False
         self._gateway: Any = None
@@ -102,7 +116,7 @@ class LocalSpark:
     def __enter__(self) -> "LocalSpark":
         with ExitStack() as resources:
             self._prepare(resources)
-            resources.enter_context(redirect_output(self._log))
+            resources.enter_context(redirect_output(self._log, self._hide))
             # In this thread: two threads must not import a package with circular imports at once.
             import pyspark  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
@@ -198,7 +212,8 @@ class LocalSpark:
         if self._stopping:
             return None
         java: Any = pyspark.java_gateway
-        self._gateway = java.launch_gateway(conf)
+        with submit_arguments(self._settings):
+            self._gateway = java.launch_gateway()
         if self._stopping:
             return None
         context = SparkContext(conf=conf, gateway=self._gateway)
@@ -307,19 +322,77 @@ def error_summary(error: Exception) -> str:
 
 
 @contextmanager
-def redirect_output(log: Path) -> Generator[None]:
-    """Append the output of this process, and of those that it starts meanwhile, to a file."""
+def submit_arguments(settings: Mapping[str, str]) -> Generator[None]:
+    """Let PySpark start Java with settings, which only this user can read.
+
+    PySpark itself passes them as arguments of the process.
+    """
+    before = os.environ.get(_ARGUMENTS)
+    with tempfile.TemporaryDirectory(prefix="spark-settings-") as directory:
+        file = Path(directory) / "spark.conf"
+        file.write_text("".join(f"{name}={_escaped(one)}\n" for name, one in settings.items()))
+        options = ["--properties-file", str(file), "--load-spark-defaults"]
+        os.environ[_ARGUMENTS] = f"{shlex.join(options)} {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_ARGUMENTS]
+            else:
+                os.environ[_ARGUMENTS] = before
+
+
+def _escaped(value: str) -> str:
+    """Return a value as a properties file of Java has it."""
+    units = value.encode("utf-16-be", "surrogatepass")
+    numbers = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
+    return "".join(
+        chr(one) if _SPACE < one < _DELETE and one != _BACKSLASH else f"\\u{one:04x}"
+        for one in numbers
+    )
+
+
+@contextmanager
+def redirect_output(log: Path, hide: Callable[[str], str] | None = None) -> Generator[None]:
+    """Append the output of this process, and of those that it starts meanwhile, to a file.
+
+    `hide` removes secrets from each line.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, before in enumerate(saved, start=1):
-            os.dup2(before, number)
-            os.close(before)
+    with ExitStack() as resources:
+        file = resources.enter_context(log.open("ab"))
+        target = file.fileno()
+        thread: threading.Thread | None = None
+        if hide is not None:
+            read, target = os.pipe()
+            lines = resources.enter_context(os.fdopen(read, "rb"))
+            thread = threading.Thread(
+                target=_copy, args=(lines, file, hide), name="spark log", daemon=True
+            )
+            thread.start()
+        for number in (1, 2):
+            os.dup2(target, number)
+        if thread is not None:
+            os.close(target)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, before in enumerate(saved, start=1):
+                os.dup2(before, number)
+                os.close(before)
+            if thread is not None:
+                thread.join(COPY_S)
+                if thread.is_alive():  # a process that Spark has started still has the pipe
+                    resources.pop_all()
+
+
+def _copy(lines: BinaryIO, file: BinaryIO, hide: Callable[[str], str]) -> None:
+    """Copy lines to a log until all processes have closed their output."""
+    while line := lines.readline(LINE_BYTES_MAX):
+        text = hide(line.decode(errors="surrogateescape"))
+        file.write(text.encode(errors="surrogateescape"))
+        file.flush()

@@ -69,6 +69,11 @@ FAILURES: Final = (
         "the checkpoint belongs to another version of the pipeline; use another checkpoint",
     ),
     _row(
+        "missing module",
+        r"\bModuleNotFoundError\b",
+        "install it for the Python of the driver and of all executors",
+    ),
+    _row(
         "Python too slow",
         r"Python worker failed to connect back",
         "the machine is too busy to start a Python process in 10 s",

@@ -2,8 +2,9 @@
 
 Invariant: every query that was started is stopped when `run` returns or raises. A stop lets the
 running micro-batch commit: the sources offer no more records, Spark finishes what it has, and only
-then the query is stopped. After the grace period queries are interrupted, and the next run repeats
-the interrupted micro-batch.
+then the query is stopped. A query that waits for its next trigger has finished, unless the trigger
+is due within STOP_MARGIN_S. After the grace period queries are interrupted, and the next run
+repeats the interrupted micro-batch.
 """
 
 import json
@@ -27,6 +28,11 @@ from ottla.pipeline.restarts import GiveUp, RestartPolicy, after_failure, failur
 
 POLL_S: Final = 0.25
 GRACE_S: Final = 60.0
+STOP_MARGIN_S: Final = 5.0
+"""A stop of a query takes less than this, also on a busy machine."""
+
+WAITING: Final = "Waiting for next trigger"
+"""The message of a query whose last micro-batch has committed."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -50,6 +56,11 @@ class SparkQuery(Protocol):
     @property
     def isActive(self) -> bool:  # noqa: N802
         """Whether the query runs."""
+        ...
+
+    @property
+    def status(self) -> Any:
+        """What the query does, with the key `message`."""
         ...
 
     @property
@@ -81,6 +92,8 @@ class StartableQuery(NamedTuple):
     name: str
     start: Callable[[], SparkQuery]
     is_dead_letters: bool = False
+    trigger_s: float = 0.0
+    """The interval of its micro-batches; Spark starts them at multiples of it since the epoch."""
 
 
 class TableRefresh(NamedTuple):
@@ -107,10 +120,16 @@ class PipelineRun:
         grace_s: float = GRACE_S,
         elapsed_s: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
+        epoch_s: Callable[[], float] = time.time,
+        hide: Callable[[str], str] = str,
     ) -> None:
+        """`hide` removes the values of variables from errors."""
         self._name = name
         self._policy = policy or RestartPolicy()
-        self._queries = [_Supervised(one, self._policy, elapsed_s) for one in queries]
+        self._queries = [
+            _Supervised(one, self._policy, elapsed_s, epoch_s, hide) for one in queries
+        ]
+        self._hide = hide
         self._stop_file = stop_file
         self._report = report
         self._grace_s = grace_s
@@ -163,7 +182,7 @@ class PipelineRun:
             except Exception as error:  # whatever Spark raises; the old rows are still there
                 if _is_lost(error):
                     raise
-                fields = {"source": table.name, "error": failure_of(str(error)).text}
+                fields = {"source": table.name, "error": failure_of(self._hide(str(error))).text}
                 _log.warning("side table not refreshed", fields)
             else:
                 _log.info("side table refreshed", {"source": table.name})
@@ -175,29 +194,39 @@ class PipelineRun:
             return
         self._stop_file.touch()
         until_s = self._elapsed_s() + self._grace_s
-        threads = [
-            threading.Thread(target=one.finish_batch, name=f"stop {one.name}", daemon=True)
-            for one in running
-        ]
-        for query, thread in zip(running, threads, strict=True):
+        threads: dict[_Supervised, threading.Thread] = {}
+        for query in running:
+            thread = threading.Thread(
+                target=query.finish_batch, name=f"stop {query.name}", daemon=True
+            )
             query.show_stopping()
             thread.start()
-        while (alive := [one for one in threads if one.is_alive()]) and (
-            self._elapsed_s() < until_s
-        ):
+            threads[query] = thread
+        while threads:
+            for query in [*threads]:
+                if query.waits_for_trigger() or not threads[query].is_alive():
+                    del threads[query]
+                    query.stop()  # at once: a later trigger would start another micro-batch
             self._report(self.progress)
-            alive[0].join(POLL_S)
-        for query, thread in zip(running, threads, strict=True):
-            if thread.is_alive():
-                fields = {"query": query.name, "grace_s": self._grace_s}
-                _log.warning("query interrupted", fields)
+            if self._elapsed_s() >= until_s:
+                break
+            for thread in [*threads.values()][:1]:
+                thread.join(POLL_S)
+        for query in threads:
+            fields = {"query": query.name, "grace_s": self._grace_s}
+            _log.warning("query interrupted", fields)
 
 
 class _Supervised:
     """A query over all its starts."""
 
     def __init__(
-        self, query: StartableQuery, policy: RestartPolicy, elapsed_s: Callable[[], float]
+        self,
+        query: StartableQuery,
+        policy: RestartPolicy,
+        elapsed_s: Callable[[], float],
+        epoch_s: Callable[[], float],
+        hide: Callable[[str], str],
     ) -> None:
         self.name = query.name
         self.progress = QueryProgress(query.name, query.is_dead_letters)
@@ -206,6 +235,10 @@ class _Supervised:
         self._start = query.start
         self._policy = policy
         self._elapsed_s = elapsed_s
+        self._epoch_s = epoch_s
+        self._hide = hide
+        self._trigger_s = query.trigger_s
+        self._has_waited = False  # at the last look
         self._running: SparkQuery | None = None
         self._start_s = elapsed_s()  # when it started, or when it is to start again
         self._restarts = 0  # in a row
@@ -252,8 +285,23 @@ class _Supervised:
             try:
                 query.processAllAvailable()
             except Exception as error:  # the outer edge of a thread; the query has failed
-                fields = {"query": self.name, "error": failure_of(str(error)).text}
+                text = failure_of(self._hide(str(error))).text
+                fields = {"query": self.name, "error": text}
                 _log.warning("query failed", fields)
+
+    def waits_for_trigger(self) -> bool:
+        """Whether the query has committed its micro-batch, and its next trigger is far away.
+
+        Only at the second look: after a micro-batch that took longer than the trigger, the next one
+        follows at once.
+        """
+        query = self._running
+        if query is None or self._trigger_s <= STOP_MARGIN_S:
+            return False
+        until_trigger_s = self._trigger_s - self._epoch_s() % self._trigger_s
+        waits = until_trigger_s > STOP_MARGIN_S and query.status["message"] == WAITING
+        waited, self._has_waited = self._has_waited, waits
+        return waits and waited
 
     def stop(self) -> None:
         """Stop the query, if it runs."""
@@ -279,7 +327,7 @@ class _Supervised:
         _log.info("query started", {"query": self.name, "restarts": self.progress.restarts})
 
     def _failed(self, text: str) -> None:
-        failure = failure_of(text)
+        failure = failure_of(self._hide(text))
         ran_s = self._elapsed_s() - self._start_s
         decision = after_failure(failure, restarts=self._restarts, ran_s=ran_s, policy=self._policy)
         fields: dict[str, object] = {"query": self.name, "error": failure.text}

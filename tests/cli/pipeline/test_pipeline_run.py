@@ -1,5 +1,6 @@
 """`ottla pipeline run` without Spark: errors that it finds before it starts Spark."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -28,6 +29,27 @@ def test_missing_broker_is_one_line(tmp_path: Path) -> None:
     port = nobody_port(done.stdout)
     check_settled("pipeline-run.json", done.stdout.replace(f"--port {port}", ""))
     assert not (tmp_path / ".ottla").exists(), "nothing was started"
+
+
+def test_start_without_a_broker_calls_on_failure(tmp_path: Path) -> None:
+    brokers = nobody()
+    hook = 'on_failure: {command: [sh, -c, "cat > event.json"]}\n'
+    text = SENSORS.replace("127.0.0.1:9092", "${BROKERS}") + hook
+    (tmp_path / "sensors.yaml").write_text(text)
+    words = ("pipeline", "run", "sensors.yaml", "--log-format", "json")
+    done = ottla(*words, folder=tmp_path, env={"BROKERS": brokers})
+    assert done.returncode == 1
+    event = json.loads((tmp_path / "event.json").read_text())
+    assert (event["event"], event["query"], event["final"]) == ("failure", None, True)
+    assert "addresses are in `brokers`" in event["error"]
+    assert "${BROKERS}" in event["error"]
+    assert brokers not in event["error"] + done.stderr, "the value of a variable"
+    called, failed = done.stderr.splitlines()
+    assert json.loads(called)["event"] == "hook called"
+    assert failed.startswith("ottla: ")
+    (tmp_path / "event.json").unlink()
+    assert ottla(*words, "--master", "sc://x", folder=tmp_path, env={"BROKERS": brokers}).returncode
+    assert not (tmp_path / "event.json").exists(), "wrong usage is for the terminal"
 
 
 def nobody_port(text: str) -> str:

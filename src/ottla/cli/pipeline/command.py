@@ -115,11 +115,14 @@ def validate(
     if topics:
         import asyncio
 
-        from ottla.cli.pipeline.run import check_brokers
+        from ottla.cli.pipeline.run import check_brokers, hidden_values
         from ottla.cli.pipeline.topic_check import topic_problems
 
-        asyncio.run(check_brokers(loaded.pipeline))
-        problems = (*problems, *asyncio.run(topic_problems(loaded)))
+        with hidden_values(loaded.redaction):
+            asyncio.run(check_brokers(loaded.pipeline))
+            found = asyncio.run(topic_problems(loaded))
+        hide = loaded.redaction.hide
+        problems = (*problems, *(one._replace(what=hide(one.what)) for one in found))
     if spark:
         from ottla.cli.pipeline.spark_check import spark_problems
 
@@ -483,7 +486,10 @@ def redrive(
         hint = did_you_mean(step, pipeline.sources)
         raise Misused(f"--step: there is no source {shown(step)}{hint}")
     selection = Selection(pipeline.name, step, error, attempts)
-    return redrive_pipeline(pipeline, written, selection, dry_run=dry_run)
+    from ottla.cli.pipeline.run import hidden_values
+
+    with hidden_values(loaded.redaction):
+        return redrive_pipeline(pipeline, written, selection, dry_run=dry_run)
 
 
 @app.command("schema")

@@ -2,8 +2,9 @@
 
 Everything that can be checked without Spark is checked before Spark starts.
 
-Invariant: the output of Spark goes to a log file, and that of the command to the terminal. The
-first signal stops the pipeline in order; the second one ends the command at once.
+Invariant: the output of Spark goes to a log file, and that of the command to the terminal, both
+without the values of variables. The first signal stops the pipeline in order; the second one ends
+the command at once.
 """
 
 import asyncio
@@ -18,14 +19,16 @@ from typing import Any, Final, NamedTuple, TextIO
 import msgspec
 
 from ottla.cli.escapes import printable
-from ottla.cli.failures import Failed, Misused
+from ottla.cli.failures import Failed, Misused, failure_of
 from ottla.cli.output import Output
 from ottla.cli.pipeline.run_pages import Address, RunPages
 from ottla.cli.pipeline.run_view import LiveView, ProgressEvents, progress_result, summary
 from ottla.cli.pipeline.spark_submit import check_master
 from ottla.cli.result import Failure, Result
 from ottla.cli.stop_request import StopRequest
+from ottla.errors import OttlaError
 from ottla.pipeline.earlier_runs import (
+    QueryDirectories,
     check_changes,
     check_new_start,
     check_skipped_batches,
@@ -39,7 +42,10 @@ from ottla.pipeline.run_files import RunFiles
 from ottla.pipeline.spec.checks import AVAILABLE_NOW
 from ottla.pipeline.spec.loading import Loaded
 from ottla.pipeline.spec.model import Pipeline
+from ottla.pipeline.spec.problems import InvalidPipeline
+from ottla.pipeline.spec.redaction import Redaction
 from ottla.pipeline.starting_position import BadPosition, start_from
+from ottla.settings.invalid_settings import InvalidSettings
 
 WRITE_S: Final = 1.0
 """The time between two writes of the status file."""
@@ -79,48 +85,95 @@ def run_pipeline(
 
     With `position`, the sources start there. Directories are shown as `loaded.written` has them.
     """
-    pipeline = loaded.pipeline
-    queries = query_directories(pipeline, loaded.written)
-    if position is not None:
-        try:
-            pipeline = start_from(pipeline, position)
-        except BadPosition as error:
-            raise Misused(f"--from: {error}") from None
+    with hidden_values(loaded.redaction):
+        pipeline = loaded.pipeline
+        if position is not None:
+            try:
+                pipeline = start_from(pipeline, position)
+            except BadPosition as error:
+                raise Misused(f"--from: {error}") from None
+        if options.once:
+            pipeline = msgspec.structs.replace(pipeline, trigger=AVAILABLE_NOW)
+        loaded = loaded._replace(pipeline=pipeline)
+        queries = query_directories(pipeline, loaded.written)
+        with _reported_failure(loaded, options):
+            _check_start(loaded, queries, options, is_new=position is not None)
+        add_python_path(file)
+        files = RunFiles(pipeline.name)
+        with files.running(), StopRequest() as stop, ExitStack() as resources:
+            with _reported_failure(loaded, options):
+                pages = resources.enter_context(RunPages(loaded.written, options.http))
+            shown = resources.enter_context(_Shown(files, options, pages, loaded.redaction))
+            hooks = resources.enter_context(HookCaller())
+            shown.write(PipelineProgress(pipeline.name))
+            schedule = HookSchedule(pipeline)
+
+            def report(progress: PipelineProgress) -> None:
+                shown.show(progress)
+                hooks.call(schedule.due_calls(progress))
+
+            def is_stopping() -> bool:
+                return stop.number is not None
+
+            try:
+                keep_declaration(queries, loaded.written)
+                return _run(file, loaded, options, files, shown, report, is_stopping)
+            except Exception as error:
+                hooks.call(schedule.end_calls(loaded.redaction.hide(str(error))))
+                raise
+
+
+@contextmanager
+def hidden_values(redaction: Redaction) -> Generator[None]:
+    """Raise errors without the values of variables."""
+    try:
+        yield
+    except InvalidPipeline:
+        raise  # the problems are hidden already
+    except (OttlaError, InvalidSettings) as error:
+        failure = failure_of(error) if isinstance(error, OttlaError) else Failure(str(error))
+        hidden = redaction.hide(failure.message)
+        if hidden == failure.message:
+            raise
+        if isinstance(error, Misused | InvalidSettings):
+            raise Misused(hidden) from None
+        raise Failed(hidden, failure.code) from None
+    except Exception as error:
+        hidden = redaction.hide(str(error))
+        if hidden == str(error):
+            raise
+        raise Failed(f"{type(error).__name__}: {hidden}", "INTERNAL") from None
+
+
+@contextmanager
+def _reported_failure(loaded: Loaded, options: RunOptions) -> Generator[None]:
+    """Call the hooks for an error that prevents the start; wrong usage is for the terminal only."""
+    try:
+        yield
+    except Misused:
+        raise
+    except Exception as error:
+        text = loaded.redaction.hide(str(error))
+        with (
+            _logging(sys.stderr, options.log_format, options.log_level, loaded.redaction),
+            HookCaller() as hooks,
+        ):
+            hooks.call(HookSchedule(loaded.pipeline).end_calls(text))
+        raise
+
+
+def _check_start(
+    loaded: Loaded, queries: list[QueryDirectories], options: RunOptions, *, is_new: bool
+) -> None:
+    """Raise an OttlaError if the pipeline cannot start."""
+    if is_new:
         check_new_start(queries)
     check_skipped_batches(queries)
     if not options.keep_state:
         check_changes(queries, loaded.written)
-    if options.once:
-        pipeline = msgspec.structs.replace(pipeline, trigger=AVAILABLE_NOW)
-    loaded = loaded._replace(pipeline=pipeline)
     check_spark(options.master)
-    asyncio.run(check_brokers(pipeline))
-    _check_topics(pipeline)
-    add_python_path(file)
-    files = RunFiles(pipeline.name)
-    with (
-        files.running(),
-        StopRequest() as stop,
-        RunPages(loaded.written, options.http) as pages,
-        _Shown(files, options, pages) as shown,
-        HookCaller() as hooks,
-    ):
-        shown.write(PipelineProgress(pipeline.name))
-        keep_declaration(queries, loaded.written)
-        schedule = HookSchedule(pipeline)
-
-        def report(progress: PipelineProgress) -> None:
-            shown.show(progress)
-            hooks.call(schedule.due_calls(progress))
-
-        def is_stopping() -> bool:
-            return stop.number is not None
-
-        try:
-            return _run(file, loaded, options, files, shown, report, is_stopping)
-        except Exception as error:
-            hooks.call(schedule.end_calls(str(error)))
-            raise
+    asyncio.run(check_brokers(loaded.pipeline))
+    _check_topics(loaded.pipeline)
 
 
 def check_spark(master: str) -> None:
@@ -193,7 +246,7 @@ def _run(
     is_stopping: Callable[[], bool],
 ) -> Result:
     from ottla.pipeline.local_spark import LocalSpark, is_on_this_machine
-    from ottla.pipeline.runner import PipelineFailed, PipelineRun, StartableQuery
+    from ottla.pipeline.runner import PipelineFailed, PipelineRun
 
     pipeline = loaded.pipeline
     settings = {name: str(value) for name, value in pipeline.spark.items()}
@@ -203,7 +256,11 @@ def _run(
     with (
         _java_end(files),
         LocalSpark(
-            f"ottla {pipeline.name}", files.log, master=options.master, settings=settings
+            f"ottla {pipeline.name}",
+            files.log,
+            master=options.master,
+            settings=settings,
+            hide=loaded.redaction.hide if loaded.redaction else None,
         ) as spark,
     ):
         shown.show_stage("Starting Spark")
@@ -223,18 +280,15 @@ def _run(
         shown.show_stage("Compiling the pipeline")
         bindings = Bindings(console=shown.show_rows, stop_file=str(files.stop_file))
         compiled = compile_pipeline(session, loaded, str(file), bindings)
-        queries = [
-            StartableQuery(one.query.name, one.start, is_dead_letters=one.is_dead_letters)
-            for one in compiled.queries
-        ]
         run = PipelineRun(
             pipeline.name,
-            queries,
+            [one.startable for one in compiled.queries],
             files.stop_file,
             policy=RestartPolicy(restarts_max=options.restarts),
             refreshes=compiled.refreshes,
             report=report,
             grace_s=options.grace_s,
+            hide=loaded.redaction.hide,
         )
         try:
             progress = run.run(is_stopping)
@@ -268,10 +322,13 @@ class _Shown:
     It keeps its own copies of stdout and stderr, which Spark's output does not reach.
     """
 
-    def __init__(self, files: RunFiles, options: RunOptions, pages: RunPages) -> None:
+    def __init__(
+        self, files: RunFiles, options: RunOptions, pages: RunPages, redaction: Redaction
+    ) -> None:
         self._files = files
         self._options = options
         self._pages = pages
+        self._redaction = redaction
         self._is_live = options.output is Output.TABLE and sys.stdout.isatty()
         self._view: LiveView | None = None
         self._events: ProgressEvents | None = None
@@ -292,7 +349,7 @@ class _Shown:
                 self._view = resources.enter_context(LiveView(terminal, self._pages.url))
             self._events = ProgressEvents()
             resources.enter_context(
-                _logging(log, self._options.log_format, self._options.log_level)
+                _logging(log, self._options.log_format, self._options.log_level, self._redaction)
             )
             self._resources = resources.pop_all()
         if self._pages.url is not None:
@@ -339,12 +396,25 @@ class _Shown:
             print(*lines, sep="\n", file=self._rows, flush=True)
 
 
+class _WithoutValues(logging.Formatter):
+    """Formats events without the values of variables."""
+
+    def __init__(self, lines: logging.Formatter, redaction: Redaction) -> None:
+        super().__init__()
+        self._lines = lines
+        self._redaction = redaction
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of an event."""
+        return self._redaction.hide(self._lines.format(record))
+
+
 @contextmanager
-def _logging(stream: TextIO, form: str, level: str) -> Generator[None]:
+def _logging(stream: TextIO, form: str, level: str, redaction: Redaction) -> Generator[None]:
     from ottla.broker.event_lines import EventLines, LineFormat
 
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(EventLines(LineFormat(form)))
+    handler.setFormatter(_WithoutValues(EventLines(LineFormat(form)), redaction))
     logger = logging.getLogger("ottla")
     before = logger.level
     logger.setLevel(level.upper())

@@ -66,7 +66,8 @@ def _outcomes(
     settings = {name: str(value) for name, value in loaded.pipeline.spark.items()}
     outcomes: list[TestOutcome] = []
     try:
-        with LocalSpark("ottla test", log, master=MASTER, settings=settings) as spark:
+        hide = loaded.redaction.hide if loaded.redaction else None
+        with LocalSpark("ottla test", log, master=MASTER, settings=settings, hide=hide) as spark:
             from ottla.pipeline.declared_tests import DeclaredTests
 
             with DeclaredTests(spark.session(), loaded, str(file)) as tests:

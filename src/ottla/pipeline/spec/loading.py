@@ -1,7 +1,8 @@
 """Loads a pipeline from a file, in YAML or Python, with all problems and their positions.
 
 Invariant: `Loaded.pipeline` has the values of its variables and of its profile. `Loaded.written`
-has neither, so only that may be printed, logged or stored.
+has neither, so only that may be printed, logged or stored. Errors may contain values, so
+`Loaded.redaction` hides them.
 """
 
 import os
@@ -25,6 +26,7 @@ from ottla.pipeline.spec.problems import (
     did_you_mean,
     shown,
 )
+from ottla.pipeline.spec.redaction import NOTHING_HIDDEN, Redaction
 from ottla.pipeline.spec.variables import ReadFile, Variables
 from ottla.pipeline.spec.yaml_document import Positions, parse_yaml
 
@@ -42,6 +44,8 @@ class Loaded(NamedTuple):
     warnings: tuple[PipelineProblem, ...]
     positions: Positions
     """The positions in the file, for problems that are found later."""
+    redaction: Redaction = NOTHING_HIDDEN
+    """Hides the values of variables in errors and logs."""
 
 
 def load(
@@ -176,7 +180,8 @@ def _loaded(
         raise InvalidPipeline(located, file)
     if profile is not None:
         pipeline = with_profile(pipeline, profile)
-    return Loaded(pipeline, written, tuple(located), positions)
+    redaction = Redaction(variables.values)
+    return Loaded(pipeline, written, tuple(located), positions, redaction)
 
 
 def _with_schema_files(

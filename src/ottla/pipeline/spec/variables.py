@@ -1,7 +1,7 @@
 """Variables in a declaration: ${NAME}, ${NAME:-default} and ${file:PATH}; $${ is a plain ${.
 
-Invariant: the value of a variable is only in the returned text. A problem names the variable, never
-its value.
+Invariant: the value of a variable is only in the returned text and in `values`. A problem names the
+variable, never its value.
 """
 
 import re
@@ -30,6 +30,9 @@ class Variables:
         self, environment: Mapping[str, str], read_file: ReadFile, profile: str | None
     ) -> None:
         self.problems: list[PipelineProblem] = []
+        self.values: dict[str, str] = {}
+        """The values from the environment and from files, with their variables."""
+
         self._environment = environment
         self._read_file = read_file
         self._profile = profile
@@ -72,6 +75,7 @@ class Variables:
             return ""
         value = self._environment.get(name)
         if value:
+            self.values.setdefault(value, f"${{{name}}}")
             return value
         if has_default:
             return default
@@ -87,11 +91,13 @@ class Variables:
         if not is_used:
             return ""
         try:
-            return self._read_file(path).rstrip("\r\n")
+            value = self._read_file(path).rstrip("\r\n")
         except UnicodeDecodeError:
             raise _Unusable(f"the file {path} is not UTF-8") from None
         except OSError as error:
             raise _Unusable(f"cannot read the file {path}: {error.strerror}") from None
+        self.values.setdefault(value, f"${{{FILE}{path}}}")
+        return value
 
 
 def is_unresolved(text: str) -> bool:
