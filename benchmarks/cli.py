@@ -42,7 +42,16 @@ PARTITIONS: Final = 6
 SIZE: Final = 100
 READ_BYTES: Final = 1 << 20
 
-ANSWER_S_MAX: Final = {"ottla version": 0.1, "ottla topic list": 0.3, "kafka-topics --list": 0.3}
+ANSWER_S_MAX: Final = {
+    "ottla version": 0.1,
+    "ottla topic list": 0.3,
+    "kafka-topics --list": 0.3,
+    "ottla pipeline validate": 0.3,
+}
+WITHOUT_BROKER: Final = ("ottla version", "ottla pipeline validate")
+"""Commands that Java's tool does not have."""
+
+PIPELINE: Final = Path(__file__).parents[1] / "examples" / "sensors" / "pipeline.yml"
 TIMES_JAVA: Final = 3.0
 SHARE_OF_CLIENT: Final = 0.9
 
@@ -116,6 +125,7 @@ def answers(broker: OttlaBroker, rounds: int, advance: Advance) -> list[Row]:
         "ottla version": [str(BIN / "ottla"), "version"],
         "ottla topic list": [str(BIN / "ottla"), "topic", "list", *servers],
         "kafka-topics --list": [str(BIN / "kafka-topics"), "--list", *servers],
+        "ottla pipeline validate": [str(BIN / "ottla"), "pipeline", "validate", str(PIPELINE)],
         "java": java_command(f"{TOOLS}TopicCommand", "--list", *servers, options=JVM),
     }
     present = {
@@ -131,8 +141,8 @@ def answers(broker: OttlaBroker, rounds: int, advance: Advance) -> list[Row]:
         Row(
             name,
             taken_s,
-            None if name == "ottla version" else java_s,
-            "" if name == "ottla version" else "Java's TopicCommand",
+            None if name in WITHOUT_BROKER else java_s,
+            "" if name in WITHOUT_BROKER else "Java's TopicCommand",
             "s",
             f"at most {ANSWER_S_MAX[name]:g} s",
             taken_s <= ANSWER_S_MAX[name],
