@@ -252,10 +252,29 @@ def test_python_file_has_a_variable_pipeline(tmp_path: Path) -> None:
 
 def test_together_needs_sinks_that_accept_repetition() -> None:
     text = f"{SENSORS}together: true\n"
-    assert [line.split(": ")[1] for line in messages(text)] == ["sinks[0]", "sinks[1]"]
+    text = text.replace("from: alerts", "from: averages")
+    errors = [one for one in messages(text) if "warning" not in one]
+    assert [line.split(": ")[1] for line in errors] == ["sinks[0]", "sinks[1]"]
     accepted = text.replace("from: averages,", "from: averages, exactly_once: false,")
-    accepted = accepted.replace("from: alerts,", "from: alerts, exactly_once: false,")
     assert loaded(accepted).pipeline.together
+
+
+def test_together_needs_sinks_with_the_same_input_and_mode() -> None:
+    text = f"{SENSORS}together: true\n"
+    text = text.replace("parquet: out/averages, partition_by: [device]", "console: true")
+    text = text.replace("topic: sensors.alerts, key: device", 'python: "m:f", exactly_once: true')
+    text = text.replace("  - {from: averages,", "  - {from: Averages, mode: update,")
+    same = "together needs sinks that read the same source or step"
+    assert messages(text) == [
+        f'sensors.yaml:16:12: sinks[1].from: {same}; sinks[0] reads "Averages"',
+    ]
+    text = text.replace("from: alerts", "from: averages")
+    same = "together needs sinks with the same mode; sinks[0] has update"
+    errors = [one for one in messages(text) if "warning" not in one]
+    assert errors == [f"sensors.yaml:16:5: sinks[1]: {same}"]
+    text = text.replace('python: "m:f"', 'mode: complete, python: "m:f"')
+    errors = [one for one in messages(text) if "warning" not in one]
+    assert errors == [f"sensors.yaml:16:28: sinks[1].mode: {same}"]
 
 
 def test_pipeline_needs_sources_and_sinks() -> None:

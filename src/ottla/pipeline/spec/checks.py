@@ -159,6 +159,24 @@ def _pipeline(pipeline: Pipeline) -> Iterator[PipelineProblem]:
         on_expectation=pipeline.on_expectation,
     )
     yield from _profile((), settings)
+    if pipeline.together:
+        yield from _together(pipeline)
+
+
+def _together(pipeline: Pipeline) -> Iterator[PipelineProblem]:
+    """Yield the sinks that cannot be in one query with the first one."""
+    for number, sink in enumerate(pipeline.sinks[1:], start=1):
+        first = pipeline.sinks[0]
+        if sink.from_.casefold() != first.from_.casefold():
+            what = (
+                f"together needs sinks that read the same source or step; sinks[0] reads "
+                f"{shown(first.from_)}"
+            )
+            yield PipelineProblem(("sinks", number, "from"), what)
+        elif sink.mode != first.mode:
+            where: Path = ("sinks", number) if sink.mode == "append" else ("sinks", number, "mode")
+            what = f"together needs sinks with the same mode; sinks[0] has {first.mode}"
+            yield PipelineProblem(where, what)
 
 
 def _profile(path: Path, profile: Profile) -> Iterator[PipelineProblem]:
