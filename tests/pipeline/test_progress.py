@@ -147,3 +147,21 @@ def test_pipeline_counts_dead_letters_and_the_largest_lag() -> None:
     )
     assert (whole.dead_letters, whole.lag, whole.failed) == (4, 8, {"x.y": 2})
     assert PipelineProgress("p", 1.0, [*whole.queries, QueryProgress("d")]).lag is None
+
+
+def test_late_rows_are_those_of_their_steps() -> None:
+    def operators(*late: int) -> dict[str, Any]:
+        return {"stateOperators": [{"numRowsDroppedByWatermark": one} for one in late]}
+
+    steps = ("averages", "fresh")
+    query = advanced(QueryProgress("q"), report(0, **operators(1, 0)), steps)
+    query = advanced(query, report(1, **operators(2, 5)), steps)
+    assert (query.late, query.late_rows) == ({"averages": 3, "fresh": 5}, 8)
+    other = advanced(query, report(2, **operators(1)), steps)
+    assert other.late == {"averages": 3, "fresh": 5, "": 1}, "of a plan that is not known"
+
+
+def test_mean_time_is_that_of_micro_batches() -> None:
+    query = advanced(QueryProgress("q"), report(0))
+    assert QueryProgress("q").mean_ms is None
+    assert advanced(query, idle(1)).mean_ms == 50

@@ -22,7 +22,7 @@ RUNNING = QueryProgress(
     rows_per_s=512.44,
     lag=3,
     lags={'a"b': TopicLag(3, 1.5)},
-    late_rows=4,
+    late={"averages": 4, "alerts": 0},
     state_rows=8,
     state_bytes=2048,
     failed={"readings.plausible": 5},
@@ -58,7 +58,6 @@ def test_metrics_have_the_numbers_of_the_progress() -> None:
         "rows_in_total": 24180,
         "rows_out_total": 360,
         "rows_per_second": 512.4,
-        "late_rows_total": 4,
         "state_rows": 8,
         "state_bytes": 2048,
         "restarts_total": 0,
@@ -69,6 +68,9 @@ def test_metrics_have_the_numbers_of_the_progress() -> None:
     assert (found["query_up", "dead"], found["restarts_total", "dead"]) == (0, 1)
     assert ("rows_out_total", "new") not in found, "nothing counts them yet"
     text = exposition(metric_families(PROGRESS))
+    labels = 'pipeline="sensors",query="averages-parquet"'
+    assert f'ottla_pipeline_late_rows_total{{{labels},step="averages"}} 4' in text
+    assert f'ottla_pipeline_late_rows_total{{{labels},step="alerts"}} 0' in text
     assert 'ottla_pipeline_dead_letters_total{pipeline="sensors"} 12' in text
     assert 'ottla_pipeline_run_seconds{pipeline="sensors"} 31.25' in text
 

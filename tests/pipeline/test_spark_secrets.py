@@ -120,6 +120,5 @@ def test_secret_of_a_failing_run_is_nowhere(
         assert form not in output + errors + status.stdout
         assert [one for one, data in kept.items() if form.encode() in data] == []
         assert [one for one in lines if form in one] == []
-    [java] = [one for one in lines if "SparkSubmit" in one and str(tmp_path) not in one][:1]
-    assert "--properties-file" in java
-    assert "-XX:SharedArchiveFile=" in java, "Java starts with the saved classes"
+    started = [one for one in lines if "--properties-file" in one]
+    assert any("-XX:SharedArchiveFile=" in one for one in started), "the saved classes are used"

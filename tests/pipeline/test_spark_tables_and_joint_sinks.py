@@ -9,7 +9,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from judges.ottla_broker import OttlaBroker
-from ottla.pipeline import InvalidPipeline
 from ottla.pipeline.compiler import compile_pipeline
 from ottla.pipeline.spec.loading import load_text
 from pipeline.queries import finished
@@ -102,21 +101,3 @@ def test_joint_sinks_see_refreshed_tables_and_repeat_a_failed_batch(
     assert sys.modules[module].calls == [(0, ["a"]), (1, ["a", "b"]), (1, ["a", "b"])]
     assert sys.modules[module].stored == [(0, ["a"]), (1, ["a", "b"])]
     sys.modules.pop(module)
-
-
-def test_joint_sinks_of_several_steps_are_refused(spark: Any, topic: str) -> None:
-    text = f"""\
-name: x
-together: true
-sources: {{lines: {{topic: {topic}, binary: line}}}}
-steps: {{other: {{sql: SELECT * FROM lines}}}}
-sinks:
-  - {{from: lines, console: true}}
-  - {{from: other, console: true}}
-"""
-    with pytest.raises(InvalidPipeline) as error:
-        compiled(spark, text)
-    assert str(error.value) == (
-        "together: is supported only for sinks of the same source or step; "
-        'these read "lines" and "other"'
-    )

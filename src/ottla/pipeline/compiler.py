@@ -42,9 +42,9 @@ from ottla.pipeline.spec.problems import (
     Path,
     PipelineProblem,
     did_you_mean,
-    listed,
     shown,
 )
+from ottla.pipeline.state_operators import combination_of, steps_with_state
 from ottla.pipeline.streaming_queries import Query, QueryOutput, queries_of
 from ottla.settings.config_def import ConfigDef
 from ottla.settings.consumer import CONSUMER
@@ -62,6 +62,8 @@ class CompiledQuery(NamedTuple):
     """Returns a new writer, because a query that failed is started again with another one."""
     trigger_s: float
     """The interval of its micro-batches; 0 without one."""
+    state_steps: tuple[str, ...]
+    """The step of each operator with state, in the order of Spark's reports."""
 
     def start(self) -> StreamingQuery:
         """Start the query from its checkpoint."""
@@ -76,7 +78,9 @@ class CompiledQuery(NamedTuple):
     @property
     def startable(self) -> StartableQuery:
         """Return what the runner starts."""
-        return StartableQuery(self.query.name, self.start, self.is_dead_letters, self.trigger_s)
+        return StartableQuery(
+            self.query.name, self.start, self.is_dead_letters, self.trigger_s, self.state_steps
+        )
 
 
 class CompiledPipeline(NamedTuple):
@@ -202,6 +206,7 @@ class _Compiler:
             path: Path = ("steps", name)
             try:
                 before = self._step(path, step)
+                self._check_dead_letters(path, before, step)
                 self._before[name] = before
                 self._add(name, self._expected(path, before, step))
             except _Unusable as error:
@@ -209,6 +214,16 @@ class _Compiler:
             except (AnalysisException, ParseException) as error:
                 where = (*path, "sql") if step.sql is not None else path
                 self.problems.append(_spark_problem(where, error, step.sql or ""))
+
+    def _check_dead_letters(self, path: Path, rows: DataFrame, step: Step) -> None:
+        """Raise _Unusable if a dead letter of a step would have no single record."""
+        wanting = [name for name, one in step.expect.items() if one.otherwise == "dead_letter"]
+        if wanting and (why := combination_of(rows)) is not None:
+            what = (
+                f"dead_letter is not possible after {why}: a row has no single record. Use drop, "
+                "or expect it of a source"
+            )
+            raise _Unusable((*path, "expect", wanting[0], "otherwise"), what)
 
     def _add(self, name: str, frame: DataFrame) -> None:
         self.frames[name] = frame
@@ -329,15 +344,8 @@ class _Compiler:
 
     def _joint_query(self, query: Query) -> CompiledQuery:
         """Return the query that writes each micro-batch to all sinks, one after the other."""
-        first, *others = query.outputs
+        first = query.outputs[0]
         assert first.sink is not None, "dead letters have queries of their own"
-        sources = [*dict.fromkeys(one.source for one in query.outputs)]
-        if len(sources) > 1:
-            names = listed(map(shown, sources))
-            what = f"is supported only for sinks of the same source or step; these read {names}"
-            raise _Unusable(("together",), what)
-        if any(one.sink is not None and one.sink.mode != first.sink.mode for one in others):
-            raise _Unusable(("together",), "is supported only for sinks with the same mode")
         writes = [self._batch_target(one) for one in query.outputs]
 
         def write_batch(rows: DataFrame, batch: int) -> None:
@@ -404,7 +412,9 @@ class _Compiler:
 
         is_interval = self._pipeline.trigger != AVAILABLE_NOW
         trigger_s = duration_ms(self._pipeline.trigger) / 1000 if is_interval else 0.0
-        return CompiledQuery(query, writer, trigger_s)
+        source = query.outputs[0].source
+        steps = steps_with_state(frame, source, self.frames)
+        return CompiledQuery(query, writer, trigger_s, tuple(steps))
 
     def _check_streaming(self, frame: DataFrame, mode: str) -> None:
         """Raise AnalysisException if Spark cannot run a query as a stream, before it is started."""

@@ -39,6 +39,7 @@ from ottla.pipeline.spec.graph import build_graph
 from ottla.pipeline.spec.loading import Loaded, load
 from ottla.pipeline.spec.model import TABLE_KINDS, Pipeline, PipelineTest, Source, kinds_given
 from ottla.pipeline.spec.problems import did_you_mean, shown
+from ottla.pipeline.state_operators import steps_with_state
 
 TIMEOUT_S: Final = 300.0
 """A query of a test that takes longer has failed."""
@@ -198,9 +199,7 @@ class DeclaredTests:
         for name, count in test.dead_letters.items():
             yield from _dead_letter_problems(name, count, results.get(f"{_DEAD}{name}"))
         for name, count in test.late.items():
-            yield from _count_problem(
-                f"late rows of {name}", count, results[name].progress.late_rows
-            )
+            yield from _count_problem(f"late rows of {name}", count, results[name].late_rows(name))
         for name, count in test.failed.items():
             found = max((one.progress.failed.get(name, 0) for one in results.values()), default=0)
             if name not in refused:
@@ -244,6 +243,7 @@ class DeclaredTests:
     ) -> dict[str, "_Result"]:
         """Run queries at the same time to their ends."""
         running: dict[str, tuple[str, Any]] = {}
+        steps: dict[str, list[str]] = {}
         results: dict[str, _Result] = {}
         for name, frame in frames.items():
             self._count += 1
@@ -258,10 +258,11 @@ class DeclaredTests:
             )
             try:
                 running[name] = (table, writer.start())
+                steps[name] = steps_with_state(frame, name, compiled.frames)
             except Exception as error:  # whatever Spark raises at the start of a query
                 results[name] = _Result.of(error)
         for name, (table, query) in running.items():
-            results[name] = _finished(compiled.session, table, query)
+            results[name] = _finished(compiled.session, table, query, steps[name])
         return results
 
     def _may_have_state(self, name: str) -> bool:
@@ -313,13 +314,17 @@ class _Result(NamedTuple):
     refused: frozenset[str] = frozenset()
     """The expectation with `fail` that has stopped the query."""
 
+    def late_rows(self, step: str) -> int:
+        """Return the late rows of a step; of all steps before it if it has no state."""
+        return self.progress.late.get(step, self.progress.late_rows)
+
     @classmethod
     def of(cls, error: Exception) -> "_Result":
         failure = failure_of(str(error))
         return cls(error=str(failure), refused=frozenset(_REFUSED.findall(failure.text)))
 
 
-def _finished(session: Any, table: str, query: Any) -> _Result:
+def _finished(session: Any, table: str, query: Any, steps: Sequence[str]) -> _Result:
     """Wait for the end of a query, and return its rows and its progress."""
     try:
         if not query.awaitTermination(TIMEOUT_S):
@@ -329,7 +334,7 @@ def _finished(session: Any, table: str, query: Any) -> _Result:
         return _Result.of(error)
     progress = QueryProgress(table)
     for one in query.recentProgress:
-        progress = advanced(progress, json.loads(one.json))
+        progress = advanced(progress, json.loads(one.json), steps)
     stored = session.table(table)
     texts = stored.select(f.to_json(f.struct("*"), {"ignoreNullFields": "false"}))
     rows = [json.loads(row[0]) for row in texts.collect()]

@@ -75,7 +75,8 @@ class QueryProgress:
     """None before the first report, or if no source has offsets."""
     lags: Mapping[str, TopicLag] = field(default_factory=dict[str, TopicLag])
     """The lag of each topic."""
-    late_rows: int = 0
+    late: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The late rows of each step with state; the name is empty if Spark does not show the step."""
     state_rows: int = 0
     state_bytes: int = 0
     """The memory of the state."""
@@ -89,6 +90,16 @@ class QueryProgress:
         default_factory=dict[str, Sequence[EndSample]], repr=False
     )
     """The ends of each topic in earlier reports that are not older than its lag."""
+
+    @property
+    def late_rows(self) -> int:
+        """The late rows of all steps of the query."""
+        return sum(self.late.values())
+
+    @property
+    def mean_ms(self) -> float | None:
+        """The mean time of a micro-batch; None before the first one."""
+        return self.batches_ms / self.batches if self.batches else None
 
     @property
     def lag_s(self) -> float | None:
@@ -130,8 +141,13 @@ class PipelineProgress:
         return found
 
 
-def advanced(before: QueryProgress, report: Mapping[str, Any]) -> QueryProgress:
-    """Add one of Spark's reports to the totals; one that was counted before changes nothing."""
+def advanced(
+    before: QueryProgress, report: Mapping[str, Any], state_steps: Sequence[str] = ()
+) -> QueryProgress:
+    """Add one of Spark's reports to the totals; one that was counted before changes nothing.
+
+    `state_steps` has the step of each operator with state, in the order of the report.
+    """
     reported = str(report.get("timestamp", ""))
     if before.reported and reported <= before.reported:
         return before
@@ -158,7 +174,7 @@ def advanced(before: QueryProgress, report: Mapping[str, Any]) -> QueryProgress:
         rows_per_s=float(rate) if isinstance(rate, int | float) else 0.0,
         lag=_lag(report, before.lag),
         lags=lags,
-        late_rows=before.late_rows + _total(operators, "numRowsDroppedByWatermark"),
+        late=_late(before.late, operators, state_steps),
         state_rows=_total(operators, "numRowsTotal") if operators else before.state_rows,
         state_bytes=_total(operators, "memoryUsedBytes") if operators else before.state_bytes,
         failed=failed,
@@ -178,6 +194,20 @@ def _is_batch(report: Mapping[str, Any]) -> bool:
     """Whether a micro-batch has run; Spark also reports when there is nothing to do."""
     duration = cast("Mapping[str, int]", report.get("durationMs") or {})
     return "addBatch" in duration
+
+
+def _late(
+    before: Mapping[str, int], operators: Sequence[Mapping[str, Any]], steps: Sequence[str]
+) -> Mapping[str, int]:
+    """Return the late rows of each step; Spark counts them for each operator."""
+    if len(operators) != len(steps):  # Spark has changed the plan: only the sum is known
+        steps = [""] * len(operators)
+    found = dict(before)
+    for step, operator in zip(steps, operators, strict=True):
+        count = int(operator.get("numRowsDroppedByWatermark") or 0)
+        if step or count:
+            found[step] = found.get(step, 0) + count
+    return found
 
 
 def _total(parts: Iterable[Mapping[str, Any]], name: str) -> int:

@@ -39,8 +39,8 @@ LAG: Final = Metric("ottla_pipeline_lag_records", Kind.GAUGE, ("pipeline", "quer
     "Number of offsets of the topic that the query had not read at its last report.")
 LAG_SECONDS: Final = Metric("ottla_pipeline_lag_seconds", Kind.GAUGE, ("pipeline", "query", "topic"),
     "Time in seconds that the query was behind the topic at its last report. At the start of a run it counts from the first report.")
-LATE: Final = Metric("ottla_pipeline_late_rows_total", Kind.COUNTER, ("pipeline", "query"),
-    "Number of rows that were dropped because they were later than the watermark.")
+LATE: Final = Metric("ottla_pipeline_late_rows_total", Kind.COUNTER, ("pipeline", "query", "step"),
+    "Number of rows that the step dropped because they were later than the watermark.")
 STATE_ROWS: Final = Metric("ottla_pipeline_state_rows", Kind.GAUGE, ("pipeline", "query"),
     "Number of rows in the state.")
 STATE_BYTES: Final = Metric("ottla_pipeline_state_bytes", Kind.GAUGE, ("pipeline", "query"),
@@ -69,7 +69,6 @@ _OF_QUERIES: Final[Sequence[tuple[Metric, Callable[[QueryProgress], int | float 
     (ROWS_RATE, lambda query: round(query.rows_per_s, 1)),
 )
 _OF_STATE: Final[Sequence[tuple[Metric, Callable[[QueryProgress], int | float | None]]]] = (
-    (LATE, lambda query: query.late_rows),
     (STATE_ROWS, lambda query: query.state_rows),
     (STATE_BYTES, lambda query: query.state_bytes),
 )
@@ -95,6 +94,7 @@ def metric_families(progress: PipelineProgress) -> Iterator[Family]:
         yield metric, _values(progress, value)
     yield LAG, _lags(progress, lambda lag: lag[0])
     yield LAG_SECONDS, _lags(progress, lambda lag: round(lag[1], 3))
+    yield LATE, _late_rows(progress)
     for metric, value in _OF_STATE:
         yield metric, _values(progress, value)
     yield FAILED_ROWS, [((name, one), count) for one, count in progress.failed.items()]
@@ -108,6 +108,12 @@ def _values(
         found = value(query)
         if found is not None:
             yield (progress.pipeline, query.name), found
+
+
+def _late_rows(progress: PipelineProgress) -> Iterable[tuple[Sequence[str], int]]:
+    for query in progress.queries:
+        for step, count in query.late.items():
+            yield (progress.pipeline, query.name, step), count
 
 
 def _lags(

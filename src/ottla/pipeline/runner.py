@@ -94,6 +94,8 @@ class StartableQuery(NamedTuple):
     is_dead_letters: bool = False
     trigger_s: float = 0.0
     """The interval of its micro-batches; Spark starts them at multiples of it since the epoch."""
+    state_steps: tuple[str, ...] = ()
+    """The step of each operator with state, in the order of Spark's reports."""
 
 
 class TableRefresh(NamedTuple):
@@ -238,6 +240,7 @@ class _Supervised:
         self._epoch_s = epoch_s
         self._hide = hide
         self._trigger_s = query.trigger_s
+        self._state_steps = query.state_steps
         self._has_waited = False  # at the last look
         self._running: SparkQuery | None = None
         self._start_s = elapsed_s()  # when it started, or when it is to start again
@@ -352,8 +355,8 @@ class _Supervised:
         report = _report(last)
         if not is_next(self.progress, report):
             for earlier in query.recentProgress:
-                self.progress = advanced(self.progress, _report(earlier))
-        self.progress = advanced(self.progress, report)
+                self.progress = advanced(self.progress, _report(earlier), self._state_steps)
+        self.progress = advanced(self.progress, report, self._state_steps)
 
     def _change(self, state: QueryState, error: str = "") -> None:
         self.progress = replace(self.progress, state=state, error=error)

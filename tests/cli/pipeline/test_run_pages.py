@@ -25,6 +25,7 @@ QUERY = QueryProgress(
     rows_in=24180,
     rows_out=360,
     lags={"sensors.readings": TopicLag(1234, 5.5)},
+    late={"averages": 17},
     state_bytes=2_500_000,
     failed={"readings.plausible": 7},
 )

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ottla.cli.pipeline.run_view import LiveView, ProgressEvents, rendered, summary
 from ottla.cli.result import Failure, Table
-from ottla.pipeline.progress import PipelineProgress, QueryProgress, QueryState
+from ottla.pipeline.progress import PipelineProgress, QueryProgress, QueryState, TopicLag
 
 AVERAGES = QueryProgress(
     "averages-parquet",
@@ -19,7 +19,13 @@ AVERAGES = QueryProgress(
     rows_in=24180,
     rows_out=360,
     rows_per_s=512.4,
+    batches=2,
+    batches_ms=700,
     lag=3,
+    lags={"sensors.readings": TopicLag(3, 1.5)},
+    late={"averages": 4},
+    state_rows=2000,
+    state_bytes=3_400_000,
     failed={"readings.plausible": 5},
 )
 DEAD = QueryProgress(
@@ -42,14 +48,21 @@ def test_live_view_has_a_line_for_each_query() -> None:
     lines = [" ".join(line.split()) for line in written.getvalue().splitlines()]
     assert lines == [
         "Pipeline sensors 1:02:11",
-        "query state batch batch time rows in rows out rows/s lag",
-        "averages-parquet running 121 0.4 s 24,180 360 512 3",
-        "readings-dead-letters waiting to restart 7 0.0 s 24,180 12 0 -",
+        "query state batch time mean rows in rows out rows/s memory lag",
+        "averages-parquet running 121 0.4 s 0.3 s 24,180 360 512 3.4 MB 3 (1.5 s)",
+        "readings-dead-letters waiting to restart 7 0.0 s - 24,180 12 0 0.0 MB -",
         "hot-topic starting …",
-        "12 dead letters 5 readings.plausible",
+        "12 dead letters 5 readings.plausible 4 late rows of averages",
         "readings-dead-letters: no broker",
         "Ctrl-C stops the pipeline. The next run continues from here.",
     ]
+
+
+def test_live_view_of_queries_without_state_is_narrow() -> None:
+    written = io.StringIO()
+    Console(file=written, width=110).print(rendered(PipelineProgress("p", 1, [DEAD])))
+    assert "memory" not in written.getvalue()
+    assert max(map(len, written.getvalue().splitlines())) <= 100
 
 
 def test_live_view_prints_rows_above_the_table() -> None:
@@ -77,8 +90,12 @@ def test_progress_is_logged_when_it_changes(caplog: pytest.LogCaptureFixture) ->
 def test_summary_has_totals_and_the_failure() -> None:
     result = summary(PROGRESS, [Failure("query hot-topic: away")])
     table = next(one for one in result.shown if isinstance(one, Table))
-    first = "averages-parquet", "running", 24180, 360, 0, 3, 0
+    first = "averages-parquet", "running", 24180, 360, 4, 3, 0
     assert table.rows[0] == first
-    assert result.shown[-2:] == ["12 dead letters", "5 rows failed readings.plausible"]
+    assert result.shown[-3:] == [
+        "12 dead letters",
+        "4 late rows of averages",
+        "5 rows failed readings.plausible",
+    ]
     assert (result.value["dead_letters"], result.value["elapsed_s"]) == (12, 3731.2)
     assert len(result.failures) == 1

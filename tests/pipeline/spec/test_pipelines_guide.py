@@ -22,7 +22,7 @@ from ottla.cli.pipeline.run_view import rendered
 from ottla.cli.result import Result, Table
 from ottla.pipeline import InvalidPipeline
 from ottla.pipeline.java import JAVA_MIN
-from ottla.pipeline.progress import PipelineProgress, QueryProgress, QueryState
+from ottla.pipeline.progress import PipelineProgress, QueryProgress, QueryState, TopicLag
 from pipeline.spec.declarations import loaded
 
 GUIDE = Path(__file__).parents[3] / "docs" / "pipelines.md"
@@ -107,12 +107,20 @@ def test_validation_prints_what_the_guide_shows(tmp_path: Path) -> None:
 
 
 def test_run_shows_what_the_guide_shows() -> None:
-    running = QueryProgress("", state=QueryState.RUNNING, rows_in=24_180, lag=0)
+    lags = {"sensors.readings": TopicLag(0, 0.0)}
+    running = QueryProgress(
+        "", state=QueryState.RUNNING, rows_in=24_180, lag=0, lags=lags, batches=120
+    )
     averages = {"name": "averages-parquet", "batch": 121, "batch_ms": 400, "rows_out": 360}
     dead = {"name": "readings-dead-letters", "batch": 120, "batch_ms": 200, "rows_out": 12}
+    late = {"averages": 3}
     queries = [
-        replace(running, **averages, rows_per_s=512, failed=FAILED),
-        replace(running, **dead, rows_per_s=903, is_dead_letters=True),
+        replace(
+            replace(running, **averages, batches_ms=60_000, state_bytes=300_000, late=late),
+            rows_per_s=512,
+            failed=FAILED,
+        ),
+        replace(running, **dead, batches_ms=24_000, rows_per_s=903, is_dead_letters=True),
     ]
     written = io.StringIO()
     view = rendered(PipelineProgress("sensors", 131, queries), "http://127.0.0.1:41573/")

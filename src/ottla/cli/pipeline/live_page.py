@@ -86,6 +86,14 @@ def _lines(pipeline: Pipeline, progress: PipelineProgress) -> Iterator[str]:
     if lags:
         yield "<h2>Lag</h2>"
         yield from _table(("query", "topic", "records", "time"), lags, texts=2)
+    late = [
+        (_text(query.name), _text(step) or _NOTHING, f"{count:,}")
+        for query in progress.queries
+        for step, count in query.late.items()
+    ]
+    if late:
+        yield "<h2>Late rows</h2>"
+        yield from _table(("query", "step", "rows"), late, texts=2)
     yield "<h2>Expectations and dead letters</h2>"
     counts = [(_text(one), f"{count:,}") for one, count in progress.failed.items()]
     counts.append(("dead letters", f"{progress.dead_letters:,}"))
@@ -107,7 +115,7 @@ def _query_cells(query: QueryProgress) -> Sequence[str]:
         *first,
         f"{query.batch:,}",
         _seconds(query.batch_ms / 1000),
-        _seconds(query.batches_ms / 1000 / query.batches) if query.batches else _NOTHING,
+        _NOTHING if query.mean_ms is None else _seconds(query.mean_ms / 1000),
         f"{query.rows_in:,}",
         _NOTHING if query.rows_out is None else f"{query.rows_out:,}",
         f"{query.rows_per_s:,.0f}",

@@ -94,14 +94,21 @@ def rendered(progress: PipelineProgress, url: str | None = None) -> Any:
     table = RichTable(box=None, pad_edge=False, header_style="dim")
     table.add_column("query", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    for heading in ("batch", "batch time", "rows in", "rows out", "rows/s", "lag"):
+    has_state = any(one.late or one.state_rows for one in progress.queries)
+    for heading in _headings(has_state=has_state):
         table.add_column(heading, justify="right", no_wrap=True)
     for query in progress.queries:
         style = _STYLES.get(query.state, "")
-        table.add_row(escaped(query.name), Text(query.state, style=style), *_live_cells(query))
+        table.add_row(
+            escaped(query.name),
+            Text(query.state, style=style),
+            *_live_cells(query, has_state=has_state),
+        )
     counts = Text.assemble((f"{progress.dead_letters:,}", "bold"), " dead letters")
     for name, count in progress.failed.items():
         counts.append(f"   {count:,} ").append(escaped(name), "yellow" if count else "dim")
+    for name, count in late_rows(progress).items():
+        counts.append(f"   {count:,} late rows").append(f" of {escaped(name)}" if name else "")
     parts: list[Any] = [title, table, counts]
     parts += [
         Text(f"{query.name}: {escaped(query.error)}", style="yellow")
@@ -112,17 +119,41 @@ def rendered(progress: PipelineProgress, url: str | None = None) -> Any:
     return Group(*parts)
 
 
-def _live_cells(query: QueryProgress) -> Sequence[str]:
+def late_rows(progress: PipelineProgress) -> dict[str, int]:
+    """Return the late rows of each step; several queries can have the same step."""
+    found: dict[str, int] = {}
+    for query in progress.queries:
+        for step, count in query.late.items():
+            found[step] = max(count, found.get(step, 0))
+    return found
+
+
+def _headings(*, has_state: bool) -> Sequence[str]:
+    state = ("memory",) if has_state else ()
+    return ("batch", "time", "mean", "rows in", "rows out", "rows/s", *state, "lag")
+
+
+def _live_cells(query: QueryProgress, *, has_state: bool) -> Sequence[str]:
     if query.batch is None:
         return ("…",)
+    state = (f"{query.state_bytes / 1e6:,.1f} MB",) if has_state else ()
+    lag = _number(query.lag)
+    if query.lag_s is not None:
+        lag = f"{lag} ({_seconds(query.lag_s)})"
     return (
         f"{query.batch:,}",
-        f"{query.batch_ms / 1000:.1f} s",
+        _seconds(query.batch_ms / 1000),
+        _seconds(None if query.mean_ms is None else query.mean_ms / 1000),
         f"{query.rows_in:,}",
         _number(query.rows_out),
         f"{query.rows_per_s:,.0f}",
-        _number(query.lag),
+        *state,
+        lag,
     )
+
+
+def _seconds(seconds: float | None) -> str:
+    return NOTHING if seconds is None else f"{seconds:,.1f} s"
 
 
 def _number(value: int | None) -> str:
@@ -152,6 +183,10 @@ def summary(progress: PipelineProgress, failures: Sequence[Failure] = ()) -> Res
         "",
         f"{progress.dead_letters} dead letters",
     ]
+    shown += [
+        f"{count} late rows" + (f" of {escaped(name)}" if name else "")
+        for name, count in late_rows(progress).items()
+    ]
     shown += [f"{count} rows failed {escaped(name)}" for name, count in progress.failed.items()]
     return Result(progress_result(progress), shown, failures)
 
@@ -179,6 +214,7 @@ def progress_object(query: QueryProgress) -> dict[str, Json]:
         "lag": query.lag,
         "lag_s": None if query.lag_s is None else round(query.lag_s, 1),
         "late_rows": query.late_rows,
+        "late": dict(query.late),
         "state_rows": query.state_rows,
         "state_bytes": query.state_bytes,
         "restarts": query.restarts,
