@@ -101,6 +101,12 @@ UNCLEAN_ELECTIONS: Final = Metric("ottla_unclean_leader_elections_total", Kind.C
     "Number of leaders that this broker elected, as the controller, although they may lack acknowledged records. It should be 0.", "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec")
 DEAD_BROKERS_REMOVED: Final = Metric("ottla_dead_brokers_removed_total", Kind.COUNTER, (),
     "Number of brokers that this broker, as the controller, replaced before their session expired, because their process was dead.")
+BALANCE_PENDING: Final = Metric("ottla_balance_pending_partitions", Kind.GAUGE, (),
+    "Number of partitions of the current balance plan (ottla.balance.enable) whose moves are not complete. It is 0 on brokers that are not the controller.")
+BALANCE_MOVES: Final = Metric("ottla_balance_moves_total", Kind.COUNTER, (),
+    "Number of partitions whose replicas or leaders this broker, as the controller, began to move to balance the cluster.")
+BALANCE_BYTES: Final = Metric("ottla_balance_moved_bytes_total", Kind.COUNTER, (),
+    "Bytes that these moves copy between brokers, as planned.")
 DIRECTORIES: Final = Metric("ottla_data_directories", Kind.GAUGE, ("state",),
     "Number of data directories by state: `online`, or `offline` after a failure.", "kafka.log:type=LogManager,name=OfflineLogDirectoryCount")
 CLEANER_DIRTY: Final = Metric("ottla_log_cleaner_max_dirty_percent", Kind.GAUGE, (),
@@ -140,7 +146,8 @@ METRICS: Final = (
     RESPONSES_QUEUED, REQUEST_SECONDS, REQUEST_ERRORS, BYTES_IN, RECORDS_IN, BYTES_OUT, RECORDS_OUT, TOPIC_PARTITIONS, LOG_BYTES,
     PARTITIONS, LEADERS, UNDER_REPLICATED, AT_MIN_ISR, UNDER_MIN_ISR, REASSIGNING, OFFLINE_REPLICAS,
     ISR_SHRINKS, ISR_EXPANDS, ISR_FAILURES, REPLICA_LAG, REPLICATION_IN, REPLICATION_OUT, THROTTLED_BYTES,
-    ACTIVE_CONTROLLER, OFFLINE, IMBALANCE, UNCLEAN_ELECTIONS, DEAD_BROKERS_REMOVED, DIRECTORIES, CLEANER_DIRTY, CLEANER_DELAY,
+    ACTIVE_CONTROLLER, OFFLINE, IMBALANCE, UNCLEAN_ELECTIONS, DEAD_BROKERS_REMOVED, BALANCE_PENDING, BALANCE_MOVES, BALANCE_BYTES,
+    DIRECTORIES, CLEANER_DIRTY, CLEANER_DELAY,
     CLEANER_BACKLOG, CLEANER_BACKLOG_BYTES, CLEANER_UNCLEANABLE, CLEANER_LAST_RUN, CLEANINGS,
     CLEANER_READ, CLEANER_WRITTEN, CLEANER_RECOPY, CLEANER_SECONDS, FETCH_SESSIONS, GROUPS,
     GROUP_MEMBERS, GROUP_LAG,
@@ -209,6 +216,8 @@ class ControllerCounts:
 
     unclean_elections: int = 0
     dead_brokers_removed: int = 0
+    balance_moves: int = 0  # of ottla.balance.enable
+    balance_bytes: int = 0
 
 
 # Prometheus text format.

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import permutations, product
 from math import ceil, floor
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ottla.cluster.balance import (
     GOAL,
@@ -261,6 +261,18 @@ def test_plan_names_the_reason_of_a_load_above_the_goal() -> None:
     assert [(one.broker, one.reason) for one in plan.above] == [
         (1, "no other broker of the same rack has room for one of its replicas")
     ]
+
+
+def test_fixed_broker_keeps_its_replicas_and_counts_for_racks() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    places = [BrokerPlace(BrokerId(one), rack, is_fixed=one == 3) for one, rack in racks.items()]
+    partitions = [partition(index, [1, 3], 10) for index in range(6)]
+    # In rack b, where broker 3 has them, the partitions must not get their other replica.
+    only_rack_b = [one for one in places if one.id != 2]
+    assert plan_balance(only_rack_b, partitions).moves == ()
+    plan = plan_balance(places, partitions)
+    assert [one.after for one in plan.moves] == [(2, 3)] * 3
+    assert BrokerId(3) not in plan.after
 
 
 def test_replicas_stay_on_different_machines() -> None:

@@ -42,6 +42,33 @@ def test_rate_is_that_of_the_last_windows() -> None:
     simulated(program)
 
 
+def test_copies_of_reassignments_have_a_limit_of_their_own() -> None:
+    async def program(clock: SimulatedClock) -> None:
+        own = LONG_MAX
+
+        def copies(copied_max: int) -> ReplicationQuota:
+            return ReplicationQuota(
+                FOLLOWER,
+                clock,
+                bytes_max=lambda: own,
+                throttled=lambda topic: "*",
+                copied_max=lambda: copied_max,
+                is_copied=lambda name: name == partition(1),
+            )
+
+        one = copies(BYTES_MAX)
+        assert one.is_limited
+        assert [one.is_throttled(partition(number)) for number in range(3)] == [False, True, False]
+        one.record(BYTES_MAX + 1)
+        assert one.is_exceeded
+        assert not copies(LONG_MAX).is_limited, "ottla.balance.enable is not set"
+        own = 2 * BYTES_MAX  # the operator's rate takes precedence
+        assert [one.is_throttled(partition(number)) for number in range(3)] == [True, True, True]
+        assert not one.is_exceeded
+
+    simulated(program)
+
+
 def test_topic_names_the_throttled_replicas() -> None:
     async def program(clock: SimulatedClock) -> None:
         for text, throttled in (

@@ -66,6 +66,7 @@ from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
 from ottla.broker.response_backpressure import may_need_backpressure, response_with_backpressure
 from ottla.broker.response_errors import ResponseErrors
+from ottla.broker.self_balancer import SelfBalancer
 from ottla.broker.shutdown import Shutdown
 from ottla.broker.topics import Topics
 from ottla.broker.traffic_window import TrafficWindow
@@ -108,6 +109,7 @@ class BrokerParts:
     producer_ids: ProducerIds
     produce_fast_path: ProduceFastPath
     traffic: TrafficWindow
+    self_balancer: SelfBalancer
     request_metrics: RequestMetrics
     scheduler: CooperativeScheduler
     shutdown: Shutdown

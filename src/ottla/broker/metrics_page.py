@@ -16,6 +16,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
+from ottla.broker.self_balancer import SelfBalancer
 from ottla.broker.topics import Topics
 from ottla.cluster.reassignment import is_reassigning
 from ottla.errors import ErrorCode
@@ -49,6 +50,7 @@ class MetricsPage:
     replica_manager: ReplicaManager
     roles: ReplicaRoles
     topics: Topics
+    self_balancer: SelfBalancer
     log_cleaner: LogCleaner
     groups: GroupCoordinators
     fetch_sessions: FetchSessions
@@ -135,7 +137,11 @@ class MetricsPage:
         yield _one(metrics.OFFLINE, offline)
         yield _one(metrics.IMBALANCE, imbalance)
         yield _one(metrics.UNCLEAN_ELECTIONS, topics.controller_counts.unclean_elections)
-        yield _one(metrics.DEAD_BROKERS_REMOVED, topics.controller_counts.dead_brokers_removed)
+        counts = topics.controller_counts
+        yield _one(metrics.DEAD_BROKERS_REMOVED, counts.dead_brokers_removed)
+        yield _one(metrics.BALANCE_PENDING, self.self_balancer.pending)
+        yield _one(metrics.BALANCE_MOVES, counts.balance_moves)
+        yield _one(metrics.BALANCE_BYTES, counts.balance_bytes)
 
     def _of_groups(self) -> Iterator[Family]:
         active = [one.groups for one in self.groups if one.groups.phase is Phase.ACTIVE]

@@ -27,6 +27,7 @@ from ottla.broker.handlers import (
     alter_partition,
     assign_replicas_to_dirs,
     controlled_shutdown,
+    describe_log_dirs,
 )
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics_page import MetricsPage
@@ -35,6 +36,7 @@ from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
+from ottla.broker.self_balancer import SelfBalancer
 from ottla.broker.shutdown import Shutdown
 from ottla.broker.topics import Topics
 from ottla.broker.traffic_window import TrafficWindow
@@ -98,6 +100,7 @@ from ottla.replication.quota import ReplicationQuota
 from ottla.settings import broker, topic
 from ottla.settings.config import Config
 from ottla.settings.config_def import Setting
+from ottla.settings.config_types import LONG_MAX
 from ottla.settings.derived import log_dirs
 from ottla.settings.endpoints import (
     advertised_listeners,
@@ -304,6 +307,7 @@ class Node:
                 settings,
                 broker.LEADER_REPLICATION_THROTTLED_RATE,
                 topic.LEADER_REPLICATION_THROTTLED_REPLICAS,
+                self._sends_to_new,
             ),
         )
         groups = GroupCoordinators(
@@ -337,6 +341,7 @@ class Node:
                 settings,
                 broker.FOLLOWER_REPLICATION_THROTTLED_RATE,
                 topic.FOLLOWER_REPLICATION_THROTTLED_REPLICAS,
+                self._is_new,
             ),
         )
         self._exit.push_async_callback(fetch_channels.close)
@@ -395,6 +400,16 @@ class Node:
             lambda: settings.broker[broker.OTTLA_BALANCE_WINDOW_MS] / 1000,
         )
         self._run(traffic.run())
+        self_balancer = SelfBalancer(
+            node_id=self.id,
+            clock=environment.clock,
+            settings=settings,
+            topics=topics,
+            channels=channels,
+            scheduler=scheduler,
+            traffic=traffic,
+            own_directories=partial(describe_log_dirs.describe, None, settings, replica_manager),
+        )
         request_metrics = RequestMetrics(self._served)
         death_watch = self._death_watch(credential, topics, lambda: elector)
         parts = BrokerParts(
@@ -422,6 +437,7 @@ class Node:
                 counts=request_metrics.of(PRODUCE),
             ),
             traffic=traffic,
+            self_balancer=self_balancer,
             request_metrics=request_metrics,
             scheduler=scheduler,
             shutdown=shutdown,
@@ -476,6 +492,7 @@ class Node:
         self._run(roles.keep_following())
         self._run(topics.keep_leading())
         self._run(topics.keep_balanced())
+        self._run(self_balancer.run())
         self._exit.push_async_callback(self._hand_over, session, metadata_cache, controller_channel)
         self._log_limits(topics)
         _LOG.info(
@@ -834,15 +851,36 @@ class Node:
         settings: EffectiveConfig,
         rate: Setting[int],
         replicas: Setting[tuple[str, ...]],
+        is_copied: Callable[[TopicPartition], bool],
     ) -> ReplicationQuota:
+        def copied_max() -> int:
+            config = settings.broker
+            if not config[broker.OTTLA_BALANCE_ENABLE]:
+                return LONG_MAX
+            return config[broker.OTTLA_BALANCE_THROTTLE_BYTES_PER_SECOND]
+
         return ReplicationQuota(
             self.id,
             self._environment.clock,
             bytes_max=lambda: settings.broker[rate],
             throttled=lambda name: settings.topic_values(name).get(replicas.name, ""),
+            copied_max=copied_max,
+            is_copied=is_copied,
             windows=self._config[broker.REPLICATION_QUOTA_WINDOW_NUM],
             window_s=self._config[broker.REPLICATION_QUOTA_WINDOW_SIZE_SECONDS],
         )
+
+    def _sends_to_new(self, name: TopicPartition) -> bool:
+        """Whether a reassignment adds replicas of a partition that this broker leads."""
+        assert self.replica_manager is not None
+        led = self.replica_manager.partitions.get(name)
+        return led is not None and led.in_sync is not None and bool(led.in_sync.state.adding)
+
+    def _is_new(self, name: TopicPartition) -> bool:
+        """Whether a reassignment adds the replica of this broker."""
+        assert self.replica_manager is not None
+        followed = self.replica_manager.followers.get(name)
+        return followed is not None and self.id in followed.state.adding
 
     def _fetch_sessions(self, settings: EffectiveConfig) -> FetchSessions:
         return FetchSessions(
@@ -958,6 +996,7 @@ class Node:
             replica_manager=parts.replica_manager,
             roles=parts.roles,
             topics=parts.topics,
+            self_balancer=parts.self_balancer,
             log_cleaner=log_cleaner,
             groups=parts.groups,
             fetch_sessions=parts.fetch_sessions,

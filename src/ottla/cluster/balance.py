@@ -19,12 +19,13 @@ complete: with its replicas and the same loads, the next plan has no moves.
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from heapq import nsmallest
 from itertools import combinations, islice
-from math import ceil, floor, prod
+from math import ceil, comb, floor
 from typing import Final
+
+from msgspec import Struct
 
 from ottla.errors import OttlaError
 from ottla.ids import BrokerId
@@ -48,18 +49,17 @@ class CannotPlan(OttlaError):
     """There are not enough brokers for the replicas."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerPlace:
-    """A broker that can have replicas; one that leaves loses those that it has."""
+class BrokerPlace(Struct, frozen=True):
+    """A broker; one that leaves loses its replicas, and one that is fixed keeps exactly these."""
 
     id: BrokerId
     rack: str | None = None
     is_leaving: bool = False
     machine: str | None = None
+    is_fixed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLoad:
+class PartitionLoad(Struct, frozen=True):
     """A partition: its replicas, preferred leader first, and the load of one of them."""
 
     topic: str
@@ -70,8 +70,7 @@ class PartitionLoad:
     bytes_out: int = 0  # per second, to consumers
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaMove:
+class ReplicaMove(Struct, frozen=True):
     """The replicas of a partition before and after."""
 
     topic: str
@@ -110,8 +109,7 @@ class Measure(IntEnum):
     LEADERS = 3  # partitions whose preferred leader it is
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerLoad:
+class BrokerLoad(Struct, frozen=True):
     """What a broker carries."""
 
     size_bytes: int
@@ -121,8 +119,7 @@ class BrokerLoad:
     bytes_out: int = 0  # per second, to consumers and to its followers
 
 
-@dataclass(frozen=True, slots=True)
-class AboveGoal:
+class AboveGoal(Struct, frozen=True):
     """A load that exceeds the goal, also after the plan, and the reason."""
 
     broker: BrokerId
@@ -132,8 +129,7 @@ class AboveGoal:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class BalancePlan:
+class BalancePlan(Struct, frozen=True):
     """Moves, and the loads before and after them."""
 
     moves: tuple[ReplicaMove, ...]
@@ -191,10 +187,11 @@ class _State:
             one.id: one.id if one.machine is None else one.machine for one in brokers
         }
         self._leaving = {one.id for one in brokers if one.is_leaving}
-        self._staying = sorted(one.id for one in brokers if not one.is_leaving)
-        self._loads: dict[BrokerId, list[int]] = {one.id: [0] * len(Measure) for one in brokers}
-        self._keys: dict[BrokerId, set[Key]] = {one.id: set() for one in brokers}
-        self._led: dict[BrokerId, set[Key]] = {one.id: set() for one in brokers}
+        movable = [one.id for one in brokers if not one.is_fixed]  # the others count for racks only
+        self._staying = sorted(one for one in movable if one not in self._leaving)
+        self._loads: dict[BrokerId, list[int]] = {one: [0] * len(Measure) for one in movable}
+        self._keys: dict[BrokerId, set[Key]] = {one: set() for one in movable}
+        self._led: dict[BrokerId, set[Key]] = {one: set() for one in movable}
         for key in self._replicas:
             self._count(key)
         self._before = self._broker_loads()
@@ -689,20 +686,17 @@ class BalancePlanner(_State):
         count = 1
         for key in sorted(self._given, key=self._large_first):
             kept = self._kept[key]
-            if not set(kept) <= set(self._staying):  # a replica on a broker that is not alive
-                found.append((key, [kept]))
-                continue
-            factor = len(kept)
-            chosen = combinations(self._staying, factor)
-            count *= factor * prod(range(len(self._staying) - factor + 1, len(self._staying) + 1))
-            count //= prod(range(1, factor + 1))
+            # Replicas on brokers that are fixed, or not alive, stay where they are.
+            stuck = [one for one in kept if one not in self._staying]
+            factor = len(kept) - len(stuck)
+            count *= comb(len(self._staying), factor) * max(1, factor)
             if count > SEARCHED_MAX:
                 return None
             options = [
-                (leader, *sorted(one for one in some if one != leader))
-                for some in chosen
-                if self._fits(key, some)
-                for leader in some
+                (leader, *sorted(one for one in (*stuck, *some) if one != leader))
+                for some in combinations(self._staying, factor)
+                if self._fits(key, (*stuck, *some))
+                for leader in (kept[:1] if kept[0] in stuck else some)
             ]
             # Those that keep the order of the followers do not count as changed.
             options = [

@@ -209,6 +209,24 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = Setting("leader.imbalance.check.interv
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = Setting("leader.imbalance.per.broker.percentage", INT, 10, at_least(0),
     doc="Percentage of the partitions that prefer a broker and are led by others, above which their leaderships move back to "
         "it. Kafka 4 does not have it, and always moves them back.")
+OTTLA_BALANCE_ENABLE = Setting("ottla.balance.enable", BOOLEAN, False, dynamic=CLUSTER_WIDE,
+    doc="Let the controller move replicas and leaders when brokers come, go or drift, until no broker stores, receives or "
+        "sends more than ottla.balance.goal.percent of the mean. It waits while replicas are not in sync. Specific to Ottla.")
+OTTLA_BALANCE_GOAL_PERCENT = Setting("ottla.balance.goal.percent", INT, 120, at_least(101), dynamic=CLUSTER_WIDE,
+    doc="Highest load of a broker in percent of the mean, for ottla.balance.enable. Specific to Ottla.")
+OTTLA_BALANCE_CHECK_INTERVAL_MS = Setting("ottla.balance.check.interval.ms", LONG, 60_000, at_least(10), dynamic=CLUSTER_WIDE,
+    doc="Interval in milliseconds between checks of the balance, for ottla.balance.enable. Loads above the goal must last for "
+        "two checks. Specific to Ottla.")
+OTTLA_BALANCE_STABLE_MS = Setting("ottla.balance.stable.ms", LONG, 300_000, at_least(0), dynamic=CLUSTER_WIDE,
+    doc="Time in milliseconds without changes of brokers, with all replicas in sync and without reassignments, before the "
+        "controller balances. If it is less than ottla.balance.window.ms, the measured traffic includes that before the change. "
+        "Specific to Ottla.")
+OTTLA_BALANCE_PARTITIONS_MAX = Setting("ottla.balance.partitions.max", INT, 10, at_least(1), dynamic=CLUSTER_WIDE,
+    doc="Maximum number of partitions that the controller reassigns at the same time to balance. Specific to Ottla.")
+OTTLA_BALANCE_THROTTLE_BYTES_PER_SECOND = Setting("ottla.balance.throttle.bytes.per.second", LONG, 10_485_760, at_least(1), dynamic=CLUSTER_WIDE,
+    doc="Bytes per second that each broker sends to, and fetches for, replicas that reassignments add, while "
+        "ottla.balance.enable is set. leader.replication.throttled.rate and follower.replication.throttled.rate take "
+        "precedence. Specific to Ottla.")
 OTTLA_BALANCE_WINDOW_MS = Setting("ottla.balance.window.ms", LONG, 300_000, at_least(1000),
     doc="Time in milliseconds over which a broker measures the bytes in and out of its partitions, for "
         "`ottla cluster balance` and ottla.balance.enable. Specific to Ottla.")

@@ -37,12 +37,13 @@ def handle(
             for index in topic.partitions
         }
     )
-    return DeferredResponse(_answer(wanted, settings, replica_manager))
+    return DeferredResponse(describe(wanted, settings, replica_manager))
 
 
-async def _answer(
+async def describe(
     wanted: set[TopicPartition] | None, settings: EffectiveConfig, replica_manager: ReplicaManager
-) -> Response:
+) -> DescribeLogDirsResponse:
+    """Return the directories of this broker, with these partitions or with all."""
     logs = replica_manager.logs
     results = [await _directory(one, wanted, settings, replica_manager) for one in logs.directories]
     results += [_failed(path) for path in logs.missing]
