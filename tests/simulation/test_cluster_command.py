@@ -33,8 +33,8 @@ def test_command_tells_what_happened(capsys: pytest.CaptureFixture[str]) -> None
 def test_violation_is_printed_and_sets_the_exit_status(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(seed: int, *, minutes: float, brokers: int) -> Outcome:
-        assert (seed, minutes, brokers) == (7, 2.0, 3)
+    def run(seed: int, *, minutes: float, brokers: int, balances: bool) -> Outcome:
+        assert (seed, minutes, brokers, balances) == (7, 2.0, 3, False)
         return outcome("a record was lost")
 
     monkeypatch.setattr(simulate, "run", run)

@@ -6,6 +6,7 @@ Repeat a seed with `python -m ottla.testing.simulate --seed 17`; it ends in the 
 
 import gc
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +21,8 @@ from sampling import sample, scaled
 SEEDS_PER_BATCH = 60
 BATCHES = range(scaled(4))
 BATCHES_SAMPLED = 1
+BALANCING_SEEDS = 6
+FOUR_IN_SYNC = re.compile(r"ISR \(\d+, \d+, \d+, \d+\)")  # of three replicas: one replaces another
 FAULTS_MIN = 5
 LEADER_CHANGES_MIN = 2
 ACKNOWLEDGED_MIN = 500
@@ -88,6 +91,29 @@ def test_no_guarantee_of_a_cluster_is_violated(batch: int) -> None:
         assert outcome.counts["leader changes"] >= LEADER_CHANGES_MIN, seed
         happened += Counter(outcome.faults) + Counter(outcome.counts)
     assert not (FAULTS | EVENTS) - happened.keys()
+
+
+def run_balancing_seed(seed: int) -> Outcome:
+    """Run a seed with four brokers whose controller balances them."""
+    gc.disable()
+    outcome = run(seed, brokers=4, balances=True)
+    gc.collect()
+    return outcome
+
+
+@pytest.mark.parametrize(
+    "batch", sample(range(scaled(10)), 1), ids=lambda batch: f"balancing-{batch}"
+)
+def test_no_guarantee_is_violated_while_the_controller_balances(batch: int) -> None:
+    seeds = range(batch * BALANCING_SEEDS, (batch + 1) * BALANCING_SEEDS)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        outcomes = [*pool.map(run_balancing_seed, seeds)]
+    reassigned = 0
+    for seed, outcome in zip(seeds, outcomes, strict=True):
+        assert not outcome.violations, "\n".join((f"seed {seed}", *outcome.violations[:5]))
+        assert outcome.acknowledged >= ACKNOWLEDGED_MIN, seed
+        reassigned += sum(map(bool, map(FOUR_IN_SYNC.search, outcome.story)))
+    assert reassigned >= BALANCING_SEEDS, "the controller moved nothing"
 
 
 def test_seed_of_a_cluster_gives_the_same_run_in_every_process() -> None:

@@ -57,6 +57,14 @@ SETTINGS: Final = (
     f"log.dirs={','.join(DIRECTORIES)}",
 )
 
+REPLICAS: Final = 3
+BALANCING: Final = (
+    "ottla.balance.enable=true",
+    "ottla.balance.check.interval.ms=500",
+    "ottla.balance.stable.ms=1000",
+    "ottla.balance.goal.percent=101",  # so that every difference moves something
+)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -74,16 +82,23 @@ class Outcome:
 
 
 def run(
-    seed: int, *, minutes: float = 2.0, brokers: int = 3, script: "Script | None" = None
+    seed: int,
+    *,
+    minutes: float = 2.0,
+    brokers: int = 3,
+    balances: bool = False,
+    script: "Script | None" = None,
 ) -> Outcome:
     """Run a seed for at least so many virtual minutes.
+
+    With `balances`, the controller balances the cluster (ottla.balance.enable).
 
     A script replaces the random faults and the administrator, on a network without disturbances.
     If it has led to a violation, the run ends with it.
     """
 
     async def program(world: Simulation) -> Outcome:
-        scenario = await ClusterScenario.create(world, brokers, minutes * 60)
+        scenario = await ClusterScenario.create(world, brokers, minutes * 60, balances=balances)
         history = scenario.history
         try:
             async with asyncio.timeout(RUN_SECONDS_MAX + minutes * 60):
@@ -130,6 +145,7 @@ class ClusterScenario:
         seconds: float,
         *,
         flushed: bool,
+        replicas: int,
     ) -> None:
         self.world = world
         self.random = world.random
@@ -141,6 +157,7 @@ class ClusterScenario:
             world, brokers, coordination, self.checks, self.tell, flushed=flushed
         )
         self._seconds = seconds
+        self._replicas = replicas
         self._places: dict[str, int] = {}  # partitions by topic
         self._bootstrap = ",".join(f"{one.address}:{PORT}" for one in brokers)
         self._tasks: list[asyncio.Task[None]] = []
@@ -151,13 +168,19 @@ class ClusterScenario:
         self._read: dict[str, dict[Place, set[int]]] = {}  # by consumer
 
     @classmethod
-    async def create(cls, world: Simulation, brokers: int, seconds: float) -> "ClusterScenario":
+    async def create(
+        cls, world: Simulation, brokers: int, seconds: float, *, balances: bool = False
+    ) -> "ClusterScenario":
         """Return a scenario whose brokers are not started."""
         flushed = world.random.random() < 0.3
         settings = (*SETTINGS, "log.flush.interval.messages=1") if flushed else SETTINGS
+        if balances:
+            settings += BALANCING
         members = await world.cluster(brokers, *settings, session_timeout_s=SESSION_SECONDS)
         assert world.coordination is not None
-        return cls(world, members, world.coordination, seconds, flushed=flushed)
+        # With a replica on every broker, only leaders could move.
+        replicas = min(REPLICAS, brokers) if balances else brokers
+        return cls(world, members, world.coordination, seconds, flushed=flushed, replicas=replicas)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -253,7 +276,7 @@ class ClusterScenario:
         administrator = ClusterAdministrator(
             admin,
             self._places,
-            len(self.faults.machines),
+            self._replicas,
             producer=self._producer,
             consumer=self._reader,
             clock=self.world.clock,
@@ -363,8 +386,8 @@ class ClusterScenario:
                     self.checks.shown(place, record.offset, "read")
 
     def _factor(self, topic: str) -> int:
-        """Return the number of replicas of a topic; the administrator uses all brokers."""
-        return 3 if topic in INTERNAL_TOPICS else len(self.faults.machines)
+        """Return the number of replicas of a topic."""
+        return 3 if topic in INTERNAL_TOPICS else self._replicas
 
     def _missing(self) -> list[str]:
         """Return what the consumers have not read, and the replicas that are not in sync."""

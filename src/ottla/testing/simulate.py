@@ -36,8 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         choices=BROKERS,
         help="number of brokers (default: %(default)s)",
     )
+    parser.add_argument(
+        "--balances", action="store_true", help="let the controller balance the cluster"
+    )
     given = parser.parse_args(arguments)
-    outcome = run(given.seed, minutes=given.minutes, brokers=given.brokers)
+    outcome = run(given.seed, minutes=given.minutes, brokers=given.brokers, balances=given.balances)
     print("\n".join(described(outcome)))
     return 1 if outcome.violations else 0
 
