@@ -106,6 +106,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/broker_vs_kafka
 	$(BIN)/python benchmarks/cluster_vs_kafka.py --idle
 	$(BIN)/python benchmarks/cluster_operations.py
+	$(BIN)/python benchmarks/balance.py
 	$(BIN)/python benchmarks/failover.py
 	$(BIN)/python benchmarks/one_broker_before.py
 

@@ -98,6 +98,7 @@ class Servers:
     brokers: Mapping[int, Server]
     others: Sequence[int] = ()
     start_s: float = 0.0  # until every broker served requests
+    later: Sequence[Server] = ()  # that have not started
 
     @property
     def bootstrap(self) -> str:
@@ -131,8 +132,8 @@ def _memory_mb(process: int, which: str) -> float:
 
 
 @contextmanager
-def ours(settings: Mapping[str, object] | None = None) -> Generator[Servers]:
-    """Three brokers and a ZooKeeper."""
+def ours(settings: Mapping[str, object] | None = None, later: int = 0) -> Generator[Servers]:
+    """Three brokers and a ZooKeeper; so many brokers more are in `later`, not started."""
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="ottla-cluster-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -153,15 +154,17 @@ def ours(settings: Mapping[str, object] | None = None) -> Generator[Servers]:
                     data=folder / f"broker-{node}",
                 )
             )
-            for node in range(1, BROKERS + 1)
+            for node in range(1, BROKERS + later + 1)
         }
+        added = [brokers.pop(BROKERS + number) for number in range(1, later + 1)]
         for broker in brokers.values():
             broker.spawn()
         for broker in brokers.values():
             broker.wait_until_served()
         # A broker listens before it is registered.
         wait_until(lambda: all(len(metadata(one).brokers) == BROKERS for one in brokers.values()))
-        yield Servers("ottla", brokers, [zookeeper.process_id], time.monotonic() - began_s)
+        start_s = time.monotonic() - began_s
+        yield Servers("ottla", brokers, [zookeeper.process_id], start_s, later=added)
 
 
 @contextmanager
