@@ -37,6 +37,9 @@ LIMIT = "ottla.partitions.max"
 Refusal = tuple[int, str]
 
 
+RESERVED = ", of which 50 are reserved for internal topics"
+
+
 def exceeded(present: int, more: int, limit: str = f"{LIMIT}=4") -> Refusal:
     counts = f"Broker 1 has {present} partition(s), and {more} more would exceed {limit}."
     return ErrorCode.POLICY_VIOLATION, (
@@ -113,6 +116,21 @@ def test_no_way_to_create_partitions_passes_the_limit(
     assert told == [{"topic": "b", "reason": exceeded(3, 2)[1]}]
 
 
+def test_topics_leave_room_for_the_offsets_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{LIMIT}=8", "offsets.topic.num.partitions=3") as running:
+            client = await running.client()
+            code, text = await make(client, "a", 6)
+            assert code == ErrorCode.POLICY_VIOLATION
+            assert "of which 3 are reserved for internal topics" in text
+            assert await make(client, "a", 5) == (0, "")
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+            (found,) = (await client.ask(request, FindCoordinatorResponse)).coordinators
+            assert found.error_code == 0
+
+    run(scenario)
+
+
 def test_offsets_topic_over_the_limit_is_warned_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,9 +202,9 @@ def test_limits_of_the_process_are_the_default(
     async def scenario() -> None:
         async with broker(tmp_path, limits=limits) as running:
             client = await running.client()
-            refused = exceeded(0, 151, f"{LIMIT}=150 (the default for 1200 open files)")
+            refused = exceeded(0, 151, f"{LIMIT}=150 (the default for 1200 open files){RESERVED}")
             assert await make(client, "a", 151, validate_only=True) == refused
-            assert await make(client, "a", 150, validate_only=True) == (0, "")
+            assert await make(client, "a", 100, validate_only=True) == (0, "")
 
     with caplog.at_level(logging.INFO):
         run(scenario)

@@ -54,6 +54,18 @@ def test_limit_is_reached_and_not_exceeded() -> None:
         )
 
 
+def test_partitions_of_internal_topics_are_reserved() -> None:
+    topics = [topic("a", (ONE,), (ONE,))]
+    check_limit(topics, ((ONE,), (ONE,)), PartitionLimit(9), reserved=5)
+    with pytest.raises(RequestError) as refused:
+        check_limit(topics, ((ONE,),) * 3, PartitionLimit(9), reserved=5)
+    assert refused.value.message == (
+        "Broker 1 has 2 partition(s), and 3 more would exceed ottla.partitions.max=9, of which 5 "
+        "are reserved for internal topics. Delete topics, or raise ottla.partitions.max in the "
+        "properties file."
+    )
+
+
 def test_limit_counts_the_replicas_of_each_broker() -> None:
     topics = [topic("a", (ONE, TWO), (TWO, ONE), (ONE, TWO))]
     limit = PartitionLimit(4)

@@ -35,6 +35,14 @@ def test_taken_or_colliding_topic_name_is_refused() -> None:
     assert alike.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+def test_name_that_an_internal_topic_needs_is_refused() -> None:
+    for name in ("__consumer.offsets", "_.consumer_offsets", "__transaction.state"):
+        with pytest.raises(RequestError, match="collides with internal topic: __") as refused:
+            check_name(name, [])
+        assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    check_name("__consumer_offsets", ["c"])
+
+
 def test_defaults_fill_unset_values() -> None:
     assert assignment_of(AskedTopic("t"), DEFAULTS, BROKERS, 0) == ((1,), (2,))
     assert assignment_of(AskedTopic("t", 1, 3), DEFAULTS, BROKERS, 1) == ((2, 3, 1),)

@@ -118,6 +118,26 @@ def test_growing_log_takes_descriptors_of_idle_connections(run: Run) -> None:
     run(scenario)
 
 
+def test_growing_log_takes_descriptors_of_silent_connections_first(run: Run) -> None:
+    async def scenario() -> None:
+        process = Process(5)
+        async with process.service.running() as service:
+            waiting_for_records = await service.client()
+            waiting_for_records.send(heartbeat(1))
+            assert await waiting_for_records.answers(1) == [1]
+            silent = [await service.client() for _ in range(2)]  # their accept is the last activity
+            while len(service.listener.connections) < 3:
+                await asyncio.sleep(0.001)
+            process.open_files = 4
+            process.eviction.evict_excess()
+            for client in silent:
+                assert await client.closed()
+            waiting_for_records.send(heartbeat(2))
+            assert await waiting_for_records.answers(1) == [2]
+
+    run(scenario)
+
+
 def test_connection_of_a_full_address_does_not_wait_for_ever(run: Run) -> None:
     async def scenario() -> None:
         async with Service(admission=AdmissionConfig(connections_max=0)).running() as service:

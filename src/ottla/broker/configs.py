@@ -26,7 +26,9 @@ _WITHOUT_SETTINGS: Final = {8: "loggers", 16: "clients' metrics", 32: "groups"}
 
 TIMEOUT_MS: Final = 20_000  # the requests have none; most clients wait 30 s for a response
 
-# Also with a listener prefix.
+# These names also with a listener prefix.
+NOT_ZERO: Final = ("max.connections", "max.connections.per.ip", "max.connection.creation.rate")
+
 FROM_FILE_ONLY: Final = ("ssl.keystore.location", "ssl.truststore.location", "sasl.jaas.config")
 
 
@@ -150,13 +152,33 @@ def without_settings(resource_type: int) -> RequestError:
 
 
 def _check_harmless(values: Mapping[str, str] | Changes) -> None:
-    """Refuse configs that name a file or a class of this machine (CVE-2023-25194 and similar)."""
-    for name in values if isinstance(values, Mapping) else [one[0] for one in values]:
+    """Refuse configs that name a file or a class of this machine (CVE-2023-25194 and similar).
+
+    Also refuse those with which no client could connect to undo them.
+    """
+    given = (
+        values.items()
+        if isinstance(values, Mapping)
+        else [(name, value or "") for name, _, value in values]
+    )
+    for name, value in given:
+        if name.endswith(NOT_ZERO) and _is_zero(value):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} can be 0 only in the properties file: no client could connect any more",
+            )
         if name.endswith(FROM_FILE_ONLY):
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
                 f"{name} can only be set in the properties file: it names a file or class",
             )
+
+
+def _is_zero(value: str) -> bool:
+    try:
+        return int(value) == 0
+    except ValueError:
+        return False
 
 
 def given_twice(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:

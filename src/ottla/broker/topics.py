@@ -24,6 +24,7 @@ from ottla.cluster.internal_topics import (
     check_internal_config,
     internal_partitions,
     required_config,
+    reserved_partitions,
 )
 from ottla.cluster.naming import check_policy
 from ottla.cluster.partition_limit import PartitionLimit, check_limit
@@ -368,7 +369,7 @@ class Topics:
         if internal is not None:
             defaults = defaults._replace(partitions=internal)
         assignment = assignment_of(asked, defaults, self._with_room(), self._start())
-        self._check_limit(assignment)
+        self._check_limit(assignment, is_internal=internal is not None)
         self._settings.checked_overrides(values)
         self._check_internal(asked.name, {}, values, assignment)
         check_policy(asked.name, self._settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
@@ -643,8 +644,12 @@ class Topics:
         set_limit = self._settings.broker[broker.OTTLA_PARTITIONS_MAX]
         return self._default_limit if set_limit is None else PartitionLimit(set_limit)
 
-    def _check_limit(self, added: Assignment) -> None:
-        check_limit(self.controller.image.topics.values(), added, self.partition_limit)
+    def _check_limit(self, added: Assignment, *, is_internal: bool = False) -> None:
+        topics, limit = self.controller.image.topics, self.partition_limit
+        reserved = 0
+        if not is_internal:
+            reserved = reserved_partitions(topics, self._settings.broker, limit.partitions)
+        check_limit(topics.values(), added, limit, reserved)
 
     def _with_room(self) -> list[Broker]:
         """Return the brokers with a directory that is not cordoned."""

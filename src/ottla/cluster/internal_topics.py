@@ -4,7 +4,7 @@ Invariant: a change that gives an internal topic a config outside of these table
 anything is stored. A value that the topic has already may stay. Nothing here changes state.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple
 
 from ottla.errors import ErrorCode, RequestError
@@ -98,6 +98,17 @@ def internal_partitions(name: str, asked: int, config: Config) -> int | None:
             name, f"it must have {count} partitions ({setting.name}), but would have {asked}"
         )
     return count
+
+
+def reserved_partitions(topics: Container[str], config: Config, limit: int) -> int:
+    """Return how many partitions of a broker other topics must leave to __consumer_offsets.
+
+    Without them no group could commit. A limit that is less than twice as large reserves nothing.
+    """
+    if "__consumer_offsets" in topics:
+        return 0
+    count = config[broker.OFFSETS_TOPIC_NUM_PARTITIONS]
+    return count if 2 * count <= limit else 0
 
 
 def check_internal_config(

@@ -57,17 +57,24 @@ def default_limit(open_files_max: int | None, memory_bytes: int | None) -> Parti
     return lowest._replace(partitions=max(lowest.partitions, DEFAULT_MIN))
 
 
-def check_limit(topics: Iterable[Topic], added: Assignment, limit: PartitionLimit) -> None:
-    """Refuse partitions that would give a broker more than it may have."""
+def check_limit(
+    topics: Iterable[Topic], added: Assignment, limit: PartitionLimit, reserved: int = 0
+) -> None:
+    """Refuse partitions that would give a broker more than it may have.
+
+    So many of them are reserved for internal topics that are not created yet.
+    """
     topics = list(topics)
-    if sum(len(topic.partitions) for topic in topics) + len(added) <= limit.partitions:
+    allowed = limit.partitions - reserved
+    if sum(len(topic.partitions) for topic in topics) + len(added) <= allowed:
         return  # even a broker with a replica of each has few enough
     replicas = (one.replicas for topic in topics for one in topic.partitions)
     present = Counter(chain.from_iterable(replicas))
     for broker, more in sorted(Counter(chain.from_iterable(added)).items()):
-        if present[broker] + more > limit.partitions:
+        if present[broker] + more > allowed:
+            kept = f", of which {reserved} are reserved for internal topics" if reserved else ""
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION,
                 f"Broker {broker} has {present[broker]} partition(s), and {more} more would exceed "
-                f"{limit}. Delete topics, or raise {SETTING} in the properties file.",
+                f"{limit}{kept}. Delete topics, or raise {SETTING} in the properties file.",
             )

@@ -8,7 +8,7 @@ to do. The replicas of a partition are on different, known brokers, and partitio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ottla.cluster.image import Broker
+from ottla.cluster.image import INTERNAL_TOPICS, Broker
 from ottla.cluster.placement import Assignment, place_replicas
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, topic_name_problem, topic_names_collide
@@ -53,13 +53,23 @@ def check_added(totals: Iterable[tuple[int, int]]) -> None:
 
 
 def check_name(name: str, existing: Iterable[str]) -> None:
-    """Refuse a topic name that is invalid, taken, or collides with another name."""
+    """Refuse a topic name that is invalid, taken, or collides with another name.
+
+    It must not collide with an internal topic either, even if that is not created yet: then it
+    could not be created any more, and no group could commit.
+    """
     if problem := topic_name_problem(name):
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if name == METADATA_TOPIC:  # in a data directory this is KRaft's metadata log, not a topic
         raise RequestError(
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
         )
+    for other in INTERNAL_TOPICS:
+        if name != other and topic_names_collide(name, other):
+            raise RequestError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with internal topic: {other}",
+            )
     for other in existing:
         if name == other:
             raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

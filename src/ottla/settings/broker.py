@@ -140,15 +140,16 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = Setting("connection.failed.authentic
 MAX_CONNECTIONS = Setting("max.connections", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
     doc="Maximum number of connections of the broker, or of one listener. Up to socket.listen.backlog.size more "
         "wait; the broker closes the rest. If the limit is lowered, or the inter-broker listener needs a "
-        "connection, it closes the connections idle for longest. The limit of open files (ulimit -n) may allow "
-        "fewer.")
+        "connection, it closes the connections idle for longest. The limit of open files may allow "
+        "fewer. Clients cannot set 0.")
 MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE,
-    doc="Maximum number of connections from one IP address. The broker closes new connections above it.")
+    doc="Maximum number of connections from one IP address. The broker closes new connections above it. Clients "
+        "cannot set 0.")
 MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]{1,10}(\s*,\s*[^\s,]+:[0-9]{1,10})*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,
     doc="Limits for single IP addresses that replace max.connections.per.ip.")
 MAX_CONNECTION_CREATION_RATE = Setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
     doc="Maximum number of new connections per second, of the broker or of one listener. Up to "
-        "socket.listen.backlog.size more wait; the broker closes the rest.")
+        "socket.listen.backlog.size more wait; the broker closes the rest. Clients cannot set 0.")
 
 # Authentication and authorization.
 SASL_ENABLED_MECHANISMS = Setting("sasl.enabled.mechanisms", LIST, (), some_of(*security.MECHANISMS, any_case=True), dynamic=PER_BROKER, per_listener=True, kafka_default="GSSAPI",

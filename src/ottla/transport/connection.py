@@ -279,6 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         "address",
         "clock",
         "config",
+        "has_asked",
         "is_broker",
         "last_active_s",
         "listener",
@@ -321,6 +322,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener  # the name of the listener that accepted it
         self.address = "?"
         self.software: tuple[str, str] | None = None  # name and version from ApiVersions (KIP-511)
+        self.has_asked = False  # a complete request has arrived
         self.is_broker = False  # the other end has logged in as a broker of the cluster
         self.login: ScramServer | None = None  # the login that has begun and not ended
         self._login_since_s = 0.0
@@ -500,6 +502,7 @@ class Connection(asyncio.BufferedProtocol):
             if frame is None:
                 break
             served += 1
+            self.has_asked = True
             if self._has_departed and bytes(frame[:2]) in _WAITING_KEYS:
                 conversation.skip()  # nobody would read the response
                 continue

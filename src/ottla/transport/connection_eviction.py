@@ -2,8 +2,9 @@
 
 As in Kafka, the inter-broker listener accepts connections over max.connections if there is another
 listener. For them, and after the limit was lowered, the broker closes the connections of the other
-listeners that have been idle longest. It does the same when the log needs their file descriptors;
-then connections that wait for admission are closed first.
+listeners that have been idle longest. It does the same when the log needs their file descriptors.
+Then it first closes connections that wait for admission, and those that have not sent a request: a
+crowd that connects and is silent does not displace clients that wait for records.
 """
 
 from heapq import nsmallest
@@ -27,18 +28,19 @@ class ConnectionEviction:
         if excess := self._admission.excess:
             self._evict(excess, "max.connections exceeded; this one was idle longest")
         if excess := self._descriptors.excess:
-            self._evict(excess, self._descriptors.reason, also_waiting=True)
+            self._evict(excess, self._descriptors.reason, is_for_log=True)
 
-    def _evict(self, excess: int, reason: str, *, also_waiting: bool = False) -> None:
+    def _evict(self, excess: int, reason: str, *, is_for_log: bool = False) -> None:
         everyone = [(one, each) for each in self.listeners for one in each.connections]
-        if also_waiting:
+        if is_for_log:
             everyone += [(one, each) for each in self.listeners for one in each.waiting]
         staying = [pair for pair in everyone if not pair[0].is_closing]
         excess -= len(everyone) - len(staying)
 
-        def idle_longest(pair: tuple[Connection, Listener]) -> tuple[bool, float]:
+        def order(pair: tuple[Connection, Listener]) -> tuple[bool, bool, float]:
             connection, listener = pair
-            return connection not in listener.waiting, connection.last_active_s
+            is_admitted = connection not in listener.waiting
+            return is_admitted, is_for_log and connection.has_asked, connection.last_active_s
 
-        for connection, listener in nsmallest(excess, staying, key=idle_longest):
+        for connection, listener in nsmallest(excess, staying, key=order):
             listener.evict(connection, reason)

@@ -10,6 +10,12 @@ from broker.test_node import create
 from cases import each_case
 from ottla.broker.configs import Change
 from ottla.errors import ErrorCode
+from ottla.protocol.messages.alter_configs import AlterableConfig as OldConfig
+from ottla.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+)
+from ottla.protocol.messages.alter_configs import AlterConfigsResource as OldResource
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -90,6 +96,39 @@ def test_one_bad_change_rejects_all_changes(tmp_path: Path, bad: One, code: int)
                 good = ("segment.ms", SET, "1000")
                 assert await change_topic(client, good, bad, version=version) == code
             assert (await described(client, TOPIC_RESOURCE, "t", "segment.ms"))[1] == 5
+
+    run(scenario)
+
+
+def test_config_that_admits_no_client_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for name in (
+                "max.connections",
+                "listener.name.plaintext.max.connections",
+                "max.connections.per.ip",
+                "max.connection.creation.rate",
+            ):
+                for value, code in (
+                    ("0", ErrorCode.INVALID_REQUEST),
+                    ("-0", ErrorCode.INVALID_REQUEST),
+                    ("10", ErrorCode.NONE),
+                ):
+                    asked = resource(BROKER_RESOURCE, "", (name, SET, value))
+                    assert await change(client, asked) == [(BROKER_RESOURCE, "", code)], name
+                    old = AlterConfigsRequest(
+                        resources=[
+                            OldResource(
+                                resource_type=BROKER_RESOURCE,
+                                resource_name="",
+                                configs=[OldConfig(name=name, value=value)],
+                            )
+                        ],
+                        validate_only=False,
+                    )
+                    answer = await client.ask(old, AlterConfigsResponse, 2)
+                    assert answer.responses[0].error_code == code, name
 
     run(scenario)
 
