@@ -163,6 +163,7 @@ def test_settings_unknown_to_kafka_4_3_are_listed() -> None:
         ("broker", "ottla.balance.partitions.max"),
         ("broker", "ottla.balance.stable.ms"),
         ("broker", "ottla.balance.throttle.bytes.per.second"),
+        ("broker", "ottla.balance.traffic.min.bytes.per.second"),
         ("broker", "ottla.balance.window.ms"),
         ("broker", "ottla.fast.failover.enable"),
         ("broker", "ottla.partitions.max"),

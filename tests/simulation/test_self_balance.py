@@ -9,7 +9,7 @@ from ottla.client.admin.administrator import Admin
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.topics import NewTopic
 from ottla.client.producer.producer import Producer
-from ottla.cluster.image import PartitionState
+from ottla.cluster.image import PartitionState, Topic
 from ottla.cluster.reassignment import is_reassigning
 from ottla.cluster.self_balance import observe
 from ottla.testing.simulation import PORT, SimulatedBroker, Simulation, simulate
@@ -62,9 +62,12 @@ class World:
     @property
     def states(self) -> dict[int, PartitionState]:
         """The partitions, as a running broker knows them."""
+        return dict(enumerate(self.topic("t").partitions))
+
+    def topic(self, name: str) -> Topic:
         node = next(one.running for one in self.brokers if one.running is not None)
         assert node.image is not None
-        return dict(enumerate(node.image.topics["t"].partitions))
+        return node.image.topics[name]
 
     @property
     def is_whole(self) -> bool:
@@ -196,6 +199,39 @@ def test_next_controller_completes_the_balance() -> None:
         assert (await cluster.controller()) is not controller
 
     play(5, program, "ottla.balance.partitions.max=1")
+
+
+def test_leader_moves_away_from_a_broker_that_sends_too_much() -> None:
+    async def program(cluster: World) -> None:
+        async with (
+            cluster.admin() as admin,
+            Producer(cluster.config, network=cluster.host, clock=cluster.clock) as producer,
+        ):
+            # Each broker leads two partitions, but only those of broker 1 have traffic.
+            replicas = {index: ((1, 2, 3) * 2)[index // 2 :][:3] for index in range(6)}
+            (await admin.create_topics([NewTopic("busy", replicas=replicas)])).or_raise()
+
+            async def produce() -> None:
+                while True:
+                    for index in (0, 1):
+                        await (await producer.send("busy", bytes(1000), partition=index))
+                    await cluster.clock.sleep(0.5)
+
+            task = asyncio.ensure_future(produce())
+            await cluster.until(lambda: len({one.leader for one in busy(cluster)[:2]}) == 2)
+            task.cancel()
+
+    play(
+        7,
+        program,
+        "ottla.balance.traffic.min.bytes.per.second=1000",
+        "ottla.balance.window.ms=10000",
+        "auto.leader.rebalance.enable=false",
+    )
+
+
+def busy(cluster: World) -> list[PartitionState]:
+    return [*cluster.topic("busy").partitions]
 
 
 def test_copies_of_a_balance_keep_the_throttle() -> None:

@@ -168,8 +168,10 @@ class SelfBalancer:
     async def _plan(self, balance: SelfBalance, controller: Controller) -> None:
         image = controller.image
         brokers, loads = await self._measured(image)
-        goal = self._settings.broker[broker.OTTLA_BALANCE_GOAL_PERCENT] / 100
-        planner = BalancePlanner(brokers, loads, goal)
+        config = self._settings.broker
+        goal = config[broker.OTTLA_BALANCE_GOAL_PERCENT] / 100
+        traffic_min = config[broker.OTTLA_BALANCE_TRAFFIC_MIN_BYTES_PER_SECOND]
+        planner = BalancePlanner(brokers, loads, goal, traffic_min)
         async for _ in self._scheduler.new_loop().over(planner.steps()):
             pass
         plan = planner.plan()

@@ -228,6 +228,8 @@ OTTLA_BALANCE_THROTTLE_BYTES_PER_SECOND = Setting("ottla.balance.throttle.bytes.
     doc="Bytes per second that each broker sends to, and fetches for, replicas that reassignments add, while "
         "ottla.balance.enable is set. leader.replication.throttled.rate and follower.replication.throttled.rate take "
         "precedence. Specific to Ottla.")
+OTTLA_BALANCE_TRAFFIC_MIN_BYTES_PER_SECOND = Setting("ottla.balance.traffic.min.bytes.per.second", LONG, 1_000_000, at_least(0), dynamic=CLUSTER_WIDE,
+    doc="Bytes in, or out, per second of a broker that need no balance, for ottla.balance.enable. Specific to Ottla.")
 OTTLA_BALANCE_WINDOW_MS = Setting("ottla.balance.window.ms", LONG, 300_000, at_least(1000),
     doc="Time in milliseconds over which a broker measures the bytes in and out of its partitions, for "
         "`ottla cluster balance` and ottla.balance.enable. Specific to Ottla.")
