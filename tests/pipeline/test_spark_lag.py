@@ -53,3 +53,20 @@ def test_each_group_has_the_offsets_of_its_own_source(
     assert offsets(broker, f"of-{other}") == {(other, 0): 0, (other, 1): 3, (other, 2): 0}
     if twice == "a topic":
         assert offsets(broker, f"of-{topic}") == {(topic, 0): 3, (topic, 1): 0, (topic, 2): 0}
+
+
+def test_query_adds_nothing_to_the_variables_that_all_queries_share(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    """Several queries that add to the map at once damage it for the life of the session."""
+    register(spark)
+    sources = spark._jsparkSession.sessionState().dataSourceManager()
+    shared = sources.lookupDataSource("ottla").dataSourceCls().envVars()
+    before = {*shared}
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        producer.send(topic, b"0")
+    writer = source(spark, broker.bootstrap, subscribe=topic).writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(tmp_path / "place"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(300)
+    assert shared["SPARK_PYTHON_RUNTIME"], "Spark has set the variables"
+    assert {*shared} == before

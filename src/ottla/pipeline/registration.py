@@ -24,6 +24,19 @@ from ottla.pipeline.source import RegisteredSource
 
 LISTENER: Final = "_ottla_lag"  # attribute of a registered session
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+RUNNER_VARIABLES: Final = (
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+    "SPARK_LOCAL_DIRS",
+    "SPARK_PYTHON_RUNTIME",
+)
+"""The environment variables that Spark sets for each Python process of a data source.
+
+All queries of a session share the map of these variables, which is a HashMap without a lock. If
+several queries start at once and each adds the variables, the map can be damaged for good: then no
+task can be sent any more (java.io.OptionalDataException). Replacing a value is safe.
+"""
+
 DRAIN_MS_MAX: Final = 10_000
 """How long a program that ends waits for the last events of Spark, and again for their commits."""
 
@@ -37,6 +50,9 @@ def register(spark: SparkSession, *, push_filters: bool = False) -> None:
     """
     if push_filters:
         spark.conf.set(PUSHDOWN, "true")
+    environment: Any = spark.sparkContext.environment
+    for name in RUNNER_VARIABLES:
+        environment.setdefault(name, "")  # Spark replaces it before a process starts
     with _forked_python(spark.sparkContext):
         spark.dataSource.register(FilteringSource if push_filters else RegisteredSource)
     if LISTENER not in spark.__dict__:
