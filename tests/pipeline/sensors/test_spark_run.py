@@ -17,6 +17,14 @@ import pytest
 
 from ottla.pipeline.class_archive import ClassArchive
 from ottla.pipeline.java import NoJava, check_java, found_java
+from pipeline.example_processes import (
+    counts,
+    ended,
+    processes_of,
+    started,
+    wait_for_results,
+    wait_until_gone,
+)
 from pipeline.sensors.first_run import PATIENCE_S, command, environment, first_run, run
 from sampling import sample
 from shared.monitor import CommittedRows
@@ -82,12 +90,6 @@ class Terminal:
         assert "Traceback" not in self.shown, self.shown[self.shown.index("Traceback") :]
 
 
-def counts(text: str) -> dict[str, int]:
-    """The counts of a summary."""
-    found = re.findall(r"^  ([a-z ]+?) {2,}([\d,]+) .*$", text, re.MULTILINE)
-    return {name: int(count.replace(",", "")) for name, count in found}
-
-
 def averages(data: Path) -> list[tuple[Any, str]]:
     """The window and device of all committed averages."""
     found: list[tuple[Any, str]] = []
@@ -145,34 +147,6 @@ def second_run_continues(_: Path) -> None:
     found = averages(data)
     assert len(found) == len(set(found))
     assert len(found) > first["averages"]
-
-
-def processes_of(parent: int) -> dict[int, str]:
-    """All processes that a process and its children have started, with their commands."""
-    told = subprocess.run(["ps", "-ewwo", "pid=,ppid=,args="], capture_output=True, text=True)
-    rows = [line.split(None, 2) for line in told.stdout.splitlines()]
-    found: dict[int, str] = {}
-    parents = {parent}
-    while True:
-        new = {
-            int(row[0]): row[2]
-            for row in rows
-            if int(row[1]) in parents and int(row[0]) not in found
-        }
-        if not new:
-            return found
-        found |= new
-        parents = set(new)
-
-
-def wait_until_gone(processes: dict[int, str]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    for number, name in processes.items():
-        while Path(f"/proc/{number}/cmdline").exists():
-            if Path(f"/proc/{number}/cmdline").read_bytes() == b"":
-                break  # a zombie
-            assert time.monotonic() < deadline_s, f"{name} still runs"
-            time.sleep(0.1)
 
 
 def test_without_java_one_line_says_what_to_install(tmp_path: Path) -> None:
@@ -269,6 +243,26 @@ def sigterm_while_spark_starts(tmp_path: Path) -> None:
     assert errors == ""
 
 
+def logs_example_at_ctrl_c(tmp_path: Path) -> None:
+    """The other example on Spark has also a collector, which ends in order, too."""
+    process = started("logs", tmp_path)
+    try:
+        wait_for_results(process, "error counts")
+        children = processes_of(process.pid)
+        assert any("SparkSubmit" in name for name in children.values())
+        assert any("collect files" in name for name in children.values())
+        process.send_signal(signal.SIGINT)
+        summary = ended(process)
+    finally:
+        process.kill()
+    wait_until_gone(children)
+    found = counts(summary)
+    assert found["lines"] > found["error counts"] > 0
+    assert found["dead letters"] > 0
+    assert "`make run EXAMPLE=logs ARGS=" in summary
+    assert f"`rm -r {tmp_path}` deletes the data." in summary
+
+
 # Each of them starts Spark. `make test` takes a sample; tests/examples/test_runner.py ends runs in
 # every way without Spark.
 ENDINGS: list[Callable[[Path], None]] = [
@@ -277,6 +271,7 @@ ENDINGS: list[Callable[[Path], None]] = [
     ctrl_c_while_spark_starts,
     second_ctrl_c,
     sigterm_while_spark_starts,
+    logs_example_at_ctrl_c,
 ]
 
 
