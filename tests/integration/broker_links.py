@@ -60,6 +60,10 @@ class BrokerLinks:
         """Let no byte pass between a broker and ZooKeeper; no connection is closed."""
         self._call(self._sessions[broker].freeze)
 
+    def reset_zookeeper(self, broker: int) -> None:
+        """Reset the connections of a broker to ZooKeeper; it can connect again at once."""
+        self._call(self._sessions[broker].reset)
+
     def sessions(self, broker: int) -> int:
         """Return the number of open connections from a broker to ZooKeeper."""
         return self._sessions[broker].open_lines
@@ -83,7 +87,7 @@ class BrokerLinks:
         """Return the number of open connections from a broker to another one."""
         return self._trouble[link].open_lines
 
-    def _call(self, act: Callable[[], None]) -> None:
+    def _call(self, act: Callable[[], object]) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(act)
 

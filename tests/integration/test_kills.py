@@ -295,13 +295,14 @@ def test_broker_without_zookeeper_is_replaced_and_returns(running: Running, role
 
 @pytest.mark.skipif(not CUTS, reason="`make soak` cuts brokers from ZooKeeper many times")
 def test_many_brokers_without_zookeeper_lose_nothing(running: Running) -> None:
-    """One broker or two are cut, for less than their session timeout or more."""
+    """One broker or two are cut, for less than their session timeout or more, or reconnect."""
     put_behind_proxies(running)
     cluster, load, links = running
     random = Random(sampling.seed())
     for count in range(1, CUTS + 1):
+        fault = random.choice((links.cut_from_zookeeper, links.reset_zookeeper))
         for broker in random.sample(NODES, random.randint(1, 2)):
-            links.cut_from_zookeeper(broker)
+            fault(broker)
         time.sleep(random.uniform(0, 2 * PAUSE_S_MAX))
         links.mend()
         cluster.wait_until_whole()
