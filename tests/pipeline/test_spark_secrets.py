@@ -10,6 +10,7 @@ from typing import Any
 
 from cli.console import SCRIPTS
 from judges.ottla_broker import OttlaBroker
+from ottla.pipeline.earlier_runs import DECLARATION
 from ottla.pipeline.run_files import RunFiles
 from pipeline.fast_spark import fast_spark
 from pipeline.test_spark_runner import send
@@ -21,7 +22,11 @@ name: secrets
 brokers: {brokers}
 trigger: 100 ms
 client: {{client.id: "${{SECRET}}"}}
-spark: {{spark.hadoop.fs.s3a.secret.key: "${{SECRET}}"}}
+# A file system that only Spark knows, with the files of a local directory.
+checkpoints: viewfs:///kept
+spark:
+  spark.hadoop.fs.s3a.secret.key: "${{SECRET}}"
+  spark.hadoop.fs.viewfs.mounttable.default.link./kept: file://{folder}/checkpoints
 sources:
   lines:
     topic: {topic}
@@ -63,7 +68,9 @@ def command_lines() -> list[str]:
 def test_secret_of_a_failing_run_is_nowhere(
     broker: OttlaBroker, topic: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "secrets.yaml").write_text(PIPELINE.format(brokers=broker.bootstrap, topic=topic))
+    text = PIPELINE.format(brokers=broker.bootstrap, topic=topic, folder=tmp_path)
+    (tmp_path / "secrets.yaml").write_text(text)
+    (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checks.py").write_text(STEP)
     send(broker, topic, "fine", "longer than it should be")
     words = ("--master", "local[1]", "--restarts", "1", "-o", "json", "--log-format", "json")
@@ -116,6 +123,7 @@ def test_secret_of_a_failing_run_is_nowhere(
     )
     kept = {one: one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()}
     assert len([one for one in kept if "checkpoints" in one.parts]) > 5
+    assert tmp_path / "checkpoints" / "checked-topic" / DECLARATION in kept
     for form in ("xyzzy", "plugh"):
         assert form not in output + errors + status.stdout
         assert [one for one, data in kept.items() if form.encode() in data] == []

@@ -12,7 +12,7 @@ import json
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -35,6 +35,22 @@ class CannotStartAgain(OttlaError):
     """Files of earlier runs prevent a new start; the text names them."""
 
 
+class RemoteFiles(Protocol):
+    """The files of other file systems, which Spark can read; see `remote_files.py`."""
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names in a directory; nothing if there is none."""
+        ...
+
+    def read(self, directory: str, name: str) -> str | None:
+        """Return the text of a file; None if there is none."""
+        ...
+
+    def write(self, directory: str, name: str, text: str) -> None:
+        """Replace a file, and create its directory."""
+        ...
+
+
 class RunDirectory(NamedTuple):
     """A directory of a query."""
 
@@ -42,16 +58,52 @@ class RunDirectory(NamedTuple):
     """None in another file system, which only Spark can read."""
     written: str
     """As the pipeline file has it."""
+    place: str = ""
+    """With the values of variables."""
+    remote: RemoteFiles | None = None
+    """The other file systems, once Spark has started."""
 
     @property
     def has_offsets(self) -> bool:
-        """Whether it is the checkpoint of a query that has started."""
-        return self.path is not None and any((self.path / _OFFSETS).glob("[0-9]*"))
+        """Whether it is the checkpoint of a query that has started, as far as that is known."""
+        return self._has_batches(_OFFSETS)
 
     @property
     def has_log(self) -> bool:
         """Whether it is a Parquet directory to which a query has written."""
-        return self.path is not None and any((self.path / SINK_LOG).glob("[0-9]*"))
+        return self._has_batches(SINK_LOG)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its files can be read now."""
+        return self.path is not None or self.remote is not None
+
+    def read(self, name: str) -> str | None:
+        """Return the text of a file; None if there is none."""
+        if self.path is not None:
+            with suppress(OSError, ValueError):
+                return (self.path / name).read_text()
+        elif self.remote is not None:
+            return self.remote.read(self.place, name)
+        return None
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a file, if the directory is in a file system that is known."""
+        if self.path is not None:
+            self.path.mkdir(parents=True, exist_ok=True)
+            temporary = self.path / f".{name}.tmp"
+            temporary.write_text(text)
+            temporary.replace(self.path / name)
+        elif self.remote is not None:
+            self.remote.write(self.place, name, text)
+
+    def _has_batches(self, folder: str) -> bool:
+        if self.path is not None:
+            return any((self.path / folder).glob("[0-9]*"))
+        if self.remote is None:
+            return False
+        names = self.remote.names(f"{self.place.rstrip('/')}/{folder}")
+        return any(one[:1].isdigit() for one in names)
 
 
 class QueryDirectories(NamedTuple):
@@ -66,13 +118,28 @@ def query_directories(pipeline: Pipeline, written: Pipeline) -> list[QueryDirect
     found: list[QueryDirectories] = []
     for query, shown in zip(queries_of(pipeline), queries_of(written), strict=True):
         outputs = [
-            RunDirectory(local_path(one.target), other.target)
+            RunDirectory(local_path(one.target), other.target, one.target)
             for one, other in zip(query.outputs, shown.outputs, strict=True)
             if one.kind == _PARQUET and not pipeline.together  # joint sinks write no log
         ]
-        checkpoint = RunDirectory(local_path(query.checkpoint), shown.checkpoint)
+        place = query.checkpoint
+        checkpoint = RunDirectory(local_path(place), shown.checkpoint, place)
         found.append(QueryDirectories(checkpoint, tuple(outputs)))
     return found
+
+
+def remote_directories(
+    queries: list[QueryDirectories], remote: RemoteFiles
+) -> list[QueryDirectories]:
+    """Return the queries whose checkpoints only Spark can read, now readable."""
+    return [
+        QueryDirectories(
+            checkpoint._replace(remote=remote),
+            tuple(one._replace(remote=remote) for one in outputs),
+        )
+        for checkpoint, outputs in queries
+        if checkpoint.path is None
+    ]
 
 
 def check_new_start(queries: list[QueryDirectories]) -> None:
@@ -95,7 +162,7 @@ def check_new_start(queries: list[QueryDirectories]) -> None:
 def check_skipped_batches(queries: list[QueryDirectories]) -> None:
     """Raise CannotStartAgain if Spark would skip the first micro-batches of a query."""
     for checkpoint, outputs in queries:
-        if checkpoint.path is None or checkpoint.has_offsets:
+        if not checkpoint.is_readable or checkpoint.has_offsets:
             continue
         for output in outputs:
             if output.has_log:
@@ -110,10 +177,12 @@ def check_skipped_batches(queries: list[QueryDirectories]) -> None:
 def check_changes(queries: list[QueryDirectories], written: Pipeline) -> None:
     """Raise CannotStartAgain if a query cannot continue because the pipeline has changed."""
     found: list[Change] = []
-    for query, (checkpoint, _) in zip(queries_of(written), queries, strict=True):
+    names = {query.checkpoint: query.name for query in queries_of(written)}
+    for checkpoint, _ in queries:
         before = _kept_declaration(checkpoint)
         if before is not None:
-            found += [one for one in changes_of(before, written) if one.query == query.name]
+            name = names[checkpoint.written]
+            found += [one for one in changes_of(before, written) if one.query == name]
     if not found:
         return
     cure = "start again with `ottla pipeline reset`, or continue with --keep-state"
@@ -123,23 +192,22 @@ def check_changes(queries: list[QueryDirectories], written: Pipeline) -> None:
 
 
 def keep_declaration(queries: list[QueryDirectories], written: Pipeline) -> None:
-    """Store the declaration in each local checkpoint, without the values of variables."""
+    """Store the declaration in each checkpoint, without the values of variables.
+
+    Checkpoints in other file systems are left out as long as Spark has not started.
+    """
     kept = msgspec.structs.replace(written, tests=[], profiles={}, client={})
     data = json.dumps(msgspec.to_builtins(kept))
     for checkpoint, _ in queries:
-        if checkpoint.path is not None:
-            checkpoint.path.mkdir(parents=True, exist_ok=True)
-            temporary = checkpoint.path / f".{DECLARATION}.tmp"
-            temporary.write_text(data)
-            temporary.replace(checkpoint.path / DECLARATION)
+        checkpoint.write(DECLARATION, data)
 
 
 def _kept_declaration(checkpoint: RunDirectory) -> Pipeline | None:
     """Return the declaration of the last run; None if there is none, or it cannot be read."""
-    if checkpoint.path is None or not checkpoint.has_offsets:
+    if not checkpoint.has_offsets or (text := checkpoint.read(DECLARATION)) is None:
         return None
-    with suppress(OSError, ValueError):
-        found: object = json.loads((checkpoint.path / DECLARATION).read_text())
+    with suppress(ValueError):
+        found: object = json.loads(text)
         decoded = decode(found, Pipeline)
         # A key that this release does not know is ignored; a wrong value is not compared.
         return decoded.part if isinstance(found, dict) and "sources" in found else None

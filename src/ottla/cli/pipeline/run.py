@@ -34,6 +34,7 @@ from ottla.pipeline.earlier_runs import (
     check_skipped_batches,
     keep_declaration,
     query_directories,
+    remote_directories,
 )
 from ottla.pipeline.hook_caller import HookCaller
 from ottla.pipeline.hooks import HookSchedule
@@ -277,6 +278,7 @@ def _run(
             send_modules(session.sparkContext, pipeline, files.modules)
             if not check_executors(session.sparkContext, is_stopping):
                 return summary(progress)
+        _check_remote(session, loaded, options)
         shown.show_stage("Compiling the pipeline")
         bindings = Bindings(console=shown.show_rows, stop_file=str(files.stop_file))
         compiled = compile_pipeline(session, loaded, str(file), bindings)
@@ -301,6 +303,20 @@ def _run(
             shown.show_stage(SAVING)
             _log.info("saving classes of Spark", {"reason": "the next starts are faster"})
     return summary(progress, failures)
+
+
+def _check_remote(session: Any, loaded: Loaded, options: RunOptions) -> None:
+    """Check the checkpoints that only Spark can read, and keep the declaration there."""
+    queries = query_directories(loaded.pipeline, loaded.written)
+    if all(one.checkpoint.path is not None for one in queries):
+        return
+    from ottla.pipeline.remote_files import HadoopFiles
+
+    remote = remote_directories(queries, HadoopFiles(session))
+    check_skipped_batches(remote)
+    if not options.keep_state:
+        check_changes(remote, loaded.written)
+    keep_declaration(remote, loaded.written)
 
 
 @contextmanager
