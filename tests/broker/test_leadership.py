@@ -219,8 +219,8 @@ def test_topic_may_be_deleted_while_its_creation_waits(
 ) -> None:
     add_topic = controller.Controller.add_topic
 
-    async def deleted_meanwhile(self: controller.Controller, topic: Topic, config: Any) -> Any:
-        failures = await add_topic(self, topic, config)
+    async def deleted_meanwhile(self: controller.Controller, topic: Topic, *rest: Any) -> Any:
+        failures = await add_topic(self, topic, *rest)
         self.image = self.image.without_topics([topic.name])
         return failures
 
