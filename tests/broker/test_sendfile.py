@@ -17,6 +17,7 @@ from broker.test_node import batch, create, produce
 from ottla.broker import fetch_read
 from ottla.ids import ZERO_UUID, LeaderEpoch, Offset
 from ottla.log.cached_reads import PinnedRecords, RecordSlice
+from ottla.log.disk import Reader
 from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Message
 from ottla.protocol.messages.delete_topics import (
@@ -90,8 +91,8 @@ class Counted:
         self.monkeypatch = monkeypatch
         pinned = RecordSlice.pinned
 
-        def counted(one: RecordSlice) -> PinnedRecords | None:
-            found = pinned(one)
+        def counted(one: RecordSlice, reader: Reader) -> PinnedRecords | None:
+            found = pinned(one, reader)
             self.pinned += found is not None
             return found
 

@@ -91,3 +91,21 @@ def test_waiters_of_another_pool_do_not_cause_a_stall() -> None:
     unproven = ConnectionMemory(memory, Owner())
     unproven.account_response(100, 0.0)
     assert unproven.stall_reason(None, 100, 1e6) is None
+
+
+def test_broker_has_memory_when_clients_have_used_up_theirs() -> None:
+    memory = MemoryPools(LIMIT, LIMIT, LIMIT)
+    for pool in (memory.requests, memory.responses, memory.unproven_responses):
+        fill(pool)
+    broker = ConnectionMemory(memory, Owner())
+    broker.hold_request(10)
+    before = memory.requests.held
+    broker.use_broker_pools()
+    assert memory.requests.held == before - 10
+    broker.hold_request(100)
+    broker.account_response(200, 0.0)
+    assert (memory.broker_requests.held, memory.broker_responses.held) == (100, 200)
+    assert broker.responses is memory.broker_responses
+    assert broker.responses.has_memory(Owner())
+    broker.release_all()
+    assert (memory.broker_requests.held, memory.broker_responses.held) == (0, 0)

@@ -17,6 +17,7 @@ from ottla.broker.replica_selection import FollowerReads
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from ottla.log.cached_reads import NotCached, PinnedRecords, RecordSlice
+from ottla.log.disk import Reader
 from ottla.log.epochs import EpochEnd
 from ottla.log.segment.txn_index import AbortedTransaction
 from ottla.metrics import ApiCounts
@@ -198,10 +199,15 @@ class FetchRead:
 
     def _cached(self, found: RecordSlice) -> Buffer | PinnedRecords | None:
         if self.by_sendfile and found.size >= PINNED_BYTES_MIN:
-            pinned = found.pinned()
+            pinned = found.pinned(self.reader)
             if pinned is not None:
                 return pinned
         return found.cached()
+
+    @property
+    def reader(self) -> Reader:
+        """For whom the disk is read."""
+        return Reader.CLIENT if self.by_replica is None else Reader.FOLLOWER
 
     @property
     def is_cold(self) -> bool:
@@ -245,7 +251,9 @@ class FetchRead:
             assert partition is not None
             try:
                 upper = self._upper_offset(partition)
-                found = await partition.log.read(one.wanted.offset, upper, self._room(one.wanted))
+                found = await partition.log.read(
+                    one.wanted.offset, upper, self._room(one.wanted), self.reader
+                )
                 self._note_available(one, found, self._upper_offset(partition))
                 # Before the read: what the cleaner does while the disk is read is not in these
                 # bytes.
@@ -254,7 +262,7 @@ class FetchRead:
                 data: Buffer = b""
                 if not self._is_too_much(one.wanted, found):
                     reserve(self.size + found.size)
-                    data = await found.read()
+                    data = await found.read(self.reader)
                 self._give(one, partition, data)
             except (RequestError, StorageFailure) as error:
                 self._fail(one, error)

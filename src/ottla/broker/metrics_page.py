@@ -79,7 +79,7 @@ class MetricsPage:
         yield metrics.BROKER_INFO, [(info, 1)]
         yield _one(metrics.START_TIME, self.started_ms / 1000)
         yield from _of_listeners(self.listeners)
-        yield _one(metrics.REQUESTS_QUEUED, self.memory.requests.held)
+        yield _one(metrics.REQUESTS_QUEUED, self.memory.requests_held)
         yield _one(metrics.RESPONSES_QUEUED, self.memory.responses_held)
         yield metrics.REQUEST_SECONDS, _by_api(self.request_metrics)
         yield metrics.REQUEST_ERRORS, _errors(self.request_metrics)

@@ -135,6 +135,7 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FEW_CONNECTIONS: Final = 100  # fewer are worth a warning
+FOLLOWER_RESPONSES: Final = 4  # responses of the largest size that the memory is enough for
 FORWARD_LANES: Final = 5  # connections to the controller for the requests of clients
 LOGIN_SECONDS: Final = 10.0  # for each step of a login at another broker
 REGISTRATION_PAUSE_S: Final = 0.5  # after coordination has refused a registration
@@ -192,7 +193,9 @@ class Node:
         self._exit = AsyncExitStack()
         self._listeners: list[Listener] = []
         self._memory = MemoryPools(
-            config[broker.QUEUED_MAX_REQUEST_BYTES], config[broker.OTTLA_QUEUED_MAX_RESPONSE_BYTES]
+            config[broker.QUEUED_MAX_REQUEST_BYTES],
+            config[broker.OTTLA_QUEUED_MAX_RESPONSE_BYTES],
+            FOLLOWER_RESPONSES * config[broker.REPLICA_FETCH_RESPONSE_MAX_BYTES],
         )
         self._logs: Sized = ()  # until they are open
         self._descriptors = Descriptors(
@@ -1023,8 +1026,7 @@ class Node:
         parts.shutdown.begun = True
         self._released.set()
         parts.groups.close()
-        self._memory.responses.wake_all()
-        self._memory.unproven_responses.wake_all()
+        self._memory.wake_all()
         parts.replica_manager.wake_all()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:

@@ -8,7 +8,7 @@ again. So the state of a log is only used on the event loop.
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from ottla.log.disk import Disk, File, PinnedFile
+from ottla.log.disk import Disk, File, PinnedFile, Reader
 from ottla.protocol.file_slice import FileSlice
 from ottla.protocol.primitives import Buffer
 
@@ -41,7 +41,9 @@ def read_blocking(file: File, position: int, size: int) -> Buffer:
     return file.read(position, size)
 
 
-async def retry_uncached(disk: Disk, look_up: Callable[[Read], T]) -> T:
+async def retry_uncached(
+    disk: Disk, look_up: Callable[[Read], T], reader: Reader = Reader.BROKER
+) -> T:
     """Run a lookup; read uncached bytes in threads and repeat it until it has all of them."""
     fetched: dict[tuple[File, int, int], bytes] = {}
 
@@ -54,7 +56,7 @@ async def retry_uncached(disk: Disk, look_up: Callable[[Read], T]) -> T:
             return look_up(read)
         except NotCached as cold:
             file, position, size = cold.file, cold.position, cold.size
-            data = await disk.blocking(lambda f=file, p=position, s=size: f.read(p, s))
+            data = await disk.reading(lambda f=file, p=position, s=size: f.read(p, s), reader)
             fetched[file, position, size] = data
 
 
@@ -65,12 +67,19 @@ _OFFSET_BYTES: Final = 8
 class PinnedRecords(FileSlice):
     """Whole batches that are sent from their file, whatever happens to the log meanwhile."""
 
-    __slots__ = ("_disk", "_file", "_position", "_size", "records")
+    __slots__ = ("_disk", "_file", "_position", "_reader", "_size", "records")
 
     def __init__(
-        self, disk: Disk, file: PinnedFile, position: int, size: int, records: int
+        self,
+        disk: Disk,
+        file: PinnedFile,
+        position: int,
+        size: int,
+        records: int,
+        reader: Reader = Reader.BROKER,
     ) -> None:
         self._disk = disk
+        self._reader = reader
         self._file = file
         self._position = position
         self._size = size
@@ -95,7 +104,7 @@ class PinnedRecords(FileSlice):
     async def read(self, start: int, count: int) -> Buffer:
         """Read a part in a thread."""
         file, position = self._file, self._position + start
-        return await self._disk.blocking(lambda: file.read(position, count))
+        return await self._disk.reading(lambda: file.read(position, count), self._reader)
 
 
 class RecordSlice(NamedTuple):
@@ -117,7 +126,7 @@ class RecordSlice(NamedTuple):
             return b""
         return self.file.read_cached(self.position, self.size)
 
-    def pinned(self) -> "PinnedRecords | None":
+    def pinned(self, reader: Reader = Reader.BROKER) -> "PinnedRecords | None":
         """The bytes where they are in the file, if all of them are in the page cache."""
         file, position, size = self.file, self.position, self.size
         if file is None or not self.is_gapless:
@@ -130,13 +139,13 @@ class RecordSlice(NamedTuple):
         if pin is None or not pin.is_cached(position, size):
             return None
         records = self.upper_offset - int.from_bytes(base_offset, "big")
-        return PinnedRecords(self.disk, pin, position, size, records)
+        return PinnedRecords(self.disk, pin, position, size, records, reader)
 
-    async def read(self) -> Buffer:
+    async def read(self, reader: Reader = Reader.BROKER) -> Buffer:
         """The bytes; read in a thread unless they are cached."""
         found = self.cached()
         if found is not None:
             return found
         file = self.file
         assert file is not None
-        return await self.disk.blocking(lambda: file.read(self.position, self.size))
+        return await self.disk.reading(lambda: file.read(self.position, self.size), reader)

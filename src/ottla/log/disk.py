@@ -7,6 +7,7 @@ tears writes, fills up and fails.
 """
 
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.log.names import TEMPORARY_SUFFIX
@@ -110,6 +111,14 @@ class Room(NamedTuple):
     usable_bytes: int
 
 
+class Reader(Enum):
+    """For whom a read waits for the device."""
+
+    BROKER = auto()  # for the broker itself
+    CLIENT = auto()
+    FOLLOWER = auto()
+
+
 class Disk(Protocol):
     """The file system; paths are absolute.
 
@@ -178,6 +187,10 @@ class Disk(Protocol):
 
     async def blocking(self, call: Callable[[], T]) -> T:
         """Run a call that may wait for the device without blocking the event loop."""
+        ...
+
+    async def reading(self, call: Callable[[], T], reader: Reader) -> T:
+        """Do the same for a read; other readers and other calls do not wait for it."""
         ...
 
     async def working(self, call: Callable[[], T]) -> T:

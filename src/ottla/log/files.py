@@ -25,7 +25,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from ottla.errors import DescriptorsExhausted, DiskFull, StorageFailure
-from ottla.log.disk import File, Room
+from ottla.log.disk import File, Reader, Room
 from ottla.log.fd_reserve import RESERVED, TOO_MANY_OPEN, FdReserve, too_many_open_remedy
 from ottla.log.lazy_files import LazyFile, OpenFileCache, cache_capacity
 from ottla.log.page_cache import is_cached
@@ -331,6 +331,13 @@ class OsDisk:
         self._reserve = FdReserve(0 if read_only else RESERVED)
         self._cache = OpenFileCache(self.open, lambda: cache_capacity(open_files_max()))
         self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-disk")
+        # Threads start when they are needed. Consumers may read as much as they like from slow
+        # devices: neither flushes nor followers wait for them.
+        self._readers = {
+            Reader.BROKER: self._threads,
+            Reader.CLIENT: ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-read"),
+            Reader.FOLLOWER: ThreadPoolExecutor(READ_THREADS, thread_name_prefix="ottla-follow"),
+        }
         self._workers = ThreadPoolExecutor(
             WORK_THREADS, thread_name_prefix="ottla-work", initializer=_lower_priority
         )
@@ -428,13 +435,18 @@ class OsDisk:
         """Run a call in a thread; a call that has started completes before a cancellation."""
         return await _done_in(self._threads, call)
 
+    async def reading(self, call: Callable[[], T], reader: Reader) -> T:
+        """Run a read in the threads for its reader."""
+        return await _done_in(self._readers[reader], call)
+
     async def working(self, call: Callable[[], T]) -> T:
         """Run a call in low-priority threads of their own, fewer than there are cores."""
         return await _done_in(self._workers, call)
 
     def close(self) -> None:
         """Wait for the threads and end them; close the files of closed segments."""
-        self._threads.shutdown()
+        for threads in self._readers.values():
+            threads.shutdown()
         self._workers.shutdown()
         self._reserve.close()
         self._cache.clear()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ottla.errors import ErrorCode, RequestError
 from ottla.log.cached_reads import NotCached, Read, RecordSlice, read_page_cache
+from ottla.log.disk import Reader
 from ottla.log.log_state import LogState
 from ottla.log.scrubber import Scrubber
 from ottla.log.segment.batch_headers import BrokenSegment
@@ -45,10 +46,12 @@ class LogReader:
         except CorruptRecords as error:
             raise self._scrubber.corrupt_message(error) from error
 
-    async def read(self, offset: int, upper_offset: int, bytes_max: int) -> RecordSlice:
+    async def read(
+        self, offset: int, upper_offset: int, bytes_max: int, reader: Reader = Reader.BROKER
+    ) -> RecordSlice:
         """Do the same, and wait for the device if index or headers are not in the page cache."""
         return await self._scrubber.look_up(
-            lambda read: self._slice(offset, upper_offset, bytes_max, read)
+            lambda read: self._slice(offset, upper_offset, bytes_max, read), reader=reader
         )
 
     def _slice(self, offset: int, upper_offset: int, bytes_max: int, read: Read) -> RecordSlice:
@@ -103,6 +106,6 @@ class LogReader:
 
         while True:
             try:
-                return await self._scrubber.look_up(attempt)
+                return await self._scrubber.look_up(attempt, reader=Reader.CLIENT)
             except SearchPending as unfinished:
                 await state.disk.working(unfinished.work)

@@ -20,7 +20,7 @@ from ottla.log.cleaner.cleaner_runners import Cleaner
 from ottla.log.cleaner.compaction import CleaningDone, CleaningLimits
 from ottla.log.cleaner.log_cleaning import LogCleaning
 from ottla.log.damage import Damage
-from ottla.log.disk import Disk
+from ottla.log.disk import Disk, Reader
 from ottla.log.epochs import EpochEnd, EpochHistory
 from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
@@ -172,9 +172,11 @@ class PartitionLog:
 
     # Reads.
 
-    async def read(self, offset: int, upper_offset: int, bytes_max: int) -> RecordSlice:
+    async def read(
+        self, offset: int, upper_offset: int, bytes_max: int, reader: Reader = Reader.BROKER
+    ) -> RecordSlice:
         """Return what `read_cached` returns; wait for the device if necessary."""
-        return await self._reader.read(offset, upper_offset, bytes_max)
+        return await self._reader.read(offset, upper_offset, bytes_max, reader)
 
     async def find_timestamp(self, timestamp: int) -> FoundOffset | None:
         """Return the first record with this timestamp or a later one."""

@@ -23,6 +23,7 @@ from ottla.ids import Offset
 from ottla.log.appender import UnexpectedOffset, replicated_headers
 from ottla.log.cached_reads import Read, read_blocking, retry_uncached
 from ottla.log.damage import Damage, format_damage, records_missing
+from ottla.log.disk import Reader
 from ottla.log.epochs import EpochHistory
 from ottla.log.log_state import LogState
 from ottla.log.producers import Producers
@@ -62,7 +63,13 @@ class Scrubber:
                 await self._store_damage()
         return self._state.damaged
 
-    async def look_up(self, search: Callable[[Read], T], *, locked: bool = False) -> T:
+    async def look_up(
+        self,
+        search: Callable[[Read], T],
+        *,
+        locked: bool = False,
+        reader: Reader = Reader.BROKER,
+    ) -> T:
         """Run a search that reads segments; scan a segment that it cannot walk, and run it again.
 
         `locked` says that the caller holds the lock of the log.
@@ -71,7 +78,7 @@ class Scrubber:
         reindexed: set[Offset] = set()
         while True:
             try:
-                return await retry_uncached(state.disk, search)
+                return await retry_uncached(state.disk, search, reader)
             except BrokenSegment as broken:
                 known, base_offset = state.damaged, broken.base_offset
                 async with self._scan_lock:  # another search may have scanned the segment meanwhile

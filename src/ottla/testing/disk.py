@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.errors import DiskFull, StorageFailure
-from ottla.log.disk import Room
+from ottla.log.disk import Reader, Room
 from ottla.protocol.primitives import Buffer
 from ottla.testing.content import Content, Cut, Loss, Write
 
@@ -303,6 +303,10 @@ class SimulatedDisk:
     async def blocking(self, call: Callable[[], T]) -> T:
         """Run the call at once: simulated devices do not wait."""
         return call()
+
+    async def reading(self, call: Callable[[], T], reader: Reader) -> T:
+        """Run the read at once."""
+        return await self.blocking(call)
 
     async def working(self, call: Callable[[], T]) -> T:
         """Run the call at once."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from ottla.errors import DiskFull, StorageFailure
-from ottla.log.disk import File, Lock, PinnedFile, Room
+from ottla.log.disk import File, Lock, PinnedFile, Reader, Room
 from ottla.log.files import OsDisk
 from ottla.protocol.primitives import Buffer
 
@@ -203,6 +203,10 @@ class TroubledDisk:
     async def blocking(self, call: Callable[[], T]) -> T:
         """Run a call that may block on the device, without stopping the event loop."""
         return await self._disk.blocking(call)
+
+    async def reading(self, call: Callable[[], T], reader: Reader) -> T:
+        """Run a read, without stopping the event loop."""
+        return await self._disk.reading(call, reader)
 
     async def working(self, call: Callable[[], T]) -> T:
         """Run a long computation, without stopping the event loop."""

@@ -604,6 +604,7 @@ class Connection(asyncio.BufferedProtocol):
             if login.username is not None:
                 self.login = None
                 self.is_broker = True
+                self.memory.use_broker_pools()
                 self._conversation.framer.frame_bytes_max = self.config.frame_bytes_max
                 self._change(Event.AUTHENTICATED)
                 self._yield_turn()  # the client may have sent requests behind the login

@@ -203,13 +203,26 @@ class MemoryPools:
     """The memory pools of a broker.
 
     Half of the memory for responses is for clients that have proven that they read, the other half
-    for those that have not. Clients that read thus get memory however many do not.
+    for those that have not. Clients that read thus get memory however many do not. The other
+    brokers have pools of their own, so that clients cannot hold up replication.
     """
 
-    __slots__ = ("buffer_pool", "read_buffer", "requests", "responses", "unproven_responses")
+    __slots__ = (
+        "broker_requests",
+        "broker_responses",
+        "buffer_pool",
+        "read_buffer",
+        "requests",
+        "responses",
+        "unproven_responses",
+    )
 
-    def __init__(self, request_bytes: int = 0, response_bytes: int = 0) -> None:
+    def __init__(
+        self, request_bytes: int = 0, response_bytes: int = 0, broker_response_bytes: int = 0
+    ) -> None:
         self.requests = MemoryPool(request_bytes, request_bytes // 4)
+        self.broker_requests = MemoryPool(request_bytes, request_bytes // 4)
+        self.broker_responses = MemoryPool(broker_response_bytes)
         self.responses = MemoryPool(-(-response_bytes // 2))
         self.unproven_responses = MemoryPool(-(-response_bytes // 2))
         # A frame does not reserve spare memory that it reuses, so the pool is a small part too.
@@ -218,9 +231,19 @@ class MemoryPools:
         self.read_buffer = ReadBuffer(READ_BUFFER_BYTES)
 
     @property
+    def requests_held(self) -> int:
+        """The bytes of all requests that are being received or served."""
+        return self.requests.held + self.broker_requests.held
+
+    @property
     def responses_held(self) -> int:
-        """The bytes of all responses that clients have not read."""
-        return self.responses.held + self.unproven_responses.held
+        """The bytes of all responses that clients and brokers have not read."""
+        return self.responses.held + self.unproven_responses.held + self.broker_responses.held
+
+    def wake_all(self) -> None:
+        """Wake every response that waits for memory: the broker stops."""
+        for pool in (self.responses, self.unproven_responses, self.broker_responses):
+            pool.wake_all()
 
 
 class Pace:
@@ -285,9 +308,11 @@ class ConnectionMemory:
         "_complete_bytes",
         "_frame_bytes",
         "_frame_number",
+        "_is_broker",
         "_owner",
         "_pools",
         "_read_bytes",
+        "_requests",
         "_response_bytes",
         "_response_pace",
         "frame_pace",
@@ -297,6 +322,8 @@ class ConnectionMemory:
 
     def __init__(self, pools: MemoryPools, owner: MemoryHolder) -> None:
         self._pools = pools
+        self._requests = pools.requests
+        self._is_broker = False
         self._owner = owner
         self._frame_bytes = 0  # reserved for the frame that is being read
         self._frame_number = 0  # of that frame, in the order in which they began
@@ -307,6 +334,12 @@ class ConnectionMemory:
         self.short = False
         self.frame_pace = Pace()
         self._response_pace = Pace()
+
+    def use_broker_pools(self) -> None:
+        """Use the memory for brokers from now on: the other end has logged in as one."""
+        self.release_all()
+        self._requests = self._pools.broker_requests
+        self._is_broker = True
 
     @property
     def buffer_pool(self) -> BufferPool:
@@ -324,14 +357,14 @@ class ConnectionMemory:
 
         What was read is kept even if the pool has no memory for it.
         """
-        requests = self._pools.requests
+        requests = self._requests
         left_to_others = 0 if self._completes_requests else requests.kept // 2
         short = requests.limit - requests.held < _READ_RESERVE + left_to_others
         return KEPT_BYTES_MAX if short else READ_BUFFER_BYTES
 
     def account_frame(self, framer: Framer) -> None:
         """Reserve what a large frame needs next; called when it begins, grows or ends."""
-        requests = self._pools.requests
+        requests = self._requests
         if framer.copied:
             self.hold_request(framer.copied)
             framer.copied = 0
@@ -373,23 +406,25 @@ class ConnectionMemory:
 
     def hold_request(self, count: int) -> None:
         """Count the memory of a complete request until it is served."""
-        self._pools.requests.hold(self._owner, count)
+        self._requests.hold(self._owner, count)
         self.request_bytes += count
 
     def release_request(self) -> None:
         """Release the frame of a request that was served."""
         count, self.request_bytes = self.request_bytes, 0
-        self._pools.requests.release(self._owner, count)
+        self._requests.release(self._owner, count)
 
     @property
     def responses(self) -> MemoryPool:
         """The pool in which responses to this client are held."""
+        if self._is_broker:
+            return self._pools.broker_responses
         return self._pools.responses if self.is_proven else self._pools.unproven_responses
 
     @property
     def is_proven(self) -> bool:
         """Whether the client has shown that it reads its responses."""
-        return self._read_bytes >= PROVEN_BYTES
+        return self._is_broker or self._read_bytes >= PROVEN_BYTES
 
     def account_response(self, count: int, blocked_s: float | None) -> None:
         """Hold a response; `blocked_s` is None when the system took all of it at once."""
@@ -410,7 +445,7 @@ class ConnectionMemory:
 
     def release_all(self) -> None:
         """Release everything and stop waiting."""
-        self._pools.requests.stop_waiting(self._owner)
+        self._requests.stop_waiting(self._owner)
         self.request_bytes += self._frame_bytes
         self._frame_bytes = 0
         self.release_request()
@@ -436,7 +471,7 @@ class ConnectionMemory:
         if arrived is None or not self._frame_bytes:
             return None
         is_stalled = self.frame_pace.is_stalled(arrived, now_s) or silent_s > SILENT_SECONDS
-        if is_stalled and self._pools.requests.has_waiters:
+        if is_stalled and self._requests.has_waiters:
             return f"request stalled after {arrived} bytes while others wait for memory"
         return None
 

@@ -14,6 +14,7 @@ from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
 from ottla.log.cached_reads import RecordSlice
+from ottla.log.disk import Reader
 from ottla.protocol.apis import FETCH
 from ottla.protocol.conversation import Response
 from ottla.protocol.messages.fetch import (
@@ -498,8 +499,8 @@ def test_full_response_reads_no_more_records(
             sizes.append(len(data))
         return data
 
-    async def counted_cold(self: RecordSlice) -> Buffer:
-        data = await read(self)
+    async def counted_cold(self: RecordSlice, reader: Reader) -> Buffer:
+        data = await read(self, reader)
         sizes.append(len(data))
         return data
 

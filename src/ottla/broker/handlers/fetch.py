@@ -370,7 +370,7 @@ class _Fetch:
                 by_topic.setdefault(one.wanted.key[0], []).append(self._partition(one))
         response = self._response(by_topic)
         disk = self.handler.replica_manager.logs.disk
-        return await disk.blocking(lambda: response.buffers(self.version))
+        return await disk.reading(lambda: response.buffers(self.version), gathering.reader)
 
     def _is_told(self, one: PartitionRead) -> bool:
         session = self.session
