@@ -152,7 +152,12 @@ def test_service_that_always_fails_ends_the_run(tmp_path: Path) -> None:
 def test_bug_of_a_service_ends_the_run(tmp_path: Path) -> None:
     servers = context("127.0.0.1:1", tmp_path)
     job = ServicesJob(servers, kill_interval_s=0, down_s=0, kinds=[BrokenService])
-    job.start()
-    job.stop()
-    with pytest.raises(RunFailed, match="unhandled errors"):
+
+    def ends() -> bool:
         job.check()
+        return False
+
+    job.start()
+    with pytest.raises(RunFailed, match="unhandled errors"):
+        wait_until(ends)
+    job.stop()
