@@ -137,6 +137,7 @@ def test_timestamp_options_override_offsets() -> None:
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"columns": "value, size"}, "unknown column 'size'; there are key, value"),
         ({"columns": ""}, "unknown column ''"),
+        ({"skipValuePattern": "("}, "skipValuePattern: Invalid"),
         ({"minPartitions": "0"}, "above 0"),
         ({"minPartitions": "many"}, "above 0"),
     ],

@@ -7,11 +7,14 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow
+import pyarrow.compute
 import pytest
 
 from cases import Cases
 from judges.ottla_broker import OttlaBroker
 from ottla.pipeline import Expectation, InvalidPipeline, Source
+from ottla.pipeline.clean_values import clean_pattern
 from ottla.pipeline.compiler import compile_pipeline
 from ottla.pipeline.dead_letters import RECORD, dead_records, dead_rows
 from ottla.pipeline.expectations import enforced, violation
@@ -458,3 +461,60 @@ def test_sources_read_only_the_columns_that_are_used(
     plan: str = frames["readings"]._jdf.queryExecution().analyzed().toString()
     [relation] = [line for line in plan.splitlines() if "StreamingRelation" in line]
     assert re.findall(r"(\w+)#\d+", relation) == ["value", "timestamp"]
+
+
+def test_spark_parses_every_clean_value(spark: Any) -> None:
+    """Candidates of each type, at the edges of what the pattern and what Spark accept."""
+    numbers = ("0", "-0", "1", "-1", "01", "1.", ".5", "1.5", "1e3", "999999999", "1000000000")
+    numbers += ("4294967296", "9" * 18, "9" * 19, "1." + "9" * 15, "9" * 15 + ".25", "NaN", "+1")
+    days = ("1000-01-01", "2999-12-28", "2026-02-29", "2026-13-01", "0000-01-01", "2026-1-1")
+    times = ("00:00:00", "23:59:59.999999", "23:59:60", "24:00:00", "1:2:3", "12:00:00.1234567")
+    zones = ("", "Z", "+00:00", "-17:59", "+18:00", "+18:01", "z", "+0100", " UTC")
+    candidates = {
+        "STRING": ('""', '"a"', '"\\n"', '"\x7f"', '"\x01"', '"é"', '"€"', '"😀"', "1", "null"),
+        "BOOLEAN": ("true", "false", "null", "True", "1"),
+        **dict.fromkeys(("INT", "BIGINT", "DOUBLE"), (*numbers, "null", '"1"', "true")),
+        "TIMESTAMP": tuple(
+            f'"{day}T{time}{zone}"' for day in days for time in times for zone in zones
+        ),
+    }
+    arrow: Any = pyarrow
+    compute: Any = pyarrow.compute
+    cases = Cases()
+    for kind, texts in candidates.items():
+        source = Source(json=f"a {kind}, b {kind}")
+        pattern = clean_pattern(source, {})
+        values = [f'{{"a":{text}, "b":{text}}}'.encode() for text in texts]
+        matched: list[bool] = compute.match_substring_regex(
+            arrow.array(values), pattern
+        ).to_pylist()
+        clean = [value for value, is_clean in zip(values, matched, strict=True) if is_clean]
+        failed = parsed(raw(spark, *clean), source).where(f"{ERROR} IS NOT NULL").collect()
+        with cases.case(kind):
+            assert len(clean) > 1
+            assert [row.value for row in failed] == []
+    cases.check()
+
+
+def test_dead_letters_are_found_among_clean_values(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+) -> None:
+    text = f"""
+        name: clean
+        brokers: {broker.bootstrap}
+        checkpoints: {tmp_path}
+        trigger: available now
+        sources: {{rows: {{topic: {topic}, start: earliest, json: a INT}}}}
+        sinks: [{{from: rows, topic: {topic}.rows}}]
+        dead_letters: {topic}.dead
+    """
+    values = [b'{"a":1}', b"x", b'{"a":2}', b'{"a":"b"}', b'{"a": 3}', b'{"a":4}', b""]
+    send(broker, topic, *values)
+    for one in compile_pipeline(spark, loaded(text)).queries:
+        finished(lambda writer=one.writer: writer().start())
+    rows = [json.loads(one.value) for one in records(broker, f"{topic}.rows")]
+    assert rows == [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}]
+    dead = [
+        (one.value, dict(one.headers)["ottla.offset"]) for one in records(broker, f"{topic}.dead")
+    ]
+    assert dead == [(b"x", b"1"), (b'{"a":"b"}', b"3"), (b"", b"6")]

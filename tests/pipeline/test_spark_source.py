@@ -136,6 +136,19 @@ def test_only_chosen_columns_are_read(reading: Reading, broker: OttlaBroker, top
     assert reading(columns="headers").where("headers IS NOT NULL").count() == 3
 
 
+def test_records_with_matching_values_are_skipped(
+    reading: Reading, broker: OttlaBroker, topic: str
+) -> None:
+    write(broker, topic, range(40))
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        producer.send(topic, None, partition=0)
+    frame = reading(skipValuePattern="^[0-9]$|^1")
+    rows = sorted((row.offset, row.value) for row in frame.where("partition = 0").collect())
+    kept = [n for n in range(0, 40, 3) if n > 19]
+    assert rows == [*((n // 3, b"%d" % n) for n in kept), (14, None)]
+    assert reading(skipValuePattern="").count() == 1
+
+
 def test_timestamp_type_is_log_append_time(
     reading: Reading, broker: OttlaBroker, topic: str
 ) -> None:

@@ -74,8 +74,18 @@ def _headers(lists: Any) -> Any:
     return pyarrow_module().ListArray.from_arrays(lists.offsets, lists.values, mask=none)
 
 
-def rows(partition: TopicPartition, columns: Columns, end: int, schema: Any) -> Any:
-    """Return the rows with offsets below `end`, in the Arrow schema that Spark expects."""
+def rows(
+    partition: TopicPartition,
+    columns: Columns,
+    end: int,
+    schema: Any,
+    *,
+    without_values: str | None = None,
+) -> Any:
+    """Return the rows with offsets below `end`, in the Arrow schema that Spark expects.
+
+    Rows whose value matches the pattern `without_values` are left out.
+    """
     pa = pyarrow_module()
     batch = to_arrow(columns)
     count = columns.rows
@@ -100,6 +110,19 @@ def rows(partition: TopicPartition, columns: Columns, end: int, schema: Any) -> 
             case _:
                 return batch.column(name)
 
-    return pa.RecordBatch.from_arrays(
+    left = None if without_values is None else _not_matching(batch, stop, without_values)
+    if left is not None and not left.true_count:
+        return pa.RecordBatch.from_pylist([], schema)
+    found = pa.RecordBatch.from_arrays(
         [array(field.name).slice(0, stop).cast(field.type) for field in schema], schema=schema
     )
+    return found if left is None else found.filter(left)
+
+
+def _not_matching(batch: Any, stop: int, pattern: str) -> Any:
+    """Return for each row whether its value does not match; null does not."""
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    values = batch.column("value").slice(0, stop)
+    return compute.invert(compute.fill_null(compute.match_substring_regex(values, pattern), False))

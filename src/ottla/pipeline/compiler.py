@@ -25,6 +25,7 @@ from pyspark.sql.types import BinaryType
 
 from ottla.pipeline import register
 from ottla.pipeline.checkpoint_files import write_local_checkpoints_fast
+from ottla.pipeline.clean_values import clean_pattern
 from ottla.pipeline.columns import TYPES
 from ottla.pipeline.dead_letters import RECORD, dead_records, dead_rows
 from ottla.pipeline.expectations import enforced, is_met, violation
@@ -250,7 +251,13 @@ class _Compiler:
         session: Any = self.session  # Spark does not type the arguments
         return session.sql(text)
 
-    def _records(self, name: str, source: Source, columns: Sequence[str]) -> DataFrame:
+    def _records(
+        self,
+        name: str,
+        source: Source,
+        columns: Sequence[str],
+        more: Mapping[str, str] | None = None,
+    ) -> DataFrame:
         if self._bindings.records is not None:
             return self._bindings.records(self.session, name, source)
         options = {
@@ -259,6 +266,7 @@ class _Compiler:
             **_start(source),
             **source.options,
             "columns": ",".join(columns),
+            **(more or {}),
         }
         if self._bindings.stop_file is not None:
             options["stopFile"] = self._bindings.stop_file
@@ -450,7 +458,9 @@ class _Compiler:
             failed = self._before[name].withColumn(ERROR, error)
             return dead_rows(failed.where(f.col(ERROR).isNotNull()), pipeline.name, name)
         source = pipeline.sources[name]
-        records = self._records(name, source, [*TYPES])
+        pattern = clean_pattern(source, pipeline.spark)
+        skipped = {} if pattern is None else {"skipValuePattern": pattern}
+        records = self._records(name, source, [*TYPES], skipped)
         record = f.struct(*records.columns).alias(RECORD)
         rows = _flat(parsed(records, source), source, f.col(ERROR), record)
         error = f.coalesce(f.col(ERROR), violation(name, source.expect))

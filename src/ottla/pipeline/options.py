@@ -142,6 +142,12 @@ TABLE: Final = (
         "Read only these columns, separated by commas. Spark does not leave out unused columns.",
     ),
     Option(
+        "skipValuePattern",
+        READ,
+        "",
+        "Skip records whose value contains a match of this regular expression (RE2).",
+    ),
+    Option(
         "minPartitions",
         READ,
         "",

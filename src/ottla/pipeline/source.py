@@ -106,8 +106,11 @@ class Task:
             found = reader.read(
                 wanted, options.poll_timeout_s, skips_lost=not options.fails_on_loss
             )
+            skipped = options.skipped_values
             for columns in found:
-                yield rows(wanted.partition, columns, wanted.end, schema)
+                batch = rows(wanted.partition, columns, wanted.end, schema, without_values=skipped)
+                if batch.num_rows:
+                    yield batch
 
 
 def _lookup(options: SourceOptions) -> "OffsetLookup":

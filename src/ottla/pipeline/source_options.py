@@ -8,7 +8,7 @@ partition, and those take precedence over offsets.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ottla.ids import TopicPartition
 from ottla.pipeline.columns import source_columns
@@ -49,6 +49,8 @@ class SourceOptions:
     end: Limit
     fails_on_loss: bool = True
     columns: tuple[str, ...] = source_columns(None, headers=False)
+    skipped_values: str | None = None
+    """A pattern of the values that are not read."""
     tasks_min: int | None = None
     task_records_max: int | None = None
     batch_records_max: int | None = None
@@ -77,6 +79,7 @@ def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
         columns=source_columns(
             options.get("columns"), headers=_flag(options, "includeHeaders", default=False)
         ),
+        skipped_values=_pattern(options, "skipValuePattern"),
         tasks_min=_number(options, "minPartitions"),
         task_records_max=_number(options, "maxRecordsPerPartition"),
         batch_records_max=records_max,
@@ -189,6 +192,20 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if number <= 0:
         raise BadOption(f"{name} must be a number above 0, not {options[name]!r}")
     return number
+
+
+def _pattern(options: Mapping[str, str], name: str) -> str | None:
+    if name not in options:
+        return None
+    import pyarrow.compute
+
+    arrow: Any = pyarrow
+    compute: Any = pyarrow.compute
+    try:
+        compute.match_substring_regex(arrow.array([b""]), options[name])
+    except arrow.ArrowInvalid as error:
+        raise BadOption(f"{name}: {error}") from error
+    return options[name]
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

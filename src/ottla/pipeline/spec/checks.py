@@ -82,6 +82,7 @@ _MANAGED_OPTIONS: Final = {
     "startingtimestamp": "start",
     "startingoffsetsbytimestamp": "start",
     "columns": "metadata: [key, offset]",
+    "skipvaluepattern": "expect",
     "includeheaders": "metadata: [headers]",
     "topic": "topic",
     "path": "parquet",
