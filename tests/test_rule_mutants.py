@@ -9,6 +9,7 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import structs
 
-from broker import test_replica_fetch
+from broker import test_hand_over, test_leadership, test_replica_fetch
 from cluster import test_election, test_registration
 from controller import (
     test_control_requests,
@@ -42,7 +43,9 @@ from log import (
 from log.cleaner import test_cleanable
 from log.recovery import test_log_recovery
 from ottla.broker.fetch_read import FetchRead
-from ottla.cluster import election, reassignment
+from ottla.broker.node import Node
+from ottla.broker.replica_roles import ReplicaRoles
+from ottla.cluster import election, reassignment, registration
 from ottla.cluster.registration import BrokerChanges
 from ottla.cluster.znodes import broker_path
 from ottla.controller import lease, partition_changes, plan
@@ -66,9 +69,11 @@ from ottla.log import appender, directory, files
 from ottla.log.cleaner import cleanable
 from ottla.log.epochs import EpochHistory
 from ottla.log.flusher import FlushPlan
+from ottla.log.log_manager import LogManager
 from ottla.log.log_state import LogState
 from ottla.log.recovery import batch_scan, crash_cleanup
 from ottla.replication import truncation
+from ottla.replication.fetcher import ReplicaFetcher
 from ottla.replication.follower import FollowerPartition
 from ottla.replication.in_sync_replicas import Follower, InSyncReplicas
 from ottla.replication.partition import Partition
@@ -305,6 +310,32 @@ def broker_takes_the_id_of_another_one(patch: Patch) -> None:
     patch.setattr(lease, "_check_own", accepted)
 
 
+@caught_by(test_lease.test_b1_process_replaces_its_earlier_session)
+def process_that_registers_again_is_a_new_one(patch: Patch) -> None:
+    def is_unclean(last: Any, new: Any) -> bool:
+        return last is None or new.last_clean_epoch != last.epoch
+
+    everywhere(patch, registration.is_unclean, is_unclean)
+
+
+@caught_by(test_registration.test_b1_clean_restart_needs_the_last_broker_epoch)
+def any_clean_shutdown_counts(patch: Patch) -> None:
+    def is_unclean(last: Any, new: Any) -> bool:
+        return last is None or (new.incarnation != last.incarnation and new.last_clean_epoch < 0)
+
+    everywhere(patch, registration.is_unclean, is_unclean)
+
+
+@caught_by(test_lease.test_b1_counter_outlives_registrations_and_judges_them)
+def counter_forgets_the_last_registration(patch: Patch) -> None:
+    format_counter = registration.format_counter
+
+    def forgetful(last: object, new: Any) -> bytes:
+        return format_counter(None, new)
+
+    everywhere(patch, format_counter, forgetful)
+
+
 @caught_by(test_lease.test_b2_one_controller_and_the_next_has_a_higher_epoch)
 def controller_epoch_stays(patch: Patch) -> None:
     patch.setattr(lease, "ControllerEpoch", returning(1))
@@ -377,6 +408,53 @@ def leaders_move_to_brokers_that_shut_down(patch: Patch) -> None:
         return frozenset(self.alive)
 
     patch.setattr(plan.Conditions, "electable", electable)
+
+
+@caught_by(test_hand_over.test_b11_stop_flushes_marks_and_ends_its_session_last)
+def clean_shutdown_is_marked_before_the_flush(patch: Patch) -> None:
+    close = LogManager.close
+
+    async def hasty(self: LogManager, broker_epoch: Any) -> Any:
+        for one in self.directories:
+            await one.mark_clean(broker_epoch)
+        return await close(self, broker_epoch)
+
+    patch.setattr(LogManager, "close", hasty)
+
+
+@caught_by(test_hand_over.test_b11_stop_flushes_marks_and_ends_its_session_last)
+def session_ends_before_the_flush(patch: Patch) -> None:
+    async def hasty(self: Node, session: Any, *rest: Any) -> None:
+        await session.close()
+
+    patch.setattr(Node, "_hand_over", hasty)
+
+
+@caught_by(test_leadership.test_b12_strays_wait_for_all_replicas_and_the_image)
+def strays_are_set_aside_with_any_image(patch: Patch) -> None:
+    apply = ReplicaRoles.apply
+
+    async def hasty(self: ReplicaRoles, update: Any) -> Any:
+        self._are_strays_due = True
+        return await apply(self, update)
+
+    patch.setattr(ReplicaRoles, "apply", hasty)
+
+
+@caught_by(
+    test_directory.test_b12_directory_of_another_cluster_or_broker_is_refused,
+    "other",
+    1,
+    "belongs to cluster",
+)
+def directories_of_any_cluster_are_used(patch: Patch) -> None:
+    identify = directory.DataDirectory._identify
+
+    def trusting(self: Any, *args: Any) -> None:
+        with suppress(directory.DirectoryRefused):
+            identify(self, *args)
+
+    patch.setattr(directory.DataDirectory, "_identify", trusting)
 
 
 @caught_by(test_producer_ids.test_b12_rest_of_a_block_is_never_issued)
@@ -482,6 +560,39 @@ def failed_sync_is_retried(patch: Patch) -> None:
         return await self.disk.blocking(call)
 
     patch.setattr(LogState, "run_retryable", run_retryable)
+
+
+@caught_by(test_fetcher.test_c5_flush_messages_delays_the_report_of_the_log_end)
+def follower_reports_its_log_end_before_the_flush(patch: Patch) -> None:
+    unready = ReplicaFetcher._unready
+
+    def hasty(self: ReplicaFetcher) -> tuple[Any, list[Any]]:
+        return unready(self)[0], []
+
+    patch.setattr(ReplicaFetcher, "_unready", hasty)
+
+
+@caught_by(
+    test_replicated_partition.test_c5_high_watermark_waits_for_the_leaders_flush, (1, 2, 3), 0
+)
+def high_watermark_does_not_wait_for_the_leaders_flush(patch: Patch) -> None:
+    def advance(self: Partition, now_s: float | None = None) -> None:
+        assert self.in_sync is not None
+        at_s = self._clock.elapsed_s() if now_s is None else now_s
+        end = self.log.log_end_offset
+        self._set_high_watermark(self.in_sync.high_watermark(self.high_watermark, end, at_s))
+
+    patch.setattr(Partition, "_advance_high_watermark", advance)
+
+
+@caught_by(test_plan.test_c6_full_leader_hands_over_to_an_isr_member)
+def full_leader_stays(patch: Patch) -> None:
+    everywhere(patch, plan.directory_full, returning([]))
+
+
+@caught_by(test_plan.test_c6_failed_directory_gives_up_its_partitions)
+def failed_directory_keeps_its_leaders(patch: Patch) -> None:
+    everywhere(patch, plan.directory_failed, returning([]))
 
 
 @caught_by(test_files.test_c6_write_that_does_not_fit_is_undone)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from broker.handlers.test_delete_topics import delete
 from broker.members import find_coordinator
@@ -18,10 +19,11 @@ from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.replica_roles import ReplicaRoles
 from ottla.cluster.image import PartitionChange, Topic
 from ottla.controller import controller
+from ottla.controller.control_update import ControlUpdate
 from ottla.controller.partition_changes import Outcome
 from ottla.controller.store import ClusterStore
 from ottla.errors import DiskFull, ErrorCode, StorageFailure
-from ottla.ids import ZERO_UUID, LeaderEpoch, TopicPartition
+from ottla.ids import ZERO_UUID, BrokerId, LeaderEpoch, TopicPartition
 from ottla.log.files import OsDisk
 from ottla.log.loading import HostedLog
 from ottla.log.names import PARTITION_METADATA
@@ -353,5 +355,33 @@ def test_folder_without_a_topic_id_is_adopted(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             assert await fetch(await running.client(), topic_id) == [b"kept"]
             assert file.read_text() == before
+
+    run(scenario)
+
+
+def test_b12_strays_wait_for_all_replicas_and_the_image(tmp_path: Path) -> None:
+    """A broker that hears of a topic's absence otherwise may hear only half of the truth."""
+
+    async def scenario() -> None:
+        data = tmp_path / "data"
+        async with broker(tmp_path) as running:
+            await create(await running.client(), "t")
+            roles, image = running.parts.roles, running.parts.metadata_cache.image
+            me = image.brokers[BrokerId(1)]
+            both = image.with_brokers([me, replace(me, id=BrokerId(2))], me.id)
+            image = both.without_topics(["t"])
+            update = ControlUpdate(
+                controller=me.id,
+                controller_epoch=image.controller_epoch,
+                broker_epoch=roles.broker_epoch,
+            )
+            await roles.apply(replace(update, image=both))  # its controller knows all of it
+            await roles.apply(replace(update, image=image, changed=["t"]))
+            await roles.apply(replace(update, image=image))
+            await roles.apply(replace(update, is_full=True))
+            await roles.apply(replace(update, image=image, changed=["t"]))
+            assert not folders(data, "-stray")
+            await roles.apply(replace(update, image=image))
+            assert len(folders(data, "-stray")) == 1
 
     run(scenario)

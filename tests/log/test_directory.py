@@ -93,7 +93,9 @@ def test_c9_lock_excludes_java_after_a_second_claim(tmp_path: Path) -> None:
     ("cluster", "node", "told"),
     [("other", 1, "belongs to cluster c, this broker to other"), ("c", 2, "set node.id to 1")],
 )
-def test_directory_of_another_broker_is_rejected(cluster: str, node: int, told: str) -> None:
+def test_b12_directory_of_another_cluster_or_broker_is_refused(
+    cluster: str, node: int, told: str
+) -> None:
     disk = SimulatedDisk()
     claim(disk).release()
     with pytest.raises(DirectoryRefused, match=told):

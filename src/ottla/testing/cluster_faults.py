@@ -257,15 +257,18 @@ class FaultInjector:
         def cut_power(machine: Machine) -> Awaitable[None] | None:
             if not self._may_lose(machine):
                 return None
-            self.tell(
-                "fault", f"broker {machine.id} loses power; of what is not synced, {loss.value}"
-            )
-            machine.crashed = machine.lost = True
-            machine.wanted.clear()
-            machine.broker.cut_power(loss)
+            self.cut_power(machine, loss)
             return self._restart(machine)
 
         return cut_power
+
+    def cut_power(self, machine: Machine, loss: Loss) -> None:
+        """Cut the power of a broker, until `wanted` is set again."""
+        text = f"broker {machine.id} loses power; of what is not synced, {loss.value}"
+        self.tell("fault", text)
+        machine.crashed = machine.lost = True
+        machine.wanted.clear()
+        machine.broker.cut_power(loss)
 
     async def _restart(self, machine: Machine) -> None:
         """Start a broker again, within its session timeout or later."""

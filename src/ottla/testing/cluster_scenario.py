@@ -88,17 +88,21 @@ def run(
     brokers: int = 3,
     balances: bool = False,
     script: "Script | None" = None,
+    flushed: bool | None = None,
 ) -> Outcome:
     """Run a seed for at least so many virtual minutes.
 
     With `balances`, the controller balances the cluster (ottla.balance.enable).
 
     A script replaces the random faults and the administrator, on a network without disturbances.
-    If it has led to a violation, the run ends with it.
+    If it has led to a violation, the run ends with it. `flushed` decides whether all topics have
+    flush.messages=1, instead of the seed.
     """
 
     async def program(world: Simulation) -> Outcome:
-        scenario = await ClusterScenario.create(world, brokers, minutes * 60, balances=balances)
+        scenario = await ClusterScenario.create(
+            world, brokers, minutes * 60, balances=balances, flushed=flushed
+        )
         history = scenario.history
         try:
             async with asyncio.timeout(RUN_SECONDS_MAX + minutes * 60):
@@ -169,10 +173,17 @@ class ClusterScenario:
 
     @classmethod
     async def create(
-        cls, world: Simulation, brokers: int, seconds: float, *, balances: bool = False
+        cls,
+        world: Simulation,
+        brokers: int,
+        seconds: float,
+        *,
+        balances: bool = False,
+        flushed: bool | None = None,
     ) -> "ClusterScenario":
         """Return a scenario whose brokers are not started."""
-        flushed = world.random.random() < 0.3
+        is_drawn = world.random.random() < 0.3
+        flushed = is_drawn if flushed is None else flushed
         settings = (*SETTINGS, "log.flush.interval.messages=1") if flushed else SETTINGS
         if balances:
             settings += BALANCING
