@@ -445,6 +445,21 @@ def test_error_after_a_lost_response_notes_uncertainty() -> None:
     run(scenario())
 
 
+def test_error_after_a_timeout_of_the_controller_notes_uncertainty() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker({}) as broker, admin(broker) as ours:
+            broker.answers[CreateTopicsRequest] = answers_in_turn(
+                topics_created(t=ErrorCode.REQUEST_TIMED_OUT),
+                topics_created(t=ErrorCode.TOPIC_ALREADY_EXISTS),
+            )
+            with pytest.raises(RequestError) as refused:
+                await ours.create_topic("t", 1, 1)
+            assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+            assert refused.value.__notes__ == [UNSURE]
+
+    run(scenario())
+
+
 def test_element_missing_in_the_response_is_an_error() -> None:
     async def scenario() -> None:
         nothing = CreateTopicsResponse(throttle_time_ms=0, topics=())

@@ -31,7 +31,7 @@ M = TypeVar("M", bound=Message)
 ONE_EACH: Final = VERSION_MAX
 """For `batched_since`: no version takes several keys in one request."""
 
-UNSURE: Final = "an earlier attempt of this call got no response and may have taken effect"
+UNSURE: Final = "an earlier attempt of this call timed out or was lost: it may have taken effect"
 
 
 class Terms(NamedTuple):
@@ -125,6 +125,8 @@ class Caller:
                     # A deadline that is reached during a retry is not the reason for the failure.
                     if key not in told or not (is_late and isinstance(one, TimedOut)):
                         told[key] = one
+                    if isinstance(one, RequestError) and one.code is ErrorCode.REQUEST_TIMED_OUT:
+                        unsure.add(key)  # the controller goes on with it
                 left = [key for key in left if _again(route, told[key], tries)]
                 for key in left:
                     route.wrong(key)
@@ -136,7 +138,11 @@ class Caller:
                 if left:
                     await self._clock.sleep(pause_s)
         for error in {id(told[key]): told[key] for key in unsure}.values():
-            if isinstance(error, RequestError) and not isinstance(error, Disconnected | TimedOut):
+            if (
+                isinstance(error, RequestError)
+                and not isinstance(error, Disconnected)
+                and error.code is not ErrorCode.REQUEST_TIMED_OUT
+            ):
                 error.add_note(UNSURE)
         return Results({key: told[key] for key in wanted})
 
