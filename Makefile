@@ -91,6 +91,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/records.py
 	$(BIN)/python benchmarks/batch_compression.py
 	$(BIN)/python benchmarks/log.py
+	$(BIN)/python benchmarks/replication.py
 	$(BIN)/python benchmarks/recovery.py
 	$(BIN)/python benchmarks/opening.py
 	$(BIN)/python benchmarks/many_partitions.py
