@@ -104,6 +104,7 @@ bench: setup ## Run the benchmarks beside the peers; write JSON to benchmarks/re
 	$(BIN)/python benchmarks/cli.py
 	$(BIN)/python benchmarks/collect.py
 	$(BIN)/python benchmarks/spark.py
+	$(BIN)/python benchmarks/pipelines.py
 	$(BIN)/python benchmarks/broker_vs_kafka
 	$(BIN)/python benchmarks/cluster_vs_kafka.py --idle
 	$(BIN)/python benchmarks/cluster_operations.py
