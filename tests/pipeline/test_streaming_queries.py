@@ -55,11 +55,11 @@ def test_only_needed_parts_have_dead_letters() -> None:
 def test_sinks_together_are_one_query() -> None:
     sinks = (
         Sink(from_="both", parquet="out", exactly_once=False),
-        Sink(from_="b", python="m:g", exactly_once=True),
+        Sink(from_="Both", python="m:g", exactly_once=True),
     )
     assert written(pipeline(*sinks, together=True))[:2] == [
-        "together a+b+side parquet:out at least once",
-        "together a+b+side python:m:g exactly once",
+        "together a+side parquet:out at least once",
+        "together a+side python:m:g exactly once",
     ]
 
 
