@@ -22,7 +22,7 @@ from sampling import SOAK
 
 FORMATS = ("ottla", "kafka")
 ROUNDS = 10 if SOAK else 1
-PACE = {"processingTime": "0 seconds" if SOAK else "2 seconds"}  # to save processor time
+PACE = {"processingTime": "0 seconds" if SOAK else "4 seconds"}  # to save processor time
 END_OF_PARTITION = -191  # librdkafka's RD_KAFKA_RESP_ERR__PARTITION_EOF
 
 
