@@ -282,13 +282,13 @@ def latencies(report: Report, spark: Any, servers: str, effort: Effort) -> None:
         OURS: start_declared_sensors,
         THEIRS: start_plain_sensors,
     }
-    found: dict[str, list[float]] = {}
     with Admin({"bootstrap.servers": servers}) as admin:
-        for name, start in starts.items():
-            for topic, partitions in (("readings", 4), ("alerts", 1), ("dead-letters", 1)):
-                if name == OURS:  # then the others, with the same topics
-                    admin.create_topic(f"sensors.{topic}", partitions)
-            found[name] = sorted(_alert_ms(spark, servers, start, effort))
+        for topic, partitions in (("readings", 4), ("alerts", 1), ("dead-letters", 1)):
+            admin.create_topic(f"sensors.{topic}", partitions)
+    found: dict[str, list[float]] = {}
+    for order in ([*starts], [*reversed(starts)]):  # Java compiles in the first round
+        for name in order:
+            found[name] = sorted(_alert_ms(spark, servers, starts[name], effort))
     for name, share in (("p50", 0.5), ("p99", 0.99)):
         at = {one: taken_ms[int(share * len(taken_ms))] for one, taken_ms in found.items()}
         report.times(f"sensors: reading to alert, {name}", at)
@@ -352,9 +352,9 @@ def _alert_ms(
                 for record in consumer.poll(0.5):
                     alert = json.loads(record.value or b"")
                     at_s = datetime.fromisoformat(alert["at"]).timestamp()
-                    if time.monotonic() > counted_s:
-                        took_s = time.perf_counter() - sent_s[alert["device"], at_s]
-                        taken_ms.append(1000 * took_s)
+                    begun_s = sent_s.get((alert["device"], at_s))  # None in an earlier round
+                    if begun_s is not None and time.monotonic() > counted_s:
+                        taken_ms.append(1000 * (time.perf_counter() - begun_s))
         finally:
             stopping.set()
             sending.join()
