@@ -9,6 +9,7 @@ import pytest
 
 from ottla.protocol.apis import HEARTBEAT, JOIN_GROUP
 from ottla.protocol.conversation import Request, Response, ServerConversation
+from ottla.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.produce import (
@@ -20,7 +21,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.transport.admission import AdmissionConfig
-from ottla.transport.connection import Connection, DeferredResponse
+from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse
 from transport.test_listener import Run, Service, echo, heartbeat, run
 
 __all__ = ["run"]
@@ -40,6 +41,8 @@ class Waiting:
     ) -> Response | DeferredResponse | None:
         if isinstance(request.message, ProduceRequest):
             return DeferredResponse(self._produce())
+        if isinstance(request.message, DeleteRecordsRequest):
+            return DeferredResponse(self._delete(connection))
         if isinstance(request.message, JoinGroupRequest):
             self.served.append(request.message.session_timeout_ms)
             return DeferredResponse(self._wait())
@@ -54,6 +57,17 @@ class Waiting:
         finally:
             self.waiting -= 1
         raise AssertionError("nothing ends the wait but its cancellation")
+
+    async def _delete(self, connection: Connection) -> DeleteRecordsResponse:
+        """Wait for followers until the client has left."""
+        self.waiting += 1
+        ended = asyncio.Event()
+        try:
+            with connection.waiting_for_brokers(ended.set):
+                await ended.wait()
+        finally:
+            self.waiting -= 1
+        return DeleteRecordsResponse(throttle_time_ms=0, topics=[])
 
     async def _produce(self) -> ProduceResponse:
         self.waiting += 1
@@ -172,6 +186,56 @@ def test_produce_is_finished_after_its_client_has_left(run: Run) -> None:
             waiting.release.set()
             await until(lambda: not service.listener.connections)
             assert waiting.produced == 1
+
+    run(scenario)
+
+
+def test_wait_for_followers_ends_when_its_client_leaves(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting, ConnectionConfig(departed_ms=20)).running() as service:
+            client = await service.client()
+            delete = DeleteRecordsRequest(topics=[], timeout_ms=2**31 - 1)
+            client.send(delete, version=2)
+            client.send(heartbeat(11))
+            client.send(delete, version=2)
+            await until(lambda: waiting.waiting == 1)
+            client.writer.write_eof()
+            assert await client.reader.read() == b""
+            await until(lambda: not service.listener.connections)
+            assert waiting.served == [11]
+            assert waiting.waiting == 0
+
+    run(scenario)
+
+
+def test_client_that_waits_for_followers_is_idle(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting, ConnectionConfig(idle_ms_max=5000)).running() as service:
+            client = await service.client()
+            client.send(DeleteRecordsRequest(topics=[], timeout_ms=2**31 - 1), version=2)
+            await until(lambda: waiting.waiting == 1)
+            service.clock.ahead_s = 4.0
+            service.listener.close_idle_and_slow()
+            assert waiting.waiting == 1
+            service.clock.ahead_s = 6.0
+            service.listener.close_idle_and_slow()
+            assert await client.closed()
+            await until(lambda: not waiting.waiting)
+
+    run(scenario)
+
+
+def test_no_response_follows_a_dropped_one(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting).running() as service:
+            client = await service.client()
+            client.send(join(1), heartbeat(11))
+            client.writer.write_eof()
+            assert await client.reader.read() == b""
+            assert waiting.served == [1, 11]
 
     run(scenario)
 

@@ -116,6 +116,26 @@ async def answers(client: Client, count: int) -> list[int]:
     return found
 
 
+PATIENT = ConnectionConfig(departed_ms=600_000)
+
+
+def leave(client: Client, how: str) -> None:
+    """Close the connection with FIN or RST, or only its sending half."""
+    if how == "half":
+        client.writer.write_eof()
+    elif how == "close":
+        client.writer.close()
+    else:
+        socket = client.writer.get_extra_info("socket")
+        socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        client.writer.transport.abort()
+
+
+def has_timer(connection: Connection) -> bool:
+    timer = connection._departed_timer  # pyright: ignore[reportPrivateUsage]
+    return timer is not None and not timer.cancelled()
+
+
 def is_reading(connection: Connection) -> bool:
     return connection._paused_since_s is None  # pyright: ignore[reportPrivateUsage]
 
@@ -331,7 +351,7 @@ def test_lost_connection_cancels_its_pending_acks(run: Run) -> None:
 def test_client_that_stops_sending_gets_its_acks(run: Run) -> None:
     async def scenario() -> None:
         broker = Broker()
-        async with Service(broker).running() as service:
+        async with Service(broker, PATIENT).running() as service:
             client = await service.client()
             send(client, *map(produce, range(3)))
             client.writer.write_eof()
@@ -343,6 +363,88 @@ def test_client_that_stops_sending_gets_its_acks(run: Run) -> None:
             broker.complete(1, 2)
             assert await answers(client, 2) == [1, 2]
             assert await client.closed()
+
+    run(scenario)
+
+
+def test_request_behind_acks_of_half_closed_client_is_answered(run: Run) -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        async with Service(broker, PATIENT).running() as service:
+            client = await service.client()
+            send(client, produce(1), heartbeat(2), produce(3))
+            client.writer.write_eof()
+            await until(lambda: 1 in broker.acks)
+            (connection,) = service.listener.connections
+            await until(lambda: has_timer(connection))
+            broker.complete(1)
+            assert await answers(client, 2) == [1, 2]
+            await until(lambda: 3 in broker.acks)
+            broker.complete(3)
+            assert await answers(client, 1) == [3]
+            assert await client.closed()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", ["close", "half", "reset"])
+@pytest.mark.parametrize("behind", [[], [heartbeat(3)]], ids=["reading", "held"])
+def test_acks_of_a_departed_client_are_dropped(
+    run: Run, how: str, behind: Sequence[Message]
+) -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        async with Service(broker, ConnectionConfig(departed_ms=20)).running() as service:
+            client = await service.client()
+            send(client, produce(1), produce(2), *behind)
+            await until(lambda: 2 in broker.acks)
+            (connection,) = service.listener.connections
+            broker.complete(2)
+            leave(client, how)
+            await until(lambda: not service.listener.connections)
+            assert broker.cancelled == [1]
+            assert broker.served == [1, 2, *([3] if behind else [])]
+            assert broker.sent == []
+            assert not has_timer(connection)
+            if how == "half":
+                assert await client.reader.read() == b""
+
+    run(scenario)
+
+
+def test_produce_requests_of_a_departed_client_are_appended(run: Run) -> None:
+    async def scenario() -> None:
+        broker, memory = Broker(size=100), MemoryPools(request_bytes=10_000_000)
+        config = ConnectionConfig(departed_ms=20)
+        async with Service(broker, config, memory=memory).running() as service:
+            client = await service.client()
+            count = 3 * PENDING_ACKS_MAX
+            send(client, *map(produce, range(count)), heartbeat(count), produce(count + 1))
+            await until(lambda: len(broker.served) == PENDING_ACKS_MAX)
+            leave(client, "half")
+            assert await client.reader.read() == b""  # the responses would be out of order
+            await until(lambda: not service.listener.connections)
+            assert broker.served == [*range(count + 2)]
+            assert broker.cancelled == [*range(count), count + 1]
+            await until(lambda: not memory.requests.held)
+
+    run(scenario)
+
+
+def test_slow_produce_of_a_departed_client_is_appended(run: Run) -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        broker.slow[2] = asyncio.Event()
+        async with Service(broker, ConnectionConfig(departed_ms=20)).running() as service:
+            client = await service.client()
+            send(client, produce(1), produce(2), produce(3))
+            await until(lambda: 2 in broker.acks)
+            leave(client, "close")
+            await until(lambda: broker.cancelled == [1])
+            broker.slow[2].set()
+            await until(lambda: not service.listener.connections)
+            assert broker.served == [1, 2, 3]
+            assert broker.cancelled == [1, 2, 3]
 
     run(scenario)
 
@@ -424,22 +526,26 @@ def test_shutdown_sends_pending_acks(run: Run) -> None:
     run(scenario)
 
 
-def test_client_with_pending_acks_is_not_idle(run: Run) -> None:
+def test_client_with_pending_acks_is_idle(run: Run) -> None:
+    """As in Kafka: nobody knows whether it still exists."""
+
     async def scenario() -> None:
         broker, config = Broker(), ConnectionConfig(idle_ms_max=5000)
         async with Service(broker, config).running() as service:
             client = await service.client()
             send(client, produce(1))
             await until(lambda: 1 in broker.acks)
-            service.clock.ahead_s = 60.0
-            service.listener.close_idle_and_slow()  # does not close it
+            send(client, produce(2))
+            await until(lambda: 2 in broker.acks)
+            service.clock.ahead_s = 4.0
             broker.complete(1)
             assert await answers(client, 1) == [1]
             (connection,) = service.listener.connections
-            service.clock.ahead_s = 64.0  # counts from the response
+            service.clock.ahead_s = 8.0  # counts from the response
             assert connection.timeout_reason() is None
-            service.clock.ahead_s = 66.0
+            service.clock.ahead_s = 10.0
             service.listener.close_idle_and_slow()
             assert await client.closed()
+            await until(lambda: broker.cancelled == [2])
 
     run(scenario)

@@ -1122,7 +1122,10 @@ def _dispatch_when(
                     served.on_response(response)
                 return response
             served = served.ack
-        return await served.completed() if isinstance(served, PendingAck) else served
+        if not isinstance(served, PendingAck):
+            return served
+        with connection.waiting_for_brokers(served.drop):
+            return await served.completed()
 
     return DeferredResponse(later())
 

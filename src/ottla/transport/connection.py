@@ -17,9 +17,12 @@ sent in request order. A connection that is closed sends its pending acknowledge
 
 While reading is paused, the network reports a client that has closed its end. A request that waits
 for other clients (Fetch, JoinGroup, SyncGroup) is then dropped, because it can wait without a
-limit; those behind it are skipped without being decoded. Every other request is finished, and what
-the client has sent before is read to its end: as in Kafka, a client may send a change and close
-without reading the response.
+limit; those behind it are skipped without being decoded. A wait for other brokers ends, too: that
+of pending acknowledgements, and a wait inside `waiting_for_brokers`. It ends after half a second
+(`departed_ms`), because a client that only stopped sending may still read. Appended records stay
+appended. Every other request is finished, and what the client has sent before is read to its end:
+as in Kafka, a client may send a change and close without reading the response. After a dropped
+response no other one is sent, so the client never gets a response out of order.
 
 A client may log in once, as a broker of the cluster (SaslHandshake, then SaslAuthenticate). In the
 middle of a login nothing else is served: another request closes the connection, and so do a frame
@@ -35,7 +38,8 @@ A request that is answered at once costs neither a task nor a future.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from inspect import CORO_CREATED, getcoroutinestate
@@ -233,6 +237,7 @@ class ConnectionConfig:
     send_buffer_bytes: int = -1  # SO_SNDBUF; -1 leaves it to the operating system
     receive_buffer_bytes: int = -1  # SO_RCVBUF; -1 leaves it to the operating system
     refused_login_ms: int = 100  # the delay of the response to a refused login
+    departed_ms: int = 500  # how long a client that has closed its end may wait for followers
 
 
 WatchDeparture: TypeAlias = Callable[[asyncio.Transport, Callable[[], None]], Callable[[], None]]
@@ -257,10 +262,13 @@ class Connection(asyncio.BufferedProtocol):
         "_closed",
         "_conversation",
         "_deferred",
+        "_departed_timer",
         "_dispatch",
+        "_end_broker_wait",
         "_end_watch",
         "_file_sender",
         "_has_departed",
+        "_has_dropped",
         "_is_full",
         "_login_since_s",
         "_on_close_reason",
@@ -274,6 +282,7 @@ class Connection(asyncio.BufferedProtocol):
         "_turn_due",
         "_unsent",
         "_unsent_since_s",
+        "_waits_are_over",
         "_watch_departure",
         "_watch_writable",
         "address",
@@ -317,6 +326,11 @@ class Connection(asyncio.BufferedProtocol):
         self._is_full = False  # the transport's write buffer is over its limit
         self._end_watch: Callable[[], None] | None = None
         self._has_departed = False  # the client has closed its end
+        self._departed_timer: asyncio.TimerHandle | None = None  # drops what it waits for
+        self._waits_are_over = False  # the timer has run: nothing waits for brokers any more
+        self._has_dropped = False  # a response was dropped: no other one is sent
+        # Ends the wait of the served request for other brokers; None: it does not wait for them.
+        self._end_broker_wait: Callable[[], None] | None = None
         self.config = config
         self.clock = clock
         self.listener = listener  # the name of the listener that accepted it
@@ -397,6 +411,10 @@ class Connection(asyncio.BufferedProtocol):
         # Free the frame now, not when the garbage collector finds this connection.
         self._conversation.framer.drop()
         self._cancel_deferred()
+        if self._departed_timer is not None:
+            self._departed_timer.cancel()
+        if self._end_broker_wait is not None:
+            self._end_broker_wait()  # the request may be shielded from the cancellation
         if self._acks is not None:
             self._acks.cancel()
             self._acks = None
@@ -411,19 +429,75 @@ class Connection(asyncio.BufferedProtocol):
         self._task = self._deferred = self._served_request = None
 
     def departed(self) -> None:
-        """Drop a request that waits for others: the client has closed its end."""
+        """Drop what the client waits for: it has closed its end."""
         self._has_departed = True
         if self._state is State.QUEUED:
             self.abort()
         else:
             self._drop_waiting()
+            self._limit_broker_waits()
 
     def _drop_waiting(self) -> None:
         request = self._served_request
         if request is not None and request.api in _WAIT_FOR_OTHERS:
+            self._has_dropped = True
             self._cancel_deferred()
             self._change(Event.RESPOND)
             self._conversation.send(request, None)
+            self._serve()
+
+    # Waits for other brokers.
+
+    @contextmanager
+    def waiting_for_brokers(self, end: Callable[[], None]) -> Generator[None]:
+        """Call `end` if the client leaves while the served request waits for other brokers.
+
+        The request is then completed without the wait; its response is not sent.
+        """
+        self._end_broker_wait = end
+        if self._transport is None:
+            end()
+        elif self._has_departed:
+            self._limit_broker_waits()
+        try:
+            yield
+        finally:
+            self._end_broker_wait = None
+
+    @property
+    def _waits_for_brokers(self) -> bool:
+        return self._acks is not None or self._end_broker_wait is not None
+
+    def _limit_broker_waits(self) -> None:
+        """Drop what a departed client waits for after a delay, which is granted once."""
+        if self._waits_are_over:
+            self._drop_broker_waits()
+        elif self._departed_timer is None and (self._waits_for_brokers or self._is_serving):
+            loop = asyncio.get_running_loop()
+            self._departed_timer = loop.call_later(
+                self.config.departed_ms / 1000, self._end_broker_waits
+            )
+
+    def _end_broker_waits(self) -> None:
+        self._waits_are_over = True
+        self._drop_broker_waits()
+
+    def _drop_broker_waits(self) -> None:
+        """Drop the responses that wait; what the requests have appended or deleted stays so."""
+        if not self._waits_for_brokers:
+            return
+        self._has_dropped = True
+        if self._end_broker_wait is not None:
+            self._end_broker_wait()
+        if (acks := self._acks) is None:
+            return
+        self._acks = None
+        for request in acks.cancel():
+            self._conversation.send(request, None)
+        if self._state is State.CLOSING:
+            self.close()
+        elif self._state in _HELD:
+            self._change(Event.ACKNOWLEDGE)
             self._serve()
 
     def admit(self) -> None:
@@ -445,10 +519,15 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     def eof_received(self) -> bool:
-        """Close the transport: a client that stopped sending gets only pending acknowledgements."""
+        """Close the transport: a client that stopped sending gets only pending acknowledgements.
+
+        It gets those that are complete within `departed_ms`.
+        """
         if self._acks is None and not self._is_sending_files:
             return False
+        self._has_departed = True
         self.close()
+        self._limit_broker_waits()
         return True
 
     def pause_writing(self) -> None:
@@ -504,7 +583,8 @@ class Connection(asyncio.BufferedProtocol):
             served += 1
             self.has_asked = True
             if self._has_departed and bytes(frame[:2]) in _WAITING_KEYS:
-                conversation.skip()  # nobody would read the response
+                self._has_dropped = True  # nobody would read the response
+                conversation.skip()
                 continue
             try:
                 if serve_frame is not None and (encoded := serve_frame(frame)) is not None:
@@ -651,6 +731,8 @@ class Connection(asyncio.BufferedProtocol):
             self.memory.release_request()
             if kept := self._conversation.framer.kept:
                 self.memory.hold_request(kept)
+        if self._has_departed and not ack.is_complete:
+            self._limit_broker_waits()
 
     def _send_acknowledged(self, acks: AckQueue) -> None:
         """Send the responses that are complete, in order and in one write."""
@@ -711,7 +793,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(buffers)
 
     def _write(self, buffers: Sequence[Buffer]) -> None:
-        if buffers and self._transport is not None:
+        if buffers and self._transport is not None and not self._has_dropped:
             if self._file_sender is not None and (
                 self._file_sender.is_active or (len(buffers) > 1 and has_file_slice(buffers))
             ):
@@ -832,9 +914,12 @@ class Connection(asyncio.BufferedProtocol):
             return f"login incomplete after {LOGIN_SECONDS:.0f} s"
         idle_s = self.config.idle_ms_max / 1000
         # As in Kafka, a client that waits for others is idle: nobody knows whether it still exists.
+        # It may wait for other clients, or for other brokers.
         request = self._served_request
-        waits_for_others = request is not None and request.api in _WAIT_FOR_OTHERS
-        is_serving = self._acks is not None or (self._is_serving and not waits_for_others)
+        waits_for_others = self._end_broker_wait is not None or (
+            request is not None and request.api in _WAIT_FOR_OTHERS
+        )
+        is_serving = self._is_serving and not waits_for_others
         is_waiting = memory.short or is_serving
         if not is_waiting and idle_s >= 0 and now - self.last_active_s > idle_s:
             return f"idle for {idle_s:.0f} s"

@@ -44,6 +44,13 @@ class PendingAck:
         if self.on_complete is not None:
             self.on_complete(self)
 
+    def drop(self) -> None:
+        """Complete it without the wait: nobody needs the response any more."""
+        if not self.is_complete:
+            if self.on_cancel is not None:
+                self.on_cancel()
+            self.complete()
+
     async def completed(self) -> Response | None:
         """Return the response when it may be sent; raises the failure."""
         if not self.is_complete:
@@ -110,10 +117,11 @@ class AckQueue:
             self.size -= taken[-1][1].size
         return taken
 
-    def cancel(self) -> None:
-        """Drop all of them: the connection is lost."""
-        while self._pending:
-            _, ack = self._pending.popleft()
+    def cancel(self) -> list[Request]:
+        """Drop all of them, because the client has left; return their requests."""
+        pending, self._pending, self.size = self._pending, deque(), 0
+        for _, ack in pending:
             ack.on_complete = None
             if ack.on_cancel is not None and not ack.is_complete:
                 ack.on_cancel()
+        return [request for request, _ in pending]

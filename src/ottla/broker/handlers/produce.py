@@ -167,7 +167,7 @@ class ProduceHandler:
             return await self._finish_unheard(request, answer, slow, connection)
         await self._append_all_slow(request, slow, waits)
         await self._durable(waits)
-        await self._committed(waits, request.version, message.timeout_ms)
+        await self._committed(waits, request.version, message.timeout_ms, connection)
         self._add_endpoints(answer, connection)
         found = iter(responses)
         answer.responses = [
@@ -329,16 +329,25 @@ class ProduceHandler:
             except RequestError as error:
                 self._set_error(0, response, error)
 
-    async def _committed(self, waits: Waits, version: int, timeout_ms: int) -> None:
+    async def _committed(
+        self, waits: Waits, version: int, timeout_ms: int, connection: Connection
+    ) -> None:
         """Wait for the replicas of the partitions of a wide request."""
         delayed = self._delayed([one for one in waits if not one.is_flush], version)
         if delayed is None:
             return
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         delayed.begin(done.set_result, timeout_ms)
+
+        def end() -> None:
+            delayed.cancel()
+            if not done.done():
+                done.set_result(None)
+
         try:
-            if failure := await done:
-                raise failure
+            with connection.waiting_for_brokers(end):
+                if failure := await done:
+                    raise failure
         finally:
             delayed.cancel()
 
