@@ -34,6 +34,7 @@ FAULTS = {
     "failed disk",
     "full disk",
     "kill",
+    "one-way packet loss",
     "outage of coordination",
     "partition between brokers",
     "partition from coordination",

@@ -302,6 +302,28 @@ def test_partition_hides_the_end_of_a_connection() -> None:
     between(scenario)
 
 
+def test_packets_are_lost_in_one_direction() -> None:
+    async def scenario(hosts: TwoHosts) -> None:
+        transport, server = await hosts.connect()
+        client = hosts.connected
+        assert server.transport is not None
+        hosts.network.lose("10.0.0.1", "10.0.0.2")
+        transport.write(b"lost on the way")
+        server.transport.write(b"arrives")
+        attempt = asyncio.ensure_future(hosts.one.connect(Listener, "10.0.0.2", PORT))
+        await hosts.clock.sleep(5)
+        assert (client.data, server.data, attempt.done()) == (b"arrives", b"", False)
+        transport.close()
+        await hosts.clock.sleep(5)
+        assert (client.told, server.told) == (["lost"], [])
+        hosts.network.deliver("10.0.0.1", "10.0.0.2")
+        await hosts.clock.sleep(5)
+        assert (server.data, server.told) == (b"lost on the way", ["eof", "lost"])
+        assert attempt.done()
+
+    between(scenario)
+
+
 def test_partition_separates_two_addresses_only() -> None:
     async def scenario(hosts: TwoHosts) -> None:
         transport, server = await hosts.connect()

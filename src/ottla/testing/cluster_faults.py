@@ -98,6 +98,7 @@ class FaultInjector:
             **{f"power cut: {loss.name.lower()}": (1, self._cut(loss)) for loss in Loss},
             "pause": (2, self._pause),
             "partition between brokers": (3, self._part_brokers),
+            "one-way packet loss": (3, self._lose_packets),
             "refused connections": (3, self._refuse),
             "partition from coordination": (2, self._part_coordination),
             "outage of coordination": (1, self._part_all_from_coordination),
@@ -289,6 +290,34 @@ class FaultInjector:
         seconds = self._random.choice((1.0, 5.0, 15.0))
         self.tell("fault", f"brokers {machine.id} and {other.id} are partitioned for {seconds:g} s")
         return self._part([(machine.broker.address, other.broker.address)], seconds)
+
+    def _lose_packets(self, machine: Machine) -> Awaitable[None] | None:
+        """Lose the packets from a broker to some others, or from those to it.
+
+        The broker may be a leader, a follower or the controller. What the other direction carries
+        still arrives, so that some think that all is well.
+        """
+        others = self._others(machine)
+        some = self._random.sample(others, self._random.randint(1, len(others)))
+        seconds = self._random.choice((1.0, 5.0, 15.0))
+        numbers = ", ".join(str(one.id) for one in some)
+        is_from = self._random.random() < 0.5
+        way = f"from broker {machine.id} to {numbers}"
+        if not is_from:
+            way = f"from brokers {numbers} to {machine.id}"
+        self.tell("fault", f"packets {way} are lost for {seconds:g} s")
+        network, address = self._world.network, machine.broker.address
+        ways = [(address, one.broker.address) for one in some]
+        if not is_from:
+            ways = [(one, other) for other, one in ways]
+        for one in ways:
+            network.lose(*one)
+
+        def deliver() -> None:
+            for one in ways:
+                network.deliver(*one)
+
+        return self._after(seconds, deliver)
 
     def _refuse(self, machine: Machine) -> Awaitable[None] | None:
         """Let a firewall refuse the connections of some brokers to one that lives (rule B13)."""

@@ -12,7 +12,9 @@ all time, so that every replica and every later leader can be compared with them
 4. log start offset <= last stable offset <= high watermark <= log end offset on each replica.
 5. There is one batch per offset below the high watermark, over all time and replicas.
 6. A new leader has every record that was below any leader's high watermark before.
-7. Recorded epochs never decrease. A controller writes only in its own epoch (rule B3).
+7. Recorded epochs never decrease: of controllers, leaders, partitions, and in the committed batches
+   those of producers and the generations of groups. A controller writes only in its own epoch
+   (rule B3). Nor do the offsets decrease that a group commits.
 8. A record that is acknowledged to acks=all, or that a consumer has read, is below a high
    watermark.
 """
@@ -21,8 +23,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.cluster.registration import (
@@ -53,6 +57,10 @@ from ottla.replication.partition import Partition
 from ottla.testing.simulation import SimulatedBroker, broker_of
 
 READ_BYTES: Final = 1 << 20
+
+_PRODUCER: Final = Struct(">qh")  # the id and the epoch in the header of a batch
+_PRODUCER_AT: Final = 43
+_GROUP_METADATA: Final = 2  # a type of keys in __consumer_offsets; 0 and 1 are committed offsets
 
 _Key: TypeAlias = tuple[Uuid, int]  # topic id and partition
 
@@ -106,6 +114,7 @@ class Invariants:
         }  # the same, by the objects of the broker's current process
         self._committed: dict[_Key, dict[int, bytes]] = {}
         self._committed_end: dict[_Key, int] = {}
+        self._rising: dict[tuple[object, ...], int] = {}  # what never decreases in a log
         self._appender: dict[tuple[_Key, int], BrokerId] = {}
         self._keys: dict[tuple[str, int], _Key] = {}  # by the name of the topic
 
@@ -314,11 +323,44 @@ class Invariants:
         high = partition.high_watermark
         committed = self._committed.setdefault(mirror.key, {})
         for base, data in _between(mirror.batches, mirror.committed, high):
-            if committed.setdefault(base, data) != data:
+            known = committed.setdefault(base, data)
+            if known is data:
+                self.check_rising(name, mirror.key, data)
+            elif known != data:
                 self._wrong(f"{name}: at {base}, leader {broker} has another batch than before")
         mirror.committed = high
         self._committed_end[mirror.key] = max(self._committed_end.get(mirror.key, 0), high)
         self._check_isr_members(broker, mirror.key)
+
+    def check_rising(self, name: TopicPartition, key: _Key, data: bytes) -> None:
+        """Check what never decreases in the committed batches of a partition (rule 7)."""
+        producer_id, producer_epoch = _PRODUCER.unpack_from(data, _PRODUCER_AT)
+        if producer_id >= 0:
+            self._rise("producer epoch", producer_epoch, name, key, producer_id)
+        if name.topic == OFFSETS_TOPIC:
+            for batch in batches(data):
+                for record in batch.records():
+                    self._check_group_record(name, record.key or b"", record.value)
+
+    def _check_group_record(self, name: TopicPartition, key: bytes, value: bytes | None) -> None:
+        kind = int.from_bytes(key[:2], "big")
+        if kind > _GROUP_METADATA:
+            return
+        what = "generation" if kind == _GROUP_METADATA else "committed offset"
+        about = (what, name, key)
+        if value is None:
+            self._rising.pop(about, None)
+        elif kind == _GROUP_METADATA:
+            at = 4 + int.from_bytes(value[2:4], "big")  # after the version and the protocol type
+            self._rise(what, int.from_bytes(value[at : at + 4], "big"), name, key)
+        else:
+            self._rise(what, int.from_bytes(value[2:10], "big"), name, key)
+
+    def _rise(self, what: str, value: int, name: TopicPartition, *about: object) -> None:
+        before = self._rising.get((what, name, *about), 0)
+        if value < before:
+            self._wrong(f"{name}: the {what} of {about[-1]!r} fell from {before} to {value}")
+        self._rising[what, name, *about] = value
 
     def _check_new_leader(
         self, broker: BrokerId, name: TopicPartition, mirror: _Mirror, log_start: int

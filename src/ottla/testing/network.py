@@ -6,7 +6,8 @@ time. The window limits the bytes in flight. Beyond it the writer's buffer fills
 paused, as with the event loop's own transports.
 
 Two addresses can be partitioned from each other. Nothing arrives between them until the partition
-ends, neither bytes nor the end of a connection, and a connection attempt waits.
+ends, neither bytes nor the end of a connection, and a connection attempt waits. Packets can also be
+lost in one direction: then nothing arrives in that direction, and no connection can be opened.
 """
 
 import asyncio
@@ -202,7 +203,7 @@ class SimulatedTransport(asyncio.Transport):
         assert peer is not None
         if not peer._flying or self._over:  # noqa: SLF001 - lost on the way, or nobody is here
             return
-        if self._wire.hold():
+        if self._wire.hold(self):
             self._held += 1
             return
         data = peer._flying.popleft()  # noqa: SLF001
@@ -236,7 +237,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def lose(self, after_s: float) -> None:
         """Report a broken connection to this end after a delay, or after a partition."""
-        if not self._over and self._wire.hold():
+        if not self._over and self._wire.hold(self):
             self._held_loss = True
         elif not self._over:
             self._loop.call_at(
@@ -318,9 +319,9 @@ class _Wire:
             delay_s += self._weather.stall_s * self._random.random()
         return delay_s + self._network.delays_s.get(self.addresses, 0.0)
 
-    def hold(self) -> bool:
-        """Whether a partition separates the ends; `let_go` is called when it ends."""
-        return self._network.hold(self)
+    def hold(self, receiver: SimulatedTransport) -> bool:
+        """Whether nothing arrives at an end; `let_go` is called when that may have ended."""
+        return self._network.is_disturbed and self._network.hold(self, self.ends.index(receiver))
 
     def let_go(self) -> None:
         """Let everything arrive that waited for the end of a partition."""
@@ -476,6 +477,8 @@ class SimulatedNetwork:
         self._wires = 0
         self._partitions: set[frozenset[str]] = set()  # pairs of addresses
         self._refused: set[tuple[str, str]] = set()  # from one address to another
+        self._lossy: set[tuple[str, str]] = set()  # from one address to another
+        self.is_disturbed = False  # whether addresses are partitioned, or packets are lost
         self._open: dict[_Wire, None] = {}  # connections that are not broken
         self._held: dict[_Wire, None] = {}  # connections for which something waits
         self._healed = asyncio.Event()  # connection attempts wait for it
@@ -487,10 +490,28 @@ class SimulatedNetwork:
     def partition(self, one: str, other: str) -> None:
         """Let nothing arrive between two addresses until `heal`."""
         self._partitions.add(frozenset((one, other)))
+        self.is_disturbed = True
 
     def heal(self, one: str, other: str) -> None:
         """End the partition between two addresses."""
         self._partitions.discard(frozenset((one, other)))
+        self._let_go()
+
+    def lose(self, source: str, address: str) -> None:
+        """Lose all packets from one address to another, until `deliver`.
+
+        What is sent arrives later: TCP sends it again. Nobody notices before that.
+        """
+        self._lossy.add((source, address))
+        self.is_disturbed = True
+
+    def deliver(self, source: str, address: str) -> None:
+        """End what `lose` began."""
+        self._lossy.discard((source, address))
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.is_disturbed = bool(self._partitions or self._lossy)
         self._healed.set()
         self._healed = asyncio.Event()
         for wire in [wire for wire in self._held if wire.addresses not in self._partitions]:
@@ -514,9 +535,10 @@ class SimulatedNetwork:
         """Whether two addresses are partitioned."""
         return frozenset((one, other)) in self._partitions
 
-    def hold(self, wire: "_Wire") -> bool:
-        """Whether the addresses of a connection are partitioned; `heal` lets go of it."""
-        if wire.addresses not in self._partitions:
+    def hold(self, wire: "_Wire", receiver: int) -> bool:
+        """Whether nothing arrives at one of the two ends of a connection; `heal` lets go of it."""
+        packets = (wire.direction[1 - receiver], wire.direction[receiver])
+        if wire.addresses not in self._partitions and packets not in self._lossy:
             return False
         self._held[wire] = None
         return True
@@ -577,7 +599,7 @@ class SimulatedNetwork:
         self._wires += 1
         wire = _Wire(self, self._wires, (source, address), self._random, self._trace)
         await asyncio.sleep(wire.delay_s())
-        while wire.addresses in self._partitions:
+        while self._is_cut(wire):
             await self._healed.wait()
             await asyncio.sleep(wire.delay_s())
         if host is not None:
@@ -586,6 +608,14 @@ class SimulatedNetwork:
         if server is None or not server.accepts or (source, address) in self._refused:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         return wire, server
+
+    def _is_cut(self, wire: "_Wire") -> bool:
+        """Whether a connection cannot be opened: that takes packets in both directions."""
+        if not self.is_disturbed:
+            return False
+        return wire.addresses in self._partitions or not self._lossy.isdisjoint(
+            (wire.direction, wire.direction[::-1])
+        )
 
     def close(self, wire: "_Wire") -> None:
         """Forget a connection that is broken."""
