@@ -346,10 +346,14 @@ def _alert_ms(
         sending = threading.Thread(target=_send_readings, args=(servers, sent_s, stopping))
         sending.start()
         try:
-            counted_s = time.monotonic() + effort.warm_up_s
-            until_s = counted_s + effort.sensors_s
+            counted_s = until_s = time.monotonic() + PATIENCE_S
+            is_warming_up = False
             while time.monotonic() < until_s:
                 for record in consumer.poll(0.5):
+                    if not is_warming_up:  # from the first alert on
+                        is_warming_up = True
+                        counted_s = time.monotonic() + effort.warm_up_s
+                        until_s = counted_s + effort.sensors_s
                     alert = json.loads(record.value or b"")
                     at_s = datetime.fromisoformat(alert["at"]).timestamp()
                     begun_s = sent_s.get((alert["device"], at_s))  # None in an earlier round
