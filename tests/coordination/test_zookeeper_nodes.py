@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 import subprocess
+from collections.abc import Collection
 
 import pytest
 
@@ -87,7 +88,17 @@ def test_shell_prints_the_same_as_java(connect: str, words: str) -> None:
         timeout=PATIENCE_S,
         check=False,
     )
-    assert run_here("zookeeper-shell", connect, *words.split()) == Said.by(java)
+    own, theirs = run_here("zookeeper-shell", connect, *words.split()), Said.by(java)
+    assert (own.code, own.err) == (theirs.code, theirs.err)
+    # Java prints the event of its session in another thread, also between the other lines.
+    event = BEGIN.splitlines()
+    for lines in (own.out.splitlines(), theirs.out.splitlines()):
+        assert {*event} <= {*lines}
+    assert _without(event, own.out) == _without(event, theirs.out)
+
+
+def _without(lines: Collection[str], out: str) -> list[str]:
+    return [one for one in out.splitlines() if one not in lines]
 
 
 def test_wrong_commands_of_the_shell() -> None:

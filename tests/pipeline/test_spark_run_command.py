@@ -90,7 +90,7 @@ def test_command_runs_until_ottla_pipeline_stop(
     summary = json.loads(output)
     assert (summary["dead_letters"], summary["failed"]) == (1, {"lines.short": 1})
     assert {one["state"] for one in summary["queries"]} == {"stopped"}
-    assert [one["rows_in"] for one in summary["queries"]] == [3, 3]
+    assert {one["name"]: one["rows_in"] for one in summary["queries"]} == ROWS_IN
     assert [one["rows_out"] for one in summary["queries"]] == [2, 1]
     assert "longer than it should be" in errors, "the rows of the console"
     events = [json.loads(line)["event"] for line in errors.splitlines() if line.startswith("{")]
@@ -101,9 +101,13 @@ def test_command_runs_until_ottla_pipeline_stop(
     assert [one.value for one in records(broker, f"{topic}.dead")] == [b"not JSON"]
 
 
+ROWS_IN = {"lines-console": 3, "lines-dead-letters": 1}
+"""The query of the dead letters does not read values that Spark certainly parses."""
+
+
 def is_complete(content: Any) -> bool:
     queries = content.get("queries", [])
-    return bool(queries) and all(one["rows_in"] == 3 for one in queries)
+    return {one["name"]: one["rows_in"] for one in queries} == ROWS_IN
 
 
 TESTS_OF_LINES = """\
