@@ -14,8 +14,8 @@ all time, so that every replica and every later leader can be compared with them
 6. A new leader has every record that was below any leader's high watermark before.
 7. Recorded epochs never decrease: of controllers, leaders, partitions, and in the committed batches
    those of producers and the generations of groups. A controller writes only in its own epoch
-   (rule B3). Committed offsets that fall are counted and told, not wrong: the network can deliver
-   an older commit of the same member after a newer one.
+   (rule B3). Committed offsets that fall are counted and told, not wrong: a commit that timed out
+   may be replicated later, while its group continues from the offset before it.
 8. A record that is acknowledged to acks=all, or that a consumer has read, is below a high
    watermark.
 """
