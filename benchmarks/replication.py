@@ -59,8 +59,8 @@ from ottla.settings.config_parser import broker_config
 from ottla.settings.config_types import Secret
 from ottla.transport.backoff import Backoff
 from ottla.transport.broker_channels import BrokerChannels, ChannelsConfig
-from ottla.transport.broker_login import BrokerLogin
 from ottla.transport.channel import Channel
+from ottla.transport.login import BrokerLogin
 from ottla.transport.network import TcpNetwork
 
 HOST = "127.0.0.1"

@@ -47,10 +47,10 @@ from ottla.protocol.messages.write_txn_markers import (
 from ottla.settings.config_types import Secret
 from ottla.transport.backoff import Backoff
 from ottla.transport.broker_channels import BrokerChannels, ChannelsConfig
-from ottla.transport.broker_login import BrokerLogin
 from ottla.transport.channel import Channel, open_channel
 from ottla.transport.connection import Connection, DeferredResponse, Served
 from ottla.transport.failures import AuthenticationFailed
+from ottla.transport.login import BrokerLogin
 from ottla.transport.network import TcpNetwork
 from protocol_values import example
 

@@ -1,6 +1,6 @@
 """Requests about settings: describe, change, reject."""
 
-from compat.asking import Asker
+from compat.response_comparison import Asker
 from ottla.protocol.messages import alter_configs as replacing
 from ottla.protocol.messages import incremental_alter_configs as changing
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -4,7 +4,7 @@ tests/groups/test_kafka_agrees.py compares the errors of group requests in each 
 whole responses are compared, in every version.
 """
 
-from compat.asking import Asker
+from compat.response_comparison import Asker
 from compat.topic_scenarios import STRANGER
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_embedded

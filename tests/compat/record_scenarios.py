@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from compat.asking import Asker
+from compat.response_comparison import Asker
 from compat.topic_scenarios import STRANGER
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.delete_records import (

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from compat import config_scenarios, group_scenarios, record_scenarios, topic_scenarios
-from compat.asking import (
+from compat.known_differences import KNOWN, Known
+from compat.response_comparison import (
     Asker,
     Broker,
     Difference,
@@ -20,7 +21,6 @@ from compat.asking import (
     fields_of,
     rows,
 )
-from compat.known_differences import KNOWN, Known
 from judges.ottla_broker import ottla_broker
 from judges.recording import Json, Recording, Scenario
 from kafka_java import kafka_broker

@@ -5,7 +5,7 @@ Some scenarios are enough here; `make judge` checks all of them.
 
 import pytest
 
-from compat.asking import rows
+from compat.response_comparison import rows
 from compat.test_kafka_answers import ANSWERS, SCENARIOS, answers_of
 from judges.recording import Mode, Recording
 from shared_kafka import SharedKafka

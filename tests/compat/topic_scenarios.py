@@ -1,7 +1,7 @@
 """Requests about topics and the cluster: create, reject, describe, change, delete."""
 
-from compat.asking import Asker
 from compat.config_scenarios import BROKER, DELETE, SET, change
+from compat.response_comparison import Asker
 from ottla.ids import ZERO_UUID, Uuid
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -112,7 +112,6 @@ from ottla.settings.invalid_settings import InvalidSettings
 from ottla.transport.admission import Admission, AdmissionConfig
 from ottla.transport.backoff import Backoff
 from ottla.transport.broker_channels import BrokerChannels, ChannelsConfig, ControllerChannel
-from ottla.transport.broker_login import BrokerLogin
 from ottla.transport.channel import Channel, open_channel
 from ottla.transport.connection import (
     Connection,
@@ -125,6 +124,7 @@ from ottla.transport.connection_eviction import ConnectionEviction
 from ottla.transport.descriptors import Descriptors
 from ottla.transport.http_pages import PageServer
 from ottla.transport.listener import Listener
+from ottla.transport.login import BrokerLogin
 from ottla.transport.memory import MemoryPools
 from ottla.transport.network import Network
 from ottla.transport.pending_acks import PendingAck

@@ -54,6 +54,24 @@ class Login:
             exchange.close()
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerLogin:
+    """The login of a broker at another broker, which then serves it the APIs of brokers.
+
+    `await login(channel)` raises AuthenticationFailed if the other end refuses the credential or
+    does not have it, and an error that may be retried if the connection breaks.
+    """
+
+    login: Login
+    software: tuple[str, str]  # name and version, for ApiVersions
+    timeout_s: float
+
+    async def __call__(self, channel: Channel) -> None:
+        """Log in on a channel that has learned the versions of the other end."""
+        await self.login.on(channel, self.timeout_s)
+        await channel.greet(self.software, self.timeout_s)
+
+
 async def _agree(channel: Channel, mechanism: str, timeout_s: float) -> None:
     """Send SaslHandshake with the mechanism."""
     try:

@@ -7,8 +7,8 @@ from cases import each_case
 from cli.golden import check_golden
 from ottla.cli.broker.drain import brokers_result
 from ottla.cli.output import Output
+from ottla.cli.partition.cluster_replicas import ClusterReplicas
 from ottla.cli.partition.progress_view import progress_result
-from ottla.cli.partition.survey import Survey
 from ottla.cli.result import show
 from ottla.client.admin.cluster import BrokerDescription, ClusterDescription
 from ottla.client.admin.log_dirs import LogDirDescription, LogDirs, ReplicaSize
@@ -26,7 +26,7 @@ def directory(size: int, *, is_cordoned: bool = False) -> LogDirs:
     return LogDirs({"/data": found})
 
 
-SURVEY = Survey(
+SURVEY = ClusterReplicas(
     ClusterDescription(
         "id",
         2,

@@ -87,10 +87,10 @@ async def list_(session: Session) -> Result:
     A drained broker gets no new replicas.
     """
     from ottla.cli.broker.drain import brokers_result
-    from ottla.cli.partition.survey import MoveAdmin, surveyed
+    from ottla.cli.partition.cluster_replicas import MoveAdmin, describe_replicas
 
     async with await session.opened(MoveAdmin) as admin:
-        return brokers_result(await surveyed(admin))
+        return brokers_result(await describe_replicas(admin))
 
 
 @app.command("drain")
@@ -110,8 +110,8 @@ async def drain(
     can be drained, too, if its partitions have other replicas in sync.
     """
     from ottla.cli.broker.drain import drained
+    from ottla.cli.partition.cluster_replicas import MoveAdmin
     from ottla.cli.partition.moves import Order
-    from ottla.cli.partition.survey import MoveAdmin
 
     if throttle is not None and no_wait:
         raise Misused("--throttle needs a command that waits, to remove it: omit --no-wait")
@@ -127,7 +127,7 @@ async def undrain(session: Session, *, broker: BrokerArgument) -> Result:
     The command moves no replicas: use `ottla cluster balance`.
     """
     from ottla.cli.broker.drain import undrained
-    from ottla.cli.partition.survey import MoveAdmin
+    from ottla.cli.partition.cluster_replicas import MoveAdmin
 
     async with await session.opened(MoveAdmin) as admin:
         return await undrained(admin, broker)

@@ -10,8 +10,8 @@ from typing import Final
 from ottla.cli.cluster.health import disk_use
 from ottla.cli.failures import Failed
 from ottla.cli.output import Json
+from ottla.cli.partition.cluster_replicas import ClusterReplicas, MoveAdmin, describe_replicas
 from ottla.cli.partition.moves import Order, carried_out
-from ottla.cli.partition.survey import MoveAdmin, Survey, surveyed
 from ottla.cli.result import Result, Table
 from ottla.cli.session import Session
 from ottla.cli.topic.partition_load import bytes_shown
@@ -22,18 +22,18 @@ from ottla.cluster.image import Address
 CORDONED: Final = "cordoned.log.dirs"
 
 
-def brokers_result(survey: Survey) -> Result:
+def brokers_result(hosted: ClusterReplicas) -> Result:
     """Return the brokers as an object and as a table."""
-    partitions = [one for topic in survey.topics.values() for one in topic.partitions]
+    partitions = [one for topic in hosted.topics.values() for one in topic.partitions]
     leaders = Counter(one.leader for one in partitions)
     replicas = Counter(broker for one in partitions for broker in one.replicas)
     objects: list[Json] = []
     rows: list[tuple[str | int | bool | None, ...]] = []
-    for one in survey.brokers:
-        directories = survey.directories.get(one.id)
+    for one in hosted.brokers:
+        directories = hosted.directories.get(one.id)
         disk = None if directories is None else disk_use(directories)
-        address, is_drained = str(Address(one.host, one.port)), survey.is_drained(one.id)
-        is_controller = one.id == survey.cluster.controller
+        address, is_drained = str(Address(one.host, one.port)), hosted.is_drained(one.id)
+        is_controller = one.id == hosted.cluster.controller
         objects.append(
             {
                 "id": one.id,
@@ -68,16 +68,16 @@ def brokers_result(survey: Survey) -> Result:
 
 async def drained(session: Session, admin: MoveAdmin, broker: int, order: Order) -> Result:
     """Show the plan that empties a broker and, if the user wants that, execute it."""
-    survey = await surveyed(admin)
-    is_registered = any(one.id == broker for one in survey.brokers)
-    sizes = survey.sizes()
+    hosted = await describe_replicas(admin)
+    is_registered = any(one.id == broker for one in hosted.brokers)
+    sizes = hosted.sizes()
     if not is_registered and not any(broker in one.replicas for one in sizes):
         raise _unknown(broker)
-    plan = plan_drain(survey.places([broker]), sizes)
+    plan = plan_drain(hosted.places([broker]), sizes)
     if order.execute and is_registered:
         await _set(admin, broker, "*")
     more: dict[str, Json] = {"broker": broker, "drained": order.execute and is_registered}
-    return await carried_out(session, admin, survey, plan, order, more)
+    return await carried_out(session, admin, hosted, plan, order, more)
 
 
 async def undrained(admin: MoveAdmin, broker: int) -> Result:

@@ -4,8 +4,13 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.cli.output import Json
+from ottla.cli.partition.cluster_replicas import (
+    ClusterReplicas,
+    MoveAdmin,
+    describe_replicas,
+    with_traffic,
+)
 from ottla.cli.partition.moves import Order, carried_out
-from ottla.cli.partition.survey import MoveAdmin, Survey, measured, surveyed
 from ottla.cli.result import Cell, Result, Table
 from ottla.cli.session import Session
 from ottla.cli.topic.partition_load import bytes_shown
@@ -21,15 +26,15 @@ from ottla.cluster.balance import (
 
 async def balanced(session: Session, admin: MoveAdmin, order: Order, goal: float) -> Result:
     """Show the plan and, if the user wants that, execute it."""
-    survey = await measured(admin, await surveyed(admin))
-    plan = plan_balance(survey.places(), survey.sizes(), goal)
+    hosted = await with_traffic(admin, await describe_replicas(admin))
+    plan = plan_balance(hosted.places(), hosted.sizes(), goal)
     return await carried_out(
-        session, admin, survey, plan, order, _object(survey, plan, goal), _shown(survey, plan)
+        session, admin, hosted, plan, order, _object(hosted, plan, goal), _shown(hosted, plan)
     )
 
 
-def _shown(survey: Survey, plan: BalancePlan) -> list[Table | str]:
-    racks = {one.id: one.rack for one in survey.brokers}
+def _shown(hosted: ClusterReplicas, plan: BalancePlan) -> list[Table | str]:
+    racks = {one.id: one.rack for one in hosted.brokers}
     loads = [*plan.before.values()]
     columns: list[tuple[str, Callable[[BrokerLoad], Cell]]] = [
         ("BYTES", lambda load: bytes_shown(load.size_bytes)),
@@ -79,15 +84,15 @@ def _reason(one: AboveGoal) -> str:
     )
 
 
-def _object(survey: Survey, plan: BalancePlan, goal: float) -> dict[str, Json]:
-    racks = {one.id: one.rack for one in survey.brokers}
+def _object(hosted: ClusterReplicas, plan: BalancePlan, goal: float) -> dict[str, Json]:
+    racks = {one.id: one.rack for one in hosted.brokers}
     return {
         "goal": goal,
         "brokers": [
             {
                 "id": broker,
                 "rack": racks.get(broker),
-                "drained": survey.is_drained(broker),
+                "drained": hosted.is_drained(broker),
                 "bytes": before.size_bytes,
                 "new_bytes": plan.after[broker].size_bytes,
                 "bytes_in": before.bytes_in,

@@ -110,8 +110,8 @@ async def balance(
     whose preferred leader a broker is.
     """
     from ottla.cli.cluster.balance import balanced
+    from ottla.cli.partition.cluster_replicas import MoveAdmin
     from ottla.cli.partition.moves import Order
-    from ottla.cli.partition.survey import MoveAdmin
 
     if throttle is not None and no_wait:
         raise Misused("--throttle needs a command that waits, to remove it: omit --no-wait")

@@ -228,7 +228,7 @@ async def seek(
     """
     from ottla.cli.group.admin import GroupAdmin
     from ottla.cli.group.results import move_object, moves_sentence, moves_table
-    from ottla.cli.group.seek import carried_out, check_unread, only_code, surveyed
+    from ottla.cli.group.seek import carried_out, check_unread, only_code, plan_moves
     from ottla.cli.group.seek_plan import NothingCommitted
     from ottla.cli.group.view import committed_offsets
 
@@ -248,7 +248,7 @@ async def seek(
         else:
             aims = await _aims_from(admin, from_group or "", choices)
         try:
-            moves = await surveyed(admin, aims, own)
+            moves = await plan_moves(admin, aims, own)
         except NothingCommitted as error:
             raise Failed(f"{error}: -10 and +10 are relative to it") from None
         failures: list[Failure] = []

@@ -44,7 +44,7 @@ async def check_unread(admin: GroupAdmin, group: str, *, timeout_s: float | None
     return True
 
 
-async def surveyed(
+async def plan_moves(
     admin: GroupAdmin,
     aims: Mapping[Partition, Aim],
     committed: Mapping[Partition, int | None],

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ottla.cli.failures import Failed, Misused
 from ottla.cli.offsets.partition_lists import Choice, NoSuchPartitions, chosen
-from ottla.cli.partition.survey import Survey
+from ottla.cli.partition.cluster_replicas import ClusterReplicas
 from ottla.client.partitions import Partition, partition
 from ottla.cluster.balance import BalancePlan, BrokerLoad, ReplicaMove
 from ottla.ids import BrokerId
@@ -23,9 +23,9 @@ def brokers_of(text: str) -> list[BrokerId]:
     return found
 
 
-def chosen_partitions(survey: Survey, choices: Iterable[Choice] | None) -> list[Partition]:
-    """Return the partitions that a command names; all of the survey for None."""
-    known = {name: [one.index for one in topic.partitions] for name, topic in survey.topics.items()}
+def chosen_partitions(hosted: ClusterReplicas, choices: Iterable[Choice] | None) -> list[Partition]:
+    """Return the partitions that a command names; all of the cluster for None."""
+    known = {name: [one.index for one in topic.partitions] for name, topic in hosted.topics.items()}
     wanted = [Choice(name) for name in known] if choices is None else [*choices]
     for one in wanted:
         if one.topic not in known:
@@ -37,21 +37,21 @@ def chosen_partitions(survey: Survey, choices: Iterable[Choice] | None) -> list[
 
 
 def moved_to(
-    survey: Survey, chosen: Sequence[Partition], targets: Sequence[BrokerId]
+    hosted: ClusterReplicas, chosen: Sequence[Partition], targets: Sequence[BrokerId]
 ) -> BalancePlan:
     """Plan to move partitions to these brokers; the preferred leader changes in turn."""
-    registered = {one.id for one in survey.brokers}
+    registered = {one.id for one in hosted.brokers}
     if unknown := [one for one in targets if one not in registered]:
         raise Failed(f"broker {unknown[0]} does not exist", "BROKER_NOT_AVAILABLE")
-    if drained := [one for one in targets if survey.is_drained(one)]:
+    if drained := [one for one in targets if hosted.is_drained(one)]:
         raise Failed(f"broker {drained[0]} is drained: use `ottla broker undrain {drained[0]}`")
-    sizes = {(one.topic, one.index): one for one in survey.sizes()}
+    sizes = {(one.topic, one.index): one for one in hosted.sizes()}
     moves: list[ReplicaMove] = []
     for turn, (topic, index) in enumerate(chosen):
         one = sizes[topic, index]
         first = turn % len(targets)
         after = (*targets[first:], *targets[:first])
-        if after != one.replicas or partition(topic, index) in survey.moving:
+        if after != one.replicas or partition(topic, index) in hosted.moving:
             moves.append(ReplicaMove(topic, index, one.replicas, after, one.size_bytes))
     nothing: dict[BrokerId, BrokerLoad] = {}
     return BalancePlan(tuple(moves), nothing, nothing)

@@ -100,8 +100,8 @@ async def move(
     are in sync and the old ones are removed. Ctrl-C ends the command and not the reassignment.
     """
     from ottla.cli.partition.choice import brokers_of, chosen_partitions, moved_to
+    from ottla.cli.partition.cluster_replicas import MoveAdmin, describe_replicas
     from ottla.cli.partition.moves import Order, carried_out
-    from ottla.cli.partition.survey import MoveAdmin, surveyed
     from ottla.cluster.balance import plan_factor
 
     if (to is None) == (replication_factor is None):
@@ -111,14 +111,14 @@ async def move(
     targets = None if to is None else brokers_of(to)
     choices = _choices(topics)
     async with await session.opened(MoveAdmin) as admin:
-        survey = await surveyed(admin)
-        chosen = chosen_partitions(survey, choices)
+        hosted = await describe_replicas(admin)
+        chosen = chosen_partitions(hosted, choices)
         if targets is not None:
-            plan = moved_to(survey, chosen, targets)
+            plan = moved_to(hosted, chosen, targets)
         else:
-            plan = plan_factor(survey.places(), survey.sizes(), chosen, replication_factor or 1)
+            plan = plan_factor(hosted.places(), hosted.sizes(), chosen, replication_factor or 1)
         order = Order(execute, throttle, not no_wait)
-        return await carried_out(session, admin, survey, plan, order)
+        return await carried_out(session, admin, hosted, plan, order)
 
 
 @app.command("elect")
@@ -143,8 +143,8 @@ async def elect(
     the command instead elects leaders for partitions that have none.
     """
     from ottla.cli.partition.choice import chosen_partitions
+    from ottla.cli.partition.cluster_replicas import MoveAdmin, describe_replicas
     from ottla.cli.partition.election import elected
-    from ottla.cli.partition.survey import MoveAdmin, surveyed
 
     choices = _choices(topics)
     if unclean:
@@ -156,8 +156,8 @@ async def elect(
     async with await session.opened(MoveAdmin) as admin:
         chosen = None
         if choices is not None:
-            survey = await surveyed(admin, {one.topic for one in choices})
-            chosen = chosen_partitions(survey, choices)
+            hosted = await describe_replicas(admin, {one.topic for one in choices})
+            chosen = chosen_partitions(hosted, choices)
         return await elected(admin, chosen, unclean=unclean)
 
 
@@ -175,13 +175,13 @@ async def status(
     ] = False,
 ) -> Result:
     """Show the reassignments in progress and what is copied already."""
+    from ottla.cli.partition.cluster_replicas import MoveAdmin, describe_replicas
     from ottla.cli.partition.progress_view import progress_result, waited
-    from ottla.cli.partition.survey import MoveAdmin, surveyed
 
     async with await session.opened(MoveAdmin) as admin:
         if wait:
             await waited(admin)
-        return progress_result(await surveyed(admin))
+        return progress_result(await describe_replicas(admin))
 
 
 @app.command("cancel")
@@ -197,8 +197,8 @@ async def cancel(
     """Cancel reassignments: the partitions return to the replicas that they had before."""
     from ottla.cli.failures import failure_of
     from ottla.cli.partition.choice import chosen_partitions
+    from ottla.cli.partition.cluster_replicas import MoveAdmin, describe_replicas
     from ottla.cli.partition.moves import throttled_topics, unthrottled
-    from ottla.cli.partition.survey import MoveAdmin, surveyed
 
     choices = _choices(topics)
     if (choices is None) != everything:
@@ -207,8 +207,8 @@ async def cancel(
         moving = await admin.list_reassignments()
         wanted = [*moving]
         if choices is not None:
-            survey = await surveyed(admin, {one.topic for one in choices})
-            wanted = chosen_partitions(survey, choices)
+            hosted = await describe_replicas(admin, {one.topic for one in choices})
+            wanted = chosen_partitions(hosted, choices)
             if not any(one in moving for one in wanted):
                 raise Failed("none of these partitions is being reassigned")
             wanted = [one for one in wanted if one in moving]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ottla.cli.failures import failure_of
-from ottla.cli.partition.survey import MoveAdmin
+from ottla.cli.partition.cluster_replicas import MoveAdmin
 from ottla.cli.result import Result
 from ottla.client.admin.reassignments import Election
 from ottla.client.partitions import Partition

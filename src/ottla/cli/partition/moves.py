@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ottla.cli.escapes import escaped
 from ottla.cli.failures import failure_of
 from ottla.cli.output import Json, Output
-from ottla.cli.partition.survey import RESPONSE_SECONDS, MoveAdmin, Survey
+from ottla.cli.partition.cluster_replicas import RESPONSE_SECONDS, ClusterReplicas, MoveAdmin
 from ottla.cli.partition.throttles import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
@@ -52,7 +52,7 @@ class Order(NamedTuple):
 async def carried_out(
     session: Session,
     admin: MoveAdmin,
-    survey: Survey,
+    hosted: ClusterReplicas,
     plan: BalancePlan,
     order: Order,
     more: Mapping[str, Json] | None = None,
@@ -65,7 +65,7 @@ async def carried_out(
     started: list[ReplicaMove] = []
     state = "nothing to do" if not plan.moves else "planned"
     if order.execute and plan.moves:
-        told = await _start(admin, survey, plan.moves, order.throttle)
+        told = await _start(admin, hosted, plan.moves, order.throttle)
         failures = [failure_of(error, str(partition(*one))) for one, error in told.failed.items()]
         started = [one for one in plan.moves if one.key in told.succeeded]
         state = "started"
@@ -142,12 +142,12 @@ def _print(shown: Iterable[Table | str]) -> None:
 
 
 async def _start(
-    admin: MoveAdmin, survey: Survey, moves: Sequence[ReplicaMove], throttle: int | None
+    admin: MoveAdmin, hosted: ClusterReplicas, moves: Sequence[ReplicaMove], throttle: int | None
 ) -> Results[Partition, None]:
     wanted = {one.key: one.after for one in moves}
     if throttle is not None:
         current = {one.key: one.before for one in moves}
-        found = copies(survey.moving, wanted, current)
+        found = copies(hosted.moving, wanted, current)
         (await admin.alter_configs(broker_throttles(found, throttle))).or_raise()
         (await admin.alter_configs(topic_throttles(found))).or_raise()
     return await admin.alter_reassignments(wanted)

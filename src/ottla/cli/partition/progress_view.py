@@ -1,8 +1,8 @@
 """The result of `ottla partition status`."""
 
 from ottla.cli.output import Json
+from ottla.cli.partition.cluster_replicas import ClusterReplicas, MoveAdmin, describe_replicas
 from ottla.cli.partition.moves import followed, throttled_topics, unthrottled
-from ottla.cli.partition.survey import MoveAdmin, Survey, surveyed
 from ottla.cli.result import Result, Table
 from ottla.cli.topic.partition_load import bytes_shown
 from ottla.client.partitions import Partition
@@ -10,9 +10,9 @@ from ottla.client.partitions import Partition
 
 async def waited(admin: MoveAdmin) -> None:
     """Wait until no reassignment is in progress, and remove throttles."""
-    survey = await surveyed(admin)
-    sizes: dict[Partition, int] = {(one.topic, one.index): one.size_bytes for one in survey.sizes()}
-    moving = survey.moving
+    hosted = await describe_replicas(admin)
+    sizes: dict[Partition, int] = {(one.topic, one.index): one.size_bytes for one in hosted.sizes()}
+    moving = hosted.moving
     if moving:
         wanted = {key: sizes.get(key, 0) for key in moving}
         await followed(admin, wanted, {key: one.adding for key, one in moving.items()})
@@ -20,13 +20,13 @@ async def waited(admin: MoveAdmin) -> None:
         await unthrottled(admin, throttled)
 
 
-def progress_result(survey: Survey) -> Result:
+def progress_result(hosted: ClusterReplicas) -> Result:
     """Return the reassignments in progress."""
-    sizes = {(one.topic, one.index): one.size_bytes for one in survey.sizes()}
-    on_disk = survey.replica_sizes()
+    sizes = {(one.topic, one.index): one.size_bytes for one in hosted.sizes()}
+    on_disk = hosted.replica_sizes()
     objects: list[Json] = []
     rows: list[tuple[str, str, str, str, str]] = []
-    for key, one in sorted(survey.moving.items()):
+    for key, one in sorted(hosted.moving.items()):
         total = sizes.get(key, 0) * len(one.adding)
         copied = min(total, sum(on_disk.get((*key, broker), 0) for broker in one.adding))
         objects.append(

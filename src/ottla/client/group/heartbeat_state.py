@@ -16,7 +16,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
-Wanted: TypeAlias = Mapping[Uuid, frozenset[int]]
+TargetAssignment: TypeAlias = Mapping[Uuid, frozenset[int]]
 """Partitions by topic id."""
 
 _JOINING = 0
@@ -29,10 +29,10 @@ class HeartbeatState:
     topics: frozenset[str]
     pattern: str | None
     assignor: str | None
-    owned: Wanted
+    owned: TargetAssignment
 
 
-def by_topic(owned: Mapping[TopicPartition, Uuid]) -> Wanted:
+def by_topic(owned: Mapping[TopicPartition, Uuid]) -> TargetAssignment:
     """Group partitions by topic id."""
     indexes: dict[Uuid, set[int]] = {}
     for one, topic in owned.items():

@@ -12,7 +12,12 @@ from typing import Final
 from ottla.client.group.config import GroupConfig
 from ottla.client.group.coordinator import GroupCoordinator, ask
 from ottla.client.group.error_actions import LOSSES, ErrorAction, error_action
-from ottla.client.group.heartbeat_state import HeartbeatState, Wanted, by_topic, heartbeat_request
+from ottla.client.group.heartbeat_state import (
+    HeartbeatState,
+    TargetAssignment,
+    by_topic,
+    heartbeat_request,
+)
 from ottla.client.group.heartbeat_timer import HeartbeatTimer
 from ottla.client.group.interfaces import NO_GENERATION, GroupMember, GroupOwner
 from ottla.client.group.member_tasks import POLLED_LATE, MemberTasks
@@ -59,7 +64,7 @@ class Kip848Membership(MemberTasks):
         raw = bytes(int(random() * 256) for _ in range(16))
         self._member_id = str(Uuid(raw))
         self._sent: HeartbeatState | None = None  # what the coordinator knows; None if uncertain
-        self._wanted: Wanted | None = None  # the target assignment; None while unknown
+        self._wanted: TargetAssignment | None = None  # the target assignment; None while unknown
         self._owned: dict[TopicPartition, Uuid] = {}
         self._is_assigned = False  # the owner knows its assignment, also an empty one
         self._lost: str | None = None  # why everything is lost, until the owner knows

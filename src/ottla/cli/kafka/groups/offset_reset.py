@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ottla.cli.group.admin import GroupAdmin
-from ottla.cli.group.seek import HasMembers, carried_out, check_unread, surveyed
+from ottla.cli.group.seek import HasMembers, carried_out, check_unread, plan_moves
 from ottla.cli.group.seek_plan import Aim, Limit, Move, NothingCommitted
 from ottla.cli.group.view import committed_offsets
 from ottla.cli.kafka import java_errors
@@ -69,7 +69,7 @@ async def _moves(admin: GroupAdmin, given: Given, group: str, timeout_s: float) 
     else:
         aims = dict.fromkeys(wanted, _aim(given))
     try:
-        return await surveyed(admin, aims, committed, timeout_s=timeout_s)
+        return await plan_moves(admin, aims, committed, timeout_s=timeout_s)
     except NothingCommitted as error:
         raise BadFlags(
             f"Cannot shift offset for partition {partition(*error.partition)} since there is no "

@@ -17,7 +17,7 @@ ANY: Final = "any"
 _VERSION: Final = 1
 
 
-class Wanted(NamedTuple):
+class ReassignmentFile(NamedTuple):
     """The rows of a file, and the directories that it names."""
 
     rows: Sequence[tuple[Partition, Sequence[int]]]
@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
         """The replicas by partition."""
         return dict(self.rows)
 
-    def checked(self) -> "Wanted":
+    def checked(self) -> "ReassignmentFile":
         """Return it if it can be executed; raises OttlaError."""
         if not self.rows:
             raise OttlaError("Partition reassignment list cannot be empty")
@@ -59,7 +59,7 @@ def _twice(values: Iterable[Any]) -> list[Any]:
     return [*found]
 
 
-def read_wanted(text: str) -> Wanted:
+def read_reassignment(text: str) -> ReassignmentFile:
     """Parse the file of --reassignment-json-file; raises OttlaError."""
     whole = _object(_parsed(text))
     _check_version(whole)
@@ -81,7 +81,7 @@ def read_wanted(text: str) -> Wanted:
         for broker, path in zip(replicas, paths, strict=True):
             if path != ANY:
                 directories[Replica(topic, index, broker)] = str(path)
-    return Wanted(rows, directories)
+    return ReassignmentFile(rows, directories)
 
 
 def read_topics(text: str) -> list[str]:

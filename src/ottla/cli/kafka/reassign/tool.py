@@ -18,8 +18,8 @@ from ottla.cli.kafka.wrong_use import WrongUse, require
 from ottla.errors import ErrorCode, OttlaError, RequestError
 
 if TYPE_CHECKING:
-    from ottla.cli.kafka.reassign.files import Wanted
-    from ottla.cli.partition.survey import MoveAdmin
+    from ottla.cli.kafka.reassign.files import ReassignmentFile
+    from ottla.cli.partition.cluster_replicas import MoveAdmin
     from ottla.client.admin.log_dirs import Replica
     from ottla.client.admin.reassignments import Reassignment
     from ottla.client.admin.topic_descriptions import TopicDescription
@@ -125,7 +125,7 @@ def check_flags(given: Given) -> str:
 
 async def act(given: Given) -> int:
     """Run the action."""
-    from ottla.cli.partition.survey import MoveAdmin
+    from ottla.cli.partition.cluster_replicas import MoveAdmin
 
     action = check_flags(given)
     settings = settings_of(given)
@@ -143,9 +143,9 @@ async def act(given: Given) -> int:
         async with await opened(MoveAdmin, settings) as admin:
             print_lines(listed(await admin.list_reassignments()))
         return 0
-    from ottla.cli.kafka.reassign.files import read_wanted
+    from ottla.cli.kafka.reassign.files import read_reassignment
 
-    wanted = read_wanted(text)
+    wanted = read_reassignment(text)
     if action == "execute":
         rates = (
             integer(given, "throttle", -1),
@@ -276,7 +276,7 @@ async def _directories(
 async def _execute(
     admin: "MoveAdmin",
     given: Given,
-    wanted: "Wanted",
+    wanted: "ReassignmentFile",
     rates: tuple[int | None, int | None],
     timeout_ms: int,
 ) -> None:
@@ -322,7 +322,7 @@ async def _execute(
 async def _throttle(
     admin: "MoveAdmin",
     moving: "Mapping[Partition, Reassignment]",
-    wanted: "Wanted",
+    wanted: "ReassignmentFile",
     current: "Mapping[Partition, Sequence[int]]",
     rates: tuple[int | None, int | None],
 ) -> None:
@@ -380,7 +380,7 @@ async def _move_directories(
 # --verify and --cancel
 
 
-async def _verify(admin: "MoveAdmin", wanted: "Wanted", *, keeps_throttles: bool) -> None:
+async def _verify(admin: "MoveAdmin", wanted: "ReassignmentFile", *, keeps_throttles: bool) -> None:
     from ottla.client.partitions import partition
 
     moving = await admin.list_reassignments()
@@ -414,7 +414,7 @@ async def _verify(admin: "MoveAdmin", wanted: "Wanted", *, keeps_throttles: bool
 
 
 async def _cancel(
-    admin: "MoveAdmin", wanted: "Wanted", timeout_ms: int, *, keeps_throttles: bool
+    admin: "MoveAdmin", wanted: "ReassignmentFile", timeout_ms: int, *, keeps_throttles: bool
 ) -> None:
     from ottla.client.partitions import partition
 
@@ -443,7 +443,7 @@ async def _cancel(
 
 
 async def _directory_states(
-    admin: "MoveAdmin", wanted: "Wanted"
+    admin: "MoveAdmin", wanted: "ReassignmentFile"
 ) -> "dict[Replica, tuple[str, bool, str]]":
     """Return for each replica a line, whether it moves, and its present directory."""
     found: dict[Replica, tuple[str, bool, str]] = {}
@@ -483,7 +483,7 @@ async def _directory_states(
     return found
 
 
-async def _clear_throttles(admin: "MoveAdmin", wanted: "Wanted") -> None:
+async def _clear_throttles(admin: "MoveAdmin", wanted: "ReassignmentFile") -> None:
     from ottla.cli.kafka.hash_order import in_hash_order
     from ottla.cli.partition.throttles import no_throttles
 

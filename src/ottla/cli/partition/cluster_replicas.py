@@ -28,7 +28,7 @@ class MoveAdmin(
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ClusterReplicas:
     """What a cluster has; the brokers that did not respond have no directories."""
 
     cluster: ClusterDescription
@@ -92,8 +92,10 @@ class Survey:
         }
 
 
-async def surveyed(admin: MoveAdmin, topics: Iterable[str] | None = None) -> Survey:
-    """Ask a cluster for its replicas, of all topics or of some. Raises if one does not exist."""
+async def describe_replicas(
+    admin: MoveAdmin, topics: Iterable[str] | None = None
+) -> ClusterReplicas:
+    """Describe the replicas of all topics or of some; raises if a topic does not exist."""
     cluster = await admin.describe_cluster()
     names = [*topics] if topics is not None else [*await admin.list_topics(include_internal=True)]
     described = (await admin.describe_topics(names)).or_raise() if names else {}
@@ -102,16 +104,16 @@ async def surveyed(admin: MoveAdmin, topics: Iterable[str] | None = None) -> Sur
         [one.id for one in cluster.brokers], timeout_s=RESPONSE_SECONDS
     )
     found = {str(name): one for name, one in described.items()}
-    return Survey(cluster, found, moving, told.succeeded)
+    return ClusterReplicas(cluster, found, moving, told.succeeded)
 
 
-async def measured(admin: MoveAdmin, survey: Survey) -> Survey:
-    """Return a survey with the traffic that the brokers have measured.
+async def with_traffic(admin: MoveAdmin, hosted: ClusterReplicas) -> ClusterReplicas:
+    """Return them with the traffic that the brokers have measured.
 
     Brokers of an older version measure nothing.
     """
     told = await admin.describe_configs(
-        [ConfigResource.broker(one.id) for one in survey.brokers],
+        [ConfigResource.broker(one.id) for one in hosted.brokers],
         names=[TRAFFIC_CONFIG],
         timeout_s=RESPONSE_SECONDS,
     )
@@ -120,4 +122,4 @@ async def measured(admin: MoveAdmin, survey: Survey) -> Survey:
         for entries in told.succeeded.values()
         if TRAFFIC_CONFIG in entries and (value := entries[TRAFFIC_CONFIG].value)
     ]
-    return replace(survey, traffic=total_traffic(map(parse_traffic, values)))
+    return replace(hosted, traffic=total_traffic(map(parse_traffic, values)))
