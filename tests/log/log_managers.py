@@ -12,7 +12,7 @@ from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicP
 from ottla.log.disk import Disk
 from ottla.log.loading import HostedLog
 from ottla.log.log_config import LogConfig
-from ottla.log.log_manager import LogManager, Offline
+from ottla.log.log_manager import CurrentId, LogManager, Offline
 from ottla.log.maintenance import Maintenance
 from ottla.records.batch import batches
 
@@ -32,6 +32,7 @@ async def opened(
     *,
     offline: Offline = lambda directory, partitions: None,
     parallel: int = 2,
+    current_id: CurrentId | None = None,
 ) -> LogManager:
     numbers = count(1000)
     return await LogManager.open(
@@ -45,11 +46,14 @@ async def opened(
         new_id=lambda: Uuid(next(numbers).to_bytes(16, "big")),
         parallel=parallel,
         offline=offline,
+        current_id=current_id,
     )
 
 
-async def created(logs: LogManager, number: int, rules: LogConfig = SMALL) -> HostedLog:
-    hosted = await logs.create(partition(number), TOPIC_ID, rules)
+async def created(
+    logs: LogManager, number: int, rules: LogConfig = SMALL, topic_id: Uuid = TOPIC_ID
+) -> HostedLog:
+    hosted = await logs.create(partition(number), topic_id, rules)
     hosted.log.begin_epoch(LeaderEpoch(0))
     return hosted
 

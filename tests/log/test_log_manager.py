@@ -14,7 +14,7 @@ from log.log_managers import EPOCH, TOPIC_ID, append, created, lead, opened, par
 from log.logs import SMALL
 from ottla.clock import SystemClock
 from ottla.errors import DescriptorsExhausted, DiskFull, ErrorCode, RequestError, StorageFailure
-from ottla.ids import BrokerEpoch, Offset, TopicPartition
+from ottla.ids import BrokerEpoch, Offset, TopicPartition, Uuid
 from ottla.log import loading
 from ottla.log.checkpoints import format_clean_shutdown
 from ottla.log.directory import DirectoryRefused
@@ -548,6 +548,36 @@ def test_log_created_in_two_directories_keeps_its_records(failed: str) -> None:
             assert not disk.exists(f"{failed}/t-0")
             assert any(name.endswith("-stray") for name in disk.names(failed))
             await again.close(EPOCH)
+
+    simulated(program)
+
+
+@pytest.mark.parametrize("current", [b"deleted meanwhil", b"is a topic again", None])
+def test_directory_returns_with_a_log_of_a_deleted_topic(current: bytes | None) -> None:
+    deleted, again = Uuid(b"deleted meanwhil"), Uuid(b"is a topic again")
+    current_id = None if current is None else Uuid(current)
+
+    async def id_of(topic: str) -> Uuid | None:
+        assert topic == "t"
+        return current_id
+
+    async def program(clock: SimulatedClock) -> None:
+        disk = SimulatedDisk()
+        logs = await opened(disk, clock, ["/one"])
+        append(await created(logs, 0, topic_id=deleted), b"x")
+        await logs.close(EPOCH)
+        logs = await opened(disk, clock, ["/two"])
+        append(await created(logs, 0, topic_id=again), b"y")
+        await logs.close(EPOCH)
+        for _ in range(2):
+            logs = await opened(disk, clock, TWO, current_id=id_of)
+            (hosted,) = logs
+            kept, aside = ("/two", "/one") if current_id == again else ("/one", "/two")
+            assert hosted.topic_id == (again if kept == "/two" else deleted)
+            assert await values(hosted) == [b"y" if kept == "/two" else b"x"]
+            assert not disk.exists(f"{aside}/t-0")
+            assert [name for name in disk.names(aside) if name.endswith("-stray")]
+            await logs.close(EPOCH)
 
     simulated(program)
 

@@ -56,7 +56,7 @@ from ottla.controller.credential import ClusterCredential, cluster_credential
 from ottla.controller.death_watch import DeathWatch
 from ottla.controller.elector import ControllerElector
 from ottla.controller.lease import ControllerLease, RegistrationRefused, ensure, register
-from ottla.controller.loading import load_broker_configs, load_topic_configs
+from ottla.controller.loading import load_broker_configs, load_topic_configs, load_topic_id
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.remote_broker import RemoteBroker
 from ottla.controller.store import ClusterStore
@@ -287,6 +287,9 @@ class Node:
         ) -> None:
             self._directory_failed(logs)
 
+        async def current_id(topic: str) -> Uuid | None:
+            return await self._repeat(session, partial(load_topic_id, session, topic))
+
         logs = await LogManager.open(
             environment.disk,
             log_dirs(config),
@@ -299,6 +302,7 @@ class Node:
             parallel=config[broker.NUM_RECOVERY_THREADS_PER_DATA_DIR],
             offline=directory_failed,
             full=self._directory_full,
+            current_id=current_id,
         )
         self._logs = logs
         self._exit.push_async_callback(self._close_logs, logs)

@@ -37,7 +37,7 @@ from ottla.cluster.znodes import (
 )
 from ottla.coordination.errors import NoNode
 from ottla.coordination.session import Node, Session, Watch
-from ottla.ids import BrokerEpoch, BrokerId, TopicPartition
+from ottla.ids import BrokerEpoch, BrokerId, TopicPartition, Uuid
 
 _ATTEMPTS: Final = 10  # to read a registration and its counter together
 
@@ -203,6 +203,12 @@ async def load_topics(session: Session, memory: NodeMemory) -> list[StoredTopic]
 def _configs(found: Sequence[Node | None], names: Mapping[str, object]) -> Iterator[dict[str, str]]:
     for name, one in zip(names, found, strict=True):
         yield {} if one is None else parse_config(one.data, topic_config_path(name))
+
+
+async def load_topic_id(session: Session, name: str) -> Uuid | None:
+    """Return the id of a topic; None if it does not exist."""
+    [found] = await session.get_all([topic_path(name)])
+    return None if found is None else parse_topic(found.data, topic_path(name)).id
 
 
 async def load_topic_configs(session: Session) -> list[tuple[str, dict[str, str]]]:

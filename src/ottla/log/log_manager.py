@@ -47,6 +47,14 @@ Full = Callable[[DataDirectory], None]
 """Called with a directory each time that it has no space for something."""
 
 
+CurrentId = Callable[[str], Awaitable[Uuid | None]]
+"""Returns the id of a topic by name; None if there is no such topic."""
+
+
+async def _unknown_id(topic: str) -> Uuid | None:
+    return None
+
+
 class Cut(NamedTuple):
     """Where one log is truncated; `fully` deletes every record and starts the log there."""
 
@@ -67,6 +75,7 @@ class LogManager:
         new_id: Callable[[], Uuid],
         offline: Offline = lambda directory, partitions: None,
         full: Full = lambda directory: None,
+        current_id: CurrentId | None = None,
     ) -> None:
         self.disk = disk
         self.clock = clock
@@ -76,6 +85,7 @@ class LogManager:
         self._new_id = new_id
         self._offline = offline
         self._full = full
+        self._current_id = current_id or _unknown_id
         self._hosted: dict[TopicPartition, HostedLog] = {}
         # The number of partitions by directory path, including those that are being created.
         self._counts: Counter[str] = Counter()
@@ -96,13 +106,22 @@ class LogManager:
         parallel: int = 2,
         offline: Offline = lambda directory, partitions: None,
         full: Full = lambda directory: None,
+        current_id: CurrentId | None = None,
     ) -> Self:
         """Lock the data directories and open every log in them, `parallel` at a time in each.
 
         An unusable directory is skipped if there is another one. DirectoryRefused if one directory
         belongs to another process or broker; then none is used.
         """
-        logs = cls(disk, clock=clock, random=random, new_id=new_id, offline=offline, full=full)
+        logs = cls(
+            disk,
+            clock=clock,
+            random=random,
+            new_id=new_id,
+            offline=offline,
+            full=full,
+            current_id=current_id,
+        )
         try:
             for path in paths:
                 await logs._claim(path, cluster_id, node_id)
@@ -178,29 +197,40 @@ class LogManager:
         self._deleted.found_strays(loaded.strays)
         for hosted in loaded.logs:
             other = self._hosted.get(hosted.partition)
-            if other is not None and not hosted.log.log_end_offset:
-                await self._set_aside(hosted)
-                continue
             if other is not None:
-                if other.log.log_end_offset:
-                    raise DirectoryRefused(
-                        f"{hosted.partition} is in {other.directory.path} and in "
-                        f"{directory.path}: move one of the two directories away"
-                    )
+                if await self._is_kept(other, hosted):
+                    await self._set_aside(hosted)
+                    continue
                 await self._set_aside(other)
                 self._counts[other.directory.path] -= 1
             self._hosted[hosted.partition] = hosted
             self._counts[hosted.directory.path] += 1
 
-    async def _set_aside(self, empty: HostedLog) -> None:
-        """Rename a log without records: its directory failed during its creation.
+    async def _is_kept(self, first: HostedLog, second: HostedLog) -> bool:
+        """Choose one of two logs of a partition, in two directories: whether the first is kept.
 
-        The same log was then created in another data directory.
+        A directory had failed. If the topic ids differ, the topic was deleted meanwhile and
+        perhaps created again. If not, the directory failed while the log was created in it.
         """
-        empty.log.close_files()
-        about = {"partition": str(empty.partition), "directory": empty.directory.path}
-        _LOG.warning("empty log set aside", about)
-        await self._deleted.rename(empty.directory, [empty], DirectoryState.STRAY)
+        if first.topic_id != second.topic_id and None not in (first.topic_id, second.topic_id):
+            return second.topic_id != await self._current_id(first.partition.topic)
+        if first.log.log_end_offset and second.log.log_end_offset:
+            raise DirectoryRefused(
+                f"{first.partition} is in {first.directory.path} and in "
+                f"{second.directory.path}: move one of the two directories away"
+            )
+        return not second.log.log_end_offset
+
+    async def _set_aside(self, hosted: HostedLog) -> None:
+        """Rename a log whose partition has another one; `expire_strays` says when it is removed."""
+        hosted.log.close_files()
+        about = {
+            "partition": str(hosted.partition),
+            "directory": hosted.directory.path,
+            "records_end": hosted.log.log_end_offset,
+        }
+        _LOG.warning("second log of a partition set aside", about)
+        await self._deleted.rename(hosted.directory, [hosted], DirectoryState.STRAY)
 
     def _skip(self, path: str, failure: StorageFailure) -> None:
         _LOG.error("data directory skipped", {"directory": path, "reason": str(failure)})
