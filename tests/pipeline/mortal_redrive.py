@@ -9,7 +9,7 @@ import signal
 from typing import Any, Final
 
 from ottla.cli import entry
-from ottla.pipeline import redriver
+from ottla.pipeline import redrive
 from ottla.sync import Admin
 
 FATAL: Final = int(os.environ["OTTLA_MORTAL"])
@@ -29,6 +29,6 @@ class MortalAdmin(Admin):
 
 
 if __name__ == "__main__":
-    redriver.Admin = MortalAdmin  # pyright: ignore[reportPrivateImportUsage]
-    redriver.BATCH_RECORDS = 1  # pyright: ignore[reportConstantRedefinition, reportAttributeAccessIssue]
+    redrive.Admin = MortalAdmin  # pyright: ignore[reportPrivateImportUsage]
+    redrive.BATCH_RECORDS = 1  # pyright: ignore[reportConstantRedefinition, reportAttributeAccessIssue]
     entry.run()

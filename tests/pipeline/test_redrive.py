@@ -1,87 +1,67 @@
-"""What happens to a dead letter, and which offsets are done."""
+"""Dead letters that are sent back to their topics, on a broker."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from collections.abc import Sequence
+from typing import Any
 
-from cases import Cases
-from ottla.pipeline.redrive import (
-    Decision,
-    Fate,
-    HandledOffsets,
-    Headers,
-    Selection,
-    decide,
-    handled_offsets,
-)
+from judges.ottla_broker import OttlaBroker
+from ottla.client.admin import NewTopic
+from ottla.pipeline import Pipeline, Sink, Source
+from ottla.pipeline.redrive import parked_topic, redrive
+from ottla.pipeline.redrive_decision import Fate, Selection
+from ottla.sync import Admin, Producer
+from pipeline.test_redrive_decision import headers
+from pipeline.test_spark_sink import records
 
 
-def headers(**values: str) -> list[tuple[str, bytes | None]]:
-    every = {"pipeline": "p", "step": "s", "error": "not JSON", "topic": "t", "partition": "2"}
-    every = {**every, "attempts": "1", **values}
-    return [(f"ottla.{name}", value.encode()) for name, value in every.items() if value]
+def pipeline_of(broker: OttlaBroker, topic: str) -> Pipeline:
+    return Pipeline(
+        name="p",
+        brokers=broker.bootstrap,
+        sources={"s": Source(topic=topic, json="a INT")},
+        sinks=[Sink(from_="s", console=True)],
+        dead_letters=f"{topic}.dead",
+    )
 
 
-ALL = Selection("p")
-CASES: list[tuple[Headers, Selection, Fate]] = [
-    (headers(), ALL, Fate.REDRIVEN),
-    (headers(pipeline="other"), ALL, Fate.OF_ANOTHER),
-    ([], ALL, Fate.OF_ANOTHER),
-    (headers(topic=""), ALL, Fate.NOT_POSSIBLE),
-    (headers(), Selection("p", step="s"), Fate.REDRIVEN),
-    (headers(), Selection("p", step="x"), Fate.NOT_SELECTED),
-    (headers(), Selection("p", error="JSON"), Fate.REDRIVEN),
-    (headers(), Selection("p", error="CSV"), Fate.NOT_SELECTED),
-    (headers(attempts="5"), ALL, Fate.REDRIVEN),
-    (headers(attempts="6"), ALL, Fate.PARKED),
-    (headers(attempts="6"), Selection("p", step="x"), Fate.NOT_SELECTED),
-    (headers(attempts="x"), ALL, Fate.REDRIVEN),
-]
+def send(broker: OttlaBroker, topic: str, *given: tuple[bytes, Sequence[Any]]) -> None:
+    with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
+        for value, found in given:
+            producer.send(topic, value, key=b"k", headers=found, partition=0)
 
 
-def test_headers_decide_about_a_dead_letter() -> None:
-    cases = Cases()
-    for given_headers, selection, fate in CASES:
-        with cases.case(given_headers, selection):
-            assert decide(given_headers, selection).fate is fate
-    cases.check()
+def values(broker: OttlaBroker, topic: str) -> list[Any]:
+    return [one.value for one in records(broker, topic)]
 
 
-def test_record_goes_back_with_its_headers_and_its_attempts() -> None:
-    found = decide([("trace", b"1"), ("none", None), *headers()], ALL)
-    kept = [("trace", b"1"), ("none", None), ("ottla.attempts", b"1")]
-    assert found == Decision(Fate.REDRIVEN, "t", 2, kept)
-
-
-def test_parked_record_keeps_its_reason() -> None:
-    every = headers(attempts="9")
-    assert decide(every, ALL).headers == every
-
-
-def test_offsets_become_ranges() -> None:
-    found = HandledOffsets(3).with_offsets([9, 5, 6, 2, 12])
-    assert (found.next, found.metadata()) == (3, "5-6,9,12")
-    found = found.with_offsets([3, 4])
-    assert (found.next, found.metadata()) == (7, "9,12")
-    assert found.up_to(10) == HandledOffsets(10, ((12, 12),))
-    assert found.up_to(12) == HandledOffsets(13)
-
-
-def test_unknown_metadata_is_ignored() -> None:
-    for text in ("", "x", "1-x", "-"):
-        assert handled_offsets(7, text) == HandledOffsets(7)
-
-
-def test_many_gaps_do_not_fit() -> None:
-    assert HandledOffsets().with_offsets(range(1, 1000, 2)).fits
-    assert not HandledOffsets().with_offsets(range(1, 10_000, 2)).fits
-
-
-@given(st.lists(st.sets(st.integers(0, 40), max_size=10), max_size=5), st.integers(0, 20))
-def test_committed_offsets_are_those_that_were_added(rounds: list[set[int]], start: int) -> None:
-    found = HandledOffsets(start)
-    for offsets in rounds:
-        found = found.with_offsets(offsets)
-        assert handled_offsets(found.next, found.metadata()) == found
-    every = set(range(start)).union(*rounds)
-    assert {offset for offset in range(50) if offset in found} == every
-    assert found.next not in found
+def test_dead_letters_go_back_once(broker: OttlaBroker, topic: str) -> None:
+    pipeline = pipeline_of(broker, topic)
+    assert redrive(pipeline, Selection("p")) == {}, "there is no topic of dead letters yet"
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topics([NewTopic(topic, 3)]).or_raise()
+    json, csv = headers(topic=topic, partition="2"), headers(topic=topic, error="not CSV")
+    send(
+        broker,
+        f"{topic}.dead",
+        (b"one", [("trace", b"1"), *json]),
+        (b"two", csv),
+        (b"row", headers(topic="")),
+        (b"often", headers(topic=topic, attempts="6")),
+        (b"other", headers(pipeline="q", topic=topic)),
+        (b"three", headers(topic=topic, partition="9")),
+    )
+    chosen = Selection("p", error="CSV")
+    expected = {Fate.REDRIVEN: 1, Fate.NOT_SELECTED: 3, Fate.NOT_POSSIBLE: 1, Fate.OF_ANOTHER: 1}
+    assert redrive(pipeline, chosen, dry_run=True) == expected
+    assert values(broker, topic) == []
+    assert redrive(pipeline, chosen) == expected
+    assert values(broker, topic) == [b"two"]
+    rest = {Fate.REDRIVEN: 2, Fate.PARKED: 1}
+    assert redrive(pipeline, Selection("p")) == rest, "what was left out before, and nothing twice"
+    assert sorted(values(broker, topic)) == [b"one", b"three", b"two"]
+    [one] = [found for found in records(broker, topic) if found.value == b"one"]
+    assert (one.key, one.partition) == (b"k", 2)
+    assert [*one.headers] == [("trace", b"1"), ("ottla.attempts", b"1")]
+    assert values(broker, parked_topic(pipeline)) == [b"often"]
+    assert redrive(pipeline, Selection("p")) == {}
+    send(broker, f"{topic}.dead", (b"four", json))
+    assert redrive(pipeline, Selection("p")) == {Fate.REDRIVEN: 1}

@@ -19,7 +19,7 @@ from ottla.pipeline.declared_tests import DeclaredTests
 from ottla.pipeline.spec.loading import load_text
 from ottla.sync import Producer
 from pipeline.spec.test_pipelines_guide import FIRST, blocks
-from pipeline.test_redrive import headers
+from pipeline.test_redrive_decision import headers
 
 [TESTS] = [one for one in blocks("yaml") if one.startswith("tests:")]
 [PROFILES] = [one for one in blocks("yaml") if one.startswith("brokers:")]

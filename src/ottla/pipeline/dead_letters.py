@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ottla.pipeline.parsing import ERROR
-from ottla.pipeline.redrive import ATTEMPTS, PREFIX
+from ottla.pipeline.redrive_decision import ATTEMPTS, PREFIX
 
 RECORD: Final = "_record"
 """The column with the original record, as a struct: a schema may have columns of the same names."""

@@ -31,7 +31,7 @@ from pyspark.sql.types import BinaryType
 from ottla.pipeline.compiler import Bindings, CompiledPipeline, compile_pipeline
 from ottla.pipeline.given_records import COLUMNS, record_lines, spaced_batches
 from ottla.pipeline.progress import QueryProgress, advanced
-from ottla.pipeline.redrive import ERROR_HEADER
+from ottla.pipeline.redrive_decision import ERROR_HEADER
 from ottla.pipeline.restarts import failure_of
 from ottla.pipeline.row_comparison import compare_rows
 from ottla.pipeline.spec.checks import AVAILABLE_NOW

@@ -8,7 +8,7 @@ from cli.golden import check_golden
 from cli.non_brokers import nobody
 from ottla.cli.pipeline.redrive_command import result_of
 from ottla.cli.result import Result, Table
-from ottla.pipeline.redrive import Fate
+from ottla.pipeline.redrive_decision import Fate
 from pipeline.spec.declarations import SENSORS, SENSORS_IN_PYTHON
 
 
@@ -34,7 +34,7 @@ def test_missing_broker_and_unknown_source_are_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("ottla: no broker found")
     assert done.stderr.endswith("; the addresses are in `brokers` of the pipeline\n")
-    done = ottla("pipeline", "redrive", "sensors.yaml", "--step", "reading", folder=tmp_path)
+    done = ottla("pipeline", "redrive", "sensors.yaml", "--source", "reading", folder=tmp_path)
     assert done.returncode == 2
-    message = '--step: there is no source "reading"; did you mean readings?'
+    message = '--source: there is no source "reading"; did you mean readings?'
     assert done.stderr == f"ottla: {message}\n"

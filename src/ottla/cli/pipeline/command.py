@@ -436,9 +436,9 @@ def redrive(
     file: FileArgument,
     *,
     profile: ProfileOption = None,
-    step: Annotated[
+    source: Annotated[
         str | None,
-        typer.Option("--step", metavar="NAME", help="Redrive only dead letters of this source."),
+        typer.Option("--source", metavar="NAME", help="Redrive only dead letters of this source."),
     ] = None,
     error: Annotated[
         str | None,
@@ -474,7 +474,7 @@ def redrive(
     pipeline has errors; 2 for wrong usage.
     """
     from ottla.cli.pipeline.redrive_command import redrive_pipeline
-    from ottla.pipeline.redrive import Selection
+    from ottla.pipeline.redrive_decision import Selection
     from ottla.pipeline.spec.problems import did_you_mean, shown
 
     try:
@@ -482,10 +482,10 @@ def redrive(
     except InvalidPipeline as invalid:
         return _report(file, invalid.problems)
     pipeline, written = loaded.pipeline, _with_profile(loaded.written, profile)
-    if step is not None and step not in pipeline.sources:
-        hint = did_you_mean(step, pipeline.sources)
-        raise Misused(f"--step: there is no source {shown(step)}{hint}")
-    selection = Selection(pipeline.name, step, error, attempts)
+    if source is not None and source not in pipeline.sources:
+        hint = did_you_mean(source, pipeline.sources)
+        raise Misused(f"--source: there is no source {shown(source)}{hint}")
+    selection = Selection(pipeline.name, source, error, attempts)
     from ottla.cli.pipeline.run import hidden_values
 
     with hidden_values(loaded.redaction):

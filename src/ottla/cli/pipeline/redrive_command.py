@@ -5,8 +5,8 @@ from collections import Counter
 
 from ottla.cli.pipeline.run import check_brokers
 from ottla.cli.result import Result, Table
-from ottla.pipeline.redrive import Fate, Selection
-from ottla.pipeline.redriver import parked_topic, redrive
+from ottla.pipeline.redrive import parked_topic, redrive
+from ottla.pipeline.redrive_decision import Fate, Selection
 from ottla.pipeline.spec.model import Pipeline, dead_letter_topic
 
 _MEANINGS = {
