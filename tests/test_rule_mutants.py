@@ -49,7 +49,7 @@ from ottla.cluster import election, reassignment, registration
 from ottla.cluster.registration import BrokerChanges
 from ottla.cluster.znodes import broker_path
 from ottla.controller import lease, partition_changes, plan
-from ottla.controller.control_requests import request_error
+from ottla.controller.control_update import update_error
 from ottla.controller.controller import Controller
 from ottla.controller.death_watch import DeathWatch
 from ottla.controller.elector import ControllerElector
@@ -351,7 +351,7 @@ def changes_do_not_check_the_controller_epoch(patch: Patch) -> None:
 
 @caught_by(test_control_requests.test_b4_recorded_requests_change_nothing_after_a_restart)
 def requests_to_an_earlier_incarnation_are_carried_out(patch: Patch) -> None:
-    everywhere(patch, request_error, returning(ErrorCode.NONE))
+    everywhere(patch, update_error, returning(ErrorCode.NONE))
 
 
 @caught_by(test_partition_changes.test_b5_change_at_a_stale_version_stops_no_other)

@@ -10,35 +10,38 @@ from ottla.cluster.image import (
     Address,
     Broker,
     ClusterImage,
-    PartitionChange,
     PartitionState,
     Topic,
 )
 from ottla.controller.control_requests import (
-    EPOCH_DURING_DELETE,
-    NO_EPOCH,
     RequestType,
     deleted_topics,
     failures_of,
-    full_leader_and_isr_request,
     image_with,
-    is_newer,
-    leader_and_isr_requests,
+    leader_and_isr_request,
     leader_and_isr_response,
-    request_error,
     requests_of,
-    state_error,
     states_of,
-    stop_error,
     stop_replica_requests,
     stopped_of,
     update_metadata_requests,
     update_of,
 )
-from ottla.controller.control_update import ControlUpdate, ReplicaState, StoppedReplica
+from ottla.controller.control_update import (
+    EPOCH_DURING_DELETE,
+    NO_EPOCH,
+    ControlUpdate,
+    ReplicaState,
+    StoppedReplica,
+    is_newer,
+    is_same_topic,
+    stop_error,
+    update_error,
+)
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.ids import (
     NO_BROKER,
+    ZERO_UUID,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -48,6 +51,7 @@ from ottla.ids import (
     Uuid,
 )
 from ottla.protocol.message import Message
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 
 M = TypeVar("M", bound=Message)
@@ -102,63 +106,37 @@ def sent(message: M) -> M:
 # LeaderAndIsr.
 
 
-def test_full_request_has_every_replica_of_a_broker() -> None:
-    request = sent(full_leader_and_isr_request(IMAGE, BrokerId(3)))
+REPLICAS = [
+    ReplicaState("orders", topic_id(1), PartitionIndex(0), ORDERS.partitions[0]),
+    ReplicaState("orders", topic_id(1), PartitionIndex(1), ORDERS.partitions[1]),
+    ReplicaState("orders", topic_id(1), PartitionIndex(2), state(3, isr=())),
+    ReplicaState("logs", topic_id(2), PartitionIndex(0), MOVING, is_new=True),
+]
+
+
+def leader_and_isr() -> LeaderAndIsrRequest:
+    return sent(leader_and_isr_request(IMAGE, BrokerId(3), REPLICAS, is_full=True))
+
+
+def test_replicas_are_the_same_after_a_request() -> None:
+    request = leader_and_isr()
     assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (2, 4, 30)
     assert request.type == RequestType.FULL
-    assert states_of(request) == [
-        ReplicaState("orders", topic_id(1), PartitionIndex(0), ORDERS.partitions[0]),
-        ReplicaState("orders", topic_id(1), PartitionIndex(1), ORDERS.partitions[1]),
-        ReplicaState("orders", topic_id(1), PartitionIndex(2), state(3, isr=())),
-        ReplicaState("logs", topic_id(2), PartitionIndex(0), MOVING),
-    ]
-    unborn = IMAGE.with_topics([Topic("new", topic_id(3), (PartitionState(ids(3)),))])
-    assert full_leader_and_isr_request(unborn, BrokerId(3)) == full_leader_and_isr_request(
-        IMAGE, BrokerId(3)
-    )
-
-
-def test_changes_are_sent_to_the_live_replicas() -> None:
-    after = state(1, 2, 3, isr=(2, 3), version=8)
-    dead = IMAGE.with_brokers([broker(2), broker(3)], BrokerId(2))
-    changes = [
-        PartitionChange("orders", 0, ORDERS.partitions[0], after),
-        PartitionChange("logs", 1, PartitionState(ids(1, 2)), LOGS.partitions[1]),
-    ]
-    requests = leader_and_isr_requests(dead, changes)
-    assert sorted(requests) == [2, 3]
-    assert [(request.broker_epoch, request.type) for request in requests.values()] == [
-        (20, RequestType.INCREMENTAL),
-        (30, RequestType.INCREMENTAL),
-    ]
-    told = ReplicaState("orders", topic_id(1), PartitionIndex(0), after)
-    led = replace(SMALL, elr=())
-    new = ReplicaState("logs", topic_id(2), PartitionIndex(1), led, is_new=True)
-    assert states_of(sent(requests[BrokerId(2)])) == [told, new]  # without its ELR
-    assert states_of(sent(requests[BrokerId(3)])) == [told]
-
-
-def test_replica_that_a_reassignment_adds_is_new_to_its_broker() -> None:
-    change = PartitionChange("logs", 0, state(1), MOVING)
-    requests = leader_and_isr_requests(IMAGE, [change])
-    assert {broker: [one.is_new for one in states_of(r)] for broker, r in requests.items()} == {
-        1: [False],
-        3: [True],
-    }
-    later = PartitionChange("logs", 0, MOVING, replace(MOVING, version=8))
-    (first, second) = leader_and_isr_requests(IMAGE, [later]).values()
-    assert not states_of(first)[0].is_new
-    assert not states_of(second)[0].is_new
+    assert states_of(request) == REPLICAS
+    some = sent(leader_and_isr_request(IMAGE, BrokerId(2), REPLICAS[1:2]))
+    assert (some.broker_epoch, some.type) == (20, RequestType.INCREMENTAL)
+    assert states_of(some) == REPLICAS[1:2]
 
 
 def test_leaders_do_not_get_the_elr() -> None:
     """LeaderAndIsr has no field for it; UpdateMetadata has one, for DescribeTopicPartitions."""
-    requests = leader_and_isr_requests(IMAGE, [PartitionChange("logs", 1, SMALL, SMALL)])
-    assert states_of(requests[BrokerId(1)])[0].state == replace(SMALL, elr=())
+    replica = ReplicaState("logs", topic_id(2), PartitionIndex(1), SMALL)
+    request = sent(leader_and_isr_request(IMAGE, BrokerId(1), [replica]))
+    assert states_of(request)[0].state == replace(SMALL, elr=())
 
 
 def test_failures_are_named_in_the_response() -> None:
-    request = sent(full_leader_and_isr_request(IMAGE, BrokerId(3)))
+    request = leader_and_isr()
     failures = {
         key("orders", 1): RequestError(ErrorCode.KAFKA_STORAGE_ERROR),
         key("logs", 0): RequestError(ErrorCode.STALE_CONTROLLER_EPOCH),
@@ -217,12 +195,15 @@ def test_metadata_without_topics_changes_the_brokers() -> None:
 
 def test_deleted_topic_leaves_the_image() -> None:
     without = IMAGE.without_topics(["logs"])
-    requests = update_metadata_requests(without, [], deleted=["logs"], brokers=[BrokerId(3)])
+    deleted = {"logs": topic_id(2)}
+    requests = update_metadata_requests(without, [], deleted=deleted, brokers=[BrokerId(3)])
     assert list(requests) == [3]
     request = sent(requests[BrokerId(3)])
-    assert deleted_topics(request) == ["logs"]
+    assert deleted_topics(request) == deleted
     image = image_with(request, IMAGE)
     assert (set(image.topics), image.topic_of_id(topic_id(2))) == ({"orders"}, None)
+    again = IMAGE.with_topics([Topic("logs", topic_id(7), (state(1, version=0),))])
+    assert image_with(request, again).topics == again.topics
 
 
 def test_topic_that_was_created_again_replaces_the_old_one() -> None:
@@ -261,19 +242,15 @@ def test_dead_and_failed_replicas_are_offline() -> None:
 
 def test_stopped_replicas_carry_their_leader_epoch() -> None:
     stopped = [
-        StoppedReplica(key("orders", 1), delete=False),
-        StoppedReplica(key("logs", 0), delete=True),
-        StoppedReplica(key("gone", 4), delete=True),
+        StoppedReplica(key("orders", 1), delete=False, leader_epoch=LeaderEpoch(5)),
+        StoppedReplica(key("logs", 0), delete=True, leader_epoch=LeaderEpoch(4)),
+        StoppedReplica(key("gone", 4), delete=True, leader_epoch=EPOCH_DURING_DELETE),
     ]
     requests = stop_replica_requests(IMAGE, {BrokerId(1): stopped, BrokerId(9): stopped})
     assert list(requests) == [1]
     request = sent(requests[BrokerId(1)])
     assert (request.controller_epoch, request.broker_epoch) == (4, 10)
-    assert list(stopped_of(request).items()) == [
-        (stopped[0], 5),
-        (stopped[1], 5),
-        (stopped[2], EPOCH_DURING_DELETE),
-    ]
+    assert stopped_of(request) == stopped
 
 
 # Updates.
@@ -281,15 +258,15 @@ def test_stopped_replicas_carry_their_leader_epoch() -> None:
 
 def test_update_is_the_same_after_its_requests() -> None:
     """A broker applies one kind of update, whether it comes over a connection or not."""
-    replicas = states_of(full_leader_and_isr_request(IMAGE, BrokerId(1)))
-    stopped = [StoppedReplica(key("logs", 1), delete=True)]
+    replicas = REPLICAS[:2]
+    stopped = [StoppedReplica(key("logs", 1), delete=True, leader_epoch=LeaderEpoch(5))]
     update = ControlUpdate(
         controller=BrokerId(2),
         controller_epoch=ControllerEpoch(4),
         broker_epoch=BrokerEpoch(10),
         topic_configs={"orders": {"retention.ms": "1"}, "logs": {}},
         broker_configs={None: {"a": "b"}, BrokerId(3): {"c": "d"}},
-        deleted=["gone"],
+        deleted={"gone": topic_id(9)},
         stopped=stopped,
         replicas=replicas,
         is_full=True,
@@ -302,11 +279,11 @@ def test_update_is_the_same_after_its_requests() -> None:
         update.topic_configs,
         update.broker_configs,
     )
-    assert (first.deleted, first.changed) == (["gone"], [])
+    assert (first.deleted, first.changed) == ({"gone": topic_id(9)}, [])
     assert [*stop.stopped] == stopped
     assert (lead.replicas, lead.is_full, lead.image) == (replicas, True, None)
     assert told.image == replace(IMAGE, version=known.version + 1)
-    assert (told.deleted, told.changed, told.stopped) == ([], None, ())
+    assert (told.deleted, told.changed, told.stopped) == ({}, None, ())
     for one in (first, stop, lead, told):
         assert (one.controller, one.controller_epoch, one.broker_epoch) == (2, 4, 10)
 
@@ -330,16 +307,16 @@ def test_update_of_some_topics_is_one_request() -> None:
 
 
 def test_b4_requests_of_an_old_controller_are_refused() -> None:
-    request = full_leader_and_isr_request(IMAGE, BrokerId(1))  # controller epoch 4, broker epoch 10
+    update = update_of(leader_and_isr(), IMAGE)  # controller epoch 4, broker epoch 30
     cases = {
-        (4, 10): ErrorCode.NONE,
-        (3, 9): ErrorCode.NONE,  # the broker does not know its new registration yet
-        (5, 10): ErrorCode.STALE_CONTROLLER_EPOCH,
-        (4, 11): ErrorCode.STALE_BROKER_EPOCH,
+        (4, 30): ErrorCode.NONE,
+        (3, 29): ErrorCode.NONE,  # the broker does not know its new registration yet
+        (5, 30): ErrorCode.STALE_CONTROLLER_EPOCH,
+        (4, 31): ErrorCode.STALE_BROKER_EPOCH,
     }
     found = {
-        (controller, own): request_error(
-            request,
+        (controller, own): update_error(
+            update,
             controller_epoch=ControllerEpoch(controller),
             broker_epoch=BrokerEpoch(own),
         )
@@ -350,41 +327,37 @@ def test_b4_requests_of_an_old_controller_are_refused() -> None:
 
 def test_b4_recorded_requests_change_nothing_after_a_restart() -> None:
     """Every request of an earlier registration of the broker is refused."""
+    stopped = StoppedReplica(key("logs", 0), delete=True, leader_epoch=LeaderEpoch(5))
     recorded = [
-        *leader_and_isr_requests(
-            IMAGE, [PartitionChange("logs", 1, PartitionState(ids(1, 2)), LOGS.partitions[1])]
-        ).values(),
-        *update_metadata_requests(IMAGE).values(),
-        *stop_replica_requests(
-            IMAGE, {BrokerId(1): [StoppedReplica(key("logs", 0), delete=True)]}
-        ).values(),
+        leader_and_isr(),
+        *map(sent, update_metadata_requests(IMAGE).values()),
+        *map(sent, stop_replica_requests(IMAGE, {BrokerId(1): [stopped]}).values()),
     ]
-    assert len(recorded) == 6
+    assert len(recorded) == 5
     for request in recorded:
         restarted = BrokerEpoch(request.broker_epoch + 1)
-        error = request_error(
-            sent(request), controller_epoch=ControllerEpoch(4), broker_epoch=restarted
-        )
+        update = update_of(request, IMAGE)
+        error = update_error(update, controller_epoch=ControllerEpoch(4), broker_epoch=restarted)
         assert error is ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_b4_lower_leader_epoch_is_refused() -> None:
     known = replace(state(1, 2), leader_epoch=LeaderEpoch(5), version=7)
     cases = {
-        (4, 6): (ErrorCode.STALE_CONTROLLER_EPOCH, False),
-        (4, 8): (ErrorCode.STALE_CONTROLLER_EPOCH, False),
-        (5, 6): (ErrorCode.NONE, False),  # the ISR before the leader's own change
-        (5, 7): (ErrorCode.NONE, False),  # repeated
-        (5, 8): (ErrorCode.NONE, True),
-        (6, 8): (ErrorCode.NONE, True),
+        (4, 6): False,
+        (4, 8): False,
+        (5, 6): False,  # the ISR before the leader's own change
+        (5, 7): False,  # repeated
+        (5, 8): True,
+        (6, 8): True,
     }
     found = {
-        (epoch, version): (state_error(known, told), is_newer(known, told))
+        (epoch, version): is_newer(known, told)
         for epoch, version in cases
         if (told := replace(known, leader_epoch=LeaderEpoch(epoch), version=version))
     }
     assert found == cases
-    assert (state_error(None, known), is_newer(None, known)) == (ErrorCode.NONE, True)
+    assert is_newer(None, known)
 
 
 def test_b4_replica_is_not_stopped_in_an_earlier_epoch() -> None:
@@ -398,6 +371,13 @@ def test_b4_replica_is_not_stopped_in_an_earlier_epoch() -> None:
     }
     assert {epoch: stop_error(known, epoch) for epoch in cases} == cases
     assert stop_error(None, LeaderEpoch(0)) is ErrorCode.NONE
+
+
+def test_b4_topic_is_deleted_by_its_id() -> None:
+    assert is_same_topic(topic_id(1), topic_id(1))
+    assert not is_same_topic(topic_id(7), topic_id(1))
+    assert is_same_topic(None, topic_id(1))  # the broker does not know the id
+    assert is_same_topic(topic_id(1), ZERO_UUID)  # the controller does not know it
 
 
 def test_b4_older_metadata_does_not_replace_newer_metadata() -> None:

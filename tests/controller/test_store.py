@@ -1,14 +1,16 @@
 """Topics and settings in coordination: stored atomically, and loaded again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from controller.controllers import Coordinated, coordinated, led_by
-from ottla.cluster.znodes import DELETIONS, TOPICS, TopicNode, topic_config_path
+from ottla.cluster.image import PartitionChange
+from ottla.cluster.znodes import DELETIONS, TOPICS, TopicNode, state_path, topic_config_path
 from ottla.controller.lease import ControllerLease
 from ottla.controller.loading import StoredTopic, load_broker_configs
+from ottla.controller.partition_changes import Conflict
 from ottla.controller.store import DELETED_AT_ONCE, ClusterStore
 from ottla.coordination.errors import BadVersion, NodeExists
 from ottla.coordination.operations import Operation
@@ -17,6 +19,13 @@ from ottla.ids import BrokerId, Uuid
 ID = Uuid(bytes(range(16)))
 ONE, TWO = BrokerId(1), BrokerId(2)
 NODE = TopicNode(ID, ((ONE,), (ONE, TWO)))
+
+
+async def store_elections(store: ClusterStore, elected: Iterable[PartitionChange]) -> None:
+    """Raise BadVersion for the first conflict."""
+    for one in await store.store_changes([*elected]):
+        if isinstance(one, Conflict):
+            raise BadVersion(state_path(one.change.topic, one.change.index))
 
 
 async def loaded(store: ClusterStore) -> StoredTopic:
@@ -46,7 +55,7 @@ def test_elections_are_stored_with_epoch_and_version(tmp_path: Path) -> None:
         for epoch in range(3):
             before = (await loaded(store)).topic.partitions[1]
             elected = led_by(ONE, "t", 1, before)
-            await store.store_elections([elected])
+            await store_elections(store, [elected])
             after = (await loaded(store)).topic.partitions[1]
             assert after == elected.after
             assert (after.leader, after.leader_epoch, after.in_sync) == (ONE, epoch, (ONE,))
@@ -61,10 +70,10 @@ def test_election_from_a_stale_state_is_refused(tmp_path: Path) -> None:
         await store.create_topic("t", NODE, {})
         before = (await loaded(store)).topic.partitions[0]
         first = led_by(ONE, "t", 0, before)
-        await store.store_elections([first])
-        await store.store_elections([led_by(ONE, "t", 0, first.after)])
+        await store_elections(store, [first])
+        await store_elections(store, [led_by(ONE, "t", 0, first.after)])
         with pytest.raises(BadVersion):
-            await store.store_elections([led_by(TWO, "t", 0, first.after)])
+            await store_elections(store, [led_by(TWO, "t", 0, first.after)])
         assert (await loaded(store)).topic.partitions[0].leader_epoch == 1
 
     coordinated(tmp_path, scenario)
@@ -74,8 +83,8 @@ def test_grown_topic_keeps_its_leaders(tmp_path: Path) -> None:
     async def scenario(there: Coordinated) -> None:
         store = ClusterStore(await there.lease())
         await store.create_topic("t", NODE, {})
-        await store.store_elections(
-            [led_by(ONE, "t", 0, (await loaded(store)).topic.partitions[0])]
+        await store_elections(
+            store, [led_by(ONE, "t", 0, (await loaded(store)).topic.partitions[0])]
         )
         await store.grow_topic("t", TopicNode(ID, (*NODE.partitions, (TWO,))))
         partitions = (await loaded(store)).topic.partitions
@@ -90,8 +99,8 @@ def test_recreated_topic_inherits_nothing(tmp_path: Path) -> None:
         lease = await there.lease()
         store = ClusterStore(lease)
         await store.create_topic("t", NODE, {"retention.ms": "5"})
-        await store.store_elections(
-            [led_by(ONE, "t", 0, (await loaded(store)).topic.partitions[0])]
+        await store_elections(
+            store, [led_by(ONE, "t", 0, (await loaded(store)).topic.partitions[0])]
         )
         await store.begin_deletion("t")
         await store.delete_topic("t")
@@ -159,8 +168,9 @@ def test_large_topic_is_deleted_in_small_transactions(
         store = ClusterStore(await there.lease())
         await store.create_topic("t", TopicNode(ID, ((ONE,),) * 205), {})
         partitions = (await loaded(store)).topic.partitions
-        await store.store_elections(
-            led_by(ONE, "t", index, one) for index, one in enumerate(partitions)
+        await store_elections(
+            store,
+            [led_by(ONE, "t", index, one) for index, one in enumerate(partitions)],
         )
         monkeypatch.setattr(ControllerLease, "change", counted)
         await store.delete_topic("t")

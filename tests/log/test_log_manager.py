@@ -165,7 +165,7 @@ def test_c1_recovery_points_follow_flushes_and_truncations() -> None:
         assert b"t 0 5" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
         await logs.truncate(partition(0), 3)
         assert b"t 0 3" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
-        await logs.truncate_fully(partition(0), Offset(20))
+        assert not await logs.truncate_all([Cut(partition(0), Offset(20), fully=True)])
         assert b"t 0 20" in read_whole(disk, f"/data/{RECOVERY_POINTS}")
         assert b"t 0 0" in read_whole(disk, f"/data/{HIGH_WATERMARKS}")
         assert read_whole(disk, f"/data/{LOG_START_OFFSETS}") == b"0\n0\n"

@@ -21,8 +21,17 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.clock import Clock
 from ottla.cluster.image import ClusterImage, PartitionState
-from ottla.controller.control_requests import is_newer
-from ottla.controller.control_update import BrokerConfigs, ControlUpdate, Failures, ReplicaState
+from ottla.controller.control_update import (
+    BrokerConfigs,
+    ControlUpdate,
+    Failures,
+    ReplicaState,
+    StoppedReplica,
+    is_newer,
+    is_same_topic,
+    stop_error,
+    update_error,
+)
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import (
     BrokerEpoch,
@@ -111,18 +120,17 @@ class ReplicaRoles:
         await self._registered.wait()
         async with self._turn:
             self._check_current(update)
-            self._set_configs(update)
+            deleted = self._same_topics(update.deleted)
+            self._set_configs(update, deleted)
             failures: dict[TopicPartition, RequestError] = {}
-            if update.deleted:
-                failures |= await self._delete_topics(update.deleted)
+            if deleted:
+                failures |= await self._delete_topics(deleted)
             if update.stopped:
-                failures |= await self._drop(
-                    [one.partition for one in update.stopped if one.delete]
-                )
+                failures |= await self._stop(update.stopped)
             failures |= await self._become(update.replicas)
             self._is_image_due = self._is_image_due or update.is_full
-            if update.deleted:  # now that the groups of every partition are loaded
-                self._groups.forget_topics(update.deleted)
+            if deleted:  # now that the groups of every partition are loaded
+                self._groups.forget_topics(deleted)
             if update.image is not None:
                 known = self._metadata_cache.image.brokers
                 self._metadata_cache.image = update.image
@@ -142,23 +150,35 @@ class ReplicaRoles:
             return failures
 
     def _check_current(self, update: ControlUpdate) -> None:
-        if update.controller_epoch < self._controller_epoch:
+        error = update_error(
+            update, controller_epoch=self._controller_epoch, broker_epoch=self._broker_epoch
+        )
+        if error is not ErrorCode.NONE:
             raise RequestError(
-                ErrorCode.STALE_CONTROLLER_EPOCH,
-                f"the controller epoch is {self._controller_epoch}, not {update.controller_epoch}",
-            )
-        if update.broker_epoch < self._broker_epoch:
-            raise RequestError(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"the broker epoch is {self._broker_epoch}, not {update.broker_epoch}",
+                error,
+                f"the controller epoch is {self._controller_epoch} and the broker epoch "
+                f"{self._broker_epoch}, not {update.controller_epoch} and {update.broker_epoch}",
             )
         self._controller_epoch = update.controller_epoch
 
     # Configs.
 
-    def _set_configs(self, update: ControlUpdate) -> None:
+    def _same_topics(self, deleted: Mapping[str, Uuid]) -> list[str]:
+        """Return the topics to delete; not one that was created again since."""
+        if not deleted:
+            return []
+        known: dict[str, Uuid | None] = {
+            one.partition.topic: one.topic_id
+            for one in self._logs
+            if one.partition.topic in deleted
+        }
+        topics = self._metadata_cache.image.topics
+        known |= {name: topics[name].id for name in deleted if name in topics}
+        return [name for name, told in deleted.items() if is_same_topic(known.get(name), told)]
+
+    def _set_configs(self, update: ControlUpdate, deleted: Sequence[str]) -> None:
         self._settings.know(update.topic_configs.items())
-        for name in update.deleted:
+        for name in deleted:
             self._settings.forget(name)
         self.set_broker_configs(update.broker_configs)
 
@@ -512,6 +532,19 @@ class ReplicaRoles:
                     await self._become(left)
 
     # Giving up partitions.
+
+    async def _stop(
+        self, stopped: Sequence[StoppedReplica]
+    ) -> Mapping[TopicPartition, RequestError]:
+        """Delete replicas, but not one that was added again in a later leader epoch."""
+        failures: dict[TopicPartition, RequestError] = {}
+        for one in stopped:
+            _, known = self._applied.get(one.partition, (None, None))
+            error = stop_error(known, one.leader_epoch)
+            if error is not ErrorCode.NONE:
+                failures[one.partition] = RequestError(error)
+        gone = [one.partition for one in stopped if one.delete and one.partition not in failures]
+        return failures | await self._drop(gone)
 
     async def _delete_topics(self, names: Sequence[str]) -> Mapping[TopicPartition, RequestError]:
         """Delete topics with all their records; clients see at once that they are gone."""

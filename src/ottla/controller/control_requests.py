@@ -21,20 +21,26 @@ from ottla.cluster.image import (
     Address,
     Broker,
     ClusterImage,
-    PartitionChange,
     PartitionState,
     Topic,
 )
-from ottla.controller.control_update import ControlUpdate, Failures, ReplicaState, StoppedReplica
+from ottla.controller.control_update import (
+    EPOCH_DURING_DELETE,
+    ControlUpdate,
+    Failures,
+    ReplicaState,
+    StoppedReplica,
+    is_same_topic,
+)
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
 from ottla.ids import (
-    ZERO_UUID,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
     PartitionIndex,
     TopicPartition,
+    Uuid,
 )
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -60,11 +66,11 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
+_NOTHING: Final[Mapping[str, Uuid]] = MappingProxyType({})
+
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 LEADER_DURING_DELETE: Final = -2  # the leader of a deleted partition, as in Kafka
-EPOCH_DURING_DELETE: Final = LeaderEpoch(-2)  # the leader epoch of a deleted partition
-NO_EPOCH: Final = LeaderEpoch(-1)  # StopReplica without a leader epoch
 
 
 class RequestType(IntEnum):
@@ -76,42 +82,6 @@ class RequestType(IntEnum):
 
 
 # LeaderAndIsr.
-
-
-def leader_and_isr_requests(
-    image: ClusterImage, changes: Iterable[PartitionChange]
-) -> dict[BrokerId, LeaderAndIsrRequest]:
-    """Return the requests for the replicas of changed partitions, by live broker.
-
-    `image` has the changes already. A replica is new to a broker if the partition is new, or if a
-    reassignment has just added the replica.
-    """
-    replicas: defaultdict[BrokerId, list[ReplicaState]] = defaultdict(list)
-    for change in changes:
-        topic_id, index = image.topics[change.topic].id, PartitionIndex(change.index)
-        before, after = change.before, change.after
-        is_new = before.version < 0
-        told = ReplicaState(change.topic, topic_id, index, after, is_new)
-        added = told
-        if after.adding and not is_new:
-            added = ReplicaState(change.topic, topic_id, index, after, is_new=True)
-        for broker in after.replicas:
-            if broker in image.brokers:
-                replicas[broker].append(told if broker in before.replicas else added)
-    return {
-        broker: leader_and_isr_request(image, broker, some) for broker, some in replicas.items()
-    }
-
-
-def full_leader_and_isr_request(image: ClusterImage, broker: BrokerId) -> LeaderAndIsrRequest:
-    """Return the request for a broker that has just registered: all partitions that it has."""
-    replicas = [
-        ReplicaState(topic.name, topic.id, PartitionIndex(index), state)
-        for topic in image.topics.values()
-        for index, state in enumerate(topic.partitions)
-        if broker in state.replicas and state.version >= 0
-    ]
-    return leader_and_isr_request(image, broker, replicas, is_full=True)
 
 
 def leader_and_isr_request(
@@ -229,7 +199,7 @@ def update_metadata_requests(
     image: ClusterImage,
     partitions: Iterable[TopicPartition] | None = None,
     *,
-    deleted: Iterable[str] = (),
+    deleted: Mapping[str, Uuid] = _NOTHING,
     brokers: Iterable[BrokerId] | None = None,
 ) -> dict[BrokerId, UpdateMetadataRequest]:
     """Return the requests for some brokers, or for all that are alive.
@@ -238,7 +208,7 @@ def update_metadata_requests(
     """
     topics = [
         *_topic_states(image, partitions),
-        *(_deleted_topic(image, name) for name in deleted),
+        *(_deleted_topic(image, name, topic_id) for name, topic_id in deleted.items()),
     ]
     alive = [
         UpdateMetadataBroker(
@@ -312,7 +282,7 @@ def _topic_states(
     return states
 
 
-def _deleted_topic(image: ClusterImage, name: str) -> UpdateMetadataTopicState:
+def _deleted_topic(image: ClusterImage, name: str, topic_id: Uuid) -> UpdateMetadataTopicState:
     """Return the mark of a deleted topic: a partition with Kafka's leader for deletion."""
     mark = UpdateMetadataPartitionState(
         partition_index=0,
@@ -323,16 +293,19 @@ def _deleted_topic(image: ClusterImage, name: str) -> UpdateMetadataTopicState:
         zk_version=-1,
         replicas=(),
     )
-    return UpdateMetadataTopicState(topic_name=name, topic_id=ZERO_UUID, partition_states=[mark])
+    return UpdateMetadataTopicState(topic_name=name, topic_id=topic_id, partition_states=[mark])
 
 
-def deleted_topics(request: UpdateMetadataRequest) -> list[str]:
-    """Return the topics that a request marks as deleted."""
-    return [
-        topic.topic_name
+def deleted_topics(request: UpdateMetadataRequest) -> dict[str, Uuid]:
+    """Return the topics that a request marks as deleted, with their ids.
+
+    Earlier versions of Ottla send ZERO_UUID for the id.
+    """
+    return {
+        topic.topic_name: topic.topic_id
         for topic in request.topic_states
         if topic.partition_states and topic.partition_states[0].leader == LEADER_DURING_DELETE
-    ]
+    }
 
 
 def image_with(request: UpdateMetadataRequest, image: ClusterImage) -> ClusterImage:
@@ -343,8 +316,10 @@ def image_with(request: UpdateMetadataRequest, image: ClusterImage) -> ClusterIm
     """
     is_full = request.type == RequestType.FULL
     topics = {} if is_full else dict(image.topics)
-    for name in deleted_topics(request):
-        topics.pop(name, None)
+    for name, topic_id in deleted_topics(request).items():
+        known = topics.get(name)
+        if known is not None and is_same_topic(known.id, topic_id):
+            del topics[name]
     broker_ids = _tuples()
     for one in request.topic_states:
         if one.partition_states and one.partition_states[0].leader == LEADER_DURING_DELETE:
@@ -418,11 +393,7 @@ def _broker(row: UpdateMetadataBroker) -> Broker:
 def stop_replica_requests(
     image: ClusterImage, stopped: Mapping[BrokerId, Iterable[StoppedReplica]]
 ) -> dict[BrokerId, StopReplicaRequest]:
-    """Return the requests that stop replicas, by live broker.
-
-    They have the current leader epoch of the partition, or the one for deletion if the image does
-    not have the topic any more.
-    """
+    """Return the requests that stop replicas, by live broker."""
     requests: dict[BrokerId, StopReplicaRequest] = {}
     for broker, some in stopped.items():
         if broker not in image.brokers:
@@ -430,11 +401,10 @@ def stop_replica_requests(
         topics: defaultdict[str, list[StopReplicaPartitionState]] = defaultdict(list)
         for one in some:
             name, index = one.partition
-            state = image.state(name, index)
             topics[name].append(
                 StopReplicaPartitionState(
                     partition_index=index,
-                    leader_epoch=EPOCH_DURING_DELETE if state is None else state.leader_epoch,
+                    leader_epoch=one.leader_epoch,
                     delete_partition=one.delete,
                 )
             )
@@ -450,15 +420,17 @@ def stop_replica_requests(
     return requests
 
 
-def stopped_of(request: StopReplicaRequest) -> dict[StoppedReplica, LeaderEpoch]:
-    """Return the replicas that a request stops, with its leader epochs."""
-    return {
+def stopped_of(request: StopReplicaRequest) -> list[StoppedReplica]:
+    """Return the replicas that a request stops."""
+    return [
         StoppedReplica(
-            _key(topic.topic_name, one.partition_index), one.delete_partition
-        ): LeaderEpoch(one.leader_epoch)
+            _key(topic.topic_name, one.partition_index),
+            one.delete_partition,
+            LeaderEpoch(one.leader_epoch),
+        )
         for topic in request.topic_states
         for one in topic.partition_states
-    }
+    ]
 
 
 # Both sides.
@@ -524,7 +496,7 @@ def update_of(request: ControlRequest, image: ClusterImage) -> ControlUpdate:
             controller=controller,
             controller_epoch=controller_epoch,
             broker_epoch=broker_epoch,
-            stopped=[*stopped_of(request)],
+            stopped=stopped_of(request),
             changed=(),
         )
     deleted = deleted_topics(request)
@@ -547,54 +519,6 @@ def update_of(request: ControlRequest, image: ClusterImage) -> ControlUpdate:
 
 def _values(entries: Iterable[ConfigEntry]) -> dict[str, str]:
     return {one.name: one.value for one in entries}
-
-
-# Checks of a broker (rule B4).
-
-
-def request_error(
-    request: ControlRequest, *, controller_epoch: ControllerEpoch, broker_epoch: BrokerEpoch
-) -> ErrorCode:
-    """Return why a broker refuses a request; NONE if it does not.
-
-    `controller_epoch` is the highest that the broker has seen, and `broker_epoch` is the one of its
-    registration. As in Kafka, a higher broker epoch is accepted: the controller may see a new
-    registration before the broker itself knows the epoch (KIP-380).
-    """
-    if request.controller_epoch < controller_epoch:
-        return ErrorCode.STALE_CONTROLLER_EPOCH
-    if request.broker_epoch < broker_epoch:
-        return ErrorCode.STALE_BROKER_EPOCH
-    return ErrorCode.NONE
-
-
-def state_error(known: PartitionState | None, told: PartitionState) -> ErrorCode:
-    """Return why a broker refuses the state of a partition; NONE if it does not.
-
-    `known` is the last state that the broker applied for the same topic id. The error is Kafka's.
-    """
-    if known is not None and told.leader_epoch < known.leader_epoch:
-        return ErrorCode.STALE_CONTROLLER_EPOCH
-    return ErrorCode.NONE
-
-
-def is_newer(known: PartitionState | None, told: PartitionState) -> bool:
-    """Whether a broker has to apply the state of a partition.
-
-    It ignores a request that is repeated, and one that has an older ISR than the leader knows: the
-    response to the leader's AlterPartition request may arrive first.
-    """
-    return known is None or (
-        told.version > known.version and told.leader_epoch >= known.leader_epoch
-    )
-
-
-def stop_error(known: PartitionState | None, leader_epoch: LeaderEpoch) -> ErrorCode:
-    """Return why a broker refuses to stop a replica; NONE if it does not."""
-    is_checked = leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH)
-    if known is not None and is_checked and leader_epoch < known.leader_epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.NONE
 
 
 def _key(topic: str, index: int) -> TopicPartition:

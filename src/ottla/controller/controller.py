@@ -36,6 +36,7 @@ from ottla.cluster.registration import Registered, broker_changes, unclean_resta
 from ottla.controller import plan
 from ottla.controller.broker_link import BrokerLink
 from ottla.controller.control_update import (
+    EPOCH_DURING_DELETE,
     BrokerConfigs,
     Configs,
     ControlUpdate,
@@ -54,12 +55,14 @@ from ottla.coordination.session import WatchEvent
 from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import (
     NO_BROKER,
+    ZERO_UUID,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
     PartitionIndex,
     TopicPartition,
+    Uuid,
 )
 from ottla.metrics import ControllerCounts
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -193,7 +196,8 @@ class Controller:
         """
         self._began_s = self._clock.elapsed_s()
         self._answering = answering or {}
-        deleted = set(found.deletions)
+        ids = {one.topic.name: one.topic.id for one in found.topics}
+        deleted = {name: ids.get(name, ZERO_UUID) for name in found.deletions}
         topics = [one for one in found.topics if one.topic.name not in deleted]
         self.image = self.image.with_topics([one.topic for one in topics])
         self._topic_configs = {one.topic.name: one.config for one in topics}
@@ -209,7 +213,7 @@ class Controller:
             ),
             at_once=STORED_AT_START,
             born=found.registrations,
-            deleted=found.deletions,
+            deleted=deleted,
             waits=False,  # one of them may be dead, and only its session does not know it yet
         )
         await self._note_handled(lost)
@@ -641,7 +645,10 @@ class Controller:
         stopped: dict[BrokerId, list[StoppedReplica]] = {}
         for broker, key in replicas:
             if broker in self._links:
-                stopped.setdefault(broker, []).append(StoppedReplica(key, delete=True))
+                state = self.image.state(*key)
+                epoch = EPOCH_DURING_DELETE if state is None else state.leader_epoch
+                one = StoppedReplica(key, delete=True, leader_epoch=epoch)
+                stopped.setdefault(broker, []).append(one)
         updates = {
             broker: replace(self._update(broker), stopped=some) for broker, some in stopped.items()
         }
@@ -752,11 +759,13 @@ class Controller:
     async def delete_topic(self, name: str, propagation: Propagation | None = None) -> Failures:
         """Delete a topic on all brokers; its deletion is stored."""
         self._topic_configs.pop(name, None)
+        topic = self.image.topics.get(name)
+        deleted = {name: ZERO_UUID if topic is None else topic.id}
         self.image = self.image.without_topics([name])
         for broker, offline in self._offline.items():
             self._offline[broker] = frozenset(one for one in offline if one.topic != name)
         self._reassigning = {one for one in self._reassigning if one.topic != name}
-        return await self._tell(deleted=[name], changed=(), propagation=propagation)
+        return await self._tell(deleted=deleted, changed=(), propagation=propagation)
 
     async def set_min_isr(
         self, min_isr: Mapping[str, int], propagation: Propagation | None = None
@@ -838,7 +847,7 @@ class Controller:
         is_new: bool = False,
         born: Collection[BrokerId] = (),
         topic_configs: Configs | None = None,
-        deleted: Sequence[str] = (),
+        deleted: Mapping[str, Uuid] | None = None,
         changed: Iterable[str] = (),
         waits: bool = True,
         is_step: bool = False,
@@ -998,7 +1007,7 @@ class Controller:
         born: Collection[BrokerId] = (),
         topic_configs: Configs | None = None,
         broker_configs: BrokerConfigs | None = None,
-        deleted: Sequence[str] = (),
+        deleted: Mapping[str, Uuid] | None = None,
         changed: Sequence[str] = (),
         waits: bool = True,
         propagation: Propagation | None = None,
@@ -1007,7 +1016,7 @@ class Controller:
         updates: dict[BrokerId, ControlUpdate] = {}
         all_replicas = self._all_replicas(born) if born else {}
         for broker in self._links:
-            update = replace(self._update(broker), image=self.image, deleted=deleted)
+            update = replace(self._update(broker), image=self.image, deleted=deleted or {})
             if broker in born:
                 updates[broker] = replace(
                     update,

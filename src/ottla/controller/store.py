@@ -5,7 +5,7 @@ it, or are completed when it is loaded. A deletion is first recorded in a node o
 it is finished after an interruption. That node remains until nothing of the topic is left.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -22,7 +22,6 @@ from ottla.cluster.znodes import (
     deletion_path,
     format_config,
     partitions_path,
-    state_path,
     topic_config_path,
     topic_path,
 )
@@ -35,8 +34,8 @@ from ottla.controller.loading import (
     load_topics,
     read_registrations,
 )
-from ottla.controller.partition_changes import Conflict, Outcome, store_changes
-from ottla.coordination.errors import BadVersion, NodeError, NodeExists, NoNode
+from ottla.controller.partition_changes import Outcome, store_changes
+from ottla.coordination.errors import NodeError, NodeExists, NoNode
 from ottla.coordination.operations import Check, Create, Delete, Operation, SetData
 from ottla.coordination.session import Session, Watch
 from ottla.ids import BrokerEpoch, BrokerId
@@ -112,12 +111,6 @@ class ClusterStore:
         """Store changes of different partitions; one that conflicts does not stop the others."""
         versions = {broker: one.counter_version for broker, one in self._registrations.items()}
         return await store_changes(changes, self._lease, self._memory, versions)
-
-    async def store_elections(self, elected: Iterable[PartitionChange]) -> None:
-        """Store new leaders and ISRs of partitions; raise BadVersion for the first conflict."""
-        for one in await self.store_changes(list(elected)):
-            if isinstance(one, Conflict):
-                raise BadVersion(state_path(one.change.topic, one.change.index))
 
     async def store_handled_restarts(self, restarts: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Store that brokers which restarted uncleanly have left ISR and ELR (rule A14)."""

@@ -34,8 +34,3 @@ def parent_of(path: str) -> str:
 def name_of(path: str) -> str:
     """Return the last component of a path."""
     return path.rpartition("/")[2]
-
-
-def child_of(path: str, name: str) -> str:
-    """Return the path of a child."""
-    return f"/{name}" if path == ROOT else f"{path}/{name}"

@@ -370,11 +370,6 @@ class LogManager:
         for failure in (await self.truncate_all([Cut(partition, Offset(offset))])).values():
             raise failure
 
-    async def truncate_fully(self, partition: TopicPartition, offset: Offset) -> None:
-        """Delete all records of a log and start it at an offset; stored when this returns."""
-        for failure in (await self.truncate_all([Cut(partition, offset, fully=True)])).values():
-            raise failure
-
     @uninterrupted
     async def truncate_all(self, cuts: Sequence[Cut]) -> dict[TopicPartition, OttlaError]:
         """Truncate many logs; stored when this returns, with one round of checkpoints.

@@ -133,11 +133,6 @@ class ConsumerRuntime(Generic[K, V]):
             )
         self._member = asyncio.get_running_loop().create_task(part.run(membership))
 
-    @property
-    def _has_ended(self) -> bool:
-        """Whether the last membership ended with an error."""
-        return self._member is not None and self._member.done()
-
     async def unsubscribe(self) -> None:
         """Leave the group and stop reading."""
         self.check_caller()
