@@ -308,7 +308,8 @@ def test_bytes_that_are_not_cached_are_read_in_a_thread(
         cold.cached_looks = looks
         warm = pages.slice(100, 50_000)
         pieces: list[Piece] = [b"head", cold, b"between", warm, b"tail"]
-        async with Service(FileService(lambda n: pieces if n == 0 else [b"next"])).running() as one:
+        dispatch = FileService(lambda n: pieces if n == 0 else [b"next"], lambda n: True)
+        async with Service(dispatch).running() as one:
             client = await SlowClient(None).connect(one)
             await client.send(0, 1)
             expected = frame(0, pieces, pages) + frame(1, [b"next"], pages)
@@ -316,6 +317,42 @@ def test_bytes_that_are_not_cached_are_read_in_a_thread(
             (start, count), *_ = cold.reads
             assert start + count == len(cold)
             assert len(sent) <= looks  # sendfile is called only after a look
+            client.socket.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_deferred", [False, True])
+def test_page_cache_is_asked_once_in_a_turn(run: Run, pages: Pages, is_deferred: bool) -> None:
+    """The handler of a response that is sent at once has just asked."""
+
+    async def scenario() -> None:
+        part = pages.slice(7, 50_000)
+        part.cached_looks = int(is_deferred)
+        pieces: list[Piece] = [b"head", part, b"tail"]
+        async with Service(FileService(lambda n: pieces, lambda n: is_deferred)).running() as one:
+            client = await SlowClient(None).connect(one)
+            await client.send(0)
+            expected = frame(0, pieces, pages)
+            assert await client.read(len(expected)) == expected
+            assert (part.cached_looks, part.reads) == (0, [])
+            client.socket.close()
+
+    run(scenario)
+
+
+def test_full_socket_is_a_reason_to_ask_again(run: Run, pages: Pages) -> None:
+    async def scenario() -> None:
+        part = pages.slice(0, 2_900_000)
+        part.cached_looks = 0
+        pieces: list[Piece] = [b"head", part, b"tail"]
+        config = ConnectionConfig(send_buffer_bytes=16_384)
+        async with Service(FileService(lambda n: pieces), config).running() as one:
+            client = await SlowClient().connect(one)
+            await client.send(0)
+            expected = frame(0, pieces, pages)
+            assert await client.read(len(expected)) == expected
+            assert len(part.reads) == 1
             client.socket.close()
 
     run(scenario)
@@ -396,7 +433,8 @@ def test_failed_read_closes_the_connection(run: Run, pages: Pages) -> None:
     async def scenario() -> None:
         part = pages.slice(0, FILE_BYTES)
         part.cached_looks, part.failure = 0, StorageFailure("pages: read: Input/output error")
-        async with Service(FileService(lambda n: [b"head", part, b"tail"])).running() as service:
+        dispatch = FileService(lambda n: [b"head", part, b"tail"], lambda n: True)
+        async with Service(dispatch).running() as service:
             client = await SlowClient().connect(service)
             await client.send(0)
             assert await client.closed()

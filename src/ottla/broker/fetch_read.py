@@ -113,12 +113,14 @@ class FetchRead:
                     self._give(one, partition, b"")
                     return
             upper = self._upper_offset(partition)
-            found = partition.log.read_cached(wanted.offset, upper, self._room(wanted))
-            data = b"" if self._is_too_much(wanted, found) else self._cached(found)
+            room = self._room(wanted)
+            found = partition.log.read_cached(wanted.offset, upper, room)
+            is_given = self.size == 0 or found.size <= room
+            data = self._cached(found) if is_given else b""
             if data is None:
                 self._cold.append(one)
             else:
-                self._note_available(one, found, upper)
+                self._note_available(found, upper, room, is_given=is_given)
                 if self.limits.committed:
                     self._note_aborted(one, partition, found)
                 self._give(one, partition, data)
@@ -254,13 +256,15 @@ class FetchRead:
                 found = await partition.log.read(
                     one.wanted.offset, upper, self._room(one.wanted), self.reader
                 )
-                self._note_available(one, found, self._upper_offset(partition))
+                room = self._room(one.wanted)
+                is_given = self.size == 0 or found.size <= room
+                self._note_available(found, self._upper_offset(partition), room, is_given=is_given)
                 # Before the read: what the cleaner does while the disk is read is not in these
                 # bytes.
                 if self.limits.committed:
                     self._note_aborted(one, partition, found)
                 data: Buffer = b""
-                if not self._is_too_much(one.wanted, found):
+                if is_given:
                     reserve(self.size + found.size)
                     data = await found.read(self.reader)
                 self._give(one, partition, data)
@@ -271,7 +275,7 @@ class FetchRead:
         """Count the records that are sent, or the error; called once per partition."""
         if one.error is not ErrorCode.NONE:
             self.counts.note_error(one.error)
-        elif len(one.records) and one.partition is not None:
+        elif (size := len(one.records)) and one.partition is not None:
             traffic, records = one.partition.traffic, one.records
             if self.by_replica is not None:
                 self.replica_manager.replication.bytes_out += len(records)
@@ -279,7 +283,7 @@ class FetchRead:
                     quota.record(len(records))
                     self.replica_manager.replication.throttled_bytes_out += len(records)
                 return
-            traffic.bytes_out += len(records)
+            traffic.bytes_out += size
             is_pinned = isinstance(records, PinnedRecords)
             traffic.records_out += records.records if is_pinned else count_records(records)
 
@@ -290,23 +294,20 @@ class FetchRead:
     def _left(self) -> int:
         return self.limits.bytes_max - self.size
 
-    def _is_too_much(self, wanted: FetchPartition, found: RecordSlice) -> bool:
-        """Whether even the first batch is over the limit, while others have returned something.
+    def _note_available(
+        self, found: RecordSlice, upper: Offset, room: int, *, is_given: bool
+    ) -> None:
+        """Update `available`; `upper` is the upper bound of the partition, `room` its limit.
 
-        This is known before the read, so nothing is read in vain.
-        """
-        return self.size > 0 and found.size > self._room(wanted)
-
-    def _note_available(self, one: PartitionRead, found: RecordSlice, upper: Offset) -> None:
-        """Update `available`; `upper` is the upper bound of the partition.
+        Records are not given if even the first batch is over the limit, while others have returned
+        something. This is known before the read, so nothing is read in vain.
 
         Whole batches rarely fill a limit exactly. A consumer whose min.bytes equals the limit would
         otherwise wait although there are records.
         """
-        is_given = not self._is_too_much(one.wanted, found)
         given = found.size if is_given else 0
         has_more = not is_given or found.upper_offset < upper
-        self.available += max(given, self._room(one.wanted)) if has_more else given
+        self.available += max(given, room) if has_more else given
 
     def _note_aborted(
         self, one: PartitionRead, partition: Partition | FollowerReads, found: RecordSlice

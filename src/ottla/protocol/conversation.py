@@ -336,6 +336,9 @@ class _Unread(Message):
     """The placeholder for a message that is not decoded yet, or not needed any more."""
 
 
+_JOINED_BYTES_MAX: Final = 1024
+"""The size up to which copying the beginning of a body costs less than sending it by itself."""
+
 _UNREAD: Final = _Unread()
 _NO_HEADER: Final = RequestHeader(PRODUCE.key, 0, 0, None)
 
@@ -366,6 +369,9 @@ def _response_frame(request: Request, answer: Response) -> list[Buffer]:
 
 def _frame(header: bytes, body: Sequence[Buffer]) -> list[Buffer]:
     size = len(header) + sum(map(len, body))
+    first = body[0] if body else b""
+    if type(first) is bytes and len(first) <= _JOINED_BYTES_MAX:
+        return [frame_length(size) + header + first, *body[1:]]
     return [frame_length(size) + header, *body]
 
 

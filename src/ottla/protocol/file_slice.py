@@ -3,15 +3,16 @@
 Encoders use the length only. The transport sends the bytes with sendfile.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import TypeAlias
 
 from ottla.protocol.primitives import Buffer
 
 
-class FileSlice(ABC):
-    """A range of an open file.
+class FileSlice:
+    """A range of an open file; subclasses implement it.
+
+    It is no abstract base class: `isinstance` would cost five times as much.
 
     Invariant: the file stays open, and the bytes of the range do not change, as long as the slice
     or a socket refers to them.
@@ -19,26 +20,26 @@ class FileSlice(ABC):
 
     __slots__ = ()
 
-    @abstractmethod
     def __len__(self) -> int:
         """The number of bytes."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def position(self) -> int:
         """Where the range starts in the file."""
+        raise NotImplementedError
 
-    @abstractmethod
     def fileno(self) -> int:
         """The descriptor of the file."""
+        raise NotImplementedError
 
-    @abstractmethod
     def is_cached(self, start: int, count: int) -> bool:
         """Whether `count` bytes from `start` on are in the page cache."""
+        raise NotImplementedError
 
-    @abstractmethod
     def read(self, start: int, count: int) -> Awaitable[Buffer]:
         """Read `count` bytes from `start` on, and wait for the device."""
+        raise NotImplementedError
 
 
 Piece: TypeAlias = Buffer | FileSlice

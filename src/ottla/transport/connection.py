@@ -612,7 +612,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._await_ack(request, response)
             else:
                 assert not isinstance(response, DeferredResponse | PendingAck)
-                self._send(request, response)
+                self._send(request, response, is_known_cached=True)
         if self._state is _AUTHENTICATING:
             self._serve_login()
         if kept := framer.keep_rest():
@@ -784,25 +784,31 @@ class Connection(asyncio.BufferedProtocol):
             self._send(request, response)
         self._serve()
 
-    def _send(self, request: Request, response: Response | None) -> None:
+    def _send(
+        self, request: Request, response: Response | None, *, is_known_cached: bool = False
+    ) -> None:
         try:
             buffers: Sequence[Buffer] = self._conversation.send(request, response)
         except EncodingError:
             self._close_for_failure(request)
         else:
-            self._write(buffers)
+            self._write(buffers, is_known_cached=is_known_cached)
 
-    def _write(self, buffers: Sequence[Buffer]) -> None:
+    def _write(self, buffers: Sequence[Buffer], *, is_known_cached: bool = False) -> None:
+        """Send buffers and file slices; the latter are cached if they were looked up just now."""
         if buffers and self._transport is not None and not self._has_dropped:
             if self._file_sender is not None and (
                 self._file_sender.is_active or (len(buffers) > 1 and has_file_slice(buffers))
             ):
-                self._file_sender.send(buffers, self.clock.elapsed_s())
+                size = self._file_sender.send(
+                    buffers, self.clock.elapsed_s(), is_known_cached=is_known_cached
+                )
                 self._block_or_unblock()
             else:
                 self._transport.writelines(buffers)
+                size = sum(map(len, buffers))
             blocked_s = self.clock.elapsed_s() if self._is_blocked else None
-            self.memory.account_response(sum(map(len, buffers)), blocked_s)
+            self.memory.account_response(size, blocked_s)
 
     # Responses with file slices.
 

@@ -7,8 +7,9 @@ and goes on.
 Invariant: bytes leave in the order in which responses were written. The sender starts only when the
 transport has sent all of its own, and while the sender is active everything goes through it.
 Invariant: the event loop never waits for the device. Before each call the sender asks whether the
-bytes are in the page cache. If they are not, what is left of the response is read in a thread, and
-the transport sends it like any other response.
+bytes are in the page cache, unless the handler has asked in the same turn of the event loop. If
+they are not, what is left of the response is read in a thread, and the transport sends it like any
+other response.
 
 The same is done after COPY_SECONDS: a client that reads slowly would keep files open, and the disk
 space of deleted segments in use.
@@ -17,7 +18,7 @@ space of deleted segments in use.
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from socket import AF_INET, MSG_MORE, SOCK_STREAM, SocketType
 from typing import Final
 
@@ -84,17 +85,22 @@ class FileSender:
         self._since_s = 0.0  # when it became active
         self.unsent = 0
 
-    def send(self, pieces: Iterable[Piece], now_s: float) -> None:
-        """Send a response; if it is not complete at once, the sender becomes active."""
+    def send(self, pieces: Sequence[Piece], now_s: float, *, is_known_cached: bool = False) -> int:
+        """Send a response and return its size; unless it is complete, the sender becomes active.
+
+        With `is_known_cached`, the page cache was asked in this turn of the event loop, so it is
+        not asked again before the first calls.
+        """
         if self._transport.is_closing():
-            return
-        for piece in pieces:
-            self._pieces.append(piece)
-            self.unsent += len(piece)
+            return 0
+        self._pieces.extend(pieces)
+        size = sum(map(len, pieces))
+        self.unsent += size
         if not self.is_active:
             self.is_active = True
             self._since_s = now_s
-            self._advance()
+            self._advance(is_known_cached=is_known_cached)
+        return size
 
     def advance(self) -> None:
         """Go on: the socket can be written."""
@@ -103,10 +109,10 @@ class FileSender:
             if not self.is_active:
                 self._end(())
 
-    def _advance(self) -> None:
+    def _advance(self, *, is_known_cached: bool = False) -> None:
         if not self._transport.get_write_buffer_size():
             try:
-                self._send_pieces()
+                self._send_pieces(is_known_cached)
             except BlockingIOError:
                 pass
             except OSError:  # the client has closed the connection
@@ -117,7 +123,7 @@ class FileSender:
         elif self._task is None:
             self._watch.wait()
 
-    def _send_pieces(self) -> None:
+    def _send_pieces(self, is_known_cached: bool) -> None:
         """Send until the socket is full, or it is enough for a turn."""
         pieces, descriptor, left = self._pieces, self._descriptor, TURN_BYTES
         # The socket of a transport refuses to send. This one does not own the descriptor.
@@ -128,7 +134,7 @@ class FileSender:
                 size = wanted = len(piece) - start
                 if isinstance(piece, FileSlice):
                     wanted = min(size, CHUNK_BYTES)
-                    if not piece.is_cached(start, wanted):
+                    if not is_known_cached and not piece.is_cached(start, wanted):
                         self._read_rest()
                         return
                     sent = os.sendfile(descriptor, piece.fileno(), piece.position + start, wanted)

@@ -260,8 +260,8 @@ def response_writer(version: int, compiled: Writer) -> Writer:
                         partition.preferred_read_replica,
                     )
                     records = partition.records
-                    if records:
-                        buffers += (out + uvarint(len(records) + 1), records)
+                    if records is not None and (size := len(records)):
+                        buffers += (out + uvarint(size + 1), records)
                         out = b"\0"
                     else:
                         out += b"\0\0" if records is None else b"\1\0"
