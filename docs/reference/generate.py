@@ -8,7 +8,7 @@ Every page is generated from tables only. To add a page, add an entry to PAGES.
 
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from difflib import unified_diff
 from importlib import import_module
 from pathlib import Path
@@ -62,6 +62,7 @@ from tests.compat.known_differences import KNOWN  # noqa: E402
 HEADER = "<!-- generated, do not edit; `make docs` -->"
 DIFF_LINES_MAX = 20
 CLIENTS = (PRODUCER, CONSUMER, ADMIN)
+COMMON_OPTIONS = ("bootstrap_server", "profile", "settings", "output")
 UNLIMITED = (1 << 31) - 1  # a maximum that no user reaches is not printed
 
 
@@ -414,7 +415,7 @@ def commands_page() -> Iterator[str]:
     yield ""
     leaves = [*leaf_commands(typer.main.get_command(app([])), ("ottla",))]
     common = next(
-        [one for one in command.params if is_common(one)]
+        [one for one in command.params if one.name in COMMON_OPTIONS]
         for _, command in leaves
         if any(one.name == "bootstrap_server" for one in command.params)
     )
@@ -426,8 +427,10 @@ def commands_page() -> Iterator[str]:
     yield f"connects to {HERE}."
     yield ""
     yield "Exit codes: 0: success; 1: failure; 2: wrong usage; 74: cannot write the output; 130:"
-    yield "Ctrl-C; 141: broken pipe (SIGPIPE); 143: SIGTERM. A broker exits with 0 after Ctrl-C or"
-    yield "SIGTERM."
+    yield "Ctrl-C; 141: broken pipe (SIGPIPE); 143: SIGTERM. After Ctrl-C or SIGTERM, these"
+    yield "commands exit with 0, because they run until a signal stops them: `ottla dev`, `ottla"
+    yield "broker`, `ottla cluster start`, `ottla zookeeper start`, `ottla collect files` and"
+    yield "`ottla pipeline run`."
     yield ""
     yield "With `-o json` or `-o yaml`, a command prints one object to stdout, even on failure."
     yield "`ottla consume` prints one object per record, and `ottla log dump` one per log entry."
@@ -442,7 +445,7 @@ def commands_page() -> Iterator[str]:
     yield "profile names from the local profile file. `ottla --show-completion bash` prints the"
     yield "completion script."
     for words, command in leaves:
-        yield from command_section(words, command)
+        yield from command_section(words, command, [describe_option(one) for one in common])
     yield ""
     yield "## Kafka's tools"
     scripts = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())["project"][
@@ -464,16 +467,16 @@ def leaf_commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[st
             yield from leaf_commands(found, (*words, name))
 
 
-def is_common(parameter: Any) -> bool:
-    """Whether the option is one that all commands have."""
-    return parameter.name in ("bootstrap_server", "profile", "settings", "output") and (
-        parameter.param_type_name == "option"
-    )
-
-
-def command_section(words: tuple[str, ...], command: Any) -> Iterator[str]:
-    """The section of one command: help, arguments and options."""
-    own = [one for one in command.params if one.name != "help" and not is_common(one)]
+def command_section(
+    words: tuple[str, ...], command: Any, common: Container[tuple[str, ...]]
+) -> Iterator[str]:
+    """The section of one command: help, arguments and options, without the common options."""
+    params = [one for one in command.params if one.name != "help"]
+    own = [
+        one
+        for one in params
+        if one.param_type_name == "argument" or describe_option(one) not in common
+    ]
     arguments = [one for one in own if one.param_type_name == "argument"]
     options = [one for one in own if one.param_type_name == "option"]
     yield ""
@@ -481,7 +484,7 @@ def command_section(words: tuple[str, ...], command: Any) -> Iterator[str]:
     yield ""
     yield from ((command.help or "").strip() or "No help.").splitlines()
     connects = any(one.name == "bootstrap_server" for one in command.params)
-    output = any(one.name == "output" for one in command.params)
+    output = any(one.name == "output" and one not in own for one in params)
     documented = [one for one in arguments if one.help]
     if documented:
         yield ""
@@ -506,8 +509,13 @@ def option_grid(options: Iterable[Any]) -> Iterator[str]:
     """Yield a table of options."""
     yield from grid(
         ("option", "default", "description"),
-        ((option_form(one), option_default(one), option_help(one)) for one in options),
+        map(describe_option, options),
     )
+
+
+def describe_option(option: Any) -> tuple[str, str, str]:
+    """Return the row of an option in a table."""
+    return option_form(option), option_default(option), option_help(option)
 
 
 def option_form(option: Any) -> str:

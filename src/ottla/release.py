@@ -1,6 +1,6 @@
-"""The version of Ottla.
+"""The version of Ottla, and how to install its extras.
 
-Invariant: equal to the version of the installed package; reading that takes longer than starting a
+Invariant: the version is that of the installed package; reading that takes longer than starting a
 listener.
 """
 
@@ -12,3 +12,8 @@ RELEASE: "Final" = "0.1.0.dev0"
 
 VERSION_CONFIG: "Final" = "ottla.version"
 """The config in which a broker returns its version."""
+
+
+def how_to_install(extra: str) -> str:
+    """Return the remedy of an error about a missing package; Ottla is not on PyPI yet."""
+    return f'install Ottla with the extra {extra} (in a clone: pip install ".[{extra}]")'

@@ -331,7 +331,7 @@ def test_zookeeper_jars_come_from_pyspark(tmp_path: Path, monkeypatch: pytest.Mo
         return None
 
     monkeypatch.setattr(ensemble.importlib.util, "find_spec", found)
-    with pytest.raises(EnsembleFailed, match=r"pip install 'ottla\[spark\]'"):
+    with pytest.raises(EnsembleFailed, match=r"pip install \"\.\[spark\]\""):
         pyspark_class_path()
     monkeypatch.undo()
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # other tests may have imported it

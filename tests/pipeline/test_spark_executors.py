@@ -15,6 +15,6 @@ def test_executors_with_another_ottla_are_refused(
     with pytest.raises(UnusableExecutors, match=r"Ottla .* is installed, the driver has 9\.9"):
         check_executors(spark.sparkContext, release="9.9")
     monkeypatch.setattr(executors, "NEEDED", ("no_such_package",))
-    missing = r"No module named 'no_such_package'; pip install \"ottla\[spark\]==9\.9\""
+    missing = r"No module named 'no_such_package'; install Ottla 9\.9 with the extra spark"
     with pytest.raises(UnusableExecutors, match=missing):
         check_executors(spark.sparkContext, release="9.9")

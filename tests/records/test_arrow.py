@@ -262,7 +262,7 @@ for attempt in (lambda: to_arrow(columns), lambda: from_arrow(None)):
     try:
         attempt()
     except ImportError as error:
-        assert "pip install 'ottla[arrow]'" in str(error), error
+        assert 'pip install ".[arrow]"' in str(error), error
     else:
         raise AssertionError
 """

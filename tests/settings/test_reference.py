@@ -67,3 +67,20 @@ def test_table_rows_have_as_many_cells_as_the_header(generate: ModuleType) -> No
             elif not width:
                 width = cells
             assert cells == width or not line.startswith("|"), line
+
+
+def test_page_of_commands_has_every_option(generate: ModuleType) -> None:
+    import typer.main
+
+    from ottla.cli.main import app
+
+    page = generate.render(generate.commands_page)
+    common = page.partition("\n## ")[0]
+    leaves = [*generate.leaf_commands(typer.main.get_command(app([])), ("ottla",))]
+    for words, command in leaves:
+        section = page.partition(f"\n## `{' '.join(words)}")[2].partition("\n## ")[0]
+        has_common = "options of commands that connect" in section or "accepts `-o`" in section
+        for one in command.params:
+            if one.param_type_name == "option" and one.name != "help":
+                *_, row = generate.grid((), [generate.describe_option(one)])
+                assert row in (section + common if has_common else section), words

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ottla.coordination.errors import EnsembleFailed
+from ottla.release import how_to_install
 
 HOST: Final = "127.0.0.1"
 TICK_MS: Final = 2000  # ZooKeeper's default
@@ -51,11 +52,11 @@ def pyspark_class_path() -> str:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise EnsembleFailed(
-            "no ZooKeeper jars found: they come with PySpark, pip install 'ottla[spark]'"
+            f"no ZooKeeper jars found, PySpark has them: {how_to_install('spark')}"
         )
     jars = str(Path(spec.origin).parent / "jars")
     if not glob.glob(f"{glob.escape(jars)}/zookeeper-3*.jar"):
-        raise EnsembleFailed(f"there is no ZooKeeper in {jars}: pip install 'ottla[spark]'")
+        raise EnsembleFailed(f"there is no ZooKeeper in {jars}: {how_to_install('spark')}")
     return f"{jars}/*"
 
 
@@ -63,7 +64,7 @@ def server_command(class_path: str, file: str, main: str = _MEMBER) -> Sequence[
     """Return the command that runs a server with a configuration file in the foreground."""
     java = shutil.which("java")
     if java is None:
-        raise EnsembleFailed("ZooKeeper needs java: install Java 17")
+        raise EnsembleFailed("ZooKeeper needs java: install Java 17 or newer")
     return (java, *_JVM, "-cp", class_path, main, file)
 
 

@@ -47,6 +47,7 @@ from ottla.pipeline.spec.problems import (
 )
 from ottla.pipeline.state_operators import combination_of, steps_with_state
 from ottla.pipeline.streaming_queries import Query, QueryOutput, queries_of
+from ottla.release import how_to_install
 from ottla.settings.config_def import ConfigDef
 from ottla.settings.consumer import CONSUMER
 from ottla.settings.producer import PRODUCER
@@ -184,7 +185,7 @@ class _Compiler:
         for name, source in self._pipeline.sources.items():
             path: Path = ("sources", name)
             if source.avro is not None and find_spec("fastavro") is None:
-                what = 'avro needs fastavro: install Ottla with `pip install "ottla[avro,spark]"`'
+                what = f"avro needs fastavro: {how_to_install('avro')}"
                 self.problems.append(PipelineProblem((*path, "avro"), what))
                 continue
             try:

@@ -89,7 +89,7 @@ def _checking(release: str) -> Callable[[Iterable[int]], Iterator[str]]:
                 importlib.import_module(name)
             found = importlib.import_module("ottla.release").RELEASE
         except ImportError as error:
-            what, cure = f"{error}", f'pip install "ottla[spark]=={release}"'
+            what, cure = f"{error}", f"install Ottla {release} with the extra spark"
         else:
             if found == release:
                 return

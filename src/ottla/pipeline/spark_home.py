@@ -19,7 +19,7 @@ PARTS: Final = ("bin", "jars", "sbin")
 def fast_spark_home(folder: Path) -> Path:
     """Create or repair the directory; set SPARK_HOME to it before the session starts."""
     found = find_spec("pyspark")
-    assert found is not None, "install ottla[spark]"
+    assert found is not None, "PySpark is not installed"
     assert found.origin is not None, "pyspark is a package"
     installed = Path(found.origin).resolve().parent
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ottla.protocol.primitives import Buffer
 from ottla.records.columns import Column, Columns, Headers
+from ottla.release import how_to_install
 
 _EMPTY_OFFSETS: Final = bytes(8)  # pyarrow may have no offsets buffer for an empty array
 
@@ -19,7 +20,7 @@ def pyarrow_module() -> Any:
         import pyarrow
     except ImportError:
         raise ImportError(
-            "Arrow columns need pyarrow: pip install 'ottla[arrow]'", name="pyarrow"
+            f"Arrow columns need pyarrow: {how_to_install('arrow')}", name="pyarrow"
         ) from None
     return pyarrow
 

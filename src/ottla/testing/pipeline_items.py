@@ -17,6 +17,7 @@ import pytest
 
 from ottla.pipeline.spec.loading import FILE_BYTES_MAX, Loaded, load
 from ottla.pipeline.spec.problems import InvalidPipeline, PipelineProblem
+from ottla.release import how_to_install
 
 if TYPE_CHECKING:
     from ottla.pipeline.declared_tests import DeclaredTests
@@ -58,7 +59,7 @@ class PipelineFile(pytest.File):
         """Prepare the queries, which the tests of the file share."""
         for name in ("pyspark", "pyarrow", "pandas"):
             if find_spec(name) is None:
-                pytest.skip(f'needs {name}: pip install "ottla[spark]"')
+                pytest.skip(f"needs {name}: {how_to_install('spark')}")
         from ottla.pipeline.declared_tests import DeclaredTests
 
         # Python steps are modules beside the file.

@@ -67,7 +67,7 @@ def test_missing_java_is_one_line(tmp_path: Path) -> None:
 
 def test_missing_pyspark_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(Failed, match=r"Spark needs pyspark: install Ottla with `pip install"):
+    with pytest.raises(Failed, match=r"Spark needs pyspark: install Ottla with the extra spark"):
         check_spark("local[1]")
 
 

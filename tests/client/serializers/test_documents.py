@@ -286,8 +286,9 @@ def test_missing_extra_is_named_when_used() -> None:
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [
-        "avro needs a library that is not installed: pip install 'ottla[avro]'",
-        "protobuf needs a library that is not installed: pip install 'ottla[protobuf]'",
+        f"{extra} needs a library that is not installed: install Ottla with the extra {extra} "
+        f'(in a clone: pip install ".[{extra}]")'
+        for extra in ("avro", "protobuf")
     ]
 
 

@@ -105,9 +105,9 @@ async def drain(
 ) -> Result:
     """Move all replicas of a broker to the others, before you stop it for good.
 
-    The command only shows the plan, unless you pass --execute. Then the broker gets no new replicas
-    (its setting cordoned.log.dirs becomes *), until `ottla broker undrain`. A broker that is down
-    can be drained, too, if its partitions have other replicas in sync.
+    The command only shows the plan, unless you pass --execute. With --execute, the broker gets no
+    new replicas until `ottla broker undrain`: its setting cordoned.log.dirs becomes *. A broker
+    that is down can be drained, too, if its partitions have other replicas in sync.
     """
     from ottla.cli.broker.drain import drained
     from ottla.cli.partition.cluster_replicas import MoveAdmin

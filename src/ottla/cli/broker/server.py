@@ -73,7 +73,7 @@ def dev(
     """Run a broker for development on this machine, with its data in ./.ottla.
 
     The broker serves Prometheus metrics on http://127.0.0.1:9192/metrics. If port 9192 is in use,
-    it runs without metrics. To use another port, pass --override
+    the broker runs without metrics. To serve the metrics on another port, pass --override
     ottla.metrics.listener=127.0.0.1:PORT.
     """
     try:

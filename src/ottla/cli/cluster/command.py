@@ -68,9 +68,9 @@ async def status(session: Session) -> Result:
     """Show whether the cluster is healthy: its brokers, controller, replicas and disks.
 
     A partition is under-replicated if a replica is not in the ISR, and offline if it has no leader.
-    SKEW is the number of leaders of a broker relative to the mean. The process id is shown for
-    brokers on this machine, if their process is visible to this user. A broker that has died is
-    listed until its session has expired.
+    SKEW is the number of leaders of a broker, divided by the mean of all brokers. The command shows
+    the process ids of brokers on this machine, if this user can see their processes. It lists a
+    broker that has died until its session has expired.
     """
     from ottla.cli.cluster.health import found_health
     from ottla.cli.cluster.health_view import health_result
@@ -89,25 +89,26 @@ async def balance(
             "--goal",
             metavar="FACTOR",
             min=1.0,
-            help="Move replicas until no broker has more than this factor of the mean. A lower one "
-            "moves more bytes.",
+            help="Move replicas and leaders until no load of a broker exceeds the mean times this "
+            "factor. A lower factor moves more bytes.",
         ),
     ] = 1.2,
     execute: ExecuteOption = False,
     throttle: ThrottleOption = None,
     no_wait: NoWaitOption = False,
 ) -> Result:
-    """Move replicas and leaders so that no broker has much more than the mean.
+    """Move replicas and leaders, so that no broker has a much higher load than the mean.
 
-    A broker has bytes on its disks, bytes that it receives and sends per second, and leaders. The
-    brokers have measured the traffic over the last minutes (ottla.balance.window.ms); IN and OUT
-    are shown if a broker has more than 1 MB/s. If a broker stays above the goal, the command names
-    the reason.
+    A broker has four loads: the bytes on its disks, the bytes per second that it receives (IN), the
+    bytes per second that it sends (OUT), and the partitions whose preferred leader it is (LEADERS).
+    The brokers measure the traffic over the last minutes (ottla.balance.window.ms). The command
+    ignores the traffic of a broker up to 1 MB/s, and shows IN and OUT only if a broker has more. If
+    a load stays above the goal, the command prints the reason.
 
-    The command only shows the plan and its cost, unless you pass --execute. The plan moves as few
-    bytes as it can, and leaders rather than bytes. It keeps the replicas of a partition on as many
-    racks as before, and moves everything away from drained brokers. LEADERS counts the partitions
-    whose preferred leader a broker is.
+    The command only shows the plan and its cost, unless you pass --execute. The plan copies as few
+    bytes as possible: where it can, it moves leaders instead of replicas. It keeps the replicas of
+    a partition on at least as many racks as before, and moves all replicas away from drained
+    brokers.
     """
     from ottla.cli.cluster.balance import balanced
     from ottla.cli.partition.cluster_replicas import MoveAdmin
@@ -126,8 +127,7 @@ def adopt(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="Data directory of the broker, the first one of log.dirs; for `ottla dev`: "
-            ".ottla/data.",
+            help="First data directory of the broker (log.dirs); for `ottla dev`: .ottla/data.",
             exists=True,
             file_okay=False,
         ),
@@ -145,9 +145,10 @@ def adopt(
     """Move a single broker without ZooKeeper into a ZooKeeper cluster.
 
     Stop the broker first. The command copies its topics, settings and ids into ZooKeeper; records
-    and committed offsets stay in the data directories. Then start the broker with
-    zookeeper.connect, and add brokers. The command prints how to start it, and how to raise the
-    replication factor of the topics. The path in ZooKeeper must be empty.
+    and committed offsets stay in the data directories. The path in ZooKeeper must be empty.
+
+    Afterwards, start the broker with the setting zookeeper.connect, and add brokers. The command
+    prints how to start the broker, and how to raise the replication factor of the topics.
     """
     from ottla.cli.cluster.adopt import adopted
 
@@ -165,7 +166,7 @@ def start(
             metavar="COUNT",
             min=1,
             max=100,
-            help="Run this many brokers; default: 3, or as many as DIR has.",
+            help="Run this many brokers; default: 3, or as many as the --data directory has.",
             show_default=False,
         ),
     ] = None,
@@ -176,8 +177,8 @@ def start(
             metavar="PORT",
             min=0,
             max=65_535,
-            help="Listen on this port and those that follow it, one for each broker; 0 selects "
-            "free ports. Default: 9092, or the ports in DIR.",
+            help="Listen on this port and the ports after it, one for each broker; 0 selects free "
+            "ports. Default: 9092, or the ports that the --data directory has.",
             show_default=False,
         ),
     ] = None,
@@ -186,8 +187,8 @@ def start(
         typer.Option(
             "--data",
             metavar="DIR",
-            help="Store data, logs and process ids in this directory; a cluster that is there "
-            "continues.",
+            help="Store data, logs and process ids in this directory. If it has the data of a "
+            "cluster, start this cluster again.",
             file_okay=False,
         ),
     ] = Path(".ottla-cluster"),
@@ -195,7 +196,8 @@ def start(
         Literal["1", "3", "5"] | None,
         typer.Option(
             "--zookeepers",
-            help="Run this many ZooKeeper servers; default: 1, or as many as DIR has.",
+            help="Run this many ZooKeeper servers; default: 1, or as many as the --data directory "
+            "has.",
             show_default=False,
         ),
     ] = None,
@@ -215,14 +217,16 @@ def start(
 ) -> None:
     """Run a cluster on this machine in the foreground until a signal stops it.
 
-    Brokers and ZooKeeper are processes of their own. DIR has a log (broker-1.log) and a file with
-    the process id (broker-1.pid) for each of them. The command prints "ready HOST:PORT,…" when all
-    brokers are registered. New topics have min(3, COUNT) replicas; with three brokers or more,
-    acks=all needs two of them.
+    Each broker and each ZooKeeper server is a process. For each process, the --data directory has a
+    log, such as broker-1.log, and a file with the process id, such as broker-1.pid. The command
+    prints "ready HOST:PORT,…" when all brokers are registered. New topics have three replicas, or
+    one for each broker if there are fewer brokers. With three brokers or more, acks=all needs two
+    of the replicas.
 
     On a terminal, the command shows the processes and the health of the cluster while it runs.
 
-    ZooKeeper needs Java 17 and the jars that PySpark ships (pip install 'ottla[spark]').
+    ZooKeeper needs Java 17 or newer, and the jars of PySpark. Ottla's extra spark installs PySpark
+    (in a clone: pip install ".[spark]").
     """
     signals: StopSignals = context.obj
     servers = None if zookeepers is None else int(zookeepers)

@@ -75,8 +75,8 @@ async def files(
         typer.Option(
             "--from-beginning/--from-end",
             help=(
-                "At the first start, collect the lines that are in the files already, or only "
-                "lines that are written later."
+                "At the first start, collect the lines that are in the files already (default), "
+                "or only lines that are written later."
             ),
         ),
     ] = True,
@@ -98,7 +98,7 @@ async def files(
             "--close-after",
             metavar="SECONDS",
             min=0,
-            help="Close a renamed or deleted file after so many seconds without new lines.",
+            help="Close a renamed or deleted file after this many seconds without new lines.",
         ),
     ] = 30.0,
     compression: Annotated[
@@ -108,25 +108,31 @@ async def files(
 ) -> Result:
     """Follow files, and write each line that is added to them as a record.
 
-    The command looks for new files every second and stores how far it is in each file. When it is
-    started again, it continues there. It writes each line at least once: after `kill -9` it writes
-    the lines again whose acknowledgements it had not stored yet. The key of a record is the
-    absolute path of the file, so one partition has all lines of a file in order. The headers `file`
-    and `host` have the path and the name of this machine.
+    The command looks for new files every second. For each file, it stores the position up to which
+    the brokers have acknowledged the lines. When you start the command again, it continues at the
+    stored positions. It writes each line at least once: after `kill -9`, it writes the lines after
+    the stored position again.
 
-    A file that is renamed is read to its end. A file that is truncated is read from its start, and
-    the rest of its former content in a copy in the same directory, if there is one (`copytruncate`
-    of logrotate). If files can be rotated more than once while the command does not run, use a
-    pattern that also matches the rotated files, such as 'logs/app.log*': the command recognises
-    renamed files and copies by their content. It ignores compressed files.
+    The key of a record is the absolute path of the file. All lines of a file are therefore in one
+    partition, in order. The header `file` is the path, and the header `host` is the name of this
+    machine.
 
-    A line without a newline at its end waits for it, until its file is closed. A line longer than
-    `--line-bytes` becomes several records with the headers `part` (1, 2, …) and, in the last one,
-    `parts` (their number).
+    The command reads a renamed file to its end. It reads a truncated file from its start. If the
+    former content was first copied to a file in the same directory, as `copytruncate` of logrotate
+    does, the command reads the rest of this content from the copy.
 
-    If the brokers are unreachable, the command waits and reads at most 16 MB ahead (`-X
-    buffer.memory=…`). After Ctrl-C or SIGTERM it exits with code 0 within a second. If a line
-    cannot be written, it exits with code 1.
+    The command recognises renamed files and copies by their content. If files can be rotated more
+    than once while the command does not run, use a pattern that also matches the rotated files,
+    such as 'logs/app.log*'. The command ignores compressed files.
+
+    If the last line of a file has no newline yet, the command waits for the newline. If it closes
+    the file before that (--close-after), it writes the line without a newline. A line longer than
+    `--line-bytes` becomes several records. Their header `part` is 1, 2 and so on; the last one also
+    has the header `parts`, the number of the parts.
+
+    If the brokers are unreachable, the command waits, and reads at most 16 MB ahead; -X
+    buffer.memory=BYTES changes this limit. After Ctrl-C or SIGTERM, the command exits with code 0
+    within a second. If a line cannot be written, it exits with code 1.
     """
     import asyncio
     import socket

@@ -123,7 +123,8 @@ async def describe(
             metavar="[NAME…]",
             help=(
                 "Show only these settings. Default: all settings that are set for the topic, group "
-                "or broker; for a broker, also those in its properties file and cluster-wide."
+                "or broker. For a broker, these include the settings in its properties file and "
+                "the cluster-wide defaults."
             ),
         ),
     ] = None,

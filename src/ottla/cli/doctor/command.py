@@ -35,8 +35,8 @@ async def doctor(
             metavar="PORT",
             min=1,
             max=65_535,
-            help="Check that a broker uses or can use this port of this machine. The port does "
-            "not choose the cluster: use -b.",
+            help="Check that this port of this machine is free, or that a broker listens on it. To "
+            "choose the cluster, use -b.",
         ),
     ] = _BROKER_PORT,
     metrics_port: Annotated[
@@ -46,7 +46,8 @@ async def doctor(
             metavar="PORT",
             min=1,
             max=65_535,
-            help="Check that the broker at --port uses or can use this port for its metrics.",
+            help="Check that this port is free, or that the broker at --port serves its metrics "
+            "on it.",
         ),
     ] = _METRICS_PORT,
 ) -> Result:

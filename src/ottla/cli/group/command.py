@@ -200,9 +200,9 @@ async def seek(
             "--to",
             metavar="POSITION",
             help=(
-                "Reset to start, end, an absolute offset (42), an offset relative to the "
-                "committed one (-10, +10), or a time (@2026-11-01T00:00, @-1h). Times are UTC "
-                "unless they have a zone."
+                "Reset to this position: start; end; 42 (an offset); -10 or +10 (relative to the "
+                "committed offset); @2026-11-01T00:00 (a time, UTC unless it has a zone); or @-1h "
+                "(one hour ago)."
             ),
         ),
     ] = None,

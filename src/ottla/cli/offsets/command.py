@@ -33,7 +33,7 @@ async def offsets(
             metavar="@TIME",
             help=(
                 "Also show the offset of the first record at or after this time: "
-                "@2026-11-01T00:00 (UTC unless it has a zone) or @-1h."
+                "@2026-11-01T00:00 (UTC unless it has a zone) or @-1h (one hour ago)."
             ),
         ),
     ] = None,

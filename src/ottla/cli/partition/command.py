@@ -46,13 +46,14 @@ ThrottleOption = Annotated[
         metavar="BYTES",
         min=1024,
         help="Copy at most this many bytes per second to and from each broker. The command removes "
-        "the limit at the end.",
+        "the limit when all replicas are copied; after Ctrl-C, `ottla partition status --wait` "
+        "removes it. Cannot be combined with --no-wait.",
         show_default=False,
     ),
 ]
 NoWaitOption = Annotated[
     bool,
-    typer.Option("--no-wait", help="Do not wait until the replicas are copied."),
+    typer.Option("--no-wait", help="Exit as soon as the moves have started."),
 ]
 
 
@@ -72,8 +73,9 @@ async def move(
         typer.Option(
             "--to",
             metavar="ID,…",
-            help="Move the replicas to these brokers. The first one is the preferred leader; of "
-            "several partitions, each has the next broker as its preferred leader.",
+            help="Move the replicas to these brokers. The first broker becomes the preferred "
+            "leader of the first partition, the second broker that of the second partition, and so "
+            "on in turn.",
             show_default=False,
         ),
     ] = None,
@@ -85,8 +87,8 @@ async def move(
             metavar="COUNT",
             min=1,
             max=32_767,
-            help="Add or remove replicas to have this many; new ones go to other racks and to the "
-            "brokers with the fewest bytes.",
+            help="Add or remove replicas until each partition has this many. New replicas go to "
+            "other racks, and to the brokers with the fewest bytes.",
             show_default=False,
         ),
     ] = None,
@@ -96,8 +98,9 @@ async def move(
 ) -> Result:
     """Move replicas of partitions to other brokers, or change their number.
 
-    The command only shows the plan, unless you pass --execute. Then it waits until the new replicas
-    are in sync and the old ones are removed. Ctrl-C ends the command and not the reassignment.
+    The command only shows the plan, unless you pass --execute. With --execute, it starts the moves,
+    and waits until the new replicas are in sync and the old ones are removed. Ctrl-C ends the
+    command, but not the reassignment.
     """
     from ottla.cli.partition.choice import brokers_of, chosen_partitions, moved_to
     from ottla.cli.partition.cluster_replicas import MoveAdmin, describe_replicas
@@ -174,7 +177,7 @@ async def status(
         ),
     ] = False,
 ) -> Result:
-    """Show the reassignments in progress and what is copied already."""
+    """Show the reassignments in progress, and how many bytes are copied already."""
     from ottla.cli.partition.cluster_replicas import MoveAdmin, describe_replicas
     from ottla.cli.partition.progress_view import progress_result, waited
 

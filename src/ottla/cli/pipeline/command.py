@@ -69,10 +69,11 @@ async def init(
 ) -> Result:
     """Write a pipeline file for a topic, with a schema that is inferred from its newest records.
 
-    The format is json if at least half of the records are JSON objects, otherwise text or binary. A
-    column gets the type that most of its values have; the command prints what does not fit. The
-    pipeline prints the rows. Client settings such as passwords are not written: add them to
-    `client`, with variables.
+    The format of the source is json if at least half of the records are JSON objects, otherwise
+    text or binary. A column gets the type that most of its values have. The command prints a
+    warning for each column whose type does not fit all its values. The new pipeline reads the topic
+    and prints the rows. The file has no client settings such as passwords: add them under `client`,
+    with variables.
 
     Exit codes: 0 if the file was written; 1 if it exists, or if the topic has no records; 2 for
     wrong usage.
@@ -100,9 +101,9 @@ def validate(
 
     The command checks the structure of the file, the names, the schemas, the durations, the
     settings and the variables. It needs no Java and no broker. With --spark, it also starts Spark,
-    which checks the steps and sinks without running them. With --topics, it asks the brokers for
-    the topics of the sources, and checks that the newest records have the format of the source.
-    Variables of a profile are checked only if you pass --profile.
+    which checks the steps and sinks without running them. With --topics, it checks that the topics
+    of the sources exist, and that their newest records have the format of the source. It checks the
+    variables of a profile only if you pass --profile.
 
     Exit codes: 0 if the pipeline has no errors; 1 if it has errors, if Spark does not start, or if
     no broker responds; 2 for wrong usage.
@@ -150,7 +151,7 @@ def plan(
 ) -> None:
     """Print the queries of a pipeline: what each of them reads, writes and guarantees.
 
-    The command needs no Java and no broker. Values with variables are printed as they are written.
+    The command needs no Java and no broker. It prints variables by name, without their values.
 
     Exit codes: 0 if the pipeline has no errors; 1 if it has errors; 2 for wrong usage.
     """
@@ -179,7 +180,7 @@ def run(
         typer.Option(
             "--once",
             "--available-now",
-            help="Exit after the records that are in the topics at the start.",
+            help="Process the records that are in the topics at the start, then exit.",
         ),
     ] = False,
     master: Annotated[
@@ -187,7 +188,8 @@ def run(
         typer.Option(
             "--master",
             metavar="URL",
-            help="Run on this Spark master: local[N] or spark://…; yarn or k8s://… with --dry-run.",
+            help="Run on this Spark master: local[N] or spark://HOST:PORT. yarn and k8s://URL need "
+            "spark-submit: use --dry-run.",
         ),
     ] = "local[*]",
     position: Annotated[
@@ -195,8 +197,9 @@ def run(
         typer.Option(
             "--from",
             metavar="POSITION",
-            help="Start the first run here instead of at `start` of the sources: earliest, "
-            'latest, a time such as 2026-01-01T00:00:00Z, or offsets such as {"t": {"0": 12}}.',
+            help="Start the first run at this position instead of at `start` of the sources: "
+            "earliest, latest, a time such as 2026-01-01T00:00:00Z, or offsets such as "
+            '{"t": {"0": 12}}.',
         ),
     ] = None,
     restarts: Annotated[
@@ -214,7 +217,8 @@ def run(
             "--grace",
             metavar="SECONDS",
             min=0,
-            help="After a signal, let a running micro-batch commit for at most this time.",
+            help="After a signal, wait at most this long until the running micro-batches have "
+            "committed.",
         ),
     ] = 60.0,
     http: Annotated[
@@ -222,21 +226,21 @@ def run(
         typer.Option(
             "--http",
             metavar="ADDRESS",
-            help="Serve the live page, /metrics for Prometheus and /healthz here, without "
-            "authentication: PORT of 127.0.0.1, HOST:PORT, or off. Port 0 is a free port, which "
-            "the command shows.",
+            help="Serve the live page, /metrics for Prometheus and /healthz on this address, "
+            "without authentication. ADDRESS is HOST:PORT, PORT (on 127.0.0.1) or off. Port 0 "
+            "selects a free port, which the command shows.",
         ),
     ] = "0",
     keep_state: Annotated[
         bool,
         typer.Option(
             "--keep-state",
-            help="Continue from the checkpoints even if a change of the pipeline needs new state.",
+            help="Continue from the checkpoints, even if a change of the pipeline needs new state.",
         ),
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print the line for spark-submit, and run nothing."),
+        typer.Option("--dry-run", help="Print the command line for spark-submit, and run nothing."),
     ] = False,
     log_format: FormatOption = "text",
     log_level: LevelOption = "info",
@@ -246,15 +250,17 @@ def run(
 
     On a terminal, the command shows the progress of each query. Otherwise it logs events to stderr.
     At the end it prints a summary. Checkpoints, the status and the log of Spark are in
-    .ottla/pipelines/NAME, and the next run continues from the checkpoints. --from needs a pipeline
-    without checkpoints; `ottla pipeline reset` deletes them.
+    .ottla/pipelines/NAME. The next run continues from the checkpoints. --from works only for a
+    pipeline without checkpoints; `ottla pipeline reset` deletes them.
 
-    A query that fails is restarted after 1 second, then after 2, 4 and so on, up to a minute. Some
-    errors are final, such as a failed expectation with `otherwise: fail`, lost data or a missing
-    topic. Then the command stops the other queries and exits with 1.
+    If a query fails, the command restarts it after 1 second. If it fails again, the command waits 2
+    seconds, then 4 and so on, up to a minute. Some errors are final, such as a failed expectation
+    with `otherwise: fail`, lost data or a missing topic. After a final error, the command stops the
+    other queries and exits with 1.
 
-    Ctrl-C and SIGTERM let the running micro-batches commit, and stop the pipeline. A second signal
-    exits at once; the next run then repeats the interrupted micro-batch.
+    After Ctrl-C or SIGTERM, the running micro-batches commit, and then the pipeline stops. After a
+    second signal, the command exits at once. The next run then repeats the interrupted
+    micro-batches.
 
     Exit codes: 0 if all queries have ended, or a signal has stopped the pipeline; 1 if a query or
     Spark has failed, or if the pipeline has errors; 2 for wrong usage.
@@ -315,9 +321,10 @@ def run_declared_tests(
 ) -> None:
     """Run the tests of a pipeline on Spark, without a broker.
 
-    Each test gives micro-batches to the sources, runs the streaming queries of the pipeline on this
-    machine, and compares their rows, late rows, dead letters and failed expectations with what the
-    test expects. A difference is printed with - for what is missing and + for what was found.
+    Each test gives micro-batches to the sources, and runs the streaming queries of the pipeline on
+    this machine. It compares the rows, late rows, dead letters and failed expectations with those
+    that the test expects. In a difference, - marks expected rows that are missing, and + marks rows
+    that were found instead.
 
     Exit codes: 0 if all tests have passed; 1 if a test has failed, if the pipeline has errors or no
     tests, or if Spark does not start; 2 for wrong usage.
@@ -371,14 +378,12 @@ def stop(
     *,
     timeout: Annotated[
         float,
-        typer.Option(
-            "--timeout", metavar="SECONDS", min=0, help="Wait at most so long for the end."
-        ),
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait at most this long."),
     ] = 90.0,
 ) -> Result:
-    """Stop the pipeline of a file that runs in the working directory, and wait for its end.
+    """Stop a pipeline that runs in the working directory, and wait until it has stopped.
 
-    The command sends SIGTERM. The running micro-batches commit before the pipeline ends.
+    The command sends SIGTERM. The running micro-batches commit before the pipeline stops.
 
     Exit codes: 0 if the pipeline has stopped; 1 if it does not run, or has not stopped in time; 2
     for wrong usage.
@@ -404,12 +409,13 @@ def reset(
     yes: YesOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Delete the checkpoints of a pipeline, so that its next run starts again.
+    """Delete the checkpoints of a pipeline, so that its next run starts like the first run.
 
-    The next run reads from `start` of the sources, or from `run --from`, and its state is empty.
-    Rows that topics and other sinks have are written again. Spark keeps a log in each Parquet
-    directory, and would skip rows of the new run, so such a directory is deleted with --files, or
-    must be moved away first. The pipeline must not run.
+    The next run reads from `start` of the sources, or from `run --from`, with empty state. It can
+    write rows again that the sinks already have. The command fails while the pipeline runs.
+
+    Parquet directories of the sinks have a log of Spark. With this log, Spark would skip rows of
+    the new run. Therefore, delete the directories with --files, or move them away first.
 
     Exit codes: 0 if the checkpoints were deleted or there were none; 1 if they were not deleted, or
     if the pipeline has errors; 2 for wrong usage.
@@ -443,7 +449,9 @@ def redrive(
     error: Annotated[
         str | None,
         typer.Option(
-            "--error", metavar="TEXT", help="Redrive only dead letters whose error has this text."
+            "--error",
+            metavar="TEXT",
+            help="Redrive only dead letters whose error contains this text.",
         ),
     ] = None,
     attempts: Annotated[
@@ -452,7 +460,7 @@ def redrive(
             "--attempts",
             metavar="COUNT",
             min=0,
-            help="Park records that have been dead letters more often than this.",
+            help="Park records that have been dead letters more than this many times.",
         ),
     ] = 5,
     dry_run: Annotated[
@@ -461,14 +469,16 @@ def redrive(
 ) -> Result:
     """Send the dead letters of a pipeline back to the topics that they come from.
 
-    Fix the pipeline or the producer first: the pipeline reads the records again, as does every
-    other consumer of the topics. Each record is sent at least once, with its key, value and headers
-    and without the headers of the error. A record that fails again becomes a dead letter again, and
-    the header ottla.attempts counts that. A record with too many attempts goes to the topic of dead
-    letters with the ending .parked instead.
+    Fix the pipeline or the producer first: the pipeline reads the records again, and so does every
+    other consumer of the topics. The command sends each record at least once, with its key, value
+    and headers, but without the headers of the error.
 
-    A consumer group remembers what was sent, so the next redrive does not send it again. Dead
-    letters of steps are rows, and cannot be sent back.
+    If a record fails again, it becomes a dead letter again. Its header ottla.attempts counts how
+    often it has been a dead letter. If that is more than --attempts, the command parks the record:
+    it sends it to the topic NAME.parked instead, where NAME is the topic of the dead letters.
+
+    A consumer group stores which dead letters were sent, so the next redrive does not send them
+    again. The dead letters of steps are rows, not records of a topic, and cannot be sent back.
 
     Exit codes: 0 if the selected dead letters were sent; 1 if one could not be sent, or if the
     pipeline has errors; 2 for wrong usage.
@@ -496,8 +506,8 @@ def redrive(
 def schema(output: OutputOption = Output.JSON) -> None:
     """Print the JSON Schema of a pipeline file, for editors.
 
-    In VS Code with the YAML extension, save the schema to a file and add this line to a pipeline
-    file: # yaml-language-server: $schema=pipeline.schema.json
+    To use the schema in VS Code with the YAML extension, save it as pipeline.schema.json, and add
+    this line to a pipeline file: # yaml-language-server: $schema=pipeline.schema.json
     """
 
     def act() -> None:

@@ -1,4 +1,4 @@
-"""`ottla pipeline reset`: deletes the checkpoints of a pipeline, so that its next run starts again.
+"""`ottla pipeline reset`: deletes the checkpoints of a pipeline, as if it had never run.
 
 Invariant: nothing is deleted while the pipeline runs, or without a confirmation. A Parquet
 directory is deleted before the checkpoint of its query: Spark would skip rows if only the log of

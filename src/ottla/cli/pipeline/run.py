@@ -46,6 +46,7 @@ from ottla.pipeline.spec.model import Pipeline
 from ottla.pipeline.spec.problems import InvalidPipeline
 from ottla.pipeline.spec.redaction import Redaction
 from ottla.pipeline.starting_position import BadPosition, start_from
+from ottla.release import how_to_install
 from ottla.settings.invalid_settings import InvalidSettings
 
 WRITE_S: Final = 1.0
@@ -186,8 +187,7 @@ def check_spark(master: str) -> None:
     check_master(master)
     for name in ("pyspark", "pyarrow", "pandas"):
         if find_spec(name) is None:
-            what = f'Spark needs {name}: install Ottla with `pip install "ottla[spark]"`'
-            raise Failed(what)
+            raise Failed(f"Spark needs {name}: {how_to_install('spark')}")
     check_java()
 
 

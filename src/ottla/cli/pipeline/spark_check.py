@@ -15,6 +15,7 @@ from ottla.cli.failures import Failed
 from ottla.errors import OttlaError
 from ottla.pipeline.spec.loading import Loaded
 from ottla.pipeline.spec.problems import InvalidPipeline, PipelineProblem
+from ottla.release import how_to_install
 
 
 def spark_problems(file: Path, loaded: Loaded) -> Sequence[PipelineProblem]:
@@ -22,7 +23,7 @@ def spark_problems(file: Path, loaded: Loaded) -> Sequence[PipelineProblem]:
     try:
         from ottla.pipeline.compiler import compile_pipeline
     except ModuleNotFoundError as error:
-        what = f'--spark needs {error.name}: install Ottla with `pip install "ottla[spark]"`'
+        what = f"--spark needs {error.name}: {how_to_install('spark')}"
         raise Failed(what) from None
     from ottla.pipeline.local_spark import LocalSpark
 

@@ -35,10 +35,10 @@ async def consume(
             "--offset",
             metavar="POSITION",
             help=(
-                "Start at this position: start (default), end, an offset such as 42, -10 (10 "
-                "offsets before the end), +10 (10 offsets after the start), or the time "
-                "@2026-11-01T00:00 (UTC unless it has a zone) or @-1h. With --group, only start "
-                "and end are valid. They apply to partitions without a committed offset."
+                "Start at this position: start (default); end; 42 (an offset); -10 (10 offsets "
+                "before the end); +10 (10 offsets after the start); @2026-11-01T00:00 (a time, UTC "
+                "unless it has a zone); or @-1h (one hour ago). With --group, only start and end "
+                "are valid, and they apply to partitions without a committed offset."
             ),
         ),
     ] = None,

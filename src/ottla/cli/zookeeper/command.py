@@ -33,7 +33,7 @@ ConnectOption = Annotated[
     typer.Option(
         "--zookeeper",
         metavar="HOST:PORT,…/PATH",
-        help="Connect to this ensemble: the value of zookeeper.connect.",
+        help="Connect to this ensemble, in the format of the setting zookeeper.connect.",
     ),
 ]
 
@@ -50,7 +50,8 @@ def list_(
     *,
     zookeeper: ConnectOption = "127.0.0.1:2181",
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-R", help="List all nodes below it.")
+        bool,
+        typer.Option("--recursive", "-R", help="List all nodes below NODE, not only its children."),
     ] = False,
 ) -> Result:
     """List the children of a node."""
@@ -89,8 +90,8 @@ def start(
         typer.Option(
             "--listen",
             metavar="ADDRESS",
-            help="Listen on this address for clients. Brokers on other machines need an address of "
-            "this machine that they reach; 0.0.0.0 means all addresses.",
+            help="Listen on this address for clients. If brokers run on other machines, choose an "
+            "address of this machine that those machines can reach; 0.0.0.0 means all addresses.",
         ),
     ] = "127.0.0.1",
     data: Annotated[
@@ -127,11 +128,12 @@ def start(
 ) -> None:
     """Run a ZooKeeper server in the foreground until a signal stops it.
 
-    The server needs Java 17 and the jars that PySpark ships (pip install 'ottla[spark]'). Without
-    --ensemble, it runs alone. Three servers tolerate the loss of one, five of two.
+    The server needs Java 17 or newer, and the jars of PySpark. Ottla's extra spark installs PySpark
+    (in a clone: pip install ".[spark]"). Without --ensemble, the server is the only one. An
+    ensemble of three servers tolerates the loss of one server, an ensemble of five the loss of two.
 
-    ZooKeeper does not authenticate clients here. Every program that can connect to its ports can
-    change the cluster. Let only brokers connect to them.
+    The server does not authenticate clients. Every program that can connect to its ports can change
+    the cluster. Let only brokers connect to these ports.
     """
     signals: StopSignals = context.obj
 

@@ -31,8 +31,8 @@ USAGE = Usage(
     "kafka-reassign-partitions",
     PURPOSE,
     [
-        Flag("verify", help="Show the state of the reassignment in --reassignment-json-file. "
-             "Remove its throttles if it is complete."),
+        Flag("verify", help="Show the state of the reassignment in --reassignment-json-file. If it "
+             "is complete, remove its throttles."),
         Flag("generate", help="Print a new assignment of the topics in --topics-to-move-json-file "
              "to the brokers in --broker-list, without executing it."),
         Flag("execute", help="Start the reassignment in --reassignment-json-file."),
@@ -49,13 +49,15 @@ USAGE = Usage(
         Flag("broker-list", "0,1", "With --generate: assign the topics to these brokers."),
         Flag("disable-rack-aware", help="With --generate: ignore the racks of brokers."),
         Flag("throttle", "bytes", "With --execute: copy at most this many bytes per second between "
-             "brokers; default: no limit. Run --verify to remove the limit at the end."),
+             "brokers; default: no limit. When the reassignment is complete, run --verify to "
+             "remove the limit."),
         Flag("replica-alter-log-dirs-throttle", "bytes", "With --execute: copy at most this many "
              "bytes per second between the directories of a broker; default: no limit."),
         Flag("timeout", "ms", "Wait at most this many milliseconds until moves between directories "
              "begin; default: 10000."),
-        Flag("additional", help="With --execute: allow it while other reassignments are in "
-             "progress. With the same file, this changes the throttle."),
+        Flag("additional", help="With --execute: start the reassignment even while others are in "
+             "progress. To change the throttle of a reassignment in progress, execute its file "
+             "again with this flag."),
         Flag("preserve-throttles", help="Do not change throttles."),
         Flag("disallow-replication-factor-change", help="With --execute: refuse a change of the "
              "replication factor."),
