@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from broker.nodes import Client, RunningBroker, broker, run
 from broker.replicas import Replicas
 from broker.test_node import batch, create, fetch_request, produce
-from ottla.broker import fetch_read, fetch_sessions
+from ottla.broker import fetch_read, fetch_sessions, replica_fetch_path
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Uuid
 from ottla.protocol.messages.delete_records import (
@@ -42,16 +42,26 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.records.batch import batches
+from ottla.replication.fetch_purgatory import ReplicaWatch
 from ottla.replication.partition import LATEST, Partition
+from ottla.transport.connection import Connection
 from transport.test_departures import until
 
 VERSION = 17
 NO_EPOCH = -1
 
 
-@pytest.fixture(autouse=True)
-def clients_are_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every connection count as one of a broker."""
+@pytest.fixture(autouse=True, params=["handler", "fast path"])
+def clients_are_brokers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every connection count as one of a broker, with and without the fast path."""
+    if request.param == "fast path":
+        made = Connection.connection_made
+
+        def logged_in(self: Connection, transport: asyncio.BaseTransport) -> None:
+            made(self, transport)
+            self.is_broker = True
+
+        monkeypatch.setattr(Connection, "connection_made", logged_in)
 
     def is_replica_allowed(connection: object) -> bool:
         return True
@@ -184,8 +194,8 @@ def test_replica_id_before_version_15(tmp_path: Path) -> None:
 
 def test_client_cannot_fetch_as_a_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
+        monkeypatch.undo()
         async with leading(tmp_path) as (replicas, client, topic_id):
-            monkeypatch.undo()
             await produce(client, "t", batch(b"a"), acks=1)
             one = await ask(client, request(topic_id, [asked(1)], session=(0, 0)))
             assert one.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -316,18 +326,30 @@ def test_follower_waits_for_an_append_and_consumer_for_the_high_watermark(
     run(scenario)
 
 
-def visited(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets the index of every partition that a fetch visits."""
-    found: list[int] = []
+def visited(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Return a set that gets the index of every partition that a fetch visits."""
+    found: set[int] = set()
     take = fetch_read.FetchRead.take
 
     def noting(
         self: fetch_read.FetchRead, wanted: fetch_sessions.FetchPartition, topic: str | None
     ) -> None:
-        found.append(wanted.key[1])
+        found.add(wanted.key[1])
         take(self, wanted, topic)
 
+    visit = replica_fetch_path.PartitionReads.visit
+
+    def noting_path(
+        self: replica_fetch_path.PartitionReads,
+        wanted: fetch_sessions.FetchPartition,
+        watch: ReplicaWatch,
+        replica_epoch: BrokerEpoch,
+    ) -> replica_fetch_path.Visit | None:
+        found.add(wanted.key[1])
+        return visit(self, wanted, watch, replica_epoch)
+
     monkeypatch.setattr(fetch_read.FetchRead, "take", noting)
+    monkeypatch.setattr(replica_fetch_path.PartitionReads, "visit", noting_path)
     return found
 
 
@@ -502,10 +524,11 @@ def test_client_gets_no_offsets_as_a_replica(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        async with leading(tmp_path) as (_, client, _):
+        async with leading(tmp_path) as (replicas, client, _):
             await produce(client, "t", batch(b"a"), acks=1)
             assert await epoch_end(client, 2) == (0, 1)
             monkeypatch.undo()
+            client = await replicas.running.client()
             assert await list_latest(client, 2) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
             assert await list_latest(client, -1) == (0, 0)
             assert await epoch_end(client, 2) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)

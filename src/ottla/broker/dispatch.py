@@ -61,6 +61,7 @@ from ottla.broker.handlers.produce import ProduceHandler
 from ottla.broker.large_requests import Handler, LargeRequests
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.produce_fast_path import ProduceFastPath
+from ottla.broker.replica_fetch_path import ReplicaFetchPath
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
@@ -108,6 +109,7 @@ class BrokerParts:
     cluster_credential: ClusterCredential
     producer_ids: ProducerIds
     produce_fast_path: ProduceFastPath
+    replica_fetch_path: ReplicaFetchPath
     traffic: TrafficWindow
     self_balancer: SelfBalancer
     request_metrics: RequestMetrics

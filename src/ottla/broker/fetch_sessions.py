@@ -72,6 +72,12 @@ class FetchSession:
             if watch is not None:
                 watch.mark_key(one.key)
 
+    def advance(self, changed: Iterable[FetchPartition], now_s: float) -> None:
+        """Note a request of the next epoch and the changes that it sent."""
+        self.update(changed, ())
+        self.used_s = now_s
+        self.epoch = 1 if self.epoch == 2**31 - 1 else self.epoch + 1
+
     def is_news(self, key: SessionKey, told: Told, *, has_records: bool, failed: bool) -> bool:
         """Whether a partition has to be in the response; remembers its new state."""
         news = has_records or failed or self.told.get(key) != told
@@ -125,14 +131,20 @@ class FetchSessions:
             raise RequestError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != by_id:
             raise RequestError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(changed, forgotten)
-        session.used_s = now_s
-        session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
+        session.update((), forgotten)
+        session.advance(changed, now_s)
         if not session.wanted:
             # The client has forgotten every partition, so the session ends; the response says so.
             self._remove(session)
             return None
         return session
+
+    def next_of(self, session_id: int, epoch: int, replica_id: BrokerId) -> FetchSession | None:
+        """Return the session of a follower if its next epoch is this one."""
+        session = self._sessions.get(session_id)
+        if session is None or session.epoch != epoch or not session.by_id:
+            return None
+        return session if _replica_id(session) == replica_id else None
 
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.id]

@@ -33,6 +33,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.metrics_page import MetricsPage
 from ottla.broker.process_limits import UNLIMITED, ProcessLimits
 from ottla.broker.produce_fast_path import ProduceFastPath
+from ottla.broker.replica_fetch_path import ReplicaFetchPath
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.request_metrics import RequestMetrics
@@ -83,7 +84,7 @@ from ottla.log.disk import Disk
 from ottla.log.log_cleaner import LogCleaner, LogCleanerConfig
 from ottla.log.log_manager import LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
-from ottla.protocol.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from ottla.protocol.apis import API_VERSIONS, FETCH, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.message import Message
 from ottla.protocol.messages.alter_partition import AlterPartitionRequest
@@ -418,6 +419,7 @@ class Node:
             own_directories=partial(describe_log_dirs.describe, None, settings, replica_manager),
         )
         request_metrics = RequestMetrics(self._served)
+        fetch_sessions = self._fetch_sessions(settings)
         death_watch = self._death_watch(credential, topics, lambda: elector)
         parts = BrokerParts(
             node_id=self.id,
@@ -434,7 +436,7 @@ class Node:
             config_admin=ConfigAdminManager(
                 node_id=self.id, metadata_cache=metadata_cache, topics=topics
             ),
-            fetch_sessions=self._fetch_sessions(settings),
+            fetch_sessions=fetch_sessions,
             cluster_credential=credential,
             producer_ids=ProducerIds(session, self.id),
             produce_fast_path=ProduceFastPath(
@@ -442,6 +444,14 @@ class Node:
                 metadata_cache=metadata_cache,
                 clock=environment.clock,
                 counts=request_metrics.of(PRODUCE),
+            ),
+            replica_fetch_path=ReplicaFetchPath(
+                clock=environment.clock,
+                settings=settings,
+                replica_manager=replica_manager,
+                fetch_sessions=fetch_sessions,
+                shutdown=shutdown,
+                counts=request_metrics.of(FETCH),
             ),
             traffic=traffic,
             self_balancer=self_balancer,
@@ -972,7 +982,7 @@ class Node:
         self._run(log_cleaner.run())
         for listener in self._listeners:
             self._run(listener.run())
-            await listener.start(parts.produce_fast_path.serve)
+            await listener.start(parts.produce_fast_path.serve, parts.replica_fetch_path.serve)
             address = self.addresses[listener.name]
             where = {one.name: one.host for one in listeners(self._config)}[listener.name]
             _LOG.info(

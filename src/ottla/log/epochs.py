@@ -66,6 +66,11 @@ class EpochHistory:
         return EpochStart(self._epochs[-1], self._starts[-1]) if self._epochs else None
 
     @property
+    def latest_epoch(self) -> int:
+        """The epoch of the last entry; -1 if there is none."""
+        return self._epochs[-1] if self._epochs else -1
+
+    @property
     def earliest(self) -> EpochStart | None:
         """The first entry."""
         return EpochStart(self._epochs[0], self._starts[0]) if self._epochs else None

@@ -245,15 +245,15 @@ class ServerConversation(_Conversation):
             self._answered += 1
         return buffers
 
-    def send_encoded(self, response: bytes) -> list[Buffer]:
+    def send_encoded(self, response: list[Buffer]) -> list[Buffer]:
         """Return what to send after the request in the last frame got an encoded response."""
         sequence = self._received
         self._received += 1
         if sequence != self._answered:
-            self._held[sequence] = [response]
+            self._held[sequence] = response
             return []
         self._answered += 1
-        return [response]
+        return response
 
     def skip(self) -> None:
         """Leave the request in the last frame undecoded and without a response."""

@@ -58,6 +58,18 @@ class DelayedFetch:
                 partition.waiting.pop(self, None)
 
 
+class FetchWaiter(Protocol):
+    """The Fetch of a follower that waits for records of any partition of its session."""
+
+    def note(self, count: int) -> None:
+        """Count appended bytes."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait at once."""
+        ...
+
+
 class MarkingPartition(Protocol):
     """A partition that marks the sessions of its followers."""
 
@@ -78,7 +90,7 @@ class ReplicaWatch:
         self.fetched_s = float("-inf")  # time of the last fetch of the session
         self.marks = 0  # a number for each mark
         self.marked: dict[WatchKey, int] = {}  # in the order in which they are visited
-        self.waiter: DelayedFetch | None = None
+        self.waiter: FetchWaiter | None = None
         self._partitions: dict[WatchKey, MarkingPartition] = {}
         self._keys: dict[MarkingPartition, WatchKey] = {}
 
@@ -119,6 +131,10 @@ class ReplicaWatch:
             self._partitions[key] = partition
             self._keys[partition] = key
             partition.watches[self] = None
+
+    def partition(self, key: WatchKey) -> MarkingPartition | None:
+        """Return the partition that marks a key; None if no Fetch has visited it yet."""
+        return self._partitions.get(key)
 
     def forget(self, key: WatchKey) -> None:
         """Forget a partition that the follower does not fetch any more."""

@@ -109,11 +109,19 @@ Dispatch: TypeAlias = "Callable[[Request, Connection], Served]"
 """Serves a request."""
 
 
+def dispatched(frame: memoryview, connection: "Connection") -> None:
+    """Dispatch the request in a frame: it is not ordinary."""
+
+
 ServeFrame: TypeAlias = Callable[[memoryview], bytes | PendingAck | None]
 """Serves the frame of an ordinary request: the response frame, or None to dispatch the request.
 
 The response of a PendingAck is a response frame, too.
 """
+
+
+ServeBrokerFrame: TypeAlias = "Callable[[memoryview, Connection], list[Buffer] | PendingAck | None]"
+"""Does the same for the connection of a broker; a response is the buffers of its frame."""
 
 
 class Admittance(Enum):
@@ -274,6 +282,7 @@ class Connection(asyncio.BufferedProtocol):
         "_on_close_reason",
         "_opened",
         "_paused_since_s",
+        "_serve_broker_frame",
         "_serve_frame",
         "_served_request",
         "_state",
@@ -310,6 +319,7 @@ class Connection(asyncio.BufferedProtocol):
         watch_departure: WatchDeparture = _never_departs,
         serve_frame: ServeFrame | None = None,
         watch_writable: WatchWritable = lambda transport, writable: None,
+        serve_broker_frame: ServeBrokerFrame = dispatched,
     ) -> None:
         """A connection that asks `opened` whether it is admitted and calls `closed` at its end.
 
@@ -317,6 +327,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._dispatch = dispatch
         self._serve_frame = serve_frame
+        self._serve_broker_frame = serve_broker_frame
         self._opened = opened
         self._closed = closed
         self._on_close_reason = on_close_reason
@@ -558,7 +569,8 @@ class Connection(asyncio.BufferedProtocol):
         Requests behind it are kept as they were read, and decoded when they are served.
         """
         conversation, memory = self._conversation, self.memory
-        framer, serve_frame, served = conversation.framer, self._serve_frame, 0
+        framer, served = conversation.framer, 0
+        serve_frame = self._serve_frame if not self.is_broker else self._serve_frame_of_broker
         was_large = framer.is_large
         while self._state is _READY and self._transport is not None:
             if served == REQUESTS_PER_TURN:
@@ -588,11 +600,12 @@ class Connection(asyncio.BufferedProtocol):
                 continue
             try:
                 if serve_frame is not None and (encoded := serve_frame(frame)) is not None:
-                    if type(encoded) is bytes:
-                        self._write(conversation.send_encoded(encoded))
-                    else:
-                        assert isinstance(encoded, PendingAck)
+                    if isinstance(encoded, PendingAck):
                         self._await_ack(conversation.encoded_request(), encoded)
+                    else:
+                        if isinstance(encoded, bytes):
+                            encoded = [cast("Buffer", encoded)]
+                        self._write(conversation.send_encoded(encoded))
                     continue
                 request = conversation.request(frame)
             except ProtocolViolation as violation:
@@ -625,6 +638,9 @@ class Connection(asyncio.BufferedProtocol):
             pace.since_s = None
         elif served or pace.since_s is None:
             pace.begin(self.last_active_s)
+
+    def _serve_frame_of_broker(self, frame: memoryview) -> list[Buffer] | PendingAck | None:
+        return self._serve_broker_frame(frame, self)
 
     def _defer(self, request: Request, response: DeferredResponse, *, in_place: bool) -> None:
         self._change(Event.DEFER)

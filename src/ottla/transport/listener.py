@@ -22,7 +22,9 @@ from ottla.transport.connection import (
     Connection,
     ConnectionConfig,
     Dispatch,
+    ServeBrokerFrame,
     ServeFrame,
+    dispatched,
 )
 from ottla.transport.descriptors import UNLIMITED, Descriptors
 from ottla.transport.log_rate_limit import CloseReason, LogRateLimit
@@ -75,6 +77,7 @@ class Listener:
         self.closed: Counter[CloseReason] = Counter()
         self._dispatch = dispatch
         self._serve_frame: ServeFrame | None = None
+        self._serve_broker_frame: ServeBrokerFrame = dispatched
         self._network = network
         self._clock = clock
         self._admission = admission
@@ -96,10 +99,15 @@ class Listener:
         self._host = host
         return self._server.port
 
-    async def start(self, serve_frame: ServeFrame | None = None) -> None:
-        """Accept connections; their frames go to `serve_frame` before they are decoded."""
+    async def start(
+        self,
+        serve_frame: ServeFrame | None = None,
+        serve_broker_frame: ServeBrokerFrame = dispatched,
+    ) -> None:
+        """Accept connections; their frames go to one of these before they are decoded."""
         assert self._server is not None
         self._serve_frame = serve_frame
+        self._serve_broker_frame = serve_broker_frame
         try:
             await self._server.start()
         except OSError as error:  # another process has listened since it was bound
@@ -119,6 +127,7 @@ class Listener:
             self._network.watch_departure,
             self._serve_frame,
             self._network.watch_writable,
+            self._serve_broker_frame,
         )
 
     def _admit_or_queue(self, connection: Connection) -> Admittance:
