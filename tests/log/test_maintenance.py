@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode, RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
 from ottla.log import maintenance
 from ottla.log.disk import read_whole
-from ottla.log.log_manager import LogManager
+from ottla.log.log_manager import Cut, LogManager
 from ottla.log.maintenance import Maintenance, MaintenanceConfig
 from ottla.log.names import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from ottla.settings.config_parser import broker_config
@@ -513,7 +513,7 @@ def test_deleted_and_truncated_logs_are_not_missed() -> None:
 
         async def change() -> None:
             await logs.delete([partition(0)])
-            await logs.truncate_fully(partition(1), Offset(7))
+            assert not await logs.truncate_all([Cut(partition(1), Offset(7), fully=True)])
 
         disk.before = [change]
         await tasks.check_in_place()

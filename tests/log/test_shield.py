@@ -11,6 +11,7 @@ from log.logs import SMALL
 from ottla.errors import StorageFailure
 from ottla.ids import Offset
 from ottla.log.disk import read_whole
+from ottla.log.log_manager import Cut
 from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.log.shield import shielded
 from ottla.testing.clock import SimulatedClock, simulated
@@ -60,9 +61,8 @@ def test_cancelled_restart_at_an_offset_completes() -> None:
         for _ in range(30):
             append(hosted, b"old", bytes(100))
         disk.slow = True
-        await cancelled_after(
-            asyncio.create_task(logs.truncate_fully(partition(0), Offset(1000))), 0.5
-        )
+        restart = logs.truncate_all([Cut(partition(0), Offset(1000), fully=True)])
+        await cancelled_after(asyncio.create_task(restart), 0.5)
         disk.slow = False
         assert hosted.log.log_end_offset == 1000
         await lead(logs, 1)
