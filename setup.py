@@ -5,6 +5,7 @@ kernel is plain Python and is always installed. The modules of the kernel call e
 functions, so either all of them are compiled or none is.
 """
 
+import os
 from pathlib import Path
 from typing import cast
 
@@ -27,7 +28,7 @@ def extensions() -> list[Extension]:
         Extension(
             ".".join(source.relative_to(SOURCE).with_suffix("").parts),
             [str(source)],
-            extra_compile_args=["-O3"],
+            extra_compile_args=["-O3", "-g0"],
         )
         for source in (*sorted(KERNEL.glob("*.py")), FAST_PATH)
         if source.stem not in NOT_COMPILED
@@ -42,7 +43,12 @@ def extensions() -> list[Extension]:
 
 
 class BuildAllOrNone(build_ext):
-    """Removes the compiled modules if one of them could not be compiled."""
+    """Compiles on all cores; removes the compiled modules if one of them could not be compiled."""
+
+    def finalize_options(self) -> None:
+        """Compile as many modules at once as there are cores."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self) -> None:
         """Build all extensions."""
