@@ -1,8 +1,8 @@
 """A simulated disk with latency, timed by the simulated clock.
 
 Invariant: a blocking call takes effect at one moment within its latency; the event loop runs before
-and after it. Once begun, a call completes, as in files.py. A simulated power failure is reported at
-once.
+and after it. Once begun, a call completes before a cancellation is raised, and its failure does not
+replace the cancellation, as in files.py. A simulated power failure is reported at once.
 """
 
 import asyncio
@@ -42,7 +42,12 @@ class SimulatedDevice(SimulatedDisk):
         """Run a call between two random delays; a cancellation is raised after it is done."""
         limit_s = SLOW_SECONDS_MAX if self._random.random() < SLOW_CHANCE else SYNC_SECONDS_MAX
         cancelled = await self._pause(limit_s * self._random.random())
-        result = call()
+        try:
+            result = call()
+        except Exception as failure:
+            if cancelled is not None:
+                raise cancelled from failure
+            raise
         cancelled = await self._pause(limit_s * self._random.random()) or cancelled
         if cancelled is not None:
             raise cancelled
