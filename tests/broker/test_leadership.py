@@ -17,6 +17,7 @@ from broker.test_offset_commits import commit
 from ottla.broker import replica_roles
 from ottla.broker.group_coordinator import GroupCoordinators
 from ottla.broker.replica_roles import ReplicaRoles
+from ottla.broker.topics import Topics
 from ottla.cluster.image import PartitionChange, Topic
 from ottla.controller import controller
 from ottla.controller.control_update import ControlUpdate
@@ -175,6 +176,41 @@ def test_partially_led_topic_is_reported_and_recovers(
             while -1 in await leaders(client, "t"):
                 await asyncio.sleep(0.02)
             assert await produce(client, "t", batch(b"x")) == (0, 0)
+
+    run(scenario)
+
+
+def test_controller_that_resigned_elects_missing_leaders_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ottla.broker.topics.RETRY_SECONDS", 0.05)
+    resigned: list[controller.Controller] = []
+
+    async def resign_first(self: Topics, name: str) -> None:
+        if not resigned:
+            resigned.append(self.controller)
+            await self.resign()
+
+    async def scenario() -> None:
+        async with broker(tmp_path, disk=(disk := LimitedDisk())) as running:
+            client, topics = await running.client(), running.parts.topics
+            disk.folders = 0
+            await create_wide(client, "t", 1)
+            await create_wide(client, "u", 1)
+            with monkeypatch.context() as patch:
+                patch.setattr(Topics, "_lead_rest", resign_first)
+                while not resigned or topics.is_controller:
+                    await asyncio.sleep(0.005)
+            resigned[0].on_resigned()  # it is elected again
+            while not topics.is_controller:
+                await asyncio.sleep(0.005)
+            async with topics.controller.turn:  # it has tried to elect leaders
+                pass
+            assert [await leaders(client, name) for name in "tu"] == [[-1], [-1]]
+            disk.folders = 1 << 30
+            while [-1] in [await leaders(client, name) for name in "tu"]:
+                assert "background task failed" not in caplog.messages
+                await asyncio.sleep(0.02)
 
     run(scenario)
 

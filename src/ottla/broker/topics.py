@@ -275,8 +275,9 @@ class Topics:
         """Elect leaders for partitions that lacked disk space, until cancelled."""
         while True:
             await self._clock.sleep(RETRY_SECONDS)
-            for name in [*self._metadata_cache.image.topics] if self.is_controller else ():
-                if self.unled(name):
+            for name in [*self._metadata_cache.image.topics]:
+                # This broker may resign while the partitions of a topic get leaders.
+                if self.is_controller and self.unled(name):
                     with suppress(RequestError):  # logged when it began
                         await self._lead_rest(name)
 
