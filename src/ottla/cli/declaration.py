@@ -10,7 +10,7 @@ import typer
 
 from ottla.cli.completion import profile_names
 from ottla.cli.event_loop import run_asking
-from ottla.cli.failures import Failed, failure_of
+from ottla.cli.failures import Failed, failure_of, warn
 from ottla.cli.output import Output
 from ottla.cli.result import Failure, Result
 from ottla.cli.session import Session, carried_out, conducted
@@ -34,7 +34,7 @@ def asks(act: Callable[..., Coroutine[Any, Any, Result | None]]) -> Callable[...
 
 
 def streams(act: Callable[..., Coroutine[Any, Any, Result | None]]) -> Callable[..., None]:
-    """Like `asks`, for a function that moves many records: on uvloop."""
+    """Like `asks`, for a function that moves many records: on uvloop, printing warnings."""
     return _asking(act, is_fast=True)
 
 
@@ -75,7 +75,10 @@ def _asking(
                 return result
             return result._replace(failures=await suggested(result.failures))
 
-        raise typer.Exit(carried_out(lambda: run_asking(asked, is_fast=is_fast), output))
+        report = warn if is_fast else None
+        raise typer.Exit(
+            carried_out(lambda: run_asking(asked, is_fast=is_fast, report=report), output)
+        )
 
     return with_parameters(command, [*own, *_OPTIONS])
 

@@ -9,7 +9,7 @@ of the future that is cancelled.
 """
 
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.cli import gc_freeze
@@ -48,13 +48,21 @@ class Interrupt:
             self._task.cancel()
 
 
-def run_asking(asked: Callable[[], Coroutine[Any, Any, T]], *, is_fast: bool = False) -> T:
-    """Run a coroutine; `is_fast` is for commands that move many records."""
+def run_asking(
+    asked: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    is_fast: bool = False,
+    report: Callable[[str], object] | None = None,
+) -> T:
+    """Run a coroutine; `is_fast` is for commands that move many records.
+
+    `report` is called with the warnings of the client: what it waits for. Without it, the client
+    reports only through its errors.
+    """
     import asyncio
     import logging
     import signal
 
-    # The client reports through its errors.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     factory = None
     if is_fast:
@@ -68,7 +76,7 @@ def run_asking(asked: Callable[[], Coroutine[Any, Any, T]], *, is_fast: bool = F
         asyncio.get_running_loop().call_soon(gc_freeze.release)
         return await asked()
 
-    with asyncio.Runner(loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=factory) as runner, _reported(runner.get_loop(), report):
         interrupt = Interrupt(runner.get_loop())
         begin()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored
@@ -82,3 +90,13 @@ def run_asking(asked: Callable[[], Coroutine[Any, Any, T]], *, is_fast: bool = F
         finally:
             if signal.getsignal(signal.SIGINT) is interrupt:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _reported(
+    loop: "asyncio.AbstractEventLoop", report: Callable[[str], object] | None
+) -> AbstractContextManager[object]:
+    if report is None:
+        return nullcontext()
+    from ottla.cli.client_warnings import ClientWarnings
+
+    return ClientWarnings(loop, report)

@@ -9,7 +9,7 @@ from typing import Final
 
 from ottla.cli.output import Output
 from ottla.cli.output_errors import OUTPUT_ERRORS
-from ottla.cli.result import Failure, show_failure
+from ottla.cli.result import Failure, complain, show_failure
 from ottla.errors import CREATE_TOPIC, ErrorCode, OttlaError, RequestError
 from ottla.settings.invalid_settings import InvalidSettings
 
@@ -63,6 +63,11 @@ def tell(error: OttlaError | InvalidSettings, output: Output) -> int:
     return WRONG_USE if isinstance(error, Misused) else FAILED
 
 
+def warn(message: str) -> None:
+    """Print a warning of the client on stderr."""
+    complain(with_command(message))
+
+
 def own_mistake(error: Exception) -> str:
     """Return the message for an unexpected error; re-raises errors that others report."""
     if isinstance(error, OSError):
@@ -87,12 +92,12 @@ def failure_of(error: OttlaError, about: str | None = None) -> Failure:
             message = _missing(message)
         elif error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             message = _without_request(message)
-        return Failure(_with_command(message), error.code.name, about)
+        return Failure(with_command(message), error.code.name, about)
     code = error.code if isinstance(error, Failed) else "FAILED"
-    return Failure(_with_command(str(error)), code, about)
+    return Failure(with_command(str(error)), code, about)
 
 
-def _with_command(message: str) -> str:
+def with_command(message: str) -> str:
     """Return the message with a command instead of the method of a client program."""
     return message.replace(CREATE_TOPIC, "create the topic with `ottla topic create`")
 

@@ -1,18 +1,16 @@
-"""Shows a running collector: one line on a terminal, and problems on stderr.
+"""Shows a running collector: one line on a terminal, and problems with files on stderr.
 
-Invariant: a problem is printed once until it is solved.
+Invariant: a problem is printed once until it is solved. What the producer waits for is a warning of
+the client, which is printed as for other commands.
 """
 
 import sys
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Any
 
 from ottla.cli.collect.collector import Counts
 from ottla.cli.escapes import printable
 from ottla.cli.result import complain
-
-WAITING_S: Final = 10.0
-"""After so long without an acknowledgement the user is told."""
 
 
 class ProgressLine:
@@ -24,7 +22,6 @@ class ProgressLine:
         self._live: Any = None
         self._before: tuple[float, int] | None = None
         self._told: set[tuple[str, str]] = set()
-        self._is_waiting = False
         self._resources = ExitStack()
 
     def __enter__(self) -> "ProgressLine":
@@ -48,15 +45,6 @@ class ProgressLine:
                 path, why = problem
                 complain(f"{path}: {why}; it is tried again")
         self._told = {*counts.problems}
-        is_waiting = counts.waiting_s >= WAITING_S
-        if is_waiting and not self._is_waiting:
-            complain(
-                f"the brokers have acknowledged nothing for {WAITING_S:g} s; lines wait in their "
-                "files"
-            )
-        elif self._is_waiting and not is_waiting:
-            complain("the brokers acknowledge lines again")
-        self._is_waiting = is_waiting
         if self._live is not None:
             from rich.text import Text
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla import __version__
-from ottla.cli.escapes import escaped
+from ottla.cli.escapes import escaped, printable
 from ottla.cli.event_loop import run_asking
-from ottla.cli.failures import own_mistake
+from ottla.cli.failures import own_mistake, with_command
 from ottla.cli.kafka.flags import AskedForHelp, AskedForVersion, BadFlags, Given, NotDone, Usage
 from ottla.cli.output_errors import heeded, is_heard
 from ottla.cli.target import BOOTSTRAP, DEFAULTS
@@ -80,7 +80,8 @@ def conducted(
     if isinstance(given, int):
         return given
     try:
-        return run_asking(lambda: act(given), is_fast=is_fast)
+        report = _warn if is_fast else None
+        return run_asking(lambda: act(given), is_fast=is_fast, report=report)
     except KeyboardInterrupt:
         is_heard()
         return INTERRUPTED
@@ -100,6 +101,11 @@ def _tell(usage: Usage, error: OttlaError) -> None:
     """Print an error on stderr."""
     text = usage.after(error) if isinstance(error, BadFlags) else str(error)
     print(text, file=sys.stderr)
+
+
+def _warn(warning: str) -> None:
+    """Print a warning of the client on stderr, where Kafka's tools have their log."""
+    print(f"WARN {printable(with_command(warning))}", file=sys.stderr, flush=True)
 
 
 async def opened(kind: type[A], settings: Mapping[str, str]) -> A:

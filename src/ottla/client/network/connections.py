@@ -81,6 +81,7 @@ class _Remote:
         self.attempt: asyncio.Task[Channel] | None = None
         self.renewal: asyncio.Task[None] | None = None
         self.failures = 0  # consecutive
+        self.failure: RequestError | None = None  # the last of them
         self.not_before_s = 0.0
 
     @property
@@ -117,6 +118,11 @@ class Connections:
         remote = self._remotes.get(Address(broker.host, broker.port))
         return None if remote is None else remote.open_channel
 
+    def failure_of(self, broker: BrokerView) -> RequestError | None:
+        """Return why the last attempt to connect to a broker failed; None if it did not."""
+        remote = self._remotes.get(Address(broker.host, broker.port))
+        return None if remote is None else remote.failure
+
     async def to(self, broker: BrokerView) -> Channel:
         """Return a connection to a broker; raises Disconnected or TimedOut."""
         return await self._reach(self._remote(Address(broker.host, broker.port)))
@@ -126,7 +132,6 @@ class Connections:
         known = [self._remote(Address(one.host, one.port)) for one in brokers]
         open_ = [channel for remote in known if (channel := remote.open_channel) is not None]
         if open_:
-            self._complaint = ""
             return min(open_, key=lambda one: (one.is_throttled, one.in_flight, self.random()))
         tries = self._in_turn(known)
         if self.rules.rebootstraps or not known:
@@ -148,6 +153,12 @@ class Connections:
         if failure.retriable and str(failure) != self._complaint and not self._closed:
             self._complaint = str(failure)
             _log.warning("no broker is reachable; the client keeps trying: %s", failure)
+
+    def _note_reached(self, remote: _Remote) -> None:
+        """Log the end of what `_complain` has logged, for the same readers."""
+        if self._complaint:
+            self._complaint = ""
+            _log.warning("a broker is reachable again: %s", remote.place)
 
     def close_idle(self) -> None:
         """Close idle connections (connections.max.idle.ms)."""
@@ -221,13 +232,15 @@ class Connections:
                 buffer_pool=self._buffer_pool,
             )
             await self._log_in(remote, channel)
-        except RequestError:
+        except RequestError as error:
             remote.failures += 1
+            remote.failure = error
             self._pause(remote)
             raise
         finally:
             remote.attempt = None
-        remote.failures = 0
+        remote.failures, remote.failure = 0, None
+        self._note_reached(remote)
         remote.channel = channel
         return channel
 

@@ -57,6 +57,11 @@ class ProducerIdentity(Protocol):
         """The error that fails all waiting batches."""
         ...
 
+    @property
+    def refusal(self) -> RequestError | None:
+        """The error of the last attempt of `obtain`, while it is retried."""
+        ...
+
     def admit(self, partition: TopicPartition, spent: int) -> bool:
         """Whether a batch of a partition may be sent; otherwise `obtain` gets what is missing.
 
@@ -80,6 +85,7 @@ class NoProducerIdentity:
     transactional_id: str | None = None
     produce_version_max: int = PRODUCE.versions.high
     failure: RequestError | None = None
+    refusal: RequestError | None = None
 
     def admit(self, partition: TopicPartition, spent: int) -> bool:
         """Whether a batch may be sent."""
@@ -119,10 +125,12 @@ class IdempotentIdentity(NoProducerIdentity):
                 answer = await channel.ask(request, InitProducerIdResponse, self._timeout_s)
                 if not answer.error_code:
                     self.identity = Identity(answer.producer_id, answer.producer_epoch)
+                    self.refusal = None
                     return
                 raise RequestError(ErrorCode.of(answer.error_code))
             except RequestError as error:
                 if not error.retriable:
                     raise
+                self.refusal = error
             failures += 1
             await self._clock.sleep(self._backoff.pause_s(failures))

@@ -8,6 +8,7 @@ second as the first.
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from ottla.client.producer.delivery import SenderConfig
@@ -139,6 +140,12 @@ class PartitionQueue:
     def is_first(self, batch: PendingBatch) -> bool:
         """Whether no unsettled batch was opened before it."""
         return batch.order == min(one.order for one in (*self.in_flight, *self.waiting))
+
+    @property
+    def oldest(self) -> PendingBatch | None:
+        """The unsettled batch that was opened first."""
+        batches = (*self.in_flight, *islice(self.waiting, 1))
+        return min(batches, key=lambda one: one.order, default=None)
 
     # Sequence numbers.
 

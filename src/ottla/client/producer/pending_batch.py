@@ -51,6 +51,7 @@ class PendingBatch:
         "order",
         "partition",
         "parts",
+        "refusal",
         "sequence",
         "tries",
     )
@@ -70,6 +71,7 @@ class PendingBatch:
         self.began_s = began_s
         self.tries = 0
         self.not_before_s = 0.0  # the retry backoff
+        self.refusal: RequestError | None = None  # the error of the last attempt
         self.identity = NOBODY
         self.sequence = int(NO_SEQUENCE)
         self.is_unsure = False  # it may have been appended: no response, or an error after it

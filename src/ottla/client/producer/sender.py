@@ -30,6 +30,7 @@ from ottla.client.producer.partition_load import PartitionLoad
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.pending_batch import NO_OFFSET, PendingBatch
 from ottla.client.producer.record_accumulator import RecordAccumulator
+from ottla.client.producer.stalled_partitions import StalledPartitions
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, BrokerId, Uuid
@@ -69,6 +70,7 @@ class Sender:
         self._load = load  # None if no partitioner listens
         self._failed = failed  # called for batches that failed
         self._in_flight: dict[BrokerId, int] = {}
+        self._stalled = StalledPartitions(self._obstacle)
         self._hurried = 0  # number of callers that want no linger
         self._lookout = Wakeup(self._look, clock)
         self.poke: Final = self._lookout.poke
@@ -132,7 +134,7 @@ class Sender:
                 self._load.asked(broker, now_s, takes=takes)
         if self._load is not None:
             self._load.look(self._accumulator.queues, self._metadata.view)
-        return next_s
+        return min(next_s, self._stalled.look(self._accumulator.queues.values(), now_s, linger_s))
 
     def _linger_s(self) -> float:
         """The linger time; 0 when a caller waits for a batch."""
@@ -142,10 +144,29 @@ class Sender:
         limit_s = self._rules.delivery_timeout_s
         while queue.waiting and now_s - queue.waiting[0].began_s >= limit_s:
             batch = queue.waiting[0]
-            why = self._metadata.failure or "the leader of the partition did not accept it"
-            self._give_up(
-                queue, batch, TimedOut(f"{queue.partition}: not written in {limit_s:g} s: {why}")
-            )
+            why = f"not written in {limit_s:g} s: {self._obstacle(queue, batch)}"
+            self._give_up(queue, batch, TimedOut(f"{queue.partition}: {why}"))
+
+    def _obstacle(self, queue: PartitionQueue, batch: PendingBatch) -> RequestError:
+        """Return why a batch is not acknowledged yet, as far as known."""
+        view, partition = self._metadata.view, queue.partition
+        if self._metadata.failure is not None:
+            return self._metadata.failure
+        leader = view.leader(*partition)
+        if leader is None:
+            topic = view.topics.get(partition.topic)
+            if topic is None or not topic.partitions:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                return RequestError(code, "the topic does not exist")
+            return RequestError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader")
+        broker = view.brokers[leader.leader]
+        refusal = self._connections.failure_of(broker) or batch.refusal
+        if refusal is None and batch.sequence < 0:
+            refusal = self._producer_identity.refusal
+        if refusal is None:
+            return TimedOut(f"no response from the leader, {broker}")
+        why = refusal.message and refusal.message.removeprefix(f"{partition}: ")
+        return RequestError(refusal.code, why)
 
     # Sending.
 
@@ -307,6 +328,7 @@ class Sender:
         if late or batch.tries > self._rules.retries:
             self._give_up(queue, batch, error)
             return
+        batch.refusal = error
         batch.not_before_s = now_s + self._rules.backoff.pause_s(batch.tries)
         queue.put_back(batch)
 

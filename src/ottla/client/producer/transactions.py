@@ -139,6 +139,11 @@ class Transactions:
             return RequestError(ErrorCode.TRANSACTION_ABORTABLE, text)
         return self.state.failure
 
+    @property
+    def refusal(self) -> RequestError | None:
+        """None: `obtain` is not retried without end."""
+        return None
+
     def admit(self, partition: TopicPartition, spent: int = NO_PRODUCER_ID) -> bool:
         """Whether a batch of a partition may be sent; otherwise `obtain` adds the partition."""
         self.state = self.state.admitted(partition)
