@@ -318,6 +318,30 @@ def test_wrong_advertised_listener_is_a_problem(tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1
 
 
+def test_disk_is_not_checked_for_a_cluster_elsewhere(tmp_path: Path) -> None:
+    for words, is_checked in (
+        (("-b", "nohost.invalid:9092"), False),
+        (("-b", "nohost.invalid:9092,127.0.0.1:1"), True),
+        (("-b", "nohost.invalid:9092", "--data", str(tmp_path)), True),
+    ):
+        done = ottla("doctor", *words, "-o", "json", folder=tmp_path)
+        checks = {one["about"] for one in json.loads(done.stdout)["checks"]}
+        assert ({"disk", "data directory"} <= checks) is is_checked, words
+        assert "port 9092" in checks
+
+
+def test_addresses_of_this_machine_are_recognised() -> None:
+    for host, is_own in (
+        ("127.0.0.1", True),
+        ("localhost", True),
+        (socket.gethostname(), True),
+        ("192.0.2.1", False),
+        ("nohost.invalid", False),
+    ):
+        found = addresses.is_here({"bootstrap.servers": f"{host}:9092"})
+        assert asyncio.run(found) is is_own, host
+
+
 def test_deleted_current_directory_is_reported(tmp_path: Path) -> None:
     """`ottla doctor` and `ottla dev` print one line each."""
     for words, said in (

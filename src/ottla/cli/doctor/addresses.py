@@ -6,8 +6,10 @@ who it is.
 
 import asyncio
 import re
+import socket
 from collections.abc import Mapping
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 from ottla.cli.cluster.admin import ClusterAdmin
 from ottla.cli.doctor.facts import AddressFacts, BrokerIdentity, ClusterFacts
@@ -39,6 +41,28 @@ async def cluster(settings: Mapping[str, str], *, chosen: bool) -> ClusterFacts:
         return ClusterFacts(servers, chosen, str(error))
     tried = (_address(one, found.id, settings) for one in found.brokers)
     return ClusterFacts(servers, chosen, None, await asyncio.gather(*tried), found.id)
+
+
+async def is_here(settings: Mapping[str, str]) -> bool:
+    """Whether one of the bootstrap servers is on this machine."""
+    from ottla.client.network.config import parse_address
+
+    for one in settings[BOOTSTRAP_SERVERS.name].split(","):
+        with suppress(OSError, UnicodeError):  # the host is unknown
+            found = await asyncio.get_running_loop().getaddrinfo(
+                parse_address(one).host, None, type=socket.SOCK_STREAM
+            )
+            if any(_is_own(family, address) for family, *_, address in found):
+                return True
+    return False
+
+
+def _is_own(family: int, address: tuple[Any, ...]) -> bool:
+    """Whether an address is one of this machine's: only those can be bound."""
+    with suppress(OSError), socket.socket(family) as tried:
+        tried.bind(address)
+        return True
+    return False
 
 
 async def asked(settings: Mapping[str, str]) -> ClusterDescription:

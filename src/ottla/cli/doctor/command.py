@@ -26,8 +26,13 @@ async def doctor(
     session: Session,
     *,
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="Check this data directory.")
-    ] = Path(".ottla"),
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Check this data directory; default: .ottla, if the cluster is on this machine.",
+        ),
+    ] = None,
     port: Annotated[
         int,
         typer.Option(
@@ -61,7 +66,7 @@ async def doctor(
     return answer(facts.cluster, [*judged(facts)])
 
 
-async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> "Facts":
+async def _facts(session: Session, data: Path | None, port: int, metrics_port: int) -> "Facts":
     import asyncio
     import dataclasses
 
@@ -69,11 +74,11 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
     from ottla.cli.doctor.facts import Facts
     from ottla.clock import SystemClock
 
+    settings = session.target.settings_of("admin")
     java = asyncio.to_thread(machine.java, os.environ)  # starts a JVM
-    cluster, java_found, broker, page = await asyncio.gather(
-        addresses.cluster(
-            session.target.settings_of("admin"), chosen=session.target.servers != HERE
-        ),
+    cluster, is_here, java_found, broker, page = await asyncio.gather(
+        addresses.cluster(settings, chosen=session.target.servers != HERE),
+        addresses.is_here(settings),
         java,
         addresses.broker_at(port),
         addresses.metrics_page_at(metrics_port),
@@ -82,7 +87,7 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
         from ottla.cli.doctor.partitions import skewed
 
         target = session.target
-        found = await skewed(target.settings_of("admin"), target.settings_of("consumer", "admin"))
+        found = await skewed(settings, target.settings_of("consumer", "admin"))
         cluster = dataclasses.replace(cluster, skewed=found)
     return Facts(
         python=machine.python(),
@@ -90,7 +95,7 @@ async def _facts(session: Session, data: Path, port: int, metrics_port: int) -> 
         java=java_found,
         broker_port=machine.port(port, broker),
         metrics_port=machine.port(metrics_port, page),
-        disk=machine.disk(data),
+        disk=machine.disk(data or Path(".ottla")) if data is not None or is_here else None,
         limits=machine.limits(),
         clock=machine.clock(SystemClock()),
         cluster=cluster,

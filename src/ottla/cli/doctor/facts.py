@@ -147,7 +147,9 @@ class Facts:
     java: JavaFacts
     broker_port: PortFacts
     metrics_port: PortFacts
-    disk: DiskFacts
+    disk: DiskFacts | None
+    """None if the cluster is on other machines."""
+
     limits: LimitFacts
     clock: ClockFacts
     cluster: ClusterFacts

@@ -67,9 +67,10 @@ def judged(facts: Facts) -> Iterator[Judgement]:
     yield java(facts.java)
     yield broker_port(facts.broker_port, facts.cluster)
     yield metrics_port(facts.metrics_port, facts.broker_port)
-    yield writable(facts.disk)
-    if facts.disk.total_bytes:  # /proc and similar file systems report no size
-        yield room(facts.disk)
+    if facts.disk is not None:
+        yield writable(facts.disk)
+        if facts.disk.total_bytes:  # /proc and similar file systems report no size
+            yield room(facts.disk)
     yield open_files(facts.limits)
     yield clock(facts.clock)
     yield cluster(facts.cluster)

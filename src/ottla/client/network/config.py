@@ -3,6 +3,7 @@
 It converts the milliseconds of the settings to seconds.
 """
 
+import re
 from collections.abc import Callable
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
@@ -25,25 +26,34 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 9092
 
+_SCHEME: Final = re.compile(r"\A[0-9A-Za-z+._-]+://")
+_NOT_IN_HOSTS: Final = re.compile(r"[^\w.:%-]")
+
 ADMIN_IDLE_S: Final = 300.0
 """An administrator forgets a topic that it has not used for this long."""
 
 
 def parse_address(text: str) -> Address:
-    """Parse host:port, [v6]:port or a host; raises InvalidSettings."""
-    host, colon, port = text.strip().rpartition(":")
+    """Parse host:port, [v6]:port or a host; raises InvalidSettings.
+
+    A scheme before the host, as in PLAINTEXT://host:port, has no meaning, as in Kafka's clients.
+    """
+    given = _SCHEME.sub("", text.strip())
+    host, colon, port = given.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
-        host, port = text.strip(), str(DEFAULT_PORT)
+        host, port = given, str(DEFAULT_PORT)
     host = host.removeprefix("[").removesuffix("]")
     is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
     if not is_port or not _is_host(host):
-        what = f"invalid value {quoted(text)}: expected host:port"
+        what = f"invalid value {quoted(text)}: expected host:port, such as 127.0.0.1:9092"
         raise InvalidSettings([Problem(connection.BOOTSTRAP_SERVERS.name, what)])
     return Address(host, int(port))
 
 
 def _is_host(text: str) -> bool:
     """Whether it can be a host name or an address."""
+    if _NOT_IN_HOSTS.search(text):
+        return False
     try:
         return bool(text.encode("idna"))
     except UnicodeError:
