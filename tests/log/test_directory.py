@@ -1,5 +1,6 @@
 """A data directory: its lock, its owner, its checkpoints and its clean shutdown file."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,50 @@ def test_damaged_checkpoint_is_read_as_empty() -> None:
     write_atomically(disk, f"/data/{RECOVERY_POINTS}", b"0\n2\nt 0 7\n")
     assert directory.read_offsets(RECOVERY_POINTS) == {}
     assert "expected 2 entries" in directory.notes[0]
+
+
+def test_one_checkpoint_write_serves_those_that_wait(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        directory, written, offset = claim(OsDisk(), str(tmp_path)), list[int](), 0
+
+        def offsets() -> dict[TopicPartition, Offset]:
+            written.append(offset)
+            return {PARTITION: Offset(offset)}
+
+        async def advance() -> None:
+            nonlocal offset
+            offset += 1
+            mine = offset
+            await directory.store_offsets(RECOVERY_POINTS, offsets)
+            assert directory.read_offsets(RECOVERY_POINTS)[PARTITION] >= mine
+
+        await asyncio.gather(*(advance() for _ in range(100)))
+        assert len(written) <= 2
+        await advance()
+        assert written[-1] == 101
+
+    asyncio.run(scenario())
+
+
+def test_failed_checkpoint_write_serves_nobody(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        directory, attempts = claim(OsDisk(), str(tmp_path)), 0
+
+        def offsets() -> dict[TopicPartition, Offset]:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 2:
+                raise StorageFailure("it burns")
+            return {PARTITION: Offset(7)}
+
+        stores = (directory.store_offsets(RECOVERY_POINTS, offsets) for _ in range(4))
+        first, failed, *stored = await asyncio.gather(*stores, return_exceptions=True)
+        assert isinstance(failed, StorageFailure)
+        assert [first, *stored] == [None, None, None]
+        assert attempts == 3
+        assert directory.read_offsets(RECOVERY_POINTS) == {PARTITION: 7}
+
+    asyncio.run(scenario())
 
 
 def test_c2_clean_shutdown_file_is_removed_first() -> None:

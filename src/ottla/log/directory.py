@@ -9,6 +9,7 @@ meta.properties file that does not name the cluster and the broker is written ag
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import Final, NamedTuple, Self
@@ -63,6 +64,8 @@ class DataDirectory:
         "_names_changed",
         "_names_synced",
         "_stored_partitions",
+        "_stores_begun",
+        "_stores_done",
         "_syncing",
         "_turn",
         "clean_epoch",
@@ -94,6 +97,8 @@ class DataDirectory:
         # The partitions of each checkpoint; during a write also those of the next one.
         self._stored_partitions: dict[str, Set[TopicPartition]] = {}
         self._turn = asyncio.Lock()
+        # How often each checkpoint was written, and the last write that succeeded.
+        self._stores_begun, self._stores_done = Counter[str](), Counter[str]()
         # Names that threads have changed, and how many of them are on the device.
         self._names_changed = self._names_synced = 0
         self._counting, self._syncing = threading.Lock(), threading.Lock()
@@ -234,15 +239,21 @@ class DataDirectory:
         """Replace a checkpoint; on the device when this returns.
 
         `offsets` is called while the lock is held, so that older offsets never replace newer ones.
+        It returns the whole checkpoint: one write serves all callers that have waited for the lock.
         """
+        begun_before = self._stores_begun[name]
         async with self._turn:
             self.check_online()
+            if self._stores_done[name] > begun_before:
+                return
+            self._stores_begun[name] += 1
             found, path = offsets(), f"{self.path}/{name}"
             self._stored_partitions[name] = self._stored_partitions.get(name, set()) | found.keys()
             await self.disk.blocking(
                 lambda: write_atomically(self.disk, path, format_offsets(found).encode())
             )
             self._stored_partitions[name] = found.keys()
+            self._stores_done[name] = self._stores_begun[name]
             self.shortage = None
 
     # Closing.
