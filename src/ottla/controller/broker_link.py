@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.clock import Clock
@@ -112,6 +111,5 @@ class BrokerLink:
         self._forget()
         if (working := self._working) is not None:
             working.cancel()
-            with suppress(asyncio.CancelledError):
-                await working
+            await asyncio.wait((working,))  # a cancellation of the caller is not lost
         self._waiting.clear()
