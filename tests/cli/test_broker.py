@@ -18,6 +18,7 @@ import pytest
 
 from broker.event_log import read_json, read_text
 from broker.test_listeners import needs_ipv6
+from cli.non_brokers import silent
 from ottla.cli.broker.server import storage_error
 from ottla.errors import StorageFailure
 from ottla.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS
@@ -181,6 +182,33 @@ def test_missing_zookeeper_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("broker_id", ["node.id=1", "broker.id.generation.enable=true"])
+def test_signal_ends_a_start_that_waits_for_zookeeper(tmp_path: Path, broker_id: str) -> None:
+    with silent() as zookeeper:
+        settings = {
+            "zookeeper.connect": zookeeper.address,
+            "zookeeper.connection.timeout.ms": "600000",
+            "zookeeper.session.timeout.ms": "600000",
+            "log.dirs": str(tmp_path / "new"),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+        }
+        options = [f"{name}={value}" for name, value in settings.items()]
+        process = subprocess.Popen(
+            [OTTLA, "broker", *(f"--override={one}" for one in (*options, broker_id))],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert zookeeper.asked.acquire(timeout=60)
+            process.send_signal(signal.SIGINT)
+            _, log = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    events = [one["event"] for one in map(read_text, log.splitlines())]
+    assert (process.returncode, events[-2:]) == (0, ["stop requested", "broker stopped"])
+
+
 def test_denied_data_directory_has_a_hint() -> None:
     error = StorageFailure("/x/data: mkdir: Permission denied")
     assert storage_error(error, "--data") == "/x/data: mkdir: Permission denied"
@@ -190,7 +218,10 @@ def test_denied_data_directory_has_a_hint() -> None:
 
 
 def test_data_directory_that_cannot_be_created_names_its_setting() -> None:
-    code, told = refused("broker", "--override", "log.dirs=/proc/ottla", "--log-level", "error")
+    code, told = refused(
+        *("broker", "--override", "log.dirs=/proc/ottla", "--log-level", "error"),
+        *("--override", "listeners=PLAINTEXT://127.0.0.1:0"),
+    )
     hint = "set log.dirs to a directory that can be created and written"
     assert (code, told) == (1, f"ottla: /proc/ottla: mkdir: No such file or directory: {hint}\n")
 

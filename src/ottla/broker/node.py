@@ -165,10 +165,45 @@ class Environment:
 
 
 class StartStopped(OttlaError):
-    """The broker was stopped before the controller had told it what it leads."""
+    """The broker was stopped while its start waited for ZooKeeper or for the controller."""
 
     def __str__(self) -> str:
         return "stopped before the start was complete"
+
+
+class StartStop:
+    """Ends the waits of a start for other processes, which may be unreachable."""
+
+    def __init__(self) -> None:
+        self._is_requested = False
+        self._is_over = False
+        self._waiting: set[asyncio.Timeout] = set()
+
+    def request(self) -> None:
+        """End the current waits and the later ones."""
+        self._is_requested = True
+        for wait in self._waiting:
+            wait.reschedule(asyncio.get_running_loop().time())
+
+    def complete(self) -> None:
+        """Note that the start is complete: what waits from now on is not ended."""
+        self._is_over = True
+
+    async def wait(self, work: Awaitable[T]) -> T:
+        """Wait for the result of something that may be cancelled; raises StartStopped."""
+        if self._is_over:
+            return await work
+        wait = asyncio.timeout(0 if self._is_requested else None)
+        self._waiting.add(wait)
+        try:
+            async with wait:
+                return await work
+        except TimeoutError:
+            if not wait.expired():
+                raise
+            raise StartStopped from None
+        finally:
+            self._waiting.remove(wait)
 
 
 class Node:
@@ -180,6 +215,7 @@ class Node:
         node_id: BrokerId,
         environment: Environment,
         give_up: Callable[[], None] = lambda: None,
+        start_stop: StartStop | None = None,
     ) -> None:
         """A broker that calls `give_up` when it cannot continue; the caller then stops it."""
         self.id = node_id
@@ -220,7 +256,7 @@ class Node:
         self.given_up = False  # all data directories have failed
         self.hands_over = True  # whether other brokers take over before it stops
         self._handing_over: asyncio.Timeout | None = None
-        self._waiting_to_be_informed: asyncio.Timeout | None = None
+        self._start_stop = start_stop or StartStop()
         self.unclean: dict[
             str, BaseException
         ] = {}  # directories without a clean shutdown file, and why
@@ -260,7 +296,9 @@ class Node:
         began_s = environment.clock.elapsed_s()
         coordination = environment.coordination
         session = RenewedSession(
-            coordination, await coordination.connect(self._session_changed), self._session_changed
+            coordination,
+            await self._start_stop.wait(coordination.connect(self._session_changed)),
+            self._session_changed,
         )
         self._connected.set()
         self._exit.push_async_callback(session.close)
@@ -488,12 +526,8 @@ class Node:
         self._run(self._keep_registered(session, logs, roles, elector))
         self._run(death_watch.run(roles.brokers_changed, lambda: metadata_cache.image.brokers))
         self._run(self._check_isrs(replica_manager))
-        try:
-            async with asyncio.timeout(None) as self._waiting_to_be_informed:
-                await roles.informed.wait()
-        except TimeoutError:
-            raise StartStopped from None
-        self._waiting_to_be_informed = None
+        await self._start_stop.wait(roles.informed.wait())
+        self._start_stop.complete()
         self._released.set()
         self._dispatch = dispatch
         self._run(self._reporter.run())
@@ -621,10 +655,10 @@ class Node:
                 return await work()
             except ConnectionLoss:
                 with suppress(SessionExpired):
-                    await session.connected()
+                    await self._start_stop.wait(session.connected())
             except SessionExpired:
                 _LOG.warning("session expired during the start", {"node": self.id})
-                await self._renew(session)
+                await self._start_stop.wait(self._renew(session))
 
     def _watch_registration(self, event: WatchEvent) -> None:
         self._unregistered.set()
@@ -782,11 +816,6 @@ class Node:
             return await alter_partition.answer(message, self._topics)
         # A request of a client that this broker, as controller, would not have forwarded.
         raise RequestError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller any more")
-
-    def stop_start(self) -> None:
-        """End a start that waits for the controller, which may be unreachable."""
-        if self._waiting_to_be_informed is not None:
-            self._waiting_to_be_informed.reschedule(asyncio.get_running_loop().time())
 
     def hurry(self) -> None:
         """Stop without waiting until other brokers have taken over."""

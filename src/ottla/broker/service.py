@@ -21,7 +21,7 @@ from ottla import __version__
 from ottla.broker.effective_config import log_notice
 from ottla.broker.event_lines import EventLines, LineFormat
 from ottla.broker.gc_freeze import GcFreeze
-from ottla.broker.node import Environment, Node, StartStopped
+from ottla.broker.node import Environment, Node, StartStop, StartStopped
 from ottla.broker.process_limits import (
     ProcessLimits,
     memory_bytes,
@@ -108,7 +108,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
     _LOG.info("broker starting", {"version": __version__, "pid": os.getpid()})
     for notice in config.notices:
         log_notice(notice)
-    stopping, node = asyncio.Event(), None
+    stopping, start_stop, node = asyncio.Event(), StartStop(), None
 
     def stop(number: signal.Signals) -> None:
         if stopping.is_set() and node is not None:  # a second signal
@@ -117,8 +117,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
         else:
             _LOG.info("stop requested", {"signal": number.name})
             stopping.set()
-            if node is not None:
-                node.stop_start()
+            start_stop.request()
 
     signals.tell(asyncio.get_running_loop(), stop)
     if stopping.is_set():  # a signal arrived before the start
@@ -160,8 +159,8 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
             socket.gethostname(),
             cluster_id,
         )
-        node_id = await _node_id(config, metas, coordination)
-        node = Node(config, node_id, environment, stopping.set)
+        node_id = await start_stop.wait(_node_id(config, metas, coordination))
+        node = Node(config, node_id, environment, stopping.set, start_stop)
         if is_first_start:
             await node.bind()
         async with node:

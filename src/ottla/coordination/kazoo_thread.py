@@ -12,6 +12,7 @@ client.
 import asyncio
 import logging
 import struct
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -243,13 +244,18 @@ class KazooThread:
         """End the session, if the ensemble is reachable, and stop the thread."""
         if self._beat is not None:
             self._beat.cancel()
-        await self._loop.run_in_executor(None, self._stop)
+        stopped = asyncio.Event()
 
-    def _stop(self) -> None:
-        # Do not wait for an ensemble that does not answer: the thread ends by itself.
-        with suppress(WriterNotClosedException, OSError):
-            self.client.stop()
-            self.client.close()
+        def stop() -> None:
+            # Do not wait for an ensemble that does not answer: the thread ends by itself.
+            with suppress(WriterNotClosedException, OSError):
+                self.client.stop()
+                self.client.close()
+            self.hand_over(stopped.set)
+
+        # Not in the executor of the event loop, whose end would wait for a caller that does not.
+        threading.Thread(target=stop, name="kazoo stop", daemon=True).start()
+        await stopped.wait()
 
 
 def _settle(future: "asyncio.Future[Any]", result: KazooResult) -> None:

@@ -112,6 +112,9 @@ class ZooKeeper:
         except TimeoutError:
             await session.close()
             raise EnsembleFailed(await self._silence()) from None
+        except asyncio.CancelledError:
+            session.abandon()
+            raise
         except BaseException:
             await session.close()
             raise
@@ -284,10 +287,14 @@ class ZooKeeperSession:
 
     async def close(self) -> None:
         """End the session."""
-        self._left = True
-        self._expire()
+        self.abandon()
         assert self._stopping is not None
         await asyncio.shield(self._stopping)
+
+    def abandon(self) -> None:
+        """Begin to end the session; that can take long if no server answers."""
+        self._left = True
+        self._expire()
 
     def _add(self, transaction: KazooTransaction, operation: Operation) -> None:
         real = self._real(operation.path)
