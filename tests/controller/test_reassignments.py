@@ -77,6 +77,7 @@ class FakeBroker:
         self.state: PartitionState | None = None
         self.has_log = self.is_complete = False
         self.deletions = 0
+        self.unable: Callable[[], None] | None = None  # if it cannot lead: called when it should
         self.answers = asyncio.Event()
         self.answers.set()
         self._controller_epoch = ControllerEpoch(-1)
@@ -91,9 +92,13 @@ class FakeBroker:
             self._drop()
         if update.is_full and not update.replicas:
             self._drop()  # as a stray
+        failures: dict[TopicPartition, RequestError] = {}
         for one in update.replicas:
             self.state, self.has_log = one.state, True
-        return {}
+            if self.unable is not None and one.state.leader == self.id:
+                self.unable()
+                failures[one.partition] = RequestError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return failures
 
     def _drop(self) -> None:
         self.state, self.has_log, self.is_complete = None, False, False

@@ -469,29 +469,50 @@ class Controller:
         if (error := sent.exception()) is not None:
             _LOG.error("control update failed", {"broker": broker}, exc_info=error)
             return
-        unable = [key for key in sent.result() if self._replicas(key)]
-        if unable:
-            self._unable.setdefault(broker, {}).update(dict.fromkeys(unable))
-            self._unable_changed.set()
+        if unable := [key for key in sent.result() if self._replicas(key)]:
+            self._add_unable(broker, unable)
+
+    def _add_unable(self, broker: BrokerId, unable: Iterable[TopicPartition]) -> None:
+        self._unable.setdefault(broker, {}).update(dict.fromkeys(unable))
+        self._unable_changed.set()
 
     async def _move_unable(self) -> None:
         async with self.turn:
             await self._replace_unable(waits=False)
 
     async def _replace_unable(self, *, waits: bool) -> None:
-        """Let other replicas lead what a broker could not; the caller holds `turn`."""
+        """Let other replicas lead what a broker could not; the caller holds `turn`.
+
+        Others may hold it while this waits for brokers: each takes the broker that it handles.
+        """
         while self._unable:
-            broker, unable = next(iter(self._unable.items()))
+            broker = next(iter(self._unable))
+            unable = self._unable.pop(broker)
+            epochs = self._led_by(broker, unable)
             _LOG.warning("replicas not opened", {"broker": broker, "partitions": len(unable)})
-            await self._commit(
-                lambda: plan.directory_full(self.image, self._conditions, broker, unable),  # noqa: B023
-                waits=waits,
-            )
-            del self._unable[broker]
-            left = [key for key in unable if self._replicas(key) and self._leads(broker, key)]
+            try:
+                await self._commit(
+                    lambda: plan.directory_full(self.image, self._conditions, broker, unable),  # noqa: B023
+                    waits=waits,
+                )
+            except CoordinationError:
+                self._add_unable(broker, unable)  # it is tried again
+                raise
+            after = self._led_by(broker, unable)
+            left = [key for key, epoch in epochs.items() if after.get(key) == epoch]
             if left:  # nobody else can lead them
                 self._note_leaderless(left)
                 await self._tell(changed=[*{key.topic for key in left}], waits=waits)
+
+    def _led_by(
+        self, broker: BrokerId, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, LeaderEpoch]:
+        """Return the partitions that a broker leads, with their leader epochs."""
+        return {
+            key: state.leader_epoch
+            for key in partitions
+            if (state := self.image.state(*key)) is not None and state.leader == broker
+        }
 
     async def elect_leaders(
         self,
