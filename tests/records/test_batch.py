@@ -1,6 +1,8 @@
 """Batches: the header, splitting consecutive batches, and the fields that a broker writes."""
 
+import re
 import struct
+from collections.abc import Callable, Iterable
 
 import pytest
 from fastcrc import crc32
@@ -23,6 +25,7 @@ from ottla.records.batch import (
     assign_offset,
     assign_timestamp,
     batches,
+    complete_batches,
     empty_batch,
     read_header,
     write_header,
@@ -30,7 +33,7 @@ from ottla.records.batch import (
 from ottla.records.builder import BatchBuilder
 from ottla.records.compression import Compression
 from ottla.records.errors import CorruptRecords, DecompressionLimitExceeded, UnsupportedMagic
-from records.drawing import Drawn, build, drawn_batches
+from records.drawing import Drawn, build, damaged, drawn_batches
 
 ONE = build([Drawn(5, b"k", b"v", ())])
 THREE = build([Drawn(5 + i, b"k", b"v", ()) for i in range(3)], base_offset=10)
@@ -161,6 +164,19 @@ def test_invalid_header_is_an_error_in_both_modes(at: int, raw: bytes, lenient: 
     with pytest.raises(CorruptRecords) as failure:
         list(batches(data, lenient=lenient))
     assert not isinstance(failure.value, UnsupportedMagic)
+    with pytest.raises(CorruptRecords, match=re.escape(str(failure.value))):
+        complete_batches(THREE + data)
+
+
+@given(st.lists(drawn_batches.map(build), max_size=3).map(b"".join).flatmap(damaged))
+def test_batches_of_a_response_are_those_of_the_lenient_mode(data: bytes) -> None:
+    def found(read: Callable[[bytes], Iterable[Batch]]) -> object:
+        try:
+            return [(bytes(one.data), one.header, type(one.header)) for one in read(data)]
+        except CorruptRecords as error:
+            return type(error), str(error)
+
+    assert found(complete_batches) == found(lambda data: batches(data, lenient=True))
 
 
 def test_length_of_2_gib_is_a_truncated_batch() -> None:

@@ -5,7 +5,7 @@ import pytest
 from cases import each_case
 from ottla.errors import ErrorCode
 from ottla.records import decode
-from ottla.records._kernel import write_varint
+from ottla.records._kernel import ColumnBuilder, write_varint
 from ottla.records.batch import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_SIZE,
@@ -16,7 +16,6 @@ from ottla.records.batch import (
     write_header,
 )
 from ottla.records.builder import BatchBuilder
-from ottla.records.columns import _expected  # pyright: ignore[reportPrivateUsage]
 from ottla.records.compression import Compression, compress, decompress
 from ottla.records.control import read_control
 from ottla.records.errors import (
@@ -112,9 +111,10 @@ def test_false_record_count_reserves_no_rows() -> None:
     builder.append(NOW_MS, b"k", bytes(63))
     raw = bytearray(builder.build())
     raw[57:61] = (2**31 - 1).to_bytes(4, "big")
-    rows, size = _expected([Batch(raw)])
-    assert size == len(raw) - HEADER_SIZE
-    assert rows == size // 7
+    columns = ColumnBuilder()
+    with pytest.raises(CorruptRecords, match="more records than its bytes can hold"):
+        columns.append_batches([Batch(raw)], 0, 2**63 - 1, None, 0)
+    assert len(columns.offsets) == (len(raw) - HEADER_SIZE) // 7 * 8
 
 
 def test_empty_batch_keeps_its_timestamp_type() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cases import each_case
 from kernel_loading import CompiledFinder, SourceFinder, is_compiled, load_kernel
 from ottla.client.consumer.record import Record as ConsumerRecord
-from ottla.records.batch import HEADER_SIZE, BatchHeader
+from ottla.records.batch import HEADER_SIZE, Batch, BatchHeader
 from ottla.records.errors import CorruptRecords
 from records.drawing import INT64, Drawn, build, damaged, drawn_batches
 from sampling import examples
@@ -108,7 +108,7 @@ def test_reading(
         return found
 
     def columns(kernel: Any) -> object:
-        writer = kernel.ColumnBuilder(min(abs(count), 100), len(section))
+        writer = kernel.ColumnBuilder()
         for _ in range(2):
             with contextlib.suppress(CorruptRecords):
                 writer.append_batch(section, count, last, base, time, append, first, first + 20)
@@ -350,6 +350,24 @@ def test_scan_batch_headers(data: bytes, at: int, expected: int, limit: int) -> 
                 data, at, expected, limit, BatchHeader, crc32c
             )
         )
+
+
+@settings(max_examples=examples(60, usual=300))
+@given(runs | runs.flatmap(damaged), st.integers(0, 9), st.integers(0, 9))
+def test_batches_of_a_fetch(data: bytes, first: int, last: int) -> None:
+    def split(kernel: Any) -> object:
+        found, end = kernel.split_batches(data, Batch, BatchHeader)
+        return [(bytes(one.data), one.header) for one in found], end
+
+    def columns(kernel: Any) -> object:
+        found, _ = kernel.split_batches(data, Batch, BatchHeader)
+        writer = kernel.ColumnBuilder()
+        types = writer.append_batches(found, first, last, crc32c, 1 << 20)
+        writer.finish()
+        return types, buffers(writer)
+
+    same(split)
+    same(columns)
 
 
 @each_case("wrong", [None, "text", 5, [1], memoryview(b"abcd")[::2]])

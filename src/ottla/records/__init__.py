@@ -26,6 +26,7 @@ from ottla.records.batch import (
     assign_offset,
     assign_timestamp,
     batches,
+    complete_batches,
     empty_batch,
     read_header,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "assign_offset",
     "assign_timestamp",
     "batches",
+    "complete_batches",
     "compress",
     "count_records",
     "decode",

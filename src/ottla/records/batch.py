@@ -24,7 +24,12 @@ from ottla.ids import (
     Sequence,
 )
 from ottla.protocol.primitives import Buffer
-from ottla.records._kernel import HEADER_SIZE, RecordReader, scan_batch_headers
+from ottla.records._kernel import (
+    HEADER_SIZE,
+    RecordReader,
+    scan_batch_headers,
+    split_batches,
+)
 from ottla.records.compression import Compression, decompress
 from ottla.records.errors import CorruptRecords, UnsupportedMagic
 
@@ -266,6 +271,15 @@ def batches(data: Buffer, *, lenient: bool = False) -> Iterator[Batch]:
         size = header.size
         yield Batch(view[position : position + size], header)
         position += size
+
+
+def complete_batches(data: Buffer) -> list[Batch]:
+    """Return the batches of a fetch response, as `batches` in lenient mode does, but faster."""
+    view = memoryview(data)
+    found, position = split_batches(view, Batch, BatchHeader)
+    if position < len(view):
+        found += batches(view[position:], lenient=True)  # usually a truncated one
+    return found
 
 
 def _length(view: memoryview, position: int) -> int:

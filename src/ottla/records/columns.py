@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
+from fastcrc.crc32 import iscsi as crc32c
+
 from ottla.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.protocol.primitives import Buffer
 from ottla.records._kernel import (
@@ -30,7 +32,6 @@ from ottla.records.batch import (
     write_header,
 )
 from ottla.records.compression import Compression, compress
-from ottla.records.errors import CorruptRecords
 
 _OFFSET_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -154,47 +155,16 @@ def decode(
     """
     if isinstance(source, bytes | bytearray | memoryview):
         source = batches(cast("Buffer", source), lenient=lenient)
-    wanted = [
-        batch
-        for batch in source
-        if not batch.header.is_control
-        and batch.header.next_offset > from_offset
-        and batch.header.base_offset < to_offset
-    ]
-    builder = ColumnBuilder(*_expected(wanted))
-    types: list[tuple[TimestampType, int]] = []
-    for batch in wanted:
-        before = builder.rows
-        if check_crc and not batch.crc_ok:
-            raise CorruptRecords(f"the batch at offset {batch.header.base_offset} has a wrong CRC")
-        header = batch.header
-        builder.append_batch(
-            batch.record_bytes(decompressed_bytes_max),
-            header.record_count,
-            header.last_offset_delta,
-            header.base_offset,
-            header.base_timestamp,
-            header.append_timestamp,
-            from_offset,
-            to_offset,
-        )
-        rows = builder.rows - before
-        if types and types[-1][0] is header.timestamp_type:
-            rows += types.pop()[1]
-        types.append((header.timestamp_type, rows))
+    builder = ColumnBuilder()
+    runs = builder.append_batches(
+        [*source], from_offset, to_offset, crc32c if check_crc else None, decompressed_bytes_max
+    )
     builder.finish()
+    types = [
+        (TimestampType.LOG_APPEND_TIME if flag else TimestampType.CREATE_TIME, rows)
+        for flag, rows in runs
+    ]
     return _columns(builder, types)
-
-
-def _expected(wanted: list[Batch]) -> tuple[int, int]:
-    """Return the rows and bytes to reserve; a record count above what the bytes can hold is cut."""
-    rows = size = 0
-    for batch in wanted:
-        if not batch.header.attributes & 7:
-            room = len(batch.data) - HEADER_SIZE
-            size += room
-            rows += max(0, min(batch.header.record_count, room // 7))
-    return rows, size
 
 
 def _columns(builder: ColumnBuilder, types: Sequence[tuple[TimestampType, int]]) -> Columns:

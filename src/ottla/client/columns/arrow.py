@@ -4,28 +4,32 @@ Invariant: no Python object per record. Consumed keys and values are not copied;
 are dictionary-encoded constants. Sent rows keep their order within a partition.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ottla.ids import TopicPartition
 from ottla.protocol.primitives import Buffer
 from ottla.records import Columns
-from ottla.records.arrow import pyarrow_module, to_arrow
+from ottla.records.arrow import arrow_arrays, pyarrow_module
 
 
 def consumed(partition: TopicPartition, columns: Columns) -> Any:
     """Return a pyarrow.RecordBatch: topic, partition, offset, timestamp, key, value, headers."""
-    batch = to_arrow(columns)
     pa = pyarrow_module()
     rows = columns.rows
-    # A dictionary with one name, and an index per row.
-    names = pa.DictionaryArray.from_arrays(
-        pa.repeat(pa.scalar(0, pa.int8()), rows), pa.array([partition.topic], pa.utf8())
+    # Constant columns from buffers take a fraction of the time of `pa.repeat`. The topic is a
+    # dictionary with one name, and an index per row.
+    names = pa.DictionaryArray.from_buffers(
+        pa.dictionary(pa.int8(), pa.utf8()),
+        rows,
+        [None, pa.py_buffer(bytes(rows))],
+        pa.array([partition.topic], pa.utf8()),
     )
-    numbers = pa.repeat(pa.scalar(partition.partition, pa.int32()), rows)
-    return pa.RecordBatch.from_arrays(
-        [names, numbers, *batch.columns], names=["topic", "partition", *batch.schema.names]
-    )
+    number = partition.partition.to_bytes(4, sys.byteorder)
+    numbers = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(number * rows)])
+    arrays = {"topic": names, "partition": numbers, **arrow_arrays(columns)}
+    return pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])
 
 
 class RowColumns(NamedTuple):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.protocol.primitives import Buffer
-from ottla.records import Batch, ControlType, batches, read_control
+from ottla.records import Batch, ControlType, complete_batches, read_control
 
 
 class FetchedBatches(NamedTuple):
@@ -30,7 +30,7 @@ def fetched_batches(
 
     `aborted` are the aborted transactions of a read_committed fetch, otherwise None.
     """
-    whole = [*batches(data, lenient=True)]
+    whole = complete_batches(data)
     if not whole:
         return None
     last = whole[-1].header

@@ -24,7 +24,7 @@ that is not, and setup.py removes a partial build.
 | `batch_headers` | scans the headers of consecutive batches |
 """
 
-from ottla.records._kernel.batch_headers import count_records, scan_batch_headers
+from ottla.records._kernel.batch_headers import count_records, scan_batch_headers, split_batches
 from ottla.records._kernel.buffers import COMPILED, not_bytes_error
 from ottla.records._kernel.column_builder import ColumnBuilder
 from ottla.records._kernel.columns import BinaryColumn, HeaderColumn, TimestampColumn
@@ -80,6 +80,7 @@ __all__ = [
     "read_varint",
     "read_varlong",
     "scan_batch_headers",
+    "split_batches",
     "write_varint",
     "write_varlong",
 ]

@@ -83,7 +83,7 @@ class RecordReader:
 
 @final
 class ColumnBuilder:
-    def __init__(self, rows_expected: int = 0, bytes_expected: int = 0) -> None: ...
+    def __init__(self) -> None: ...
     def append_batch(
         self,
         data: Buffer,
@@ -95,6 +95,14 @@ class ColumnBuilder:
         from_offset: int = 0,
         to_offset: int = ...,
     ) -> None: ...
+    def append_batches(
+        self,
+        batches: list[Any],
+        from_offset: int,
+        to_offset: int,
+        crc32c: Callable[[Buffer], int] | None,
+        decompressed_bytes_max: int,
+    ) -> list[tuple[int, int]]: ...
     def finish(self) -> None: ...
     @property
     def rows(self) -> int: ...
@@ -367,3 +375,9 @@ def scan_batch_headers(
     header: type[_HeaderT],
     crc32c: Callable[[Buffer], int],
 ) -> tuple[list[_HeaderT], int]: ...
+
+_BatchT = TypeVar("_BatchT")
+
+def split_batches(
+    data: Buffer, kind: type[_BatchT], header: type[tuple[int, ...]]
+) -> tuple[list[_BatchT], int]: ...

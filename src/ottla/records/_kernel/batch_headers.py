@@ -39,6 +39,62 @@ def count_records(data):
     return count
 
 
+@cython.cfunc
+def _header_fields(p: cython.p_const_uchar, at: cython.Py_ssize_t) -> tuple:
+    """Return the fields of the batch header at a position."""
+    return (
+        big_endian(p, at, 8),
+        big_endian(p, at + 8, 4),
+        big_endian(p, at + 12, 4),
+        p[at + 16],
+        unsigned32(p, at + 17),
+        big_endian(p, at + 21, 2),
+        big_endian(p, at + 23, 4),
+        big_endian(p, at + 27, 8),
+        big_endian(p, at + 35, 8),
+        big_endian(p, at + 43, 8),
+        big_endian(p, at + 51, 2),
+        big_endian(p, at + 53, 4),
+        big_endian(p, at + 57, 4),
+    )
+
+
+def split_batches(data, kind, header):
+    """Return the valid batches at the start of `data`, and the position after the last.
+
+    A batch is valid if it is complete and its header passes the checks of `read_header`. `kind` is
+    the class of batches: its objects get the attributes `data` and `header`, without a call of the
+    constructor. `header` is the tuple type of headers.
+    """
+    view: BufferView = BufferView(data)
+    window = memoryview(data)
+    p: cython.p_const_uchar = view.at
+    at: cython.Py_ssize_t = 0
+    length: cython.longlong
+    delta: cython.longlong
+    base: cython.longlong
+    found: list = []
+    while at <= view.size - HEADER_SIZE:
+        length = big_endian(p, at + 8, 4)
+        base = big_endian(p, at, 8)
+        delta = big_endian(p, at + 23, 4)
+        if (
+            p[at + 16] != 2
+            or length < HEADER_SIZE - LENGTH_END
+            or length > view.size - at - LENGTH_END
+            or delta < 0
+            or base < 0
+            or base > 0x7FFFFFFFFFFFFFFE - delta
+        ):
+            break
+        batch = kind.__new__(kind)
+        batch.data = window[at : at + LENGTH_END + length]
+        batch.header = tuple.__new__(header, _header_fields(p, at))
+        found.append(batch)
+        at += LENGTH_END + length
+    return found, at
+
+
 def scan_batch_headers(
     data,
     at: cython.Py_ssize_t,
@@ -79,22 +135,7 @@ def scan_batch_headers(
         crc = unsigned32(p, at + 17)
         if crc32c(window[at + 21 : at + LENGTH_END + length]) != crc:
             break
-        fields: tuple = (
-            expected,
-            length,
-            big_endian(p, at + 12, 4),
-            2,
-            crc,
-            big_endian(p, at + 21, 2),
-            delta,
-            big_endian(p, at + 27, 8),
-            big_endian(p, at + 35, 8),
-            big_endian(p, at + 43, 8),
-            big_endian(p, at + 51, 2),
-            big_endian(p, at + 53, 4),
-            big_endian(p, at + 57, 4),
-        )
-        found.append(tuple.__new__(header, fields))
+        found.append(tuple.__new__(header, _header_fields(p, at)))
         at += LENGTH_END + length
         expected += delta + 1
     return found, at

@@ -13,7 +13,18 @@ from ottla.records._kernel.buffers cimport (
     resize,
     store_bytes,
 )
-from ottla.records._kernel.constants cimport BAD_COUNT, BAD_OFFSET, BAD_TAIL, INT32_MAX
+from ottla.records._kernel.constants cimport (
+    BAD_COUNT,
+    BAD_OFFSET,
+    BAD_TAIL,
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_END,
+    HEADER_SIZE,
+    INT32_MAX,
+    LOG_APPEND_TIME,
+    RECORD_SIZE_MIN,
+)
 from ottla.records._kernel.parser cimport (
     RecordParser,
     count_is_possible,

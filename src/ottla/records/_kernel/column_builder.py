@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.records.errors import ColumnsTooLarge
+from ottla.records.errors import ColumnsTooLarge, CorruptRecords
 
 try:
     import cython
@@ -23,7 +23,18 @@ if not cython.compiled:
         resize,
         store_bytes,
     )
-    from ottla.records._kernel.constants import BAD_COUNT, BAD_OFFSET, BAD_TAIL, INT32_MAX
+    from ottla.records._kernel.constants import (
+        BAD_COUNT,
+        BAD_OFFSET,
+        BAD_TAIL,
+        COMPRESSION_MASK,
+        CONTROL,
+        CRC_END,
+        HEADER_SIZE,
+        INT32_MAX,
+        LOG_APPEND_TIME,
+        RECORD_SIZE_MIN,
+    )
     from ottla.records._kernel.integers import add64
     from ottla.records._kernel.parser import (
         RecordParser,
@@ -43,7 +54,7 @@ class ColumnBuilder:
     unchanged.
     """
 
-    def __init__(self, rows_expected: cython.Py_ssize_t = 0, bytes_expected: cython.Py_ssize_t = 0):
+    def __init__(self):
         self.rows = self.key_nulls = self.value_nulls = 0
         self.headers = self.header_value_nulls = 0
         self.key_size = self.value_size = self.header_key_size = self.header_value_size = 0
@@ -61,8 +72,7 @@ class ColumnBuilder:
         self.header_value_offsets = bytearray(4)
         self.header_value_data = bytearray()
         self.header_value_validity = bytearray()
-        _reserve_rows(self, rows_expected)
-        reserve(self.value_data, bytes_expected)
+        _reserve_rows(self, 0)
 
     def append_batch(
         self,
@@ -141,6 +151,79 @@ class ColumnBuilder:
         self.rows = row
         self.key_size = key_size
         self.value_size = value_size
+
+    def append_batches(
+        self,
+        batches: list,
+        from_offset: cython.longlong,
+        to_offset: cython.longlong,
+        crc32c,
+        decompressed_bytes_max: cython.longlong,
+    ):
+        """Append the records of batches whose offsets are in [from_offset, to_offset).
+
+        Control batches are skipped. The CRC is checked if `crc32c` is not None. Return the flag
+        LOG_APPEND_TIME of each run of batches, and its number of rows.
+        """
+        base_offset: cython.longlong
+        last_delta: cython.longlong
+        attributes: cython.longlong
+        run_flag: cython.longlong = -1
+        run_start: cython.Py_ssize_t = self.rows
+        flag: cython.longlong
+        runs: list = []
+        wanted: list = []
+        rows: cython.longlong = 0
+        size: cython.longlong = 0
+        room: cython.longlong
+        count: cython.longlong
+        for batch in batches:
+            header = batch.header
+            base_offset = header[0]
+            last_delta = header[6]
+            attributes = header[5]
+            if (
+                attributes & CONTROL
+                or add64(base_offset, last_delta) < from_offset
+                or base_offset >= to_offset
+            ):
+                continue
+            wanted.append(batch)
+            if not attributes & COMPRESSION_MASK:
+                # The header of a batch may declare more records than its bytes can hold.
+                room = len(batch.data) - HEADER_SIZE
+                count = header[12]
+                size += room
+                rows += max(0, min(count, room // RECORD_SIZE_MIN))
+        _reserve_rows(self, self.rows + rows)
+        reserve(self.value_data, self.value_size + size)
+        for batch in wanted:
+            header = batch.header
+            data = batch.data
+            if crc32c is not None and crc32c(data[CRC_END:]) != header[4]:
+                raise CorruptRecords(f"the batch at offset {header[0]} has a wrong CRC")
+            attributes = header[5]
+            flag = attributes & LOG_APPEND_TIME
+            if flag != run_flag:
+                if run_flag >= 0:
+                    runs.append((run_flag, self.rows - run_start))
+                run_flag = flag
+                run_start = self.rows
+            self.append_batch(
+                batch.record_bytes(decompressed_bytes_max)
+                if attributes & COMPRESSION_MASK
+                else data[HEADER_SIZE:],
+                header[12],
+                header[6],
+                header[0],
+                header[7],
+                header[8] if flag else None,
+                from_offset,
+                to_offset,
+            )
+        if run_flag >= 0:
+            runs.append((run_flag, self.rows - run_start))
+        return runs
 
     def finish(self):
         """Truncate every buffer to its content."""

@@ -5,6 +5,10 @@ constants.pxd has the same values for the compiled modules. This module is never
 
 HEADER_SIZE = 61  # bytes of a batch header; the encoders leave room for it
 LENGTH_END = 12  # base offset and batch length; the length counts the bytes after it
+CRC_END = 21  # the CRC covers everything from here on
+COMPRESSION_MASK = 0x07  # bits of the attributes
+LOG_APPEND_TIME = 0x08
+CONTROL = 0x20
 RECORD_SIZE_MIN = 7  # length, attributes, timestamp, offset, key, value, headers: a byte each
 RECORD_OVERHEAD_MAX = 26  # bytes of a record's lengths, deltas and attributes, at most
 HEADERS_MAX = 0xFFFF  # per record: two compressed bytes must not become millions of objects
