@@ -30,7 +30,7 @@ from ottla.errors import ErrorCode
 from ottla.ids import BrokerId, LeaderEpoch
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.primitives import Buffer
-from ottla.transport.connection import Connection, ServeBrokerFrame, dispatched
+from ottla.transport.connection import Connection, ServeFetchFrame, dispatched
 from ottla.transport.pending_acks import PendingAck
 from sampling import sample, scaled
 from transport.test_departures import until
@@ -41,7 +41,7 @@ WORLDS: Final = sample(range(scaled(40)), 4)
 
 SOURCE: Final = (FOLDER / "ottla/broker/replica_fetch_path.py").read_text()
 
-MakePath = Callable[[RunningBroker], ServeBrokerFrame]
+MakePath = Callable[[RunningBroker], ServeFetchFrame]
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def clients_are_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Connection, "connection_made", logged_in)
 
 
-def without(running: RunningBroker) -> ServeBrokerFrame:
+def without(running: RunningBroker) -> ServeFetchFrame:
     """Serve every request with the handler."""
     return dispatched
 
@@ -68,7 +68,7 @@ def mutant(condition: str = "", instead: str = "") -> MakePath:
     source = SOURCE.replace(condition, instead) if condition else SOURCE
     exec(compile(source, "replica_fetch_path_mutant", "exec"), namespace)
 
-    def path(running: RunningBroker) -> ServeBrokerFrame:
+    def path(running: RunningBroker) -> ServeFetchFrame:
         known = running.parts.replica_fetch_path
         parts = {one.name: getattr(known, one.name) for one in fields(ReplicaFetchPath)}
         return namespace["ReplicaFetchPath"](**parts).serve

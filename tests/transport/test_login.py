@@ -153,7 +153,9 @@ class Peer:
 async def logins(delay_ms: int = 0) -> AsyncGenerator[tuple[LoginService, Peer]]:
     service = LoginService(delay_ms)
     async with service.running(listening=False):
-        await service.listener.start(service.serve_frame, service.serve_broker_frame)
+        await service.listener.start(
+            service.serve_frame, serve_broker_frame=service.serve_broker_frame
+        )
         client = await service.client()
         peer = Peer(client.reader, client.writer)
         yield service, peer

@@ -11,6 +11,7 @@ from typing import Final
 
 from ottla.broker.broker_only import BROKER_ONLY, REFUSABLE, refuse
 from ottla.broker.configs import ConfigAdminManager
+from ottla.broker.consumer_fetch_path import ConsumerFetchPath
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.fetch_sessions import FetchSessions
@@ -109,6 +110,7 @@ class BrokerParts:
     cluster_credential: ClusterCredential
     producer_ids: ProducerIds
     produce_fast_path: ProduceFastPath
+    consumer_fetch_path: ConsumerFetchPath
     replica_fetch_path: ReplicaFetchPath
     traffic: TrafficWindow
     self_balancer: SelfBalancer

@@ -32,6 +32,17 @@ PINNED_BYTES_MIN: Final = 64 * 1024
 """The size from which sendfile costs less than a copy."""
 
 
+def cached_records(
+    found: RecordSlice, reader: Reader, *, by_sendfile: bool
+) -> Buffer | PinnedRecords | None:
+    """Return records where they are in the file, or their bytes; None if they are not cached."""
+    if by_sendfile and found.size >= PINNED_BYTES_MIN:
+        pinned = found.pinned(reader)
+        if pinned is not None:
+            return pinned
+    return found.cached()
+
+
 @dataclass(slots=True)
 class PartitionRead:
     """What one partition returns."""
@@ -116,7 +127,11 @@ class FetchRead:
             room = self._room(wanted)
             found = partition.log.read_cached(wanted.offset, upper, room)
             is_given = self.size == 0 or found.size <= room
-            data = self._cached(found) if is_given else b""
+            data = (
+                cached_records(found, self.reader, by_sendfile=self.by_sendfile)
+                if is_given
+                else b""
+            )
             if data is None:
                 self._cold.append(one)
             else:
@@ -198,13 +213,6 @@ class FetchRead:
         in_sync = partition.in_sync
         is_in_sync = in_sync is not None and fetch.replica.id in in_sync.state.in_sync
         return one.is_throttled and not is_in_sync and quota.is_exceeded
-
-    def _cached(self, found: RecordSlice) -> Buffer | PinnedRecords | None:
-        if self.by_sendfile and found.size >= PINNED_BYTES_MIN:
-            pinned = found.pinned(self.reader)
-            if pinned is not None:
-                return pinned
-        return found.cached()
 
     @property
     def reader(self) -> Reader:

@@ -139,12 +139,15 @@ class FetchSessions:
             return None
         return session
 
-    def next_of(self, session_id: int, epoch: int, replica_id: BrokerId) -> FetchSession | None:
-        """Return the session of a follower if its next epoch is this one."""
+    def next_of(
+        self, session_id: int, epoch: int, *, by_id: bool, replica_id: BrokerId | None = None
+    ) -> FetchSession | None:
+        """Return the session of a consumer or follower if its next epoch is this one."""
         session = self._sessions.get(session_id)
-        if session is None or session.epoch != epoch or not session.by_id:
+        if session is None or session.epoch != epoch or session.by_id != by_id:
             return None
-        return session if _replica_id(session) == replica_id else None
+        watch = session.watch
+        return session if (None if watch is None else watch.broker_id) == replica_id else None
 
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.id]

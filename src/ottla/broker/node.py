@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 
 from ottla.broker.broker_only import BROKER_ONLY
 from ottla.broker.configs import ConfigAdminManager
+from ottla.broker.consumer_fetch_path import ConsumerFetchPath
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.damage_repair import DamageRepair
 from ottla.broker.directory_reporter import DirectoryReporter
@@ -482,6 +483,15 @@ class Node:
                 metadata_cache=metadata_cache,
                 clock=environment.clock,
                 counts=request_metrics.of(PRODUCE),
+            ),
+            consumer_fetch_path=ConsumerFetchPath(
+                clock=environment.clock,
+                settings=settings,
+                metadata_cache=metadata_cache,
+                replica_manager=replica_manager,
+                fetch_sessions=fetch_sessions,
+                shutdown=shutdown,
+                counts=request_metrics.of(FETCH),
             ),
             replica_fetch_path=ReplicaFetchPath(
                 clock=environment.clock,
@@ -1011,7 +1021,11 @@ class Node:
         self._run(log_cleaner.run())
         for listener in self._listeners:
             self._run(listener.run())
-            await listener.start(parts.produce_fast_path.serve, parts.replica_fetch_path.serve)
+            await listener.start(
+                parts.produce_fast_path.serve,
+                parts.consumer_fetch_path.serve,
+                parts.replica_fetch_path.serve,
+            )
             address = self.addresses[listener.name]
             where = {one.name: one.host for one in listeners(self._config)}[listener.name]
             _LOG.info(

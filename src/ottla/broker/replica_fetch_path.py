@@ -19,11 +19,17 @@ counts at once.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from struct import Struct
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from ottla.broker.effective_config import EffectiveConfig
-from ottla.broker.fetch_read import PINNED_BYTES_MIN
+from ottla.broker.fetch_frames import (
+    FetchFrame,
+    PartitionAnswer,
+    encoded,
+    partition_head,
+    read_frame,
+)
+from ottla.broker.fetch_read import cached_records
 from ottla.broker.fetch_sessions import FetchPartition, FetchSession, FetchSessions, Told
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.shutdown import Shutdown
@@ -34,8 +40,8 @@ from ottla.log.cached_reads import NotCached, PinnedRecords
 from ottla.log.disk import Reader
 from ottla.metrics import ApiCounts
 from ottla.protocol.conversation import Response
-from ottla.protocol.primitives import Buffer, uvarint
-from ottla.replication.fetch_purgatory import ReplicaWatch, WatchKey
+from ottla.protocol.primitives import Buffer
+from ottla.replication.fetch_purgatory import ReplicaWatch
 from ottla.replication.partition import Partition
 from ottla.settings.broker import FETCH_MAX_BYTES
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection
@@ -48,40 +54,6 @@ SHARE: Final = 4
 """A response gets at most 1/SHARE of the memory that is left, as in FetchHandler."""
 
 _WAIT_BYTES: Final = 1024  # the memory of a request that waits
-
-# Of a request: key, version, correlation id, size of the client id; then the body up to its topics;
-# a topic id and a number of partitions; a partition and no tagged fields; the end of the request:
-# no topics to forget, no rack, and one tagged field, which is tag 1 with the replica state.
-_HEADER: Final = Struct(">hh4sh")
-_BODY: Final = Struct(">iiiBiiB")
-_TOPIC: Final = Struct(">16sB")
-_PARTITION: Final = Struct(">iiqiqiB")
-_TAIL: Final = Struct(">4sBiqB")
-_TAIL_BEGIN: Final = b"\x01\x01\x01\x01"
-_REPLICA_STATE_BYTES: Final = 13
-
-_FETCH: Final = 1
-_VERSIONS: Final = range(15, 19)  # those with a replica state
-_ONE_BYTE: Final = range(1, 0x80)  # varints of one byte; arrays have one more than their length
-
-# Of a response: size, correlation id, no tagged fields; throttle time, error code, session id, the
-# number of topics. A partition: index, error code, high watermark, last stable offset, log start
-# offset, no aborted transactions, no preferred replica.
-_RESPONSE: Final = Struct(">i4sBihiB")
-_PARTITION_DATA: Final = Struct(">ihqqqBi")
-
-
-class _Request(NamedTuple):
-    """The parts of a request that count."""
-
-    correlation_id: bytes
-    max_wait_ms: int
-    bytes_max: int
-    session_id: int
-    session_epoch: int
-    replica_id: BrokerId
-    replica_epoch: BrokerEpoch
-    named: dict[WatchKey, FetchPartition]
 
 
 class Visit(NamedTuple):
@@ -105,11 +77,13 @@ class ReplicaFetchPath:
 
     def serve(self, frame: memoryview, connection: Connection) -> list[Buffer] | PendingAck | None:
         """Serve a request of a broker; None if it is not ordinary."""
-        request = _parsed(frame)
-        if request is None or self.shutdown.begun:
+        request = read_frame(frame)
+        if request is None or not _is_ordinary(request) or self.shutdown.begun:
             return None
-        replica_id = request.replica_id
-        session = self.fetch_sessions.next_of(request.session_id, request.session_epoch, replica_id)
+        replica_id, replica_epoch = BrokerId(request.replica_id), BrokerEpoch(request.replica_epoch)
+        session = self.fetch_sessions.next_of(
+            request.session_id, request.session_epoch, by_id=True, replica_id=replica_id
+        )
         if session is None or (watch := session.watch) is None:
             return None
         named = request.named
@@ -121,7 +95,7 @@ class ReplicaFetchPath:
         reads = PartitionReads(self, request.bytes_max, connection)
         visits: list[Visit] = []
         for one in visited:
-            visit = None if one is None else reads.visit(one, watch, request.replica_epoch)
+            visit = None if one is None else reads.visit(one, watch, replica_epoch)
             if visit is None:
                 return None
             visits.append(visit)
@@ -134,12 +108,24 @@ class ReplicaFetchPath:
         for one, partition, _ in visits:
             partition.follower_fetched(
                 replica_id,
-                request.replica_epoch,
+                replica_epoch,
                 Offset(one.offset),
                 Offset(one.log_start_offset),
                 now_s,
             )
         return exchange.response(visits) if wait is None else wait
+
+
+def _is_ordinary(request: FetchFrame) -> bool:
+    return (
+        request.replica_id >= 0
+        and request.by_id
+        and request.bytes_min <= 1
+        and request.isolation == 0
+        and request.session_epoch > 0
+        and not request.forgotten
+        and not request.has_rack
+    )
 
 
 class PartitionReads:
@@ -185,11 +171,8 @@ class PartitionReads:
             found = partition.log.read_cached(wanted.offset, partition.log.log_end_offset, room)
             if self.size and found.size > room:
                 return b""
-            records: Buffer | PinnedRecords | None = None
-            if found.size >= PINNED_BYTES_MIN and self._connection.accepts_file_slices():
-                records = found.pinned(Reader.FOLLOWER)
-            if records is None:
-                records = found.cached()
+            by_sendfile = self._connection.accepts_file_slices()
+            records = cached_records(found, Reader.FOLLOWER, by_sendfile=by_sendfile)
         except (NotCached, RequestError, StorageFailure):
             return None
         self.size += 0 if records is None else len(records)
@@ -214,7 +197,7 @@ class _Exchange:
     def __init__(
         self,
         path: ReplicaFetchPath,
-        request: _Request,
+        request: FetchFrame,
         session: FetchSession,
         watch: ReplicaWatch,
         connection: Connection,
@@ -231,10 +214,11 @@ class _Exchange:
         """Return the response of a request that has waited."""
         visits: list[Visit] = []
         watch, wanted = self.watch, self.session.wanted
+        replica_epoch = BrokerEpoch(self.request.replica_epoch)
         reads = PartitionReads(self.path, self.request.bytes_max, self.connection)
         for key in [*watch.marked][:VISITS_MAX]:
             one = wanted.get(key)
-            visit = None if one is None else reads.visit(one, watch, self.request.replica_epoch)
+            visit = None if one is None else reads.visit(one, watch, replica_epoch)
             if visit is not None:
                 visits.append(visit)
         return self.response(visits)
@@ -242,7 +226,7 @@ class _Exchange:
     def response(self, visits: Iterable[Visit]) -> list[Buffer]:
         """Note what the follower knows now, and encode it."""
         session, watch = self.session, self.watch
-        topics: dict[Uuid | str, list[tuple[bytes, Buffer]]] = {}
+        topics: dict[Uuid | str, list[PartitionAnswer]] = {}
         sent = 0
         for (key, offset, *_), partition, records in visits:
             count = len(records)
@@ -258,35 +242,12 @@ class _Exchange:
             elif offset == partition.log.log_end_offset:
                 watch.marked.pop(key, None)
             if is_news:
-                head = _PARTITION_DATA.pack(key[1], 0, *told, 0, -1) + uvarint(count + 1)
-                # A connection sends file slices, too.
-                topics.setdefault(key[0], []).append((head, cast("Buffer", records)))
+                head = partition_head(key[1], *told, count)
+                topics.setdefault(key[0], []).append((head, records))
         path = self.path
         path.replica_manager.replication.bytes_out += sent
         path.counts.note(path.clock.elapsed_s() - self.began_s)
-        return self._encoded(topics)
-
-    def _encoded(self, topics: dict[Uuid | str, list[tuple[bytes, Buffer]]]) -> list[Buffer]:
-        buffers: list[Buffer] = [b""]
-        text = b""
-        for topic, partitions in topics.items():
-            assert isinstance(topic, bytes)
-            text += topic + uvarint(len(partitions) + 1)
-            for head, records in partitions:
-                text += head
-                if len(records):
-                    buffers.append(text)
-                    buffers.append(records)
-                    text = b""
-                text += b"\0"
-            text += b"\0"
-        buffers.append(text + b"\0")
-        request = self.request
-        size = _RESPONSE.size - 4 + sum(map(len, buffers))
-        buffers[0] = _RESPONSE.pack(
-            size, request.correlation_id, 0, 0, 0, self.session.id, len(topics) + 1
-        )
-        return buffers
+        return encoded(self.request.correlation_id, session.id, topics)
 
 
 class _Wait(PendingAck):
@@ -322,62 +283,3 @@ class _Wait(PendingAck):
         self._end()
         super().take()
         return self._exchange.late_response()
-
-
-def _parsed(frame: memoryview) -> _Request | None:
-    """Return the parts of an ordinary request: one with few partitions and nothing unusual."""
-    size = len(frame)
-    if size < _HEADER.size + 1 + _BODY.size + _TAIL.size or frame[0] or frame[1] != _FETCH:
-        return None
-    _, version, correlation_id, client_id_size = _HEADER.unpack_from(frame)
-    at = _HEADER.size + max(client_id_size, 0)
-    end = size - _TAIL.size
-    if version not in _VERSIONS or client_id_size < -1 or at + 1 + _BODY.size > end or frame[at]:
-        return None
-    body = _BODY.unpack_from(frame, at + 1)
-    max_wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics = body
-    tail, state_size, replica_id, replica_epoch, tags = _TAIL.unpack_from(frame, end)
-    if (
-        tail != _TAIL_BEGIN
-        or state_size != _REPLICA_STATE_BYTES
-        or tags
-        or replica_id < 0
-        or bytes_min > 1
-        or isolation
-        or session_epoch <= 0
-        or topics not in _ONE_BYTE
-    ):
-        return None
-    at += 1 + _BODY.size
-    named: dict[WatchKey, FetchPartition] = {}
-    unpack = _PARTITION.unpack_from
-    for _ in range(topics - 1):
-        if end - at < _TOPIC.size:
-            return None
-        topic, partitions = _TOPIC.unpack_from(frame, at)
-        at += _TOPIC.size
-        if partitions not in _ONE_BYTE or end - at < (partitions - 1) * _PARTITION.size + 1:
-            return None
-        topic_id = Uuid(topic)
-        for _ in range(partitions - 1):
-            index, epoch, offset, last_epoch, log_start, limit, tags = unpack(frame, at)
-            at += _PARTITION.size
-            if tags:
-                return None
-            key = (topic_id, index)
-            named[key] = FetchPartition(key, offset, limit, epoch, last_epoch, log_start)
-        if frame[at]:
-            return None
-        at += 1
-    if at != end:
-        return None
-    return _Request(
-        correlation_id,
-        max_wait_ms,
-        bytes_max,
-        session_id,
-        session_epoch,
-        BrokerId(replica_id),
-        BrokerEpoch(replica_epoch),
-        named,
-    )

@@ -120,8 +120,11 @@ The response of a PendingAck is a response frame, too.
 """
 
 
-ServeBrokerFrame: TypeAlias = "Callable[[memoryview, Connection], list[Buffer] | PendingAck | None]"
-"""Does the same for the connection of a broker; a response is the buffers of its frame."""
+ServeFetchFrame: TypeAlias = "Callable[[memoryview, Connection], list[Buffer] | PendingAck | None]"
+"""Does the same for a Fetch; a response is the buffers and file slices of its frame.
+
+They are known to be in the page cache.
+"""
 
 
 class Admittance(Enum):
@@ -283,6 +286,7 @@ class Connection(asyncio.BufferedProtocol):
         "_opened",
         "_paused_since_s",
         "_serve_broker_frame",
+        "_serve_fetch_frame",
         "_serve_frame",
         "_served_request",
         "_state",
@@ -319,7 +323,8 @@ class Connection(asyncio.BufferedProtocol):
         watch_departure: WatchDeparture = _never_departs,
         serve_frame: ServeFrame | None = None,
         watch_writable: WatchWritable = lambda transport, writable: None,
-        serve_broker_frame: ServeBrokerFrame = dispatched,
+        serve_fetch_frame: ServeFetchFrame = dispatched,
+        serve_broker_frame: ServeFetchFrame = dispatched,
     ) -> None:
         """A connection that asks `opened` whether it is admitted and calls `closed` at its end.
 
@@ -327,7 +332,8 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._dispatch = dispatch
         self._serve_frame = serve_frame
-        self._serve_broker_frame = serve_broker_frame
+        self._serve_fetch_frame = serve_fetch_frame
+        self._serve_broker_frame = serve_broker_frame  # of a connection that has logged in
         self._opened = opened
         self._closed = closed
         self._on_close_reason = on_close_reason
@@ -570,7 +576,9 @@ class Connection(asyncio.BufferedProtocol):
         """
         conversation, memory = self._conversation, self.memory
         framer, served = conversation.framer, 0
-        serve_frame = self._serve_frame if not self.is_broker else self._serve_frame_of_broker
+        serve_frame, serve_fetch_frame = self._serve_frame, self._serve_fetch_frame
+        if self.is_broker:
+            serve_frame, serve_fetch_frame = None, self._serve_broker_frame
         was_large = framer.is_large
         while self._state is _READY and self._transport is not None:
             if served == REQUESTS_PER_TURN:
@@ -599,13 +607,16 @@ class Connection(asyncio.BufferedProtocol):
                 conversation.skip()
                 continue
             try:
-                if serve_frame is not None and (encoded := serve_frame(frame)) is not None:
+                encoded = None if serve_frame is None else serve_frame(frame)
+                if encoded is None:
+                    encoded = serve_fetch_frame(frame, self)
+                if encoded is not None:
                     if isinstance(encoded, PendingAck):
                         self._await_ack(conversation.encoded_request(), encoded)
                     else:
                         if isinstance(encoded, bytes):
                             encoded = [cast("Buffer", encoded)]
-                        self._write(conversation.send_encoded(encoded))
+                        self._write(conversation.send_encoded(encoded), is_known_cached=True)
                     continue
                 request = conversation.request(frame)
             except ProtocolViolation as violation:
@@ -638,9 +649,6 @@ class Connection(asyncio.BufferedProtocol):
             pace.since_s = None
         elif served or pace.since_s is None:
             pace.begin(self.last_active_s)
-
-    def _serve_frame_of_broker(self, frame: memoryview) -> list[Buffer] | PendingAck | None:
-        return self._serve_broker_frame(frame, self)
 
     def _defer(self, request: Request, response: DeferredResponse, *, in_place: bool) -> None:
         self._change(Event.DEFER)

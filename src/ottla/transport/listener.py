@@ -22,7 +22,7 @@ from ottla.transport.connection import (
     Connection,
     ConnectionConfig,
     Dispatch,
-    ServeBrokerFrame,
+    ServeFetchFrame,
     ServeFrame,
     dispatched,
 )
@@ -77,7 +77,8 @@ class Listener:
         self.closed: Counter[CloseReason] = Counter()
         self._dispatch = dispatch
         self._serve_frame: ServeFrame | None = None
-        self._serve_broker_frame: ServeBrokerFrame = dispatched
+        self._serve_fetch_frame: ServeFetchFrame = dispatched
+        self._serve_broker_frame: ServeFetchFrame = dispatched
         self._network = network
         self._clock = clock
         self._admission = admission
@@ -102,11 +103,13 @@ class Listener:
     async def start(
         self,
         serve_frame: ServeFrame | None = None,
-        serve_broker_frame: ServeBrokerFrame = dispatched,
+        serve_fetch_frame: ServeFetchFrame = dispatched,
+        serve_broker_frame: ServeFetchFrame = dispatched,
     ) -> None:
         """Accept connections; their frames go to one of these before they are decoded."""
         assert self._server is not None
         self._serve_frame = serve_frame
+        self._serve_fetch_frame = serve_fetch_frame
         self._serve_broker_frame = serve_broker_frame
         try:
             await self._server.start()
@@ -127,6 +130,7 @@ class Listener:
             self._network.watch_departure,
             self._serve_frame,
             self._network.watch_writable,
+            self._serve_fetch_frame,
             self._serve_broker_frame,
         )
 

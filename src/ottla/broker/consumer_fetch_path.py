@@ -1,0 +1,221 @@
+"""Serves the ordinary Fetch of a consumer with few objects: frame in, encoded response out.
+
+FetchHandler serves every Fetch, and creates an object for each part of it. This path serves the
+usual one: a request without a session, or the next one of an incremental session, with few
+partitions. This broker leads them in the epoch that the consumer knows, the offsets are in their
+logs, and the records are in the page cache and enough for min.bytes.
+
+The path first checks the whole request and reads, and changes nothing. If the request is not
+ordinary, it returns None, and the connection passes the request to FetchHandler.
+
+Invariant: sessions, counters and responses are those of FetchHandler.
+Invariant: nothing is copied from one request to the next. A change of leadership, epoch, topic or
+segment counts at once.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.broker.effective_config import EffectiveConfig
+from ottla.broker.fetch_frames import (
+    FetchFrame,
+    PartitionAnswer,
+    encoded,
+    partition_head,
+    read_frame,
+)
+from ottla.broker.fetch_read import READ_COMMITTED, cached_records
+from ottla.broker.fetch_sessions import (
+    LAST_EPOCH,
+    NO_SESSION,
+    FetchPartition,
+    FetchSession,
+    FetchSessions,
+    Told,
+)
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.shutdown import Shutdown
+from ottla.clock import Clock
+from ottla.errors import RequestError, StorageFailure
+from ottla.ids import PartitionIndex, TopicPartition, Uuid
+from ottla.log.cached_reads import NotCached, PinnedRecords
+from ottla.log.disk import Reader
+from ottla.metrics import ApiCounts
+from ottla.protocol.primitives import Buffer
+from ottla.records import count_records
+from ottla.replication.partition import Partition
+from ottla.settings.broker import FETCH_MAX_BYTES, RACK_AWARE, REPLICA_SELECTOR_CLASS
+from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection
+
+VISITS_MAX: Final = 100
+"""A Fetch that visits more partitions would block the event loop for too long."""
+
+SHARE: Final = 4
+"""A response gets at most 1/SHARE of the memory that is left, as in FetchHandler."""
+
+
+class Visit(NamedTuple):
+    """A partition that the consumer may read."""
+
+    wanted: FetchPartition
+    partition: Partition
+    told: Told
+
+
+Records = Buffer | PinnedRecords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerFetchPath:
+    """Serves the ordinary Fetch requests of consumers."""
+
+    clock: Clock
+    settings: EffectiveConfig
+    metadata_cache: MetadataCache
+    replica_manager: ReplicaManager
+    fetch_sessions: FetchSessions
+    shutdown: Shutdown
+    counts: ApiCounts  # of Fetch
+
+    def serve(self, frame: memoryview, connection: Connection) -> list[Buffer] | None:
+        """Serve a request of a client; None if it is not ordinary."""
+        request = read_frame(frame)
+        if (
+            request is None
+            or request.replica_id >= 0
+            or self.shutdown.begun
+            or (request.has_rack and self.settings.broker[REPLICA_SELECTOR_CLASS] == RACK_AWARE)
+        ):
+            return None
+        began_s = self.clock.elapsed_s()
+        session: FetchSession | None = None
+        if request.session_epoch != LAST_EPOCH:
+            session = self.fetch_sessions.next_of(
+                request.session_id, request.session_epoch, by_id=request.by_id
+            )
+            if session is None:
+                return None
+        elif request.session_id != NO_SESSION:
+            return None
+        visits = self._visits(_wanted(request, session))
+        records = None if visits is None else self._read(request, visits, connection)
+        if visits is None or records is None:
+            return None
+        # The request is ordinary: note it.
+        if session is not None:
+            session.update((), request.forgotten)
+            session.advance(request.named.values(), began_s)
+        return self._response(request, session, zip(visits, records, strict=True), began_s)
+
+    def _visits(self, asked: Collection[FetchPartition]) -> list[Visit] | None:
+        """Check the partitions; None if one of them is not ordinary."""
+        if not 0 < len(asked) <= VISITS_MAX:
+            return None
+        names = self.metadata_cache.image.names
+        partitions = self.replica_manager.partitions
+        visits: list[Visit] = []
+        for one in asked:
+            (topic, index), offset, _, leader_epoch, last_epoch, _ = one
+            name = names.get(topic, "") if isinstance(topic, Uuid) else topic
+            partition = partitions.get(TopicPartition(name, PartitionIndex(index)))
+            if partition is None or -1 < leader_epoch != partition.leader_epoch:  # rule A3
+                return None
+            log = partition.log
+            state = log.state
+            start, high_watermark = state.log_start_offset, partition.high_watermark
+            if not start <= offset <= state.log_end_offset:
+                return None
+            if last_epoch >= 0 and last_epoch != state.epochs.latest_epoch:  # rule A12
+                end = log.end_offset(last_epoch)
+                if end is None or end.epoch < last_epoch or end.end_offset < offset:
+                    return None
+            stable = state.last_stable_offset(high_watermark)
+            visits.append(Visit(one, partition, Told(high_watermark, stable, start)))
+        return visits
+
+    def _read(
+        self, request: FetchFrame, visits: Iterable[Visit], connection: Connection
+    ) -> list[Records] | None:
+        """Read the partitions; None if the records are not cached, or not enough for min.bytes."""
+        memory = connection.memory
+        pool = memory.responses
+        share = max(pool.left // SHARE, WRITE_BUFFER_BYTES)
+        bytes_max = min(request.bytes_max, self.settings.broker[FETCH_MAX_BYTES], share)
+        # Only for a client that has shown that it reads, as in FetchHandler.
+        by_sendfile = memory.is_proven and connection.accepts_file_slices()
+        committed = request.isolation == READ_COMMITTED
+        size = available = 0
+        read: list[Records] = []
+        for (_, offset, limit, *_), partition, (high_watermark, stable, _) in visits:
+            log = partition.log
+            upper = stable if committed else high_watermark  # rule A6
+            bound = offset
+            records: Records | None = b""
+            if offset < upper:
+                room = max(0, min(limit, bytes_max - size))
+                try:
+                    found = log.read_cached(offset, upper, room)
+                    bound = found.upper_offset
+                    is_given = not size or found.size <= room
+                    if is_given:
+                        records = cached_records(found, Reader.CLIENT, by_sendfile=by_sendfile)
+                except (NotCached, RequestError, StorageFailure):
+                    return None
+                if records is None:
+                    return None
+                given = found.size if is_given else 0
+                has_more = not is_given or bound < upper
+                available += max(given, room) if has_more else given
+                size += len(records)
+            if committed and log.aborted_transactions(offset, bound):
+                return None
+            read.append(records)
+        bytes_min = min(request.bytes_min, max(share // 2, 1), max(bytes_max, 1))
+        if available < bytes_min and request.max_wait_ms > 0:
+            return None
+        if size > WRITE_BUFFER_BYTES and not pool.has_memory(connection):
+            return None
+        return read
+
+    def _response(
+        self,
+        request: FetchFrame,
+        session: FetchSession | None,
+        visits: Iterable[tuple[Visit, Records]],
+        began_s: float,
+    ) -> list[Buffer]:
+        """Note what the consumer gets, and encode it."""
+        committed = request.isolation == READ_COMMITTED
+        topics: dict[Uuid | str, list[PartitionAnswer]] = {}
+        for ((key, *_), partition, told), records in visits:
+            size = len(records)
+            if size:
+                traffic = partition.traffic
+                traffic.bytes_out += size
+                traffic.records_out += (
+                    records.records
+                    if isinstance(records, PinnedRecords)
+                    else count_records(records)
+                )
+            if session is None or session.is_news(key, told, has_records=size > 0, failed=False):
+                topic, index = key
+                head = partition_head(index, *told, size, committed=committed)
+                topics.setdefault(topic, []).append((head, records))
+        self.counts.note(self.clock.elapsed_s() - began_s)
+        session_id = NO_SESSION if session is None else session.id
+        return encoded(request.correlation_id, session_id, topics)
+
+
+def _wanted(request: FetchFrame, session: FetchSession | None) -> Collection[FetchPartition]:
+    """Return the partitions that the request fetches, in their order."""
+    if session is None:
+        return request.named.values()
+    if not request.forgotten and not request.named:
+        return session.wanted.values()
+    wanted = session.wanted.copy()
+    for key in request.forgotten:
+        wanted.pop(key, None)
+    wanted.update(request.named)
+    return wanted.values()
