@@ -64,7 +64,8 @@ class Visit(NamedTuple):
     told: Told
 
 
-Records = Buffer | PinnedRecords
+Records = tuple[int, Buffer | PinnedRecords]
+"""A number of bytes, and the bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +153,8 @@ class ConsumerFetchPath:
             log = partition.log
             upper = stable if committed else high_watermark  # rule A6
             bound = offset
-            records: Records | None = b""
+            records: Buffer | PinnedRecords | None = b""
+            count = 0
             if offset < upper:
                 room = max(0, min(limit, bytes_max - size))
                 try:
@@ -168,10 +170,11 @@ class ConsumerFetchPath:
                 given = found.size if is_given else 0
                 has_more = not is_given or bound < upper
                 available += max(given, room) if has_more else given
-                size += len(records)
+                count = len(records)
+                size += count
             if committed and log.aborted_transactions(offset, bound):
                 return None
-            read.append(records)
+            read.append((count, records))
         bytes_min = min(request.bytes_min, max(share // 2, 1), max(bytes_max, 1))
         if available < bytes_min and request.max_wait_ms > 0:
             return None
@@ -189,8 +192,8 @@ class ConsumerFetchPath:
         """Note what the consumer gets, and encode it."""
         committed = request.isolation == READ_COMMITTED
         topics: dict[Uuid | str, list[PartitionAnswer]] = {}
-        for ((key, *_), partition, told), records in visits:
-            size = len(records)
+        for (one, partition, told), (size, records) in visits:
+            key = one[0]
             if size:
                 traffic = partition.traffic
                 traffic.bytes_out += size
@@ -202,7 +205,7 @@ class ConsumerFetchPath:
             if session is None or session.is_news(key, told, has_records=size > 0, failed=False):
                 topic, index = key
                 head = partition_head(index, *told, size, committed=committed)
-                topics.setdefault(topic, []).append((head, records))
+                topics.setdefault(topic, []).append((head, size, records))
         self.counts.note(self.clock.elapsed_s() - began_s)
         session_id = NO_SESSION if session is None else session.id
         return encoded(request.correlation_id, session_id, topics)

@@ -57,8 +57,8 @@ class FetchFrame(NamedTuple):
     replica_epoch: int = -1
 
 
-PartitionAnswer = tuple[bytes, Buffer | PinnedRecords]
-"""A partition of a response up to its records, and the records."""
+PartitionAnswer = tuple[bytes, int, Buffer | PinnedRecords]
+"""A partition of a response up to its records, their size, and the records."""
 
 
 def read_frame(frame: memoryview) -> FetchFrame | None:
@@ -203,9 +203,9 @@ def encoded(
             raw = topic.encode()
             text += ONE_BYTE[len(raw) + 1] + raw
         text += uvarint(len(partitions) + 1)
-        for head, records in partitions:
+        for head, count, records in partitions:
             text += head
-            if count := len(records):
+            if count:
                 buffers += (text, records)
                 size += len(text) + count
                 text = b""

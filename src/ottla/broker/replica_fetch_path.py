@@ -243,7 +243,7 @@ class _Exchange:
                 watch.marked.pop(key, None)
             if is_news:
                 head = partition_head(key[1], *told, count)
-                topics.setdefault(key[0], []).append((head, records))
+                topics.setdefault(key[0], []).append((head, count, records))
         path = self.path
         path.replica_manager.replication.bytes_out += sent
         path.counts.note(path.clock.elapsed_s() - self.began_s)

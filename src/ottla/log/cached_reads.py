@@ -119,6 +119,7 @@ class RecordSlice(NamedTuple):
     size: int
     upper_offset: int  # an upper bound for its offsets
     is_gapless: bool = False  # the bound is exact and every offset below it exists
+    base_offset: int | None = None  # of the first batch, if it is known
 
     def cached(self) -> Buffer | None:
         """The bytes, if all of them are in the page cache."""
@@ -131,14 +132,19 @@ class RecordSlice(NamedTuple):
         file, position, size = self.file, self.position, self.size
         if file is None or not self.is_gapless:
             return None
-        base_offset = file.read_cached(position, _OFFSET_BYTES)
+        base_offset = self.base_offset
+        if base_offset is None:
+            first = file.read_cached(position, _OFFSET_BYTES)
+            if first is None:
+                return None
+            base_offset = int.from_bytes(first, "big")
         # The last page tells whether a read ahead of the range is still under way.
-        if base_offset is None or file.read_cached(position + size - 1, 1) is None:
+        if file.read_cached(position + size - 1, 1) is None:
             return None
         pin = file.pin(position + size)
         if pin is None or not pin.is_cached(position, size):
             return None
-        records = self.upper_offset - int.from_bytes(base_offset, "big")
+        records = self.upper_offset - base_offset
         return PinnedRecords(self.disk, pin, position, size, records, reader)
 
     async def read(self, reader: Reader = Reader.BROKER) -> Buffer:

@@ -67,8 +67,10 @@ class LogReader:
             return RecordSlice(state.disk, None, 0, 0, offset)
         segment, extent, upper = found
         is_gapless = not (state.config.compact or segment.damaged or state.truncating)
+        position = extent.position
+        base_offset = offset if segment.begins_at(offset, position) else None
         return RecordSlice(
-            state.disk, segment.file, extent.position, extent.size, upper, is_gapless
+            state.disk, segment.file, position, extent.size, upper, is_gapless, base_offset
         )
 
     async def find_timestamp(self, timestamp: int) -> FoundOffset | None:

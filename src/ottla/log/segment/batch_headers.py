@@ -108,6 +108,37 @@ def verified_start(
     yield from found
 
 
+def batch_over(
+    chunk: Buffer, position: int, last_offset: int, wanted: int, end: int, offset_max: int
+) -> LocatedHeader | None:
+    """The first batch in a chunk that ends after the position `wanted`, but not after `end`.
+
+    The chunk begins at a position with a batch that ends with `last_offset`, as an index entry
+    says. None if the chunk is too short, or the walk over its headers has to judge it.
+    """
+    at, expected = 0, last_offset
+    limit = len(chunk) - HEADER_SIZE
+    while at <= limit:
+        base_offset, length, epoch, magic, last_delta, timestamp = _HEAD.unpack_from(chunk, at)
+        size = LENGTH_END + length
+        last = base_offset + last_delta
+        if (
+            size < HEADER_SIZE
+            or magic != MAGIC
+            or not base_offset <= last <= offset_max
+            or position + at + size > end
+            or (base_offset < expected if at else last != expected)
+        ):
+            return None
+        if position + at + size > wanted:
+            return LocatedHeader(
+                Position(position + at), base_offset, Offset(last), size, epoch, timestamp
+            )
+        at += size
+        expected = last + 1
+    return None
+
+
 def _parse_header(chunk: Buffer, at: int, position: int) -> LocatedHeader | None:
     if len(chunk) - at < HEADER_SIZE:
         return None

@@ -20,8 +20,10 @@ from ottla.log.disk import Disk, File, read_whole, replace
 from ottla.log.names import Kind, offset_file
 from ottla.log.producers import CompletedTransaction
 from ottla.log.segment.batch_headers import (
+    WALK_BYTES,
     BrokenSegment,
     LocatedHeader,
+    batch_over,
     located_headers,
     verified_start,
 )
@@ -450,15 +452,21 @@ class Segment:
             check_undamaged(self.damaged, start)
         if end <= start:
             return None
-        end = undamaged_end(self.damaged, start, end)
+        if self.damaged:
+            end = undamaged_end(self.damaged, start, end)
         if end - start > bytes_max:
             return self._first_batches(start, start + bytes_max, end, read)
         return Extent(start, end - start)
 
+    def begins_at(self, offset: int, position: int) -> bool:
+        """Whether a batch at a position is known to begin with an offset."""
+        return self._fetch_ends.get(offset) == position and not self.damaged
+
     def offset_bound(self, extent: Extent, upper: int, read: Read) -> int:
-        """An upper bound for the offsets in an extent; at most the next batch's base offset."""
-        if extent.next_offset is not None:
-            return min(upper, extent.next_offset)
+        """An upper bound for the offsets in an extent without `next_offset`.
+
+        It is at most the base offset of the next batch.
+        """
         end = extent.position + extent.size
         # For readers at the tail an approximate bound is enough.
         if end > self.offset_index.last.position:
@@ -477,6 +485,12 @@ class Segment:
                 return Extent(start, end - start)
             return Extent(start, recent[at - 1][1] - start, recent[at - 2][0] + 1)
         entry = self.offset_index.last_at_or_before(wanted, read)
+        if entry.position > start and not self.damaged:
+            chunk = read(self.file, entry.position, WALK_BYTES)
+            batch = batch_over(chunk, entry.position, entry.offset, wanted, end, self.offset_max)
+            if batch is not None and batch.base_offset >= self.base_offset:
+                self._note_fetch_end(batch)
+                return Extent(start, batch.position - start, batch.base_offset)
         behind = self.located_headers(max(start, entry.position), end, read)
         if entry.position > start:
             behind = verified_start(behind, entry.offset, self.base_offset, self.file.path)

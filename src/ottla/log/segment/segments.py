@@ -115,6 +115,8 @@ class Segments:
             if extent is not None:
                 if not last:
                     upper = min(upper, self._bases[number + 1])
+                if extent.next_offset is not None:
+                    return Found(segment, extent, min(upper, extent.next_offset))
                 return Found(segment, extent, segment.offset_bound(extent, upper, read))
         return None
 
