@@ -7,6 +7,7 @@ world runs twice, with and without the fast path.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -18,9 +19,10 @@ import pytest
 from msgspec.structs import replace
 
 from broker.disks import FaultyDisk
-from broker.handlers.test_fetch import FetchSpec, request
+from broker.handlers.test_fetch import FetchSpec, fetch_partitions, request
 from broker.nodes import RunningBroker, broker, run
 from broker.replicas import Replicas
+from broker.test_departed_clients import FOREVER_MS
 from broker.test_node import batch, create
 from broker.test_sendfile import RawClient
 from kernel_loading import SOURCE as FOLDER
@@ -30,17 +32,23 @@ from ottla.broker.consumer_fetch_path import VISITS_MAX, ConsumerFetchPath
 from ottla.broker.fetch_frames import read_frame
 from ottla.broker.handlers import fetch
 from ottla.broker.replica_requests import replica_of
+from ottla.errors import ErrorCode
 from ottla.ids import LeaderEpoch, Uuid
 from ottla.protocol.apis import FETCH
 from ottla.protocol.conversation import ClientConversation, ServerConversation
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
-from ottla.protocol.primitives import Buffer
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
 from ottla.replication.partition import Partition
 from ottla.settings.broker import RACK_AWARE
 from ottla.transport import memory
-from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, ServeFetchFrame, dispatched
+from ottla.transport.connection import (
+    WRITE_BUFFER_BYTES,
+    Connection,
+    FetchAnswer,
+    ServeFetchFrame,
+    State,
+    dispatched,
+)
 from ottla.transport.memory import MemoryWaiter
-from ottla.transport.pending_acks import PendingAck
 from sampling import sample, scaled
 from transport.test_departures import until
 
@@ -122,9 +130,7 @@ class World:
         for listener in running.node.listeners:
             listener._serve_fetch_frame = self._counted
 
-    def _counted(
-        self, frame: memoryview, connection: Connection
-    ) -> list[Buffer] | PendingAck | None:
+    def _counted(self, frame: memoryview, connection: Connection) -> FetchAnswer:
         found = self._serve(frame, connection)
         self.ordinary += found is not None
         return found
@@ -420,13 +426,10 @@ def test_fast_path_does_what_the_handler_does(tmp_path: Path, number: int) -> No
 # that shows the difference.
 CONDITIONS: Final[dict[tuple[str, str], int]] = {
     ("request.replica_id >= 0", "False"): 0,
-    (
-        "            if session is None:\n                return",
-        "            if session is None:\n                pass  #",
-    ): 0,
-    ("elif request.session_id != NO_SESSION:", "elif False:"): 15,
+    ("(session is None and request.session_epoch != LAST_EPOCH)", "False"): 0,
+    ("(request.session_epoch == LAST_EPOCH and request.session_id != NO_SESSION)", "False"): 15,
     ("session.update((), request.forgotten)", "pass"): 0,
-    ("session.advance(request.named.values(), began_s)", "session.advance((), began_s)"): 0,
+    ("session.advance(request.named.values(), self", "session.advance((), self"): 0,
     ("if partition is None or -1", "if -1"): 0,
     (" or -1 < leader_epoch != partition.leader_epoch", ""): 5,
     ("if not start <= offset <= state.log_end_offset:", "if False:"): 2,
@@ -439,7 +442,7 @@ CONDITIONS: Final[dict[tuple[str, str], int]] = {
     ("except (NotCached, RequestError, StorageFailure):", "except ZeroDivisionError:"): 18,
     ("                if records is None:\n", "                if False:\n"): 0,
     ("if committed and log.aborted_transactions(offset, bound):", "if False:"): 0,
-    ("if available < bytes_min and request.max_wait_ms > 0:", "if False:"): 0,
+    ("if missing > 0:", "if False:"): 0,
     ("traffic.bytes_out += size", "pass"): 0,
     ("traffic.records_out += (", "int("): 0,
     ("records.records\n", "1\n"): 0,
@@ -484,7 +487,7 @@ def test_conditions_of_the_broker_and_the_connection(
             (connection, *_) = running.node.listeners[0].connections
             path = running.parts.consumer_fetch_path
 
-            def served(*specs: FetchSpec, rack: str = "") -> list[Buffer] | None:
+            def served(*specs: FetchSpec, rack: str = "") -> FetchAnswer:
                 message = request(*specs)
                 message.rack_id = rack
                 frame = b"".join(ClientConversation("t").send(message, 17)[1])[4:]
@@ -494,7 +497,8 @@ def test_conditions_of_the_broker_and_the_connection(
             assert served(one)
             assert served(one, rack="somewhere") is None
             monkeypatch.setattr(memory, "PROVEN_BYTES", 1 << 40)
-            copied = served(one) or []
+            copied = served(one)
+            assert isinstance(copied, list)
             assert all(isinstance(piece, bytes | memoryview) for piece in copied)
             pool, holder = connection.memory.responses, MemoryWaiter(connection.memory, path.clock)
             assert served(one, two)
@@ -563,3 +567,154 @@ def test_frames_are_read_as_the_messages_are_decoded() -> None:
         else:
             assert found.replica_id < 0
     assert read > scaled(1000)
+
+
+@pytest.fixture(params=["handler", "fast path"])
+def path(request: pytest.FixtureRequest) -> MakePath:
+    return without if request.param == "handler" else mutant()
+
+
+def use(running: RunningBroker, path: MakePath) -> None:
+    for listener in running.node.listeners:
+        listener._serve_fetch_frame = path(running)
+
+
+def led(running: RunningBroker, topic: str, index: int = 0) -> Partition:
+    return running.parts.replica_manager.leader_partition(topic, index)
+
+
+def values(data: bytes) -> list[bytes]:
+    """The values of a response, which are all different and have one letter."""
+    return [data[at : at + 1] for at in range(len(data)) if data[at - 2 : at] == b"k\x02"]
+
+
+def test_appends_of_one_turn_give_one_response(tmp_path: Path, path: MakePath) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            use(running, path)
+            await create(await running.client(), "t", 1)
+            client, partition = await RawClient().connect(running), led(running, "t")
+            fetching = asyncio.create_task(
+                client.ask(request(FetchSpec("t"), wait_ms=FOREVER_MS), version=12)
+            )
+            await until(lambda: partition.waiting)
+            for value in (b"a", b"b"):
+                records = memoryview(batch(value))
+                partition.append(records, produce_version=9, acks=1, now_ms=1_700_000_000_000)
+            assert values(await fetching) == [b"a", b"b"]
+            assert not partition.waiting
+            client.socket.close()
+
+    run(scenario)
+
+
+def test_wait_of_a_partition_that_moves_away_ends_with_its_error(
+    tmp_path: Path, path: MakePath
+) -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk()
+        async with broker(tmp_path, disk=disk) as running:
+            use(running, path)
+            await create(await running.client(), "t", 1)
+            client, partition = await running.client(), led(running, "t")
+
+            def asked(offset: int) -> asyncio.Task[list[PartitionData]]:
+                message = request(FetchSpec("t", 0, offset), wait_ms=20_000)
+                return asyncio.create_task(fetch_partitions(client, message))
+
+            fetching = asked(0)
+            await until(lambda: partition.waiting)
+            disk.cold = True
+            records = memoryview(batch(b"a"))
+            partition.append(records, produce_version=9, acks=1, now_ms=1_700_000_000_000)
+            (found,) = await fetching
+            assert values(bytes(found.records or b"")) == [b"a"], "read from the device"
+            fetching = asked(1)
+            await until(lambda: partition.waiting)
+            del running.parts.replica_manager.partitions[partition.name]
+            partition.resign()
+            (found,) = await fetching
+            assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert not partition.waiting
+
+    run(scenario)
+
+
+def test_waits_end_with_the_time_the_connection_and_the_broker(
+    tmp_path: Path, path: MakePath
+) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            use(running, path)
+            await create(await running.client(), "t", 1)
+            client, partition = await running.client(), led(running, "t")
+            first = request(FetchSpec("t"), session=(0, 0))
+            session = (await client.ask(first, FetchResponse, 12)).session_id
+            (known,) = running.parts.fetch_sessions._sessions.values()
+
+            def again(wait_ms: int) -> FetchRequest:
+                return request(wait_ms=wait_ms, session=(session, known.epoch))
+
+            answer = await client.ask(again(1), FetchResponse, 12)
+            assert (answer.error_code, answer.session_id, answer.responses) == (0, session, ())
+            assert known.epoch == 2
+            await client.send_only(again(20_000), 12)
+            await until(lambda: partition.waiting)
+            await client.close()
+            await until(lambda: not partition.waiting)
+            assert known.epoch == 3, "the session counts a request whose client has left"
+            other = await running.client()
+            waiting = asyncio.create_task(other.ask(again(20_000), FetchResponse, 12))
+            await until(lambda: partition.waiting)
+        with suppress(EOFError, ConnectionError):
+            assert (await waiting).responses == ()
+
+    run(scenario)
+
+
+def test_request_behind_a_wait_is_served_after_it(tmp_path: Path, path: MakePath) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            use(running, path)
+            await create(await running.client(), "t", 1)
+            client, partition = await RawClient().connect(running), led(running, "t")
+            waiting = request(FetchSpec("t"), wait_ms=20_000)
+            await client.send((waiting, 12), (request(FetchSpec("t")), 12), (waiting, 11))
+            await until(lambda: partition.waiting)
+            records = memoryview(batch(b"a"))
+            partition.append(records, produce_version=9, acks=1, now_ms=1_700_000_000_000)
+            for _ in range(3):
+                assert values(await client.frame()) == [b"a"]
+            client.socket.close()
+
+    run(scenario)
+
+
+def test_wait_that_ends_while_the_client_does_not_read(tmp_path: Path, path: MakePath) -> None:
+    async def scenario() -> None:
+        disk = FaultyDisk()
+        async with broker(tmp_path, disk=disk) as running:
+            use(running, path)
+            await create(await running.client(), "t", 1)
+            client, partition = await RawClient().connect(running), led(running, "t")
+            for value, is_cold in ((b"a", False), (b"b", True)):
+                asked = request(FetchSpec("t", 0, partition.high_watermark), wait_ms=20_000)
+                fetching = asyncio.create_task(client.ask(asked, 12))
+                await until(lambda: partition.waiting)
+                (connection,) = (
+                    one
+                    for one in running.node.listeners[0].connections
+                    if one._state is State.SERVING
+                )
+                connection.pause_writing()
+                disk.cold = is_cold
+                records = memoryview(batch(value))
+                partition.append(records, produce_version=9, acks=1, now_ms=1_700_000_000_000)
+                await until(lambda: not partition.waiting)
+                await asyncio.sleep(0)
+                connection.resume_writing()
+                assert values(await fetching) == [value]
+                disk.cold = False
+            client.socket.close()
+
+    run(scenario)

@@ -3,16 +3,19 @@
 FetchHandler serves every Fetch, and creates an object for each part of it. This path serves the
 usual one: a request without a session, or the next one of an incremental session, with few
 partitions. This broker leads them in the epoch that the consumer knows, the offsets are in their
-logs, and the records are in the page cache and enough for min.bytes.
+logs, and the records are in the page cache.
 
 The path first checks the whole request and reads, and changes nothing. If the request is not
-ordinary, it returns None, and the connection passes the request to FetchHandler.
+ordinary, it returns None, and the connection passes the request to FetchHandler. If there is less
+than min.bytes, the frame waits without a task, and nothing has changed. After the wait it is served
+from the beginning, so a request that is no longer ordinary goes to FetchHandler, too.
 
 Invariant: sessions, counters and responses are those of FetchHandler.
 Invariant: nothing is copied from one request to the next. A change of leadership, epoch, topic or
 segment counts at once.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -47,7 +50,7 @@ from ottla.protocol.primitives import Buffer
 from ottla.records import count_records
 from ottla.replication.partition import Partition
 from ottla.settings.broker import FETCH_MAX_BYTES, RACK_AWARE, REPLICA_SELECTOR_CLASS
-from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection
+from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, FrameWait
 
 VISITS_MAX: Final = 100
 """A Fetch that visits more partitions would block the event loop for too long."""
@@ -80,35 +83,51 @@ class ConsumerFetchPath:
     shutdown: Shutdown
     counts: ApiCounts  # of Fetch
 
-    def serve(self, frame: memoryview, connection: Connection) -> list[Buffer] | None:
+    def serve(self, frame: memoryview, connection: Connection) -> list[Buffer] | FrameWait | None:
         """Serve a request of a client; None if it is not ordinary."""
         request = read_frame(frame)
         if (
             request is None
             or request.replica_id >= 0
-            or self.shutdown.begun
+            or (request.session_epoch == LAST_EPOCH and request.session_id != NO_SESSION)
             or (request.has_rack and self.settings.broker[REPLICA_SELECTOR_CLASS] == RACK_AWARE)
         ):
             return None
-        began_s = self.clock.elapsed_s()
-        session: FetchSession | None = None
-        if request.session_epoch != LAST_EPOCH:
-            session = self.fetch_sessions.next_of(
-                request.session_id, request.session_epoch, by_id=request.by_id
-            )
-            if session is None:
-                return None
-        elif request.session_id != NO_SESSION:
+        return self.serve_request(request, connection, self.clock.elapsed_s())
+
+    def serve_request(
+        self, request: FetchFrame, connection: Connection, began_s: float
+    ) -> list[Buffer] | FrameWait | None:
+        """Serve a request that began at a time, and may have waited since; None as in `serve`."""
+        session = self.session_of(request)
+        if self.shutdown.begun or (session is None and request.session_epoch != LAST_EPOCH):
             return None
         visits = self._visits(_wanted(request, session))
-        records = None if visits is None else self._read(request, visits, connection)
-        if visits is None or records is None:
+        read = None if visits is None else self._read(request, visits, connection)
+        if visits is None or read is None:
             return None
+        records, missing = read
+        if missing > 0:
+            left_s = began_s + request.max_wait_ms / 1000 - self.clock.elapsed_s()
+            if left_s > 0:
+                return _Wait(self, request, visits, missing, connection, began_s, left_s)
         # The request is ordinary: note it.
+        self.note(request, session)
+        return self._response(request, session, zip(visits, records, strict=True), began_s)
+
+    def session_of(self, request: FetchFrame) -> FetchSession | None:
+        """Return the session of a request if it is the next one; None without a session."""
+        if request.session_epoch == LAST_EPOCH:
+            return None
+        return self.fetch_sessions.next_of(
+            request.session_id, request.session_epoch, by_id=request.by_id
+        )
+
+    def note(self, request: FetchFrame, session: FetchSession | None) -> None:
+        """Note a request in its session."""
         if session is not None:
             session.update((), request.forgotten)
-            session.advance(request.named.values(), began_s)
-        return self._response(request, session, zip(visits, records, strict=True), began_s)
+            session.advance(request.named.values(), self.clock.elapsed_s())
 
     def _visits(self, asked: Collection[FetchPartition]) -> list[Visit] | None:
         """Check the partitions; None if one of them is not ordinary."""
@@ -138,8 +157,11 @@ class ConsumerFetchPath:
 
     def _read(
         self, request: FetchFrame, visits: Iterable[Visit], connection: Connection
-    ) -> list[Records] | None:
-        """Read the partitions; None if the records are not cached, or not enough for min.bytes."""
+    ) -> tuple[list[Records], int] | None:
+        """Read the partitions; None if the request is not ordinary.
+
+        Also returns how many bytes are missing to min.bytes.
+        """
         memory = connection.memory
         pool = memory.responses
         share = max(pool.left // SHARE, WRITE_BUFFER_BYTES)
@@ -176,11 +198,9 @@ class ConsumerFetchPath:
                 return None
             read.append((count, records))
         bytes_min = min(request.bytes_min, max(share // 2, 1), max(bytes_max, 1))
-        if available < bytes_min and request.max_wait_ms > 0:
-            return None
         if size > WRITE_BUFFER_BYTES and not pool.has_memory(connection):
             return None
-        return read
+        return read, bytes_min - available
 
     def _response(
         self,
@@ -209,6 +229,61 @@ class ConsumerFetchPath:
         self.counts.note(self.clock.elapsed_s() - began_s)
         session_id = NO_SESSION if session is None else session.id
         return encoded(request.correlation_id, session_id, topics)
+
+
+class _Wait(FrameWait):
+    """A request that waits for records."""
+
+    __slots__ = ("_began_s", "_connection", "_left", "_partitions", "_path", "_request", "_timer")
+
+    def __init__(
+        self,
+        path: ConsumerFetchPath,
+        request: FetchFrame,
+        visits: Iterable[Visit],
+        missing: int,
+        connection: Connection,
+        began_s: float,
+        left_s: float,
+    ) -> None:
+        super().__init__()
+        self._path = path
+        self._request = request
+        self._partitions = [one.partition for one in visits]
+        self._left = missing
+        self._connection = connection
+        self._began_s = began_s
+        for partition in self._partitions:
+            partition.waiting[self] = None
+        self._timer = asyncio.get_running_loop().call_later(left_s, self.wake)
+
+    def note(self, count: int) -> None:
+        """Count appended bytes; end the wait at the minimum."""
+        self._left -= count
+        if self._left <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """End the wait at once."""
+        if not self.is_over:
+            self._end()
+            self.on_end()
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.waiting.pop(self, None)
+
+    def serve(self) -> list[Buffer] | FrameWait | None:
+        """Serve the request after the wait."""
+        return self._path.serve_request(self._request, self._connection, self._began_s)
+
+    def cancel(self) -> None:
+        """End the wait; the session counts the request, as with FetchHandler."""
+        if not self.is_over:
+            self._end()
+        self._path.note(self._request, self._path.session_of(self._request))
 
 
 def _wanted(request: FetchFrame, session: FetchSession | None) -> Collection[FetchPartition]:

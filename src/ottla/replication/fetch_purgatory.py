@@ -18,10 +18,22 @@ WatchKey = tuple[Uuid | str, int]
 """A topic id or name, and a partition index."""
 
 
+class FetchWaiter(Protocol):
+    """A Fetch that waits for records, of a consumer or of a follower."""
+
+    def note(self, count: int) -> None:
+        """Count appended bytes."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait at once."""
+        ...
+
+
 class WatchedPartition(Protocol):
     """What a waiter needs of a partition."""
 
-    waiting: "dict[DelayedFetch, None]"  # in arrival order
+    waiting: dict[FetchWaiter, None]  # in arrival order
 
 
 class DelayedFetch:
@@ -56,18 +68,6 @@ class DelayedFetch:
             timer.cancel()
             for partition in self._partitions:
                 partition.waiting.pop(self, None)
-
-
-class FetchWaiter(Protocol):
-    """The Fetch of a follower that waits for records of any partition of its session."""
-
-    def note(self, count: int) -> None:
-        """Count appended bytes."""
-        ...
-
-    def wake(self) -> None:
-        """End the wait at once."""
-        ...
 
 
 class MarkingPartition(Protocol):

@@ -10,7 +10,7 @@ from ottla.ids import BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
 from ottla.log.loading import HostedLog
 from ottla.log.partition_log import PartitionLog
 from ottla.protocol.primitives import Buffer
-from ottla.replication.fetch_purgatory import DelayedFetch
+from ottla.replication.fetch_purgatory import FetchWaiter
 
 
 class FollowerPartition:
@@ -35,7 +35,7 @@ class FollowerPartition:
         self.leader: BrokerId = state.leader
         self.leader_epoch: LeaderEpoch = state.leader_epoch
         self.leader_high_watermark = Offset(0)  # in its last response
-        self.waiting: dict[DelayedFetch, None] = {}  # consumers that fetch from this follower
+        self.waiting: dict[FetchWaiter, None] = {}  # consumers that fetch from this follower
         self._set_high_watermark(hosted.high_watermark)
 
     def __repr__(self) -> str:

@@ -43,7 +43,7 @@ from ottla.metrics import TrafficCounts
 from ottla.records.batch import TRANSACTIONAL
 from ottla.records.recompression import recompress
 from ottla.records.validation import ValidationConfig, ValidBatch, validate
-from ottla.replication.fetch_purgatory import DelayedFetch, ReplicaWatch
+from ottla.replication.fetch_purgatory import FetchWaiter, ReplicaWatch
 from ottla.replication.in_sync_replicas import (
     LAG_SECONDS,
     Eligible,
@@ -152,7 +152,7 @@ class Partition:
         self.in_sync_min = in_sync_min  # the effective minimum (rule A8)
         self.traffic = traffic or TrafficCounts()
         self.internal = hosted.partition.topic in INTERNAL_TOPICS
-        self.waiting: dict[DelayedFetch, None] = {}  # consumers
+        self.waiting: dict[FetchWaiter, None] = {}  # consumers
         self.watches: dict[ReplicaWatch, None] = {}  # the fetch sessions of followers
         self.commit_waiters = OffsetWaiters()  # finished by the high watermark
         self._low_watermarks = OffsetWaiters()  # finished by the log start offsets of all replicas

@@ -120,7 +120,31 @@ The response of a PendingAck is a response frame, too.
 """
 
 
-ServeFetchFrame: TypeAlias = "Callable[[memoryview, Connection], list[Buffer] | PendingAck | None]"
+class FrameWait:
+    """An ordinary request that waits, as bytes; it is served again when the wait ends.
+
+    The part that ends the wait sets `is_over` and calls `on_end`, once. It is no abstract base
+    class: `isinstance` would cost five times as much.
+    """
+
+    __slots__ = ("is_over", "on_end")
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.on_end: Callable[[], object] = lambda: None
+
+    def serve(self) -> "list[Buffer] | FrameWait | None":
+        """Serve the request after the wait; None to dispatch it."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """End the wait without a response: the client has left."""
+        raise NotImplementedError
+
+
+FetchAnswer: TypeAlias = list[Buffer] | PendingAck | FrameWait | None
+
+ServeFetchFrame: TypeAlias = "Callable[[memoryview, Connection], FetchAnswer]"
 """Does the same for a Fetch; a response is the buffers and file slices of its frame.
 
 They are known to be in the page cache.
@@ -295,6 +319,7 @@ class Connection(asyncio.BufferedProtocol):
         "_turn_due",
         "_unsent",
         "_unsent_since_s",
+        "_waiting_frame",
         "_waits_are_over",
         "_watch_departure",
         "_watch_writable",
@@ -370,6 +395,7 @@ class Connection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._deferred: Coroutine[Any, Any, Response | None] | None = None
         self._served_request: Request | None = None  # the one whose response is deferred
+        self._waiting_frame: tuple[memoryview, FrameWait] | None = None  # that is served again
         self._acks: AckQueue | None = None  # None: no acknowledgement is pending
         self._state = State.OPENING
         self._turn_due = False  # the event loop will call _next_turn
@@ -443,7 +469,9 @@ class Connection(asyncio.BufferedProtocol):
             self._task.cancel()
         if self._deferred is not None and getcoroutinestate(self._deferred) == CORO_CREATED:
             self._deferred.close()  # never awaited: Python would warn about it
-        self._task = self._deferred = self._served_request = None
+        if self._waiting_frame is not None:
+            self._waiting_frame[1].cancel()
+        self._task = self._deferred = self._served_request = self._waiting_frame = None
 
     def departed(self) -> None:
         """Drop what the client waits for: it has closed its end."""
@@ -455,12 +483,15 @@ class Connection(asyncio.BufferedProtocol):
             self._limit_broker_waits()
 
     def _drop_waiting(self) -> None:
-        request = self._served_request
-        if request is not None and request.api in _WAIT_FOR_OTHERS:
+        request, waiting = self._served_request, self._waiting_frame
+        if waiting is not None or (request is not None and request.api in _WAIT_FOR_OTHERS):
             self._has_dropped = True
             self._cancel_deferred()
             self._change(Event.RESPOND)
-            self._conversation.send(request, None)
+            if request is None:
+                self._conversation.skip()
+            else:
+                self._conversation.send(request, None)
             self._serve()
 
     # Waits for other brokers.
@@ -565,7 +596,10 @@ class Connection(asyncio.BufferedProtocol):
         if not is_blocked:
             self.last_active_s = self.clock.elapsed_s()
             self.memory.release_response()
-            self._serve()
+            if self._waiting_frame is not None and self._waiting_frame[1].is_over:
+                self._serve_again(self._waiting_frame[1])
+            else:
+                self._serve()
 
     # Serving.
 
@@ -613,6 +647,9 @@ class Connection(asyncio.BufferedProtocol):
                 if encoded is not None:
                     if isinstance(encoded, PendingAck):
                         self._await_ack(conversation.encoded_request(), encoded)
+                    elif isinstance(encoded, FrameWait):
+                        self._change(Event.DEFER)
+                        self._await_frame(frame, encoded)
                     else:
                         if isinstance(encoded, bytes):
                             encoded = [cast("Buffer", encoded)]
@@ -625,18 +662,8 @@ class Connection(asyncio.BufferedProtocol):
             except Exception:  # of the fast path
                 self._close_for_failure(conversation.request(frame))
                 return
-            try:
-                response = self._dispatch(request, self)
-            except Exception:
-                self._close_for_failure(request)
+            if not self._dispatched(request):
                 return
-            if type(response) is DeferredResponse:
-                self._defer(request, response, in_place=framer.is_in_place)
-            elif type(response) is PendingAck:
-                self._await_ack(request, response)
-            else:
-                assert not isinstance(response, DeferredResponse | PendingAck)
-                self._send(request, response, is_known_cached=True)
         if self._state is _AUTHENTICATING:
             self._serve_login()
         if kept := framer.keep_rest():
@@ -649,6 +676,56 @@ class Connection(asyncio.BufferedProtocol):
             pace.since_s = None
         elif served or pace.since_s is None:
             pace.begin(self.last_active_s)
+
+    def _dispatched(self, request: Request) -> bool:
+        """Dispatch a request, and send or defer the response; False if the connection is closed."""
+        try:
+            response = self._dispatch(request, self)
+        except Exception:
+            self._close_for_failure(request)
+            return False
+        if type(response) is DeferredResponse:
+            self._defer(request, response, in_place=self._conversation.framer.is_in_place)
+        elif type(response) is PendingAck:
+            self._await_ack(request, response)
+        else:
+            assert not isinstance(response, DeferredResponse | PendingAck)
+            self._send(request, response, is_known_cached=True)
+        return True
+
+    def _await_frame(self, frame: memoryview, wait: FrameWait) -> None:
+        """Keep a frame, which is served again after a wait."""
+        if self.memory.request_bytes and not self._conversation.framer.has_rest:
+            self.memory.release_request()
+        self._waiting_frame = (frame, wait)
+        # The wait ends in the middle of another connection's request.
+        loop = asyncio.get_running_loop()
+        wait.on_end = lambda: loop.call_soon(self._serve_again, wait)
+
+    def _serve_again(self, wait: FrameWait) -> None:
+        """Serve the frame that has waited, unless the client does not read its responses."""
+        if self._waiting_frame is None or self._waiting_frame[1] is not wait or self._is_blocked:
+            return
+        frame, conversation = self._waiting_frame[0], self._conversation
+        self._waiting_frame = None
+        self.last_active_s = self.clock.elapsed_s()
+        try:
+            encoded = wait.serve()
+            if isinstance(encoded, FrameWait):
+                self._await_frame(frame, encoded)
+                return
+            self._change(Event.RESPOND)
+            if encoded is not None:
+                self._write(conversation.send_encoded(encoded), is_known_cached=True)
+            elif not self._dispatched(conversation.request(frame)):
+                return
+        except ProtocolViolation as violation:
+            self._close_for_violation(violation)
+            return
+        except Exception:
+            self._close_for_failure(conversation.request(frame))
+            return
+        self._serve()
 
     def _defer(self, request: Request, response: DeferredResponse, *, in_place: bool) -> None:
         self._change(Event.DEFER)
@@ -946,8 +1023,10 @@ class Connection(asyncio.BufferedProtocol):
         # As in Kafka, a client that waits for others is idle: nobody knows whether it still exists.
         # It may wait for other clients, or for other brokers.
         request = self._served_request
-        waits_for_others = self._end_broker_wait is not None or (
-            request is not None and request.api in _WAIT_FOR_OTHERS
+        waits_for_others = (
+            self._end_broker_wait is not None
+            or self._waiting_frame is not None
+            or (request is not None and request.api in _WAIT_FOR_OTHERS)
         )
         is_serving = self._is_serving and not waits_for_others
         is_waiting = memory.short or is_serving
