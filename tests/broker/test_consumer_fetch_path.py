@@ -29,7 +29,7 @@ from kernel_loading import SOURCE as FOLDER
 from log.logs import append, end
 from ottla.broker import consumer_fetch_path, fetch_frames, fetch_read
 from ottla.broker.consumer_fetch_path import VISITS_MAX, ConsumerFetchPath
-from ottla.broker.fetch_frames import read_frame
+from ottla.broker.fetch_frames import FRAME_BYTES_MAX, read_frame
 from ottla.broker.handlers import fetch
 from ottla.broker.replica_requests import replica_of
 from ottla.errors import ErrorCode
@@ -487,15 +487,16 @@ def test_conditions_of_the_broker_and_the_connection(
             (connection, *_) = running.node.listeners[0].connections
             path = running.parts.consumer_fetch_path
 
-            def served(*specs: FetchSpec, rack: str = "") -> FetchAnswer:
+            def served(*specs: FetchSpec, rack: str = "", client_id: str = "t") -> FetchAnswer:
                 message = request(*specs)
                 message.rack_id = rack
-                frame = b"".join(ClientConversation("t").send(message, 17)[1])[4:]
+                frame = b"".join(ClientConversation(client_id).send(message, 17)[1])[4:]
                 return path.serve(memoryview(frame), connection)
 
             one, two = FetchSpec(topic_id), FetchSpec(topic_id, 1)
             assert served(one)
             assert served(one, rack="somewhere") is None
+            assert served(one, client_id="x" * FRAME_BYTES_MAX) is None
             monkeypatch.setattr(memory, "PROVEN_BYTES", 1 << 40)
             copied = served(one)
             assert isinstance(copied, list)

@@ -13,6 +13,9 @@ from ottla.ids import Uuid
 from ottla.log.cached_reads import PinnedRecords
 from ottla.protocol.primitives import ONE_BYTE, Buffer, uvarint
 
+FRAME_BYTES_MAX: Final = 8 * 1024
+"""A larger frame is not read: it would take memory while it waits. 100 partitions take 4 KB."""
+
 _FETCH: Final = 1
 _VERSIONS: Final = range(12, 19)  # the flexible ones
 _IDS_SINCE: Final = 13
@@ -63,7 +66,7 @@ PartitionAnswer = tuple[bytes, int, Buffer | PinnedRecords]
 
 def read_frame(frame: memoryview) -> FetchFrame | None:
     """Return the fields of a request; None if it is unusual or not a Fetch."""
-    if len(frame) < _HEADER.size or frame[1] != _FETCH or frame[0]:
+    if not _HEADER.size <= len(frame) <= FRAME_BYTES_MAX or frame[1] != _FETCH or frame[0]:
         return None
     try:
         return _read(frame)
