@@ -11,6 +11,7 @@ from broker.disks import FaultyDisk
 from broker.nodes import Client, RunningBroker, broker, run
 from broker.test_node import batch, create, fetch, produce
 from cases import each_case
+from ottla.broker.consumer_fetch_path import ConsumerFetchPath
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition, Uuid
 from ottla.log.cached_reads import RecordSlice
@@ -27,11 +28,24 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.protocol.primitives import Buffer
 from ottla.records.batch import batches
-from ottla.transport.connection import DeferredResponse
+from ottla.transport.connection import Connection, DeferredResponse
 
 VERSIONS = range(4, 19)
 STRANGER = Uuid(b"0123456789abcdef")
 LARGE = 1 << 20
+
+
+@pytest.fixture(autouse=True, params=["handler", "fast path"])
+def with_or_without_fast_path(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Serve ordinary requests with the fast path, or all requests with the handler."""
+
+    def dispatched(self: ConsumerFetchPath, frame: memoryview, connection: Connection) -> None:
+        """Leave a request to the handler."""
+
+    if request.param == "handler":
+        monkeypatch.setattr(ConsumerFetchPath, "serve", dispatched)
 
 
 class FetchSpec(NamedTuple):
@@ -179,13 +193,15 @@ def test_append_between_read_and_wait_is_not_missed(
 
         async with broker(tmp_path) as running:
             reader, writer = await running.client(), await running.client()
-            topic_id = await create(writer, "t")
+            await create(writer, "t")
             monkeypatch.setattr("ottla.broker.handlers.fetch.DeferredResponse", held)
-            waiting = asyncio.create_task(fetch(reader, topic_id, wait_ms=120_000))
+            # A version that the handler always serves.
+            asked = request(FetchSpec("t"), wait_ms=120_000)
+            waiting = asyncio.create_task(fetch_partitions(reader, asked, 11))
             await looked.wait()
             await produce(writer, "t", batch(b"in between"))
             appended.set()
-            assert await waiting == [b"in between"]
+            assert [values(each) for each in await waiting] == [[b"in between"]]
 
     run(scenario)
 
