@@ -1,7 +1,8 @@
-"""Clients that disconnect while their Fetch, JoinGroup or SyncGroup waits."""
+"""Clients that disconnect while their request waits."""
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from broker.handlers.test_create_topics import topic
@@ -9,9 +10,12 @@ from broker.handlers.test_fetch import FetchSpec, request
 from broker.members import group_broker, join_request
 from broker.nodes import RunningBroker, broker, run
 from broker.test_node import create
+from ottla.broker.node import _dispatch_when  # pyright: ignore[reportPrivateUsage]
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.transport.connection import ConnectionConfig
+from transport.test_listener import Service, echo, heartbeat
 
 FOREVER_MS = 2**31 - 1
 CLIENTS = 20
@@ -78,5 +82,19 @@ def test_changes_of_a_departed_client_are_finished(tmp_path: Path) -> None:
             await client.close()
             await until(lambda: connections(running) == 0)
             assert sorted(running.parts.metadata_cache.image.topics) == sorted(names)
+
+    run(scenario)
+
+
+def test_requests_on_a_starting_broker_end_with_the_client() -> None:
+    async def scenario() -> None:
+        never = asyncio.Event()
+        waiting = partial(_dispatch_when, never, never, echo)
+        async with Service(waiting, ConnectionConfig(departed_ms=20)).running() as service:
+            client = await service.client()
+            client.send(heartbeat(11), heartbeat(12))
+            await until(lambda: service.listener.connections)
+            client.writer.close()
+            await until(lambda: not service.listener.connections)
 
     run(scenario)

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from broker.disks import HeldDisk
-from broker.members import find_coordinator
+from broker.members import find_coordinator, join, join_request, sync_request
 from broker.nodes import Client, broker, run
 from broker.test_node import create
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -19,12 +20,19 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.records.batch import batches
 from ottla.records.compression import Compression
 from ottla.replication.partition import Partition
@@ -73,6 +81,77 @@ def test_commit_times_out_on_a_slow_device(tmp_path: Path) -> None:
             # The commit was in the log, so it counts when the device has synced it.
             assert await committed(client) == 5
             assert await commit(client, 6) == 0
+
+    run(scenario)
+
+
+def test_deletions_time_out_on_a_slow_device(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = HeldDisk()
+        settings = (
+            "offsets.commit.timeout.ms=500",
+            "offsets.topic.num.partitions=1",
+            "log.flush.interval.messages=1",
+        )
+        async with broker(tmp_path, *settings, disk=disk) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            assert await commit(client, 3) == 0
+            disk.free.clear()
+            topic = OffsetDeleteRequestTopic(
+                name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+            )
+            request = OffsetDeleteRequest(group_id="g", topics=[topic])
+            answer = await client.ask(request, OffsetDeleteResponse)
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            groups = DeleteGroupsRequest(groups_names=["g"])
+            (deleted,) = (await client.ask(groups, DeleteGroupsResponse)).results
+            assert deleted.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            disk.free.set()
+            while (await client.ask(ListGroupsRequest(), ListGroupsResponse)).groups:
+                await asyncio.sleep(0.01)
+            while await committed(client) != -1:
+                await asyncio.sleep(0.01)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("instance", [None, "i"], ids=["dynamic", "static"])
+def test_members_time_out_on_a_slow_device(tmp_path: Path, instance: str | None) -> None:
+    """Their assignment is not stored in time; they get it when it is."""
+
+    async def scenario() -> None:
+        disk = HeldDisk()
+        settings = (
+            "offsets.commit.timeout.ms=500",
+            "offsets.topic.num.partitions=1",
+            "group.initial.rebalance.delay.ms=0",
+            "log.flush.interval.messages=1",
+        )
+        async with broker(tmp_path, *settings, disk=disk) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            member = await join(client, instance=instance)
+            request = sync_request(member, instance=instance, shares={member.id: b"share"})
+            disk.free.clear()
+            for _ in range(2):
+                answer = await client.ask(request, SyncGroupResponse)
+                assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            disk.free.set()
+            answer = await client.ask(request, SyncGroupResponse)
+            assert (answer.error_code, answer.assignment) == (0, b"share")
+            if instance is None:
+                return
+            disk.free.clear()  # now the return of a static member is not stored in time
+            again = join_request(instance=instance)
+            answer = await client.ask(again, JoinGroupResponse, 9)
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            disk.free.set()
+            member = await join(client, instance=instance)
+            request = sync_request(member, instance=instance, shares={member.id: b"share"})
+            assert (await client.ask(request, SyncGroupResponse)).assignment == b"share"
 
     run(scenario)
 

@@ -459,3 +459,31 @@ def test_next_frame_is_recognised_before_it_is_taken() -> None:
     assert framer.next_frame() is None  # a large frame has begun
     assert not framer.next_begins_with(b"ab")
     assert framer.next_begins_with(b"xb")
+
+
+def test_frames_are_skipped_up_to_the_first_of_another_key() -> None:
+    fetch, other = b"\0\1fetch", b"\0\2other"
+    framer = Framer(read_buffer=ReadBuffer(1000))
+    data = stream([fetch, b"\0\1", fetch, other, fetch, fetch]) + stream([fetch])[:-1]
+    framer.buffer()[: len(data)] = data
+    framer.accept(len(data))
+    assert framer.skip_frames({1}) == 3
+    assert framer.skip_frames({1}) == 0
+    assert framer.next_frame() == other
+    assert framer.skip_frames({1, 2}) == 2
+    assert framer.next_frame() is None  # the last one is incomplete
+    framer.buffer()[:1] = fetch[-1:]
+    framer.accept(1)
+    assert framer.skip_frames({1}) == 1
+    assert not framer.has_rest
+
+
+def test_frame_that_is_too_long_is_not_skipped() -> None:
+    framer = Framer(10, read_buffer=ReadBuffer(1000))
+    data = stream([b"\0\1", b"\0\1" + bytes(9)])
+    framer.buffer()[: len(data)] = data
+    framer.accept(len(data))
+    assert framer.skip_frames({1}) == 1
+    with pytest.raises(ProtocolViolation):
+        framer.next_frame()
+    assert framer.skip_frames({1}) == 0

@@ -48,8 +48,7 @@ REQUESTS: dict[str, Callable[[], Message]] = {
 
 CLIENTS = [
     *((name, how) for name in ("produce", "delete") for how in ("close", "half", "reset")),
-    ("large delete", "close"),
-    ("large produce", "close"),  # the last one: no other large request is served while it waits
+    *((f"large {name}", how) for name in ("produce", "delete") for how in ("close", "reset")),
 ]
 
 

@@ -181,6 +181,28 @@ def test_requests_in_flight_are_bounded() -> None:
     at(scenario)
 
 
+def test_cancelled_request_is_in_flight_until_its_response() -> None:
+    async def scenario(world: World) -> None:
+        world.peer.answers = None
+        tasks = [asyncio.create_task(world.ask(number)) for number in range(4)]
+        await world.clock.sleep(1)
+        tasks[0].cancel()
+        tasks[2].cancel()  # it is not sent yet, and never is
+        await world.clock.sleep(1)
+        assert [one.message for one in world.peer.requests] == [request(0), request(1)]
+        (connection,) = world.peer.connections
+        for one in world.peer.requests[:2]:
+            connection.answer(one, answer())
+        await world.clock.sleep(1)
+        assert [one.message for one in world.peer.requests[2:]] == [request(3)]
+        connection.answer(world.peer.requests[2], answer())
+        assert await asyncio.gather(*tasks[1::2]) == [answer()] * 2
+        assert tasks[0].cancelled()
+        assert tasks[2].cancelled()
+
+    at(scenario)
+
+
 def test_request_to_a_silent_broker_times_out() -> None:
     async def scenario(world: World) -> None:
         world.peer.answers = None

@@ -7,9 +7,11 @@ from contextlib import suppress
 
 import pytest
 
+from ottla.log.shield import shielded
 from ottla.protocol.apis import HEARTBEAT, JOIN_GROUP
 from ottla.protocol.conversation import Request, Response, ServerConversation
-from ottla.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from ottla.protocol.frames import Framer
+from ottla.protocol.messages.delete_records import DeleteRecordsRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.produce import (
@@ -34,7 +36,7 @@ class Waiting:
         self.served: list[int] = []
         self.waiting = 0
         self.release = asyncio.Event()
-        self.produced = 0
+        self.produced = self.deletions = 0
 
     def __call__(
         self, request: Request, connection: Connection
@@ -42,7 +44,8 @@ class Waiting:
         if isinstance(request.message, ProduceRequest):
             return DeferredResponse(self._produce())
         if isinstance(request.message, DeleteRecordsRequest):
-            return DeferredResponse(self._delete(connection))
+            self.deletions += 1
+            return DeferredResponse(self._wait())
         if isinstance(request.message, JoinGroupRequest):
             self.served.append(request.message.session_timeout_ms)
             return DeferredResponse(self._wait())
@@ -58,24 +61,14 @@ class Waiting:
             self.waiting -= 1
         raise AssertionError("nothing ends the wait but its cancellation")
 
-    async def _delete(self, connection: Connection) -> DeleteRecordsResponse:
-        """Wait for followers until the client has left."""
-        self.waiting += 1
-        ended = asyncio.Event()
-        try:
-            with connection.waiting_for_brokers(ended.set):
-                await ended.wait()
-        finally:
-            self.waiting -= 1
-        return DeleteRecordsResponse(throttle_time_ms=0, topics=[])
-
     async def _produce(self) -> ProduceResponse:
-        self.waiting += 1
-        try:
+        async def append() -> None:
+            self.waiting += 1
             await self.release.wait()
-        finally:
             self.waiting -= 1
-        self.produced += 1
+            self.produced += 1
+
+        await shielded(append())
         part = PartitionProduceResponse(index=0, error_code=0, base_offset=0)
         return ProduceResponse(
             responses=[TopicProduceResponse(name="t", partition_responses=[part])]
@@ -169,23 +162,52 @@ def test_waiting_requests_of_a_client_that_left_are_not_decoded(
     run(scenario)
 
 
-def test_produce_is_finished_after_its_client_has_left(run: Run) -> None:
+def test_waiting_requests_of_a_client_that_left_are_skipped_together(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    next_frame = Framer.next_frame
+
+    def counted(framer: Framer) -> memoryview | None:
+        nonlocal looks
+        looks += 1
+        return next_frame(framer)
+
+    monkeypatch.setattr(Framer, "next_frame", counted)
+
     async def scenario() -> None:
         waiting = Waiting()
         async with Service(waiting).running() as service:
+            client = await service.client()
+            client.send(*(join(1) for _ in range(1000)), heartbeat(11), join(2), heartbeat(12))
+            client.writer.close()
+            await until(lambda: waiting.served and not service.listener.connections)
+            assert waiting.served == [1, 11, 12]
+            assert looks < 10
+
+    run(scenario)
+
+
+def test_produce_is_finished_after_its_client_has_left(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting, ConnectionConfig(departed_ms=20)).running() as service:
             client = await service.client()
             data = TopicProduceData(
                 name="t", partition_data=[PartitionProduceData(index=0, records=b"")]
             )
             client.send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data]), version=9)
+            client.send(heartbeat(11))
             await until(lambda: waiting.waiting == 1)
             client.writer.close()
             for _ in range(20):  # a dropped request would end now
                 await asyncio.sleep(0.005)
             assert waiting.waiting == 1
+            assert not waiting.served  # the requests behind it keep their order
             waiting.release.set()
             await until(lambda: not service.listener.connections)
             assert waiting.produced == 1
+            assert waiting.served == [11]
 
     run(scenario)
 
@@ -204,6 +226,7 @@ def test_wait_for_followers_ends_when_its_client_leaves(run: Run) -> None:
             assert await client.reader.read() == b""
             await until(lambda: not service.listener.connections)
             assert waiting.served == [11]
+            assert waiting.deletions == 2
             assert waiting.waiting == 0
 
     run(scenario)

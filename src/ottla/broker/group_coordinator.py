@@ -9,10 +9,13 @@ which it is loaded.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
+from ottla.broker.cooperative import CooperativeLoop
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, ProtocolViolation, RequestError
@@ -24,9 +27,9 @@ from ottla.groups.effects import (
     Effect,
     EmptyGenerationStored,
     OffsetsDeleted,
-    OffsetsStored,
     Respond,
     SetTimer,
+    StaticMemberStored,
     Then,
     TopicRecord,
 )
@@ -41,10 +44,10 @@ from ottla.groups.events import (
     Sync,
     TimerFired,
 )
-from ottla.groups.offset_commit import not_stored_answer
-from ottla.groups.responses import Response
+from ottla.groups.responses import JoinResult, Response, SyncResult
 from ottla.groups.types import AssignmentStored, RequestToken, Timer, TimerKind
 from ottla.ids import Offset, PartitionIndex, TopicPartition
+from ottla.log.shield import shielded
 from ottla.records.batch import Batch, batches
 from ottla.records.builder import BatchBuilder
 from ottla.records.control import read_control, read_end_txn_marker
@@ -60,13 +63,22 @@ _PRODUCE_VERSION: Final = 12  # validates our own batches
 A = TypeVar("A", bound=Response)
 
 
-class _Outcome(NamedTuple):
+@dataclass(slots=True)
+class _Outcome:
     """The result of an append, as far as it is known."""
 
     event: Appended | AppendFailed
     durable_upto: int  # flushed below this offset, or failed
     committed_upto: int  # replicated below this offset, or failed
-    late: asyncio.TimerHandle
+    late: asyncio.TimerHandle | None = None  # answers the members that wait for it
+
+    def forget_members(self) -> None:
+        if self.late is not None:
+            self.late.cancel()
+
+
+PendingResponse: TypeAlias = Callable[[], Awaitable[Response]]
+"""Waits for the response to a request that was applied to its group; call it once."""
 
 
 class PartitionCoordinator:
@@ -150,25 +162,50 @@ class PartitionCoordinator:
             self._telling.cancel()
         while self._outcomes:  # the clients that wait for an append ask the next coordinator
             outcome = self._outcomes.popleft()
-            outcome.late.cancel()
+            outcome.forget_members()
             failed = AppendFailed(outcome.event.append, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.tell(failed)
 
     # Events and effects.
 
     async def ask(self, event: Callable[[RequestToken], Request]) -> Response:
-        """Submit a request and wait for its response."""
+        """Apply a request to its group and wait for the response."""
+        return await self.submit(event)()
+
+    def submit(self, event: Callable[[RequestToken], Request]) -> PendingResponse:
+        """Apply a request to its group."""
+        loop = asyncio.get_running_loop()
         token = RequestToken(next(self._tokens))
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Response] = loop.create_future()
         self._asked[token] = future
         request = event(token)
+        self.tell(request)
+        return partial(self._response, token, request, future, loop.time() + self._commit_timeout_s)
+
+    async def _response(
+        self,
+        token: RequestToken,
+        request: Request,
+        response: asyncio.Future[Response],
+        deadline_s: float,
+    ) -> Response:
+        """Return the response to a request.
+
+        A request that does not wait for members fails with COORDINATOR_NOT_AVAILABLE after
+        offsets.commit.timeout.ms, as in Kafka. If its append succeeds later, it counts all the
+        same.
+        """
         try:
-            self.tell(request)
-            return await future
+            if isinstance(request, Join | Sync) or response.done():
+                return await response
+            async with asyncio.timeout_at(deadline_s):
+                return await response
         except asyncio.CancelledError:
             if isinstance(request, Join | Sync):
                 self.tell(RequestDropped(token, request.group_id))
             raise
+        except TimeoutError as error:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
         finally:
             self._asked.pop(token, None)
 
@@ -192,7 +229,7 @@ class PartitionCoordinator:
     def _do(self, effect: Effect) -> None:
         match effect:
             case Respond():
-                future = self._asked.get(effect.token)
+                future = self._asked.pop(effect.token, None)
                 if future is not None and not future.done():
                     future.set_result(effect.answer)
             case SetTimer():
@@ -250,36 +287,57 @@ class PartitionCoordinator:
         if not durable_upto and not committed_upto and not self._outcomes:
             self.tell(event)
             return
-        loop = asyncio.get_running_loop()
-        late = loop.call_later(self._rules.commit_timeout_ms / 1000, self._answer_late, effect.then)
-        self._outcomes.append(_Outcome(event, durable_upto, committed_upto, late))
+        outcome = _Outcome(event, durable_upto, committed_upto)
+        self._outcomes.append(outcome)
+        if isinstance(effect.then, AssignmentStored | StaticMemberStored):
+            self._limit(outcome)
         if self._telling is None:
-            self._telling = loop.create_task(self._tell_in_order())
+            self._telling = asyncio.get_running_loop().create_task(self._tell_in_order())
 
     async def _tell_in_order(self) -> None:
         """Report append results in log order, also those that need neither flush nor replicas."""
         try:
             while self._outcomes:
-                event, durable_upto, committed_upto, late = self._outcomes[0]
+                outcome = self._outcomes[0]
+                event = outcome.event
                 try:
-                    await self.partition.durable(durable_upto)
-                    await self.partition.committed(committed_upto)
+                    await self.partition.durable(outcome.durable_upto)
+                    await self.partition.committed(outcome.committed_upto)
                 except RequestError as error:
                     event = AppendFailed(event.append, error.code)
-                late.cancel()
+                outcome.forget_members()
                 self._outcomes.popleft()
                 self.tell(event)
         finally:
             self._telling = None
 
-    def _answer_late(self, then: Then) -> None:
-        """Answer a commit at offsets.commit.timeout.ms; its append goes on.
+    @property
+    def _commit_timeout_s(self) -> float:
+        return self._rules.commit_timeout_ms / 1000
 
-        If the append succeeds after that, it counts, and the client commits again.
+    def _limit(self, outcome: _Outcome) -> None:
+        loop = asyncio.get_running_loop()
+        outcome.late = loop.call_later(self._commit_timeout_s, self._answer_late, outcome)
+
+    def _answer_late(self, outcome: _Outcome) -> None:
+        """Answer members that have waited for an append for offsets.commit.timeout.ms.
+
+        The append goes on. If it succeeds, a member gets its assignment when it asks again.
         """
-        if isinstance(then, OffsetsStored):
-            answer = not_stored_answer(then, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            self._do(Respond(then.token, answer))
+        then = outcome.event.append.then
+        assert isinstance(then, AssignmentStored | StaticMemberStored)
+        group = self.groups.ledger.groups.get(then.group_id)
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        answers: list[tuple[RequestToken | None, Response]] = []
+        if isinstance(then, StaticMemberStored):
+            answers.append((then.token, JoinResult(error, then.member_id)))
+        elif group is not None and group.in_flight is then:
+            answers += [(member.sync_token, SyncResult(error)) for member in group.roster]
+        for token, answer in answers:
+            if token is not None and token in self._asked:
+                self._do(Respond(token, answer))
+                self.tell(RequestDropped(token, then.group_id))
+        self._limit(outcome)
 
     def _append_one(self, data: bytes) -> Offset:
         now_ms = self._clock.now_ms()
@@ -331,6 +389,10 @@ def _added(builder: BatchBuilder, record: TopicRecord, now_ms: int) -> bool:
     return builder.append(now_ms, record.key, record.value)
 
 
+async def _refuse(error: RequestError) -> Response:
+    raise error
+
+
 class GroupCoordinators:
     """The coordinators of the partitions of __consumer_offsets that this broker leads."""
 
@@ -369,6 +431,24 @@ class GroupCoordinators:
         if not found:
             raise RequestError(ErrorCode.NOT_COORDINATOR)
         return found
+
+    async def submit_all(
+        self,
+        requests: Sequence[tuple[str, Callable[[RequestToken], Request]]],
+        turns: CooperativeLoop,
+    ) -> list[PendingResponse]:
+        """Apply requests to these groups: all of them, also if the client leaves meanwhile."""
+
+        async def submit() -> list[PendingResponse]:
+            return [self._submit(*one) async for one in turns.over(requests)]
+
+        return await (submit() if len(requests) == 1 else shielded(submit()))
+
+    def _submit(self, group_id: str, event: Callable[[RequestToken], Request]) -> PendingResponse:
+        try:
+            return self.of(group_id).submit(event)
+        except RequestError as error:
+            return partial(_refuse, error)
 
     def __iter__(self) -> Iterator[PartitionCoordinator]:
         return iter(list(self._led.values()))

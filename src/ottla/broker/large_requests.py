@@ -2,7 +2,7 @@
 
 A large request is parsed and its response encoded in a thread; its handler runs cooperatively. One
 large request is handled at a time, so that many of them do not fill the memory. A request whose
-response may wait for other clients gives up its place while it waits.
+response may wait for others gives up its place while it waits.
 
 Invariant: a large Produce is appended to the end, also if its client disconnects.
 """
@@ -34,7 +34,6 @@ _PROMPT: Final = frozenset(
         apis.METADATA,
         apis.OFFSET_FETCH,
         apis.OFFSET_FOR_LEADER_EPOCH,
-        apis.PRODUCE,
     )
 )
 """These wait neither for records nor for members, and usually not for the disk."""
@@ -62,29 +61,56 @@ class LargeRequests:
         handle: Handler,
     ) -> Response | None:
         """Parse the request, handle it and encode the response; raises ProtocolViolation."""
-        work = self._answer(request, connection, handle)
-        return await (shielded(work) if request.api is apis.PRODUCE else work)
-
-    async def _answer(
-        self,
-        request: LargeRequest,
-        connection: Connection,
-        handle: Handler,
-    ) -> Response | None:
-        blocking = self._disk.blocking
+        if request.api is apis.PRODUCE:
+            return await self._answer_produce(request, connection, handle)
         async with AsyncExitStack() as place:
             await place.enter_async_context(self._turn)
-            await blocking(request.read)
+            await self._disk.blocking(request.read)
             if request.api not in _PROMPT:
                 await place.aclose()
             answer = handle(request, connection)
             if isinstance(answer, DeferredResponse):
                 answer = await answer.response
-            assert not isinstance(answer, PendingAck), "large requests wait for acknowledgements"
-            if not isinstance(answer, Message):
-                return answer
-            written = answer
-            codes, buffers = await blocking(lambda: self._written(request, written))
+            assert not isinstance(answer, PendingAck), "only Produce waits for acknowledgements"
+            return await self._encoded(request, answer)
+
+    async def _answer_produce(
+        self, request: LargeRequest, connection: Connection, handle: Handler
+    ) -> Response | None:
+        appended: list[Response | PendingAck] = []  # the response, unless there is none
+
+        async def append() -> None:
+            async with self._turn:
+                await self._disk.blocking(request.read)
+                answer = handle(request, connection)
+                if isinstance(answer, DeferredResponse):
+                    await answer.response
+                    answer = answer.ack
+            if answer is not None:
+                appended.append(answer)
+
+        try:
+            await shielded(append())
+        except asyncio.CancelledError:
+            for one in appended:
+                if isinstance(one, PendingAck):
+                    one.cancel()
+            raise
+        if not appended:
+            return None
+        (answer,) = appended
+        if isinstance(answer, PendingAck):
+            response = await answer.completed()
+        else:
+            response = answer
+        async with self._turn:
+            return await self._encoded(request, response)
+
+    async def _encoded(self, request: Request, answer: Response | None) -> Response | None:
+        if not isinstance(answer, Message):
+            return answer
+        written = answer
+        codes, buffers = await self._disk.blocking(lambda: self._written(request, written))
         counts = self._request_metrics.of(request.api)
         for code, count in codes.items():
             counts.note_error(code, count)

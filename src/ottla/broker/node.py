@@ -1181,8 +1181,7 @@ def _dispatch_when(
             served = served.ack
         if not isinstance(served, PendingAck):
             return served
-        with connection.waiting_for_brokers(served.drop):
-            return await served.completed()
+        return await served.completed()
 
     return DeferredResponse(later())
 

@@ -135,7 +135,9 @@ class SelfBalancer:
             _LOG.info("balance plan dropped", {"moves": step.dropped})
         if step.elect:
             preferred = [*map(_partition, step.elect)]
-            await topics.elect_leaders(ElectionType.PREFERRED, preferred, ELECTION_TIMEOUT_MS)
+            await topics.elect_leaders(
+                ElectionType.PREFERRED, preferred, topics.propagation(ELECTION_TIMEOUT_MS)
+            )
         if step.begin:
             await self._begin(balance, controller, step.begin)
         if step.completed:

@@ -169,20 +169,21 @@ class Topics:
     async def in_turn(self, act: Callable[[Controller], Coroutine[Any, Any, T]]) -> T:
         """Let the controller do something to its end, while it does nothing else.
 
-        An unexpected failure becomes a RequestError. A controller that is not connected to
-        coordination refuses (rule B8).
+        A caller that is cancelled before its turn changes nothing. An unexpected failure becomes a
+        RequestError. A controller that is not connected to coordination refuses (rule B8).
         """
         controller = self.controller
 
-        async def alone() -> T:
-            if controller.acts:
-                async with controller.turn:
-                    if controller.acts:
-                        return await act(controller)
-            raise RequestError(ErrorCode.NOT_CONTROLLER, "the controller is disconnected")
+        async def act_if_connected() -> T:
+            if not controller.acts:
+                raise RequestError(ErrorCode.NOT_CONTROLLER, "the controller is disconnected")
+            return await act(controller)
 
         try:
-            return await shielded(alone())
+            if not controller.acts:
+                return await act_if_connected()
+            async with controller.turn:
+                return await shielded(act_if_connected())
         except StorageFailure as failure:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
         except Resigned as error:
@@ -300,10 +301,10 @@ class Topics:
         self,
         election: ElectionType,
         partitions: Sequence[TopicPartition] | None,
-        timeout_ms: int,
+        propagation: Propagation,
     ) -> list[ElectionOutcome]:
-        """Elect leaders that an administrator asks for; the timeout limits the wait for brokers."""
-        propagation = self.propagation(timeout_ms)
+        """Elect leaders that an administrator asks for."""
+        propagation.begin()
         return await self.controller.elect_leaders(election, partitions, propagation)
 
     @_change
@@ -378,6 +379,8 @@ class Topics:
         if validate_only:
             return made
         controller = self.controller
+        propagation = propagation or controller.propagation()
+        propagation.begin()
         await controller.store.create_topic(made.name, TopicNode(made.id, assignment), values)
         self._settings.know([(made.name, values)])  # before a leader uses them (rule A14)
         failures = await controller.add_topic(made, values, propagation)
@@ -471,7 +474,9 @@ class Topics:
     async def _create_once(self, asked: AskedTopic, values: Mapping[str, str]) -> None:
         try:
             if self.is_controller:
-                await self.create(asked, values)
+                propagation = self.propagation(CREATION_TIMEOUT_MS)
+                change = self.create(asked, values, propagation=propagation)
+                await propagation.carry_out(change)
             else:
                 await self._ask_controller(asked)
         except RequestError as error:
@@ -513,9 +518,11 @@ class Topics:
                 ErrorCode.INVALID_REQUEST, f"{name} is an internal topic and cannot be deleted."
             )
         controller = self.controller
+        propagation = propagation or controller.propagation()
+        propagation.begin()
         await controller.store.begin_deletion(name)
         try:
-            failures = await controller.delete_topic(name, propagation or controller.propagation())
+            failures = await controller.delete_topic(name, propagation)
             await controller.store.delete_topic(name)
             for failure in failures.values():
                 raise StorageFailure(str(failure))
@@ -559,6 +566,8 @@ class Topics:
             return
         node = TopicNode(found.id, (*(one.replicas for one in found.partitions), *added))
         controller = self.controller
+        propagation = propagation or controller.propagation()
+        propagation.begin()
         await controller.store.grow_topic(name, node)
         grown = Topic(name, found.id, (*found.partitions, *map(PartitionState, added)))
         failures = await controller.grow_topic(grown, propagation)
@@ -581,6 +590,7 @@ class Topics:
         if validate_only:
             return
         controller = self.controller
+        propagation.begin()
         minimum = self._settings.in_sync_min_with(name, overrides)
         minima: Mapping[str, int] | None = None
         if minimum != self._settings.in_sync_min(name):
@@ -614,6 +624,7 @@ class Topics:
         self._settings.check_broker(values, own=own)
         if validate_only:
             return
+        propagation.begin()
         minima: Mapping[str, int] | None = None
         if not own and before.get(MIN_ISR) != values.get(MIN_ISR):
             minima = await controller.set_min_isr(

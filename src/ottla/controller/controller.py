@@ -1101,7 +1101,8 @@ class Controller:
         finally:
             await self.turn.acquire()
         if late := {broker: one for broker, one in sent.items() if one not in done}:
-            _LOG.warning("change not applied yet", {"brokers": _ids(late)})
+            if propagation is None or not propagation.has_client_left:
+                _LOG.warning("change not applied yet", {"brokers": _ids(late)})
             if propagation is not None:
                 propagation.note_late(late)
         for broker, one in sent.items():
@@ -1123,11 +1124,9 @@ class Controller:
         more = left
         while left and more:  # until nobody else applies it for a while
             took_s = self._clock.elapsed_s() - started_s
-            timeout_s = min(max(STEP_SECONDS, 2 * took_s), propagation.left_s)
-            more, left = await asyncio.wait(
-                left, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            more = await propagation.next_applied(left, max(STEP_SECONDS, 2 * took_s))
             done |= more
+            left = left - more
         return done
 
     def _send(

@@ -1,13 +1,15 @@
 """How far the changes of one request have been applied, and how long the request waits for it."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Coroutine, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from ottla.clock import Clock
 from ottla.controller.control_update import Failures
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId
+
+T = TypeVar("T")
 
 Updates: TypeAlias = "Mapping[BrokerId, asyncio.Future[Failures]]"
 """Updates that were sent to brokers; a future is done when its broker has applied the update."""
@@ -18,6 +20,9 @@ class Propagation:
 
     A change does not wait for a broker that was late with an earlier change of the same request.
     The request waits for all of them at its end. A broker that dies is no longer waited for.
+
+    Invariant: after the client has left, nothing waits for brokers. A request that has begun to
+    change the cluster is carried out to its end all the same, and any other one changes nothing.
     """
 
     def __init__(self, clock: Clock, timeout_s: float) -> None:
@@ -25,6 +30,36 @@ class Propagation:
         self._clock = clock
         self._deadline_s = clock.elapsed_s() + timeout_s
         self._late: dict[BrokerId, asyncio.Future[Failures]] = {}
+        self._has_begun = False
+        self._client_left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def carry_out(self, changes: Coroutine[Any, Any, T]) -> T:
+        """Carry out the changes of the request; it is cancelled when its client has left."""
+        task = asyncio.get_running_loop().create_task(changes)
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+                if not self._has_begun:
+                    task.cancel()
+                elif not self.has_client_left:
+                    self._client_left.set_result(None)
+        if cancelled is not None:
+            if not task.cancelled():
+                task.exception()  # nobody gets it; retrieve it for asyncio
+            raise cancelled
+        return task.result()
+
+    def begin(self) -> None:
+        """Note that the first change is about to be stored."""
+        self._has_begun = True
+
+    @property
+    def has_client_left(self) -> bool:
+        """Whether the client has left after the request had begun to change the cluster."""
+        return self._client_left.done()
 
     @property
     def left_s(self) -> float:
@@ -48,6 +83,17 @@ class Propagation:
             return sent
         self._late.update({broker: one for broker, one in sent.items() if broker in self._late})
         return {broker: one for broker, one in sent.items() if broker not in self._late}
+
+    async def next_applied(
+        self, sent: "Collection[asyncio.Future[Failures]]", timeout_s: float
+    ) -> "set[asyncio.Future[Failures]]":
+        """Wait for the next broker that applies its update; none if the wait is over."""
+        await asyncio.wait(
+            {*sent, self._client_left},
+            timeout=min(timeout_s, self.left_s),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        return {one for one in sent if one.done()}
 
     async def timed_out(self, what: str, updates: Updates) -> RequestError | None:
         """Wait until brokers have applied updates; return an error if they have not in time."""

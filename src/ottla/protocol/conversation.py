@@ -7,7 +7,7 @@ in-flight request. A violation is final: messages before it are returned, it is 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from ottla.errors import ErrorCode, ProtocolViolation
@@ -257,12 +257,20 @@ class ServerConversation(_Conversation):
 
     def skip(self) -> None:
         """Leave the request in the last frame undecoded and without a response."""
-        sequence = self._received
+        assert self._answered == self._received, "all earlier requests have their responses"
         self._received += 1
-        if sequence != self._answered:
-            self._held[sequence] = []
-        else:
-            self._answered += 1
+        self._answered += 1
+
+    def skip_requests(self, api_keys: Container[int]) -> int:
+        """Leave the next requests undecoded and without responses; return their number.
+
+        Skips those with these API keys, up to the first other one or the end of what was read.
+        """
+        assert self._answered == self._received, "all earlier requests have their responses"
+        skipped = self.framer.skip_frames(api_keys)
+        self._received += skipped
+        self._answered += skipped
+        return skipped
 
     def encoded_request(self) -> Request:
         """Return the request in the last frame; its response will be an encoded frame."""

@@ -21,7 +21,7 @@ copying. The memory of huge frames comes from `huge_memory`, which should map pa
 buffer of the pool that is large enough is used from the start.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from struct import Struct as Layout
 from typing import Final
@@ -49,6 +49,7 @@ HUGE_BYTES: Final = 16 * 1024 * 1024
 _SPARE_MAX: Final = 4
 
 _LENGTH: Final = Layout(">i")
+_LENGTH_AND_KEY: Final = Layout(">ih")
 
 
 class ReadBuffer:
@@ -157,6 +158,24 @@ class Framer:
             memory, start, end = self._read, self._start + 4, self._end
         known = min(len(prefix), max(end - start, 0))
         return bytes(memory[start : start + known]) == prefix[:known]
+
+    def skip_frames(self, api_keys: Container[int]) -> int:
+        """Skip the complete frames that come next, while they begin with one of these API keys.
+
+        Returns their number. The next frame may be such a frame, too, if it has its own memory.
+        """
+        if self._frame is not None or self.violation is not None:
+            return 0
+        memory, start, end, skipped = self._read, self._start, self._end, 0
+        while end - start >= _LENGTH_AND_KEY.size:
+            length, api_key = _LENGTH_AND_KEY.unpack_from(memory, start)
+            stop = start + 4 + length
+            if api_key not in api_keys or not 2 <= length <= self.frame_bytes_max or stop > end:
+                break
+            start = stop
+            skipped += 1
+        self._start = start
+        return skipped
 
     def keep_rest(self) -> int:
         """Copy the rest out of the read buffer, for later; return its size if it was there."""

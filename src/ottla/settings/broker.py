@@ -129,9 +129,8 @@ OTTLA_QUEUED_MAX_RESPONSE_BYTES = Setting("ottla.queued.max.response.bytes", LON
         "to read. When it is exhausted, responses wait, and the broker closes clients that read nothing for 10 s "
         "(2 s if they never did). 0 or less means unlimited. Specific to Ottla.")
 CONNECTIONS_MAX_IDLE_MS = Setting("connections.max.idle.ms", LONG, 600_000,
-    doc="Time in milliseconds after which the broker closes an idle connection. A client that waits for the "
-        "response to a Fetch, JoinGroup or SyncGroup request is idle, too, and so is one that waits for the "
-        "acknowledgement of a Produce or DeleteRecords request.")
+    doc="Time in milliseconds after which the broker closes an idle connection. A client that waits for a "
+        "response is idle, too.")
 CONNECTIONS_MAX_REAUTH_MS = Setting("connections.max.reauth.ms", LONG, 0, at_least(0), per_listener=True,
     doc="Maximum time in milliseconds that a SASL session stays valid before the client must re-authenticate on "
         "the connection; 0 disables it. Set it so that revoked credentials stop working.")

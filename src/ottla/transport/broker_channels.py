@@ -62,6 +62,13 @@ class _Remote:
         self.failures = 0  # consecutive
         self.not_before_s = 0.0
 
+    def end_turn(self, response: "asyncio.Future[Message] | None" = None) -> None:
+        """Let the next request be sent."""
+        self.asked -= 1
+        self.turns.release()
+        if response is not None:
+            response.exception()  # nobody may wait for it; retrieve it for asyncio
+
 
 class BrokerChannels:
     """One connection to each other broker, opened on demand.
@@ -119,11 +126,20 @@ class BrokerChannels:
         remote = min(lanes, key=lambda one: one.asked)
         remote.asked += 1
         try:
-            async with remote.turns:
-                channel = await self._reach(broker_id, remote)
-                return await channel.send(message, deadline_s - self._clock.elapsed_s())
-        finally:
+            await remote.turns.acquire()
+        except BaseException:
             remote.asked -= 1
+            raise
+        try:
+            channel = await self._reach(broker_id, remote)
+            response = channel.send(message, deadline_s - self._clock.elapsed_s())
+        except BaseException:
+            remote.end_turn()
+            raise
+        # The turn ends with the request: a cancelled caller does not take it back.
+        response.add_done_callback(remote.end_turn)
+        await asyncio.wait((response,))
+        return response.result()
 
     async def channel(self, broker_id: BrokerId, *, lane: int = 0) -> Channel:
         """Return the open connection to another broker; raises Disconnected or TimedOut.

@@ -15,14 +15,15 @@ Produce requests are served behind it: another request waits until all acknowled
 does the next Produce request when the pending acknowledgements are at their limit. Responses are
 sent in request order. A connection that is closed sends its pending acknowledgements first.
 
-While reading is paused, the network reports a client that has closed its end. A request that waits
-for other clients (Fetch, JoinGroup, SyncGroup) is then dropped, because it can wait without a
-limit; those behind it are skipped without being decoded. A wait for other brokers ends, too: that
-of pending acknowledgements, and a wait inside `waiting_for_brokers`. It ends after half a second
-(`departed_ms`), because a client that only stopped sending may still read. Appended records stay
-appended. Every other request is finished, and what the client has sent before is read to its end:
-as in Kafka, a client may send a change and close without reading the response. After a dropped
-response no other one is sent, so the client never gets a response out of order.
+While reading is paused, the network reports a client that has closed its end. The request that is
+served is then cancelled, whatever it waits for. One that waits for other clients (Fetch, JoinGroup,
+SyncGroup) is cancelled at once, and those behind it are skipped without being decoded. All others,
+and pending acknowledgements, have half a second (`departed_ms`) more, because a client that only
+stopped sending may still read. A handler finishes what it has begun before it lets the cancellation
+pass, so no change is left half done, and the requests behind it are served after that: as in Kafka,
+a client may send a change and close without reading the response. After a dropped response no other
+one is sent, so the client never gets a response out of order. What the controller has sent, and
+other requests that only brokers send, is finished.
 
 A client may log in once, as a broker of the cluster (SaslHandshake, then SaslAuthenticate). In the
 middle of a login nothing else is served: another request closes the connection, and so do a frame
@@ -38,8 +39,7 @@ A request that is answered at once costs neither a task nor a future.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from inspect import CORO_CREATED, getcoroutinestate
@@ -59,7 +59,7 @@ from ottla.protocol.conversation import (
     objects_at_once,
 )
 from ottla.protocol.frames import FRAME_BYTES_MAX, KEPT_BYTES_MAX
-from ottla.protocol.message import Message
+from ottla.protocol.message import Message, Use
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Versions
 from ottla.protocol.writer import EncodingError
@@ -257,7 +257,7 @@ _HELD: Final = frozenset((State.HELD, State.HELD_BLOCKED))
 _WAIT_FOR_OTHERS: Final = frozenset((FETCH, JOIN_GROUP, SYNC_GROUP))
 """APIs whose requests wait for other clients, without a limit of the broker."""
 
-_WAITING_KEYS: Final = frozenset(api.key.to_bytes(2, "big") for api in _WAIT_FOR_OTHERS)
+_WAITING_KEYS: Final = frozenset(api.key for api in _WAIT_FOR_OTHERS)
 
 _SASL_AUTHENTICATE: Final = SASL_AUTHENTICATE.key.to_bytes(2, "big")
 
@@ -272,7 +272,7 @@ class ConnectionConfig:
     send_buffer_bytes: int = -1  # SO_SNDBUF; -1 leaves it to the operating system
     receive_buffer_bytes: int = -1  # SO_RCVBUF; -1 leaves it to the operating system
     refused_login_ms: int = 100  # the delay of the response to a refused login
-    departed_ms: int = 500  # how long a client that has closed its end may wait for followers
+    departed_ms: int = 500  # how long a client that has closed its end may wait
 
 
 WatchDeparture: TypeAlias = Callable[[asyncio.Transport, Callable[[], None]], Callable[[], None]]
@@ -299,11 +299,11 @@ class Connection(asyncio.BufferedProtocol):
         "_deferred",
         "_departed_timer",
         "_dispatch",
-        "_end_broker_wait",
         "_end_watch",
         "_file_sender",
         "_has_departed",
         "_has_dropped",
+        "_is_cancelled",
         "_is_full",
         "_login_since_s",
         "_on_close_reason",
@@ -369,10 +369,9 @@ class Connection(asyncio.BufferedProtocol):
         self._end_watch: Callable[[], None] | None = None
         self._has_departed = False  # the client has closed its end
         self._departed_timer: asyncio.TimerHandle | None = None  # drops what it waits for
-        self._waits_are_over = False  # the timer has run: nothing waits for brokers any more
+        self._waits_are_over = False  # the timer has run: nothing waits any more
+        self._is_cancelled = False  # the served request, because the client has departed
         self._has_dropped = False  # a response was dropped: no other one is sent
-        # Ends the wait of the served request for other brokers; None: it does not wait for them.
-        self._end_broker_wait: Callable[[], None] | None = None
         self.config = config
         self.clock = clock
         self.listener = listener  # the name of the listener that accepted it
@@ -456,8 +455,6 @@ class Connection(asyncio.BufferedProtocol):
         self._cancel_deferred()
         if self._departed_timer is not None:
             self._departed_timer.cancel()
-        if self._end_broker_wait is not None:
-            self._end_broker_wait()  # the request may be shielded from the cancellation
         if self._acks is not None:
             self._acks.cancel()
             self._acks = None
@@ -473,72 +470,57 @@ class Connection(asyncio.BufferedProtocol):
             self._waiting_frame[1].cancel()
         self._task = self._deferred = self._served_request = self._waiting_frame = None
 
+    # Clients that have left.
+
     def departed(self) -> None:
         """Drop what the client waits for: it has closed its end."""
         self._has_departed = True
         if self._state is State.QUEUED:
             self.abort()
         else:
-            self._drop_waiting()
-            self._limit_broker_waits()
+            self._limit_waits()
 
-    def _drop_waiting(self) -> None:
-        request, waiting = self._served_request, self._waiting_frame
-        if waiting is not None or (request is not None and request.api in _WAIT_FOR_OTHERS):
-            self._has_dropped = True
-            self._cancel_deferred()
-            self._change(Event.RESPOND)
-            if request is None:
-                self._conversation.skip()
-            else:
-                self._conversation.send(request, None)
-            self._serve()
+    def _limit_waits(self) -> None:
+        """Drop what a departed client waits for, at once or after the delay that is granted once.
 
-    # Waits for other brokers.
-
-    @contextmanager
-    def waiting_for_brokers(self, end: Callable[[], None]) -> Generator[None]:
-        """Call `end` if the client leaves while the served request waits for other brokers.
-
-        The request is then completed without the wait; its response is not sent.
+        Call it whenever something begins to wait.
         """
-        self._end_broker_wait = end
-        if self._transport is None:
-            end()
-        elif self._has_departed:
-            self._limit_broker_waits()
-        try:
-            yield
-        finally:
-            self._end_broker_wait = None
-
-    @property
-    def _waits_for_brokers(self) -> bool:
-        return self._acks is not None or self._end_broker_wait is not None
-
-    def _limit_broker_waits(self) -> None:
-        """Drop what a departed client waits for after a delay, which is granted once."""
         if self._waits_are_over:
-            self._drop_broker_waits()
-        elif self._departed_timer is None and (self._waits_for_brokers or self._is_serving):
+            self._drop_acks()
+        elif self._departed_timer is None and (self._acks is not None or self._is_serving):
             loop = asyncio.get_running_loop()
-            self._departed_timer = loop.call_later(
-                self.config.departed_ms / 1000, self._end_broker_waits
-            )
+            self._departed_timer = loop.call_later(self.config.departed_ms / 1000, self._end_waits)
+        self._cancel_served()
 
-    def _end_broker_waits(self) -> None:
+    def _end_waits(self) -> None:
         self._waits_are_over = True
-        self._drop_broker_waits()
+        self._drop_acks()
+        self._cancel_served()
 
-    def _drop_broker_waits(self) -> None:
-        """Drop the responses that wait; what the requests have appended or deleted stays so."""
-        if not self._waits_for_brokers:
+    def _cancel_served(self) -> None:
+        """Cancel the request that is served if it may not wait any longer."""
+        if self._waiting_frame is not None:
+            self._waiting_frame[1].cancel()
+            self._waiting_frame = None
+            self._has_dropped = True
+            self._change(Event.RESPOND)
+            self._conversation.skip()
+            self._serve()
             return
-        self._has_dropped = True
-        if self._end_broker_wait is not None:
-            self._end_broker_wait()
+        request, task = self._served_request, self._task
+        if request is None or task is None or self._is_cancelled:
+            return
+        is_over = self._waits_are_over and request.api.use is not Use.BROKERS
+        if is_over or request.api in _WAIT_FOR_OTHERS:
+            self._is_cancelled = True
+            # Not before its first step, in which it does what it can do without waiting.
+            asyncio.get_running_loop().call_soon(task.cancel)
+
+    def _drop_acks(self) -> None:
+        """Drop the pending acknowledgements; what their requests have appended stays so."""
         if (acks := self._acks) is None:
             return
+        self._has_dropped = True
         self._acks = None
         for request in acks.cancel():
             self._conversation.send(request, None)
@@ -575,7 +557,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         self._has_departed = True
         self.close()
-        self._limit_broker_waits()
+        self._limit_waits()
         return True
 
     def pause_writing(self) -> None:
@@ -624,6 +606,8 @@ class Connection(asyncio.BufferedProtocol):
             ):
                 self._change(Event.HOLD)
                 break
+            if self._has_departed and acks is None and conversation.skip_requests(_WAITING_KEYS):
+                self._has_dropped = True  # nobody would read the responses
             try:
                 frame = conversation.next_frame()
             except ProtocolViolation as violation:
@@ -636,10 +620,6 @@ class Connection(asyncio.BufferedProtocol):
                 break
             served += 1
             self.has_asked = True
-            if self._has_departed and bytes(frame[:2]) in _WAITING_KEYS:
-                self._has_dropped = True  # nobody would read the response
-                conversation.skip()
-                continue
             try:
                 encoded = None if serve_frame is None else serve_frame(frame)
                 if encoded is None:
@@ -700,6 +680,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting_frame = (frame, wait)
         # The wait ends in the middle of another connection's request.
         loop = asyncio.get_running_loop()
+        if self._has_departed:
+            loop.call_soon(self._cancel_served)
         wait.on_end = lambda: loop.call_soon(self._serve_again, wait)
 
     def _serve_again(self, wait: FrameWait) -> None:
@@ -739,10 +721,11 @@ class Connection(asyncio.BufferedProtocol):
         ):
             memory.release_request()
         self._deferred, self._served_request = response.response, request
+        self._is_cancelled = False
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._serve_deferred(request, response))
         if self._has_departed:
-            loop.call_soon(self._drop_waiting)
+            self._limit_waits()
 
     # A login.
 
@@ -833,7 +816,7 @@ class Connection(asyncio.BufferedProtocol):
             if kept := self._conversation.framer.kept:
                 self.memory.hold_request(kept)
         if self._has_departed and not ack.is_complete:
-            self._limit_broker_waits()
+            self._limit_waits()
 
     def _send_acknowledged(self, acks: AckQueue) -> None:
         """Send the responses that are complete, in order and in one write."""
@@ -860,6 +843,11 @@ class Connection(asyncio.BufferedProtocol):
     async def _serve_deferred(self, request: Request, deferred: DeferredResponse) -> None:
         try:
             response = await deferred.response
+        except asyncio.CancelledError:
+            if not self._is_cancelled or self._transport is None:
+                raise
+            self._drop_served(request)
+            return
         except ProtocolViolation as violation:
             self._close_for_violation(violation)
             return
@@ -883,6 +871,14 @@ class Connection(asyncio.BufferedProtocol):
             self._await_ack(request, ack)
         else:
             self._send(request, response)
+        self._serve()
+
+    def _drop_served(self, request: Request) -> None:
+        """Serve the next request; the one that was served is cancelled."""
+        self._has_dropped = True
+        self._task = self._deferred = self._served_request = None
+        self._change(Event.RESPOND)
+        self._conversation.send(request, None)
         self._serve()
 
     def _send(
@@ -1020,16 +1016,11 @@ class Connection(asyncio.BufferedProtocol):
         if self.login is not None and now - self._login_since_s > LOGIN_SECONDS:
             return f"login incomplete after {LOGIN_SECONDS:.0f} s"
         idle_s = self.config.idle_ms_max / 1000
-        # As in Kafka, a client that waits for others is idle: nobody knows whether it still exists.
-        # It may wait for other clients, or for other brokers.
+        # As in Kafka, a client that waits for a response is idle: nobody knows whether it still
+        # exists. What the controller has sent may take long.
         request = self._served_request
-        waits_for_others = (
-            self._end_broker_wait is not None
-            or self._waiting_frame is not None
-            or (request is not None and request.api in _WAIT_FOR_OTHERS)
-        )
-        is_serving = self._is_serving and not waits_for_others
-        is_waiting = memory.short or is_serving
+        is_working = request is not None and request.api.use is Use.BROKERS
+        is_waiting = memory.short or is_working or self._state is State.QUEUED
         if not is_waiting and idle_s >= 0 and now - self.last_active_s > idle_s:
             return f"idle for {idle_s:.0f} s"
         return None

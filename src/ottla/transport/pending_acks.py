@@ -44,12 +44,11 @@ class PendingAck:
         if self.on_complete is not None:
             self.on_complete(self)
 
-    def drop(self) -> None:
-        """Complete it without the wait: nobody needs the response any more."""
-        if not self.is_complete:
-            if self.on_cancel is not None:
-                self.on_cancel()
-            self.complete()
+    def cancel(self) -> None:
+        """End the wait: nobody needs the response any more."""
+        self.on_complete = None
+        if self.on_cancel is not None and not self.is_complete:
+            self.on_cancel()
 
     async def completed(self) -> Response | None:
         """Return the response when it may be sent; raises the failure."""
@@ -59,8 +58,7 @@ class PendingAck:
             try:
                 await waiting
             except asyncio.CancelledError:
-                if self.on_cancel is not None:
-                    self.on_cancel()
+                self.cancel()
                 raise
         return self.take()
 
@@ -121,7 +119,5 @@ class AckQueue:
         """Drop all of them, because the client has left; return their requests."""
         pending, self._pending, self.size = self._pending, deque(), 0
         for _, ack in pending:
-            ack.on_complete = None
-            if ack.on_cancel is not None and not ack.is_complete:
-                ack.on_cancel()
+            ack.cancel()
         return [request for request, _ in pending]

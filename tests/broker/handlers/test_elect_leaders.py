@@ -7,8 +7,10 @@ import pytest
 
 from ottla.broker.handlers import elect_leaders
 from ottla.broker.topics import Topics
+from ottla.clock import SystemClock
 from ottla.cluster.image import ClusterImage, Topic
 from ottla.controller.plan import ElectionOutcome
+from ottla.controller.propagation import Propagation
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Uuid
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
@@ -26,6 +28,9 @@ class ResigningTopics:
         if not self._is_controller:
             raise RequestError(ErrorCode.NOT_CONTROLLER)
         return self
+
+    def propagation(self, timeout_ms: int) -> Propagation:
+        return Propagation(SystemClock(), timeout_ms / 1000)
 
     async def elect_leaders(self, *args: object) -> list[ElectionOutcome]:
         assert self.controller

@@ -34,14 +34,20 @@ async def _answer(
     propagation = config_admin.propagation()
     responses: list[AlterConfigsResourceResponse] = []
     stored: list[tuple[AlterConfigsResourceResponse, Updates]] = []
-    async for one in scheduler.new_loop().over(message.resources):
-        if (one.resource_type, one.resource_name) in twice:
-            responses.append(_response(one, *TWICE))
-            continue
-        response = await _alter(config_admin, one, propagation, validate_only=message.validate_only)
-        responses.append(response)
-        if not response.error_code:
-            stored.append((response, propagation.late))
+
+    async def alter_all() -> None:
+        async for one in scheduler.new_loop().over(message.resources):
+            if (one.resource_type, one.resource_name) in twice:
+                responses.append(_response(one, *TWICE))
+                continue
+            response = await _alter(
+                config_admin, one, propagation, validate_only=message.validate_only
+            )
+            responses.append(response)
+            if not response.error_code:
+                stored.append((response, propagation.late))
+
+    await propagation.carry_out(alter_all())
     for response, updates in stored:
         if (error := await propagation.timed_out("the configs are stored", updates)) is not None:
             response.error_code, response.error_message = int(error.code), error.message

@@ -56,17 +56,21 @@ async def _answer(
     ]
     propagation = topics.propagation(message.timeout_ms)
     grown: list[tuple[CreatePartitionsTopicResult, Updates]] = []
-    async for topic in scheduler.new_loop().over(message.topics):
-        if names[topic.name] > 1:
-            continue
-        try:
-            await _grow(topics, topic, propagation, validate_only=message.validate_only)
-        except RequestError as error:
-            text = error.message or error.code.text
-            results.append(_result(topic.name, error.code, text))
-        else:
-            grown.append((_result(topic.name, ErrorCode.NONE, None), propagation.late))
-            results.append(grown[-1][0])
+
+    async def grow_all() -> None:
+        async for topic in scheduler.new_loop().over(message.topics):
+            if names[topic.name] > 1:
+                continue
+            try:
+                await _grow(topics, topic, propagation, validate_only=message.validate_only)
+            except RequestError as error:
+                text = error.message or error.code.text
+                results.append(_result(topic.name, error.code, text))
+            else:
+                grown.append((_result(topic.name, ErrorCode.NONE, None), propagation.late))
+                results.append(grown[-1][0])
+
+    await propagation.carry_out(grow_all())
     for result, updates in grown:
         what = f"topic {result.name} has its new partitions"
         if (timed_out := await propagation.timed_out(what, updates)) is not None:

@@ -59,16 +59,20 @@ async def _answer(
         return CreateTopicsResponse(throttle_time_ms=0, topics=results)
     propagation = topics.propagation(message.timeout_ms)
     created: list[tuple[int, Updates]] = []  # where in the results, and what to wait for
-    async for topic in scheduler.new_loop().over(once):
-        try:
-            result = await _create(
-                settings, topics, topic, propagation, validate_only=message.validate_only
-            )
-        except RequestError as error:
-            results.append(_failed(topic.name, error))
-        else:
-            created.append((len(results), propagation.late))
-            results.append(result)
+
+    async def create_all() -> None:
+        async for topic in scheduler.new_loop().over(once):
+            try:
+                result = await _create(
+                    settings, topics, topic, propagation, validate_only=message.validate_only
+                )
+            except RequestError as error:
+                results.append(_failed(topic.name, error))
+            else:
+                created.append((len(results), propagation.late))
+                results.append(result)
+
+    await propagation.carry_out(create_all())
     for index, updates in created:
         name = results[index].name
         error = await propagation.timed_out(f"topic {name} is created", updates)

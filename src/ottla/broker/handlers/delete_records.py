@@ -1,7 +1,7 @@
 """DeleteRecords: move the log start offset; segments below it are deleted later.
 
-The response waits until every live replica has moved its log start offset, too. The wait ends when
-the client leaves; the records stay deleted.
+The response waits until every live replica has moved its log start offset, too. A client that
+leaves ends the wait; the records of all partitions are deleted all the same.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset
+from ottla.log.shield import shielded
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -33,18 +34,26 @@ def handle(
     """Move the log start offsets; they are stored on all live replicas before the response."""
     message = request.message
     assert isinstance(message, DeleteRecordsRequest)
-    return DeferredResponse(_answer(message, connection, replica_manager, scheduler))
+    return DeferredResponse(_answer(message, replica_manager, scheduler))
 
 
 async def _answer(
+    message: DeleteRecordsRequest, replica_manager: ReplicaManager, scheduler: CooperativeScheduler
+) -> Response:
+    waits: list[_Wait] = []
+    response = await shielded(_delete_all(message, replica_manager, scheduler, waits))
+    await _wait_for_replicas(waits, message.timeout_ms)
+    return response
+
+
+async def _delete_all(
     message: DeleteRecordsRequest,
-    connection: Connection,
     replica_manager: ReplicaManager,
     scheduler: CooperativeScheduler,
-) -> Response:
+    waits: "list[_Wait]",
+) -> DeleteRecordsResponse:
     turns = scheduler.new_loop()
-    waits: list[_Wait] = []
-    response = DeleteRecordsResponse(
+    return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=[
             DeleteRecordsTopicResult(
@@ -57,9 +66,6 @@ async def _answer(
             async for topic in turns.over(message.topics)
         ],
     )
-    if waits:
-        await _wait_for_replicas(waits, message.timeout_ms, connection)
-    return response
 
 
 @dataclass(slots=True)
@@ -85,32 +91,20 @@ async def _delete(
     return result
 
 
-async def _wait_for_replicas(waits: list[_Wait], timeout_ms: int, connection: Connection) -> None:
+async def _wait_for_replicas(waits: list[_Wait], timeout_ms: int) -> None:
     """Wait for all partitions together; set the result of each."""
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + max(timeout_ms, 0) / 1000
-    limit = asyncio.timeout_at(deadline_s)
-
-    def end() -> None:
-        nonlocal deadline_s
-        deadline_s = loop.time()
-        if is_waiting and not limit.expired():
-            limit.reschedule(deadline_s)
-
-    is_waiting = False
-    with connection.waiting_for_brokers(end):
-        for wait in waits:
-            result, limit = wait.result, asyncio.timeout_at(deadline_s)
-            try:
-                async with limit:
-                    is_waiting = True
-                    await wait.partition.deleted(wait.offset)
-            except TimeoutError:
-                result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-            except RequestError as error:
-                result.error_code, result.low_watermark = int(error.code), -1
-                continue
-            result.low_watermark = wait.partition.low_watermark
+    deadline_s = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
+    for wait in waits:
+        result = wait.result
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await wait.partition.deleted(wait.offset)
+        except TimeoutError:
+            result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        except RequestError as error:
+            result.error_code, result.low_watermark = int(error.code), -1
+            continue
+        result.low_watermark = wait.partition.low_watermark
 
 
 def _result(

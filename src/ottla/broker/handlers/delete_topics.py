@@ -52,14 +52,18 @@ class DeleteTopicsHandler:
             by_topic.setdefault(self._identity(one), []).append(one)
         results: list[DeletableTopicResult] = []
         deleted: list[tuple[DeletableTopicResult, Updates]] = []
-        async for same in turns.over(by_topic.values()):
-            if len(same) > 1:
-                results.append(_twice(same))
-                continue
-            result = await self._delete(same[0], propagation)
-            results.append(result)
-            if not result.error_code:
-                deleted.append((result, propagation.late))
+
+        async def delete_all() -> None:
+            async for same in turns.over(by_topic.values()):
+                if len(same) > 1:
+                    results.append(_twice(same))
+                    continue
+                result = await self._delete(same[0], propagation)
+                results.append(result)
+                if not result.error_code:
+                    deleted.append((result, propagation.late))
+
+        await propagation.carry_out(delete_all())
         for result, updates in deleted:
             what = f"topic {result.name} is deleted"
             if (error := await propagation.timed_out(what, updates)) is not None:

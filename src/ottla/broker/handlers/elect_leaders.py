@@ -36,7 +36,10 @@ async def _answer(message: ElectLeadersRequest, topics: Topics) -> ElectLeadersR
         # As in Kafka, a request for all partitions lists all topics, also without a result. They
         # are read first: the controller may resign during the election.
         names = topics.controller.image.topics if asked is None else ()
-        outcomes = await topics.elect_leaders(election, partitions, message.timeout_ms)
+        propagation = topics.propagation(message.timeout_ms)
+        outcomes = await propagation.carry_out(
+            topics.elect_leaders(election, partitions, propagation)
+        )
     except RequestError as error:
         return refused(asked, error.code, error.message)
     return _response(outcomes, names)

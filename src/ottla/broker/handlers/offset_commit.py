@@ -1,9 +1,11 @@
 """OffsetCommit: store the committed offsets of a group."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from ottla.broker.cooperative import CooperativeScheduler
-from ottla.broker.group_coordinator import GroupCoordinators
+from ottla.broker.group_coordinator import GroupCoordinators, PendingResponse
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.events import Commit
@@ -79,35 +81,41 @@ async def _answer(
     # The group also checks a request without offsets, but not one whose partitions were all
     # refused.
     count = len(committed) or not any(topic.partitions for topic in answered)
-    async for start in turns.over(range(0, count, PIECE)):
-        piece = committed[start : start + PIECE]
-        answer = await _commit(groups, message, version, tuple(offset for offset, _ in piece))
+    pieces = [committed[start : start + PIECE] for start in range(0, count, PIECE)]
+    commits = [
+        (message.group_id, partial(_commit, message, version, [offset for offset, _ in piece]))
+        for piece in pieces
+    ]
+    responses = await groups.submit_all(commits, turns)
+    async for piece, response in turns.over(zip(pieces, responses, strict=True)):
+        answer = await _errors(response)
         codes = dict(answer.partitions)
         for offset, told in piece:
             told.error_code = int(answer.error or codes[offset.partition])
     return OffsetCommitResponse(topics=answered)
 
 
-async def _commit(
-    groups: GroupCoordinators,
+def _commit(
     message: OffsetCommitRequest,
     version: int,
-    offsets: tuple[OffsetToCommit, ...],
-) -> PartitionErrors:
-    def event(token: RequestToken) -> Commit:
-        return Commit(
-            token,
-            message.group_id,
-            message.member_id,
-            message.group_instance_id,
-            message.generation_id_or_member_epoch,
-            offsets,
-            message.retention_time_ms,
-            knows_group_id_not_found=version >= 9,
-        )
+    offsets: Sequence[OffsetToCommit],
+    token: RequestToken,
+) -> Commit:
+    return Commit(
+        token,
+        message.group_id,
+        message.member_id,
+        message.group_instance_id,
+        message.generation_id_or_member_epoch,
+        tuple(offsets),
+        message.retention_time_ms,
+        knows_group_id_not_found=version >= 9,
+    )
 
+
+async def _errors(response: PendingResponse) -> PartitionErrors:
     try:
-        answer = await groups.of(message.group_id).ask(event)
+        answer = await response()
     except RequestError as error:
         return PartitionErrors(error.code)
     assert isinstance(answer, PartitionErrors)

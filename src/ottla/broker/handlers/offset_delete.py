@@ -1,13 +1,15 @@
 """OffsetDelete: delete committed offsets of a group."""
 
+from functools import partial
 from typing import Final
 
 from ottla.broker.cooperative import CooperativeScheduler
-from ottla.broker.group_coordinator import GroupCoordinators
+from ottla.broker.group_coordinator import GroupCoordinators, PendingResponse
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.errors import ErrorCode, RequestError
 from ottla.groups.events import DeleteOffsets
 from ottla.groups.responses import PartitionErrors
+from ottla.groups.types import RequestToken
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.conversation import Request, Response
 from ottla.protocol.messages.offset_delete import (
@@ -50,10 +52,12 @@ async def _answer(
     ]
     known = [one async for one in turns.over(asked) if metadata_cache.image.state(*one) is not None]
     codes = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    async for start in turns.over(range(0, len(known) or 1, PIECE)):
-        piece = tuple(known[start : start + PIECE])
-        answer = await _delete(groups, message.group_id, piece)
-        if start and answer.error is ErrorCode.GROUP_ID_NOT_FOUND:
+    pieces = [tuple(known[at : at + PIECE]) for at in range(0, len(known) or 1, PIECE)]
+    deletions = [(message.group_id, partial(_deletion, message.group_id, one)) for one in pieces]
+    responses = await groups.submit_all(deletions, turns)
+    async for piece, response in turns.over(zip(pieces, responses, strict=True)):
+        answer = await _errors(response)
+        if piece is not pieces[0] and answer.error is ErrorCode.GROUP_ID_NOT_FOUND:
             # An empty group is deleted with its last offset; after that nothing is left to delete.
             codes |= dict.fromkeys(piece, ErrorCode.NONE)
             continue
@@ -81,13 +85,15 @@ async def _answer(
     )
 
 
-async def _delete(
-    groups: GroupCoordinators, group_id: str, partitions: tuple[TopicPartition, ...]
-) -> PartitionErrors:
+def _deletion(
+    group_id: str, partitions: tuple[TopicPartition, ...], token: RequestToken
+) -> DeleteOffsets:
+    return DeleteOffsets(token, group_id, partitions)
+
+
+async def _errors(response: PendingResponse) -> PartitionErrors:
     try:
-        answer = await groups.of(group_id).ask(
-            lambda token: DeleteOffsets(token, group_id, partitions)
-        )
+        answer = await response()
     except RequestError as error:
         return PartitionErrors(error.code)
     assert isinstance(answer, PartitionErrors)

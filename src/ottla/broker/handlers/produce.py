@@ -1,9 +1,9 @@
 """Produce: validate and append record batches, each partition independently (rule A8).
 
 A batch that takes long to validate is validated in a thread and appended afterwards. Its connection
-serves nothing else meanwhile, so a client's batches stay in order. After the append, an
-acknowledgement that has to wait does not hold up the requests behind it, unless the request is so
-large that it is handled in pieces.
+serves nothing else meanwhile, so a client's batches stay in order, and appends them also if the
+client leaves. After the append, an acknowledgement that has to wait does not hold up the requests
+behind it, unless the request is so large that it is handled in pieces.
 
 Most requests do not get here: ProduceFastPath serves them with one compiled call.
 """
@@ -23,8 +23,9 @@ from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition
 from ottla.log.appender import Appended
+from ottla.log.shield import shielded
 from ottla.metrics import ApiCounts
-from ottla.protocol.conversation import LargeRequest, Request, Response
+from ottla.protocol.conversation import LargeRequest, Request
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -127,7 +128,9 @@ class ProduceHandler:
             )
             return _pending(answer, is_complete=True) if connection.has_pending_acks else answer
         if isinstance(request, LargeRequest):
-            return DeferredResponse(self._handle_wide(request, message, connection))
+            answer = ProduceResponse(responses=[])
+            ack = None if message.acks == 0 else PendingAck(answer, 0)
+            return DeferredResponse(self._handle_wide(request, answer, ack, connection), ack=ack)
         waits: Waits = []
         slow: Slow = {}
         responses = [
@@ -150,30 +153,33 @@ class ProduceHandler:
         return answer
 
     async def _handle_wide(
-        self, request: Request, message: ProduceRequest, connection: Connection
-    ) -> Response | None:
+        self,
+        request: Request,
+        answer: ProduceResponse,
+        ack: PendingAck | None,
+        connection: Connection,
+    ) -> None:
         """Append cooperatively, some partitions per time slice."""
+        message = request.message
+        assert isinstance(message, ProduceRequest)
         waits: Waits = []
         slow: Slow = {}
         turns = self._scheduler.new_loop()
-        responses = [
+        pieces = [
             self._append_topic(request, message, piece, waits, slow)
             async for piece in turns.over(
                 piece for one in message.topic_data for piece in _pieces(one)
             )
         ]
-        answer = ProduceResponse(responses=responses)
-        if message.acks == 0:
-            return await self._finish_unheard(request, answer, slow, connection)
         await self._append_all_slow(request, slow, waits)
-        await self._durable(waits)
-        await self._committed(waits, request.version, message.timeout_ms, connection)
-        self._add_endpoints(answer, connection)
-        found = iter(responses)
+        found = iter(pieces)
         answer.responses = [
             _joined([next(found) for _ in _pieces(topic)]) for topic in message.topic_data
         ]
-        return answer
+        if ack is None:
+            _unheard(answer, connection)
+        else:
+            self._acknowledge(request, answer, ack, waits, connection)
 
     def _append_topic(
         self,
@@ -232,7 +238,7 @@ class ProduceHandler:
         waits: Waits,
         connection: Connection,
     ) -> None:
-        await self._append_all_slow(request, slow, waits)
+        await shielded(self._append_all_slow(request, slow, waits))
         self._acknowledge(request, answer, ack, waits, connection)
 
     async def _finish_unheard(
@@ -243,7 +249,7 @@ class ProduceHandler:
         connection: Connection,
     ) -> None:
         # The connection reads nothing meanwhile, so it does not matter if the client is gone.
-        await self._append_all_slow(request, slow, [])
+        await shielded(self._append_all_slow(request, slow, []))
         _unheard(answer, connection)
 
     async def _append_all_slow(self, request: Request, slow: Slow, waits: Waits) -> None:
@@ -319,37 +325,6 @@ class ProduceHandler:
             condition = partition.commit if is_flush else partition.commit_waiters
             delayed.wait_for(partition, condition, offset, response, is_limited=not is_flush)
         return delayed
-
-    async def _durable(self, waits: Waits) -> None:
-        """Flush the partitions of a wide request one by one, so that others get their turn."""
-        async for partition, offset, response, is_flush in self._scheduler.new_loop().over(waits):
-            try:
-                if is_flush:
-                    await partition.durable(offset)
-            except RequestError as error:
-                self._set_error(0, response, error)
-
-    async def _committed(
-        self, waits: Waits, version: int, timeout_ms: int, connection: Connection
-    ) -> None:
-        """Wait for the replicas of the partitions of a wide request."""
-        delayed = self._delayed([one for one in waits if not one.is_flush], version)
-        if delayed is None:
-            return
-        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        delayed.begin(done.set_result, timeout_ms)
-
-        def end() -> None:
-            delayed.cancel()
-            if not done.done():
-                done.set_result(None)
-
-        try:
-            with connection.waiting_for_brokers(end):
-                if failure := await done:
-                    raise failure
-        finally:
-            delayed.cancel()
 
     def _set_error(
         self, version: int, response: PartitionProduceResponse, error: RequestError
