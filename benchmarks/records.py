@@ -22,7 +22,7 @@ from aiokafka.record._crecords.default_records import (  # the compiled codec, n
 
 from harness import Case, run
 from ottla.records import BatchBuilder, ValidationConfig, batches, decode, encode, validate
-from ottla.records.arrow import key_column, to_arrow
+from ottla.records.arrow import binary_column, to_arrow
 from ottla.records.columns import partitions
 
 RECORDS = 1000
@@ -111,7 +111,7 @@ def cases() -> Iterator[Case]:
     columns = decode(run_of_batches)
     rules = ValidationConfig()
     kio_prepared, _ = kio.records.readers.read_batch(one, 0)
-    keys = key_column(to_arrow(columns).column("value"))
+    keys = binary_column(to_arrow(columns).column("value"))
     in_batch = RECORDS / 1e6
     in_run = BATCHES * in_batch
 

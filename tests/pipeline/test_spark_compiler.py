@@ -1,32 +1,36 @@
 """Declared pipelines on a real Spark: parsing, expectations, dead letters and whole queries."""
 
 import json
+import random
 import re
 import sys
 from collections.abc import Generator
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow
-import pyarrow.compute
+import pyarrow.parquet
 import pytest
 
 from cases import Cases
 from judges.ottla_broker import OttlaBroker
 from ottla.pipeline import Expectation, InvalidPipeline, Source
-from ottla.pipeline.clean_values import clean_pattern
 from ottla.pipeline.compiler import compile_pipeline
 from ottla.pipeline.dead_letters import RECORD, dead_records, dead_rows
 from ottla.pipeline.expectations import enforced, violation
+from ottla.pipeline.json_values import json_schema, parsed_values
 from ottla.pipeline.parsing import ERROR, ROW, parsed
 from ottla.pipeline.spec.loading import Loaded, load_text
 from ottla.pipeline.spec.schema_ddl import NESTED, TYPES, parse_columns
 from ottla.pipeline.spec.sql_inputs import sql_inputs
+from ottla.records import COMPILED
 from ottla.sync import Producer
 from pipeline.queries import finished
 from pipeline.spec.test_schema_ddl import SCHEMAS
 from pipeline.spec.test_sql_inputs import QUERIES
 from pipeline.test_spark_sink import records
+from sampling import seed
 
 NOT_JSON = "the value is not JSON with the columns of the schema"
 NOT_CSV = "the value is not CSV with the columns of the schema"
@@ -460,61 +464,103 @@ def test_sources_read_only_the_columns_that_are_used(
     frames: Any = compile_pipeline(spark, loaded(text)).frames
     plan: str = frames["readings"]._jdf.queryExecution().analyzed().toString()
     [relation] = [line for line in plan.splitlines() if "StreamingRelation" in line]
-    assert re.findall(r"(\w+)#\d+", relation) == ["value", "timestamp"]
+    assert re.findall(r"(\w+)#\d+", relation) == ["timestamp", "parsed", "unparsed"]
 
 
-def test_spark_parses_every_clean_value(spark: Any) -> None:
-    """Candidates of each type, at the edges of what the pattern and what Spark accept."""
-    numbers = ("0", "-0", "1", "-1", "01", "1.", ".5", "1.5", "1e3", "999999999", "1000000000")
-    numbers += ("4294967296", "9" * 18, "9" * 19, "1." + "9" * 15, "9" * 15 + ".25", "NaN", "+1")
-    days = ("1000-01-01", "2999-12-28", "2026-02-29", "2026-13-01", "0000-01-01", "2026-1-1")
-    times = ("00:00:00", "23:59:59.999999", "23:59:60", "24:00:00", "1:2:3", "12:00:00.1234567")
-    zones = ("", "Z", "+00:00", "-17:59", "+18:00", "+18:01", "z", "+0100", " UTC")
-    candidates = {
-        "STRING": ('""', '"a"', '"\\n"', '"\x7f"', '"\x01"', '"é"', '"€"', '"😀"', "1", "null"),
-        "BOOLEAN": ("true", "false", "null", "True", "1"),
-        **dict.fromkeys(("INT", "BIGINT", "DOUBLE"), (*numbers, "null", '"1"', "true")),
-        "TIMESTAMP": tuple(
-            f'"{day}T{time}{zone}"' for day in days for time in times for zone in zones
-        ),
+def candidates(rng: random.Random) -> dict[str, list[str]]:
+    """Texts of values of each type: those at the edges of both parsers, and random ones."""
+    numbers = ["0", "-0", "1", "-1", "01", "1.", ".5", "1.5", "-0.0", "1e3", "1E-5", "1e400", "NaN"]
+    numbers += ["2147483647", "2147483648", "-2147483648", "-2147483649", "9" * 15 + ".25", "+1"]
+    numbers += ["9" * 18, "-" + "9" * 18, "9" * 19, "9" * 30, "1." + "9" * 15, "9007199254740993"]
+    numbers += [repr(rng.uniform(-1, 1) * 10 ** rng.randint(-20, 20)) for _ in range(300)]
+    numbers += [str(rng.randint(-(10**12), 10**12)) for _ in range(50)]
+    numbers += [f"{rng.uniform(-100, 100):.{rng.randint(1, 30)}f}" for _ in range(100)]
+    strings = [
+        "",
+        "a",
+        r"\n",
+        r"\"\\\/\b\f\n\r\t",
+        r"\u0041",
+        r"\u00e9\u20ac",
+        r"\u0000",
+        r"\ud83d\ude00",
+    ]
+    strings += ["\x7f", "\x01", "é", "€", "😀", "\ufffe", "\u2028", r"\x", r"\u12", "\t"]
+    characters = "ab \x7fé€😀" + "".join(chr(rng.randrange(0x20, 0xD800)) for _ in range(200))
+    characters = characters.replace('"', "").replace("\\", "")
+    strings += ["".join(rng.choices(characters, k=rng.randint(0, 20))) for _ in range(200)]
+    days = ["1000-01-01", "2999-12-31", "2024-02-29", "2026-02-29", "2026-13-01", "0000-01-01"]
+    days += ["1582-10-10", "1600-02-29", "1900-02-28", "1969-12-31", "2026-1-1"]
+    days += [str(date.fromordinal(rng.randrange(364878, 1095000))) for _ in range(100)]
+    times = ["00:00:00", "23:59:59.999999", "23:59:60", "24:00:00", "1:2:3", "12:00:00.1234567"]
+    times += [f"12:00:00.{rng.randrange(10**n):0{n}}" for n in range(1, 7)]
+    zones = ["", "Z", "+00:00", "-17:59", "+18:00", "+18:01", "z", "+0100", " UTC", "+05:30"]
+    moments = [f"{day}{mark}{time}" for day in days[:11] for mark in "T " for time in times]
+    moments += [f"{day}T{rng.choice(times)}" for day in days]
+    others = ["null", "true", "false", "True", '"1"', "[]", "{}", "", '"true"', "1", '"x']
+    texts = [f'"{text}"' for text in strings]
+    every = {
+        "STRING": texts,
+        "BOOLEAN": ["true", "false"],
+        **dict.fromkeys(("INT", "BIGINT", "DOUBLE"), numbers),
+        "TIMESTAMP": [f'"{moment}{zone}"' for moment in moments for zone in zones],
+        "DATE": [f'"{day}"' for day in days] + [f'"{day}T00:00:00"' for day in days[:3]],
     }
+    return {kind: [*found, *others] for kind, found in every.items()}
+
+
+@pytest.mark.skipif(not COMPILED, reason="the tasks do not parse JSON")
+def test_tasks_parse_values_as_spark_does(spark: Any, tmp_path: Path) -> None:
+    """What the tasks parse is no dead letter, and has the same row."""
     arrow: Any = pyarrow
-    compute: Any = pyarrow.compute
+    files: Any = pyarrow.parquet
     cases = Cases()
-    for kind, texts in candidates.items():
+    for kind, texts in candidates(random.Random(seed())).items():
         source = Source(json=f"a {kind}, b {kind}")
-        pattern = clean_pattern(source, {})
-        values = [f'{{"a":{text}, "b":{text}}}'.encode() for text in texts]
-        matched: list[bool] = compute.match_substring_regex(
-            arrow.array(values), pattern
-        ).to_pylist()
-        clean = [value for value, is_clean in zip(values, matched, strict=True) if is_clean]
-        failed = parsed(raw(spark, *clean), source).where(f"{ERROR} IS NOT NULL").collect()
+        values = [
+            form.format(text).encode()
+            for text in texts
+            for form in ('{{"a":{0},"b":{0}}}', '{{ "b" : {0} , "c":"x"}} ')
+        ]
+        schema = json_schema(str(source.json), skips_unknown=True)
+        array = arrow.array(values, arrow.binary())
+        found = parsed_values(schema, array)
+        table = arrow.table({"value": array, "row_of_task": found.rows})
+        files.write_table(table, tmp_path / kind)
+        whole = parsed(spark.read.parquet(str(tmp_path / kind)), source)
+        wrong = whole.where("row_of_task IS NOT NULL").where(
+            f"{ERROR} IS NOT NULL OR NOT to_json({ROW}) <=> to_json(row_of_task)"
+        )
         with cases.case(kind):
-            assert len(clean) > 1
-            assert [row.value for row in failed] == []
+            assert found.parsed_count > 3
+            assert wrong.collect() == []
     cases.check()
 
 
-def test_dead_letters_are_found_among_clean_values(
-    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path
+@pytest.mark.parametrize("expects", [False, True])
+def test_dead_letters_are_found_among_parsed_values(
+    spark: Any, broker: OttlaBroker, topic: str, tmp_path: Path, expects: bool
 ) -> None:
+    low = "expect: {low: {check: a < 4, otherwise: dead_letter}}," if expects else ""
     text = f"""
-        name: clean
+        name: parsed
         brokers: {broker.bootstrap}
         checkpoints: {tmp_path}
         trigger: available now
-        sources: {{rows: {{topic: {topic}, start: earliest, json: a INT}}}}
+        sources:
+          rows: {{topic: {topic}, start: earliest, json: a INT, {low} unknown_fields: keep}}
         sinks: [{{from: rows, topic: {topic}.rows}}]
         dead_letters: {topic}.dead
     """
-    values = [b'{"a":1}', b"x", b'{"a":2}', b'{"a":"b"}', b'{"a": 3}', b'{"a":4}', b""]
+    values = [b'{"a":1}', b"x", b'{"a":2,"b":0}', b'{"a":"b"}', b'{"a": 3}', b'{"a":4}', b""]
     send(broker, topic, *values)
     for one in compile_pipeline(spark, loaded(text)).queries:
         finished(lambda writer=one.writer: writer().start())
     rows = [json.loads(one.value) for one in records(broker, f"{topic}.rows")]
-    assert rows == [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}]
+    more = [] if expects else [{"a": 4}]
+    assert rows == [{"a": 1}, {"a": 2, "_unknown_fields": '{"b":0}'}, {"a": 3}, *more]
     dead = [
         (one.value, dict(one.headers)["ottla.offset"]) for one in records(broker, f"{topic}.dead")
     ]
-    assert dead == [(b"x", b"1"), (b'{"a":"b"}', b"3"), (b"", b"6")]
+    failed = [(b'{"a":4}', b"5")] if expects else []
+    assert dead == [(b"x", b"1"), (b'{"a":"b"}', b"3"), *failed, (b"", b"6")]

@@ -136,17 +136,27 @@ def test_only_chosen_columns_are_read(reading: Reading, broker: OttlaBroker, top
     assert reading(columns="headers").where("headers IS NOT NULL").count() == 3
 
 
-def test_records_with_matching_values_are_skipped(
-    reading: Reading, broker: OttlaBroker, topic: str
-) -> None:
-    write(broker, topic, range(40))
+def test_json_is_parsed_in_the_tasks(reading: Reading, broker: OttlaBroker, topic: str) -> None:
+    values = (b'{"a":1,"b":"x"}', b"no", None, b'{"a":2}', b'{"a":3,"c":4}', b'{"a":[5]}')
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
-        producer.send(topic, None, partition=0)
-    frame = reading(skipValuePattern="^[0-9]$|^1")
-    rows = sorted((row.offset, row.value) for row in frame.where("partition = 0").collect())
-    kept = [n for n in range(0, 40, 3) if n > 19]
-    assert rows == [*((n // 3, b"%d" % n) for n in kept), (14, None)]
-    assert reading(skipValuePattern="").count() == 1
+        for value in values:
+            producer.send(topic, value, partition=0)
+    schema = "a INT, b STRING"
+    frame = reading(jsonColumns=schema)
+    assert frame.columns == [*COLUMNS, "parsed", "unparsed"]
+    rows = frame.select("value", "parsed.a", "parsed.b", "unparsed").orderBy("offset").collect()
+    parsed = [(1, "x"), (None, None), (None, None), (2, None), (3, None), (None, None)]
+    assert [(row.a, row.b) for row in rows] == parsed
+    assert [row.value for row in rows] == [*values]
+    left = [None, b"no", None, None, None, b'{"a":[5]}']
+    assert [row.unparsed for row in rows] == left
+    frame = reading(jsonColumns=schema, jsonUnknownFields="unparsed", columns="OFFSET,Parsed")
+    assert frame.columns == ["offset", "parsed"]
+    assert [row.offset for row in frame.where("parsed.a > 0").collect()] == [0, 3]
+    frame = reading(jsonColumns=schema, skipParsed="true", columns="value,offset")
+    rows = frame.orderBy("offset").collect()
+    assert [(row.offset, row.value) for row in rows] == [(n, values[n]) for n in (1, 2, 5)]
+    assert reading(jsonColumns="x INT NOT NULL", skipParsed="true").count() == len(values)
 
 
 def test_timestamp_type_is_log_append_time(

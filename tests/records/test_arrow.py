@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import each_case
 from ottla.records._kernel import Record, murmur2
-from ottla.records.arrow import from_arrow, key_column, to_arrow
+from ottla.records.arrow import binary_column, from_arrow, to_arrow
 from ottla.records.batch import Batch, batches
 from ottla.records.columns import Column, Columns, decode, encode, partitions
 from records.drawing import Drawn, build, drawn_batches
@@ -136,7 +136,7 @@ def test_from_arrow_accepts_binary_and_string_types(array: Any) -> None:
         assert [each.key for each in read] == CELLS[start:]
         assert all(each.timestamp == 9 for each in read)
         expected = [-1 if c is None else (murmur2(c) & 0x7FFFFFFF) % 7 for c in CELLS[start:]]
-        assert partitions(key_column(part), 7).tolist() == expected
+        assert partitions(binary_column(part), 7).tolist() == expected
 
 
 def test_from_arrow_casts_fixed_size_keys() -> None:
@@ -151,7 +151,7 @@ def test_null_typed_column_has_only_nulls() -> None:
         names=["timestamp", "key", "value", "headers"],
     )
     assert drawn_of(from_arrow(batch, now_ms=3)) == [Drawn(3, None, None, ())] * 2
-    assert partitions(key_column(pa.nulls(2)), 5).tolist() == [-1, -1]
+    assert partitions(binary_column(pa.nulls(2)), 5).tolist() == [-1, -1]
 
 
 @each_case("unit", ["s", "ms", "us", "ns"])

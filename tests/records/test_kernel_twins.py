@@ -379,3 +379,100 @@ def test_arguments_that_are_not_buffers(wrong: object) -> None:
             return type(error).__name__
 
     same(kind_of_error)
+
+
+JSON_PARTS = (
+    *('{"a":', '"b":', '"other":', '"a"', "{", "}", ",", ", ", ":", "[", "]", " ", "\n"),
+    *(
+        '"text"',
+        '"\\n"',
+        '"\\u00e9"',
+        '"\\ud83d"',
+        '"é"',
+        '"😀"',
+        '"',
+        "\\",
+        "null",
+        "true",
+        "false",
+    ),
+    *(
+        "0",
+        "-0",
+        "-1",
+        "12",
+        "01",
+        "1.5",
+        "1e3",
+        ".5",
+        "-",
+        "999999999999999999",
+        "0.1234567890123456",
+    ),
+    *('"2024-02-29"', '"2026-01-31T23:59:59.5+01:00"', '"2026-02-30"', '"2026-01-01 00:00:00Z"'),
+)
+JSON_VALUES = (
+    '"text"',
+    "null",
+    "true",
+    "-12",
+    "12.5",
+    '"2026-01-31"',
+    '"2026-01-31T23:59:59.5+01:00"',
+)
+objects = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "other"]), st.sampled_from(JSON_VALUES)), max_size=4
+).map(lambda fields: "{" + ",".join(f'"{name}":{value}' for name, value in fields) + "}")
+json_texts = objects | st.lists(st.sampled_from(JSON_PARTS), max_size=9).map("".join)
+json_values = st.none() | st.binary(max_size=20) | json_texts.map(str.encode)
+
+
+@settings(max_examples=examples(100, usual=600))
+@given(
+    st.lists(json_values, max_size=20),
+    st.tuples(st.sampled_from([*MACHINE.JsonType]), st.sampled_from([*MACHINE.JsonType])),
+    st.booleans(),
+    st.booleans(),
+)
+def test_json_objects(
+    values: list[bytes | None], kinds: tuple[int, int], required: bool, skips_unknown: bool
+) -> None:
+    data, bounds, validity = b"", [0], bytearray((len(values) + 7) // 8)
+    for row, value in enumerate(values):
+        data += value or b""
+        bounds.append(len(data))
+        validity[row >> 3] |= (value is not None) << (row & 7)
+
+    def parse(kernel: Any) -> object:
+        column = kernel.BinaryColumn(array("i", bounds), data, validity, len(values))
+        fields = [
+            kernel.JsonField(b"a", int(kinds[0]), required),
+            kernel.JsonField(b"b", int(kinds[1])),
+        ]
+        found = kernel.parse_json_objects(column, len(values), fields, skips_unknown)
+        return found, [field.buffers for field in fields]
+
+    same(parse)
+
+
+def test_json_fields_are_checked() -> None:
+    def parse(rows: int, count: int, kind: int = 1, data: bytes = b"") -> Callable[[Any], object]:
+        def work(kernel: Any) -> object:
+            column = kernel.BinaryColumn(array("i", [0, 2]), data, None, 1)
+            fields = [kernel.JsonField(b"%d" % n, kind) for n in range(count)]
+            return kernel.parse_json_objects(column, rows, fields, False)
+
+        return work
+
+    for work, why in (
+        (parse(1, 0), "0 fields"),
+        (parse(1, 65), "65 fields"),
+        (parse(2, 1), "a column of 1 rows does not have 2"),
+        (parse(-1, 1), "a column of 1 rows does not have -1"),
+        (parse(1, 1), "row 0: the value is outside its column"),
+        (parse(1, 1, kind=0, data=b"{}"), "there is no kind 0"),
+    ):
+        same(work)
+        with pytest.raises(ValueError, match=why):
+            work(MACHINE)
+    same(parse(1, 64, data=b"{}"))

@@ -5,10 +5,11 @@ made per row.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.ids import TopicPartition
+from ottla.pipeline.json_values import JsonSchema, parsed_values
 from ottla.pipeline.options import BadOption
 from ottla.records import Columns, TimestampType
 from ottla.records.arrow import pyarrow_module, to_arrow
@@ -23,33 +24,40 @@ TYPES: Final = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""All columns, and their types in Spark."""
+"""The columns of all records, and their types in Spark."""
 
-_BY_LOWER: Final = {name.lower(): name for name in TYPES}
+PARSED: Final = "parsed"
+"""The column with the row of a JSON value; null if it is not parsed."""
+
+UNPARSED: Final = "unparsed"
+"""The column with a value that is not parsed; null if it is parsed."""
 
 _TIMESTAMP_TYPES: Final = {TimestampType.CREATE_TIME: 0, TimestampType.LOG_APPEND_TIME: 1}
 
 
-def source_columns(given: str | None, *, headers: bool) -> tuple[str, ...]:
-    """Return the columns of a source, in their order; raise BadOption for an unknown one.
+def source_columns(
+    given: str | None, *, headers: bool, json: JsonSchema | None = None
+) -> dict[str, str]:
+    """Return the columns of a source and their types; raise BadOption for an unknown one.
 
     `given` is the option with their names; without it, these are all columns except headers.
     """
+    types = {**TYPES, PARSED: json.spark_type, UNPARSED: "binary"} if json is not None else TYPES
     if given is None:
-        return tuple(name for name in TYPES if headers or name != "headers")
+        return {name: one for name, one in types.items() if headers or name != "headers"}
     wanted = {name.strip().lower() for name in given.split(",")}
-    if unknown := sorted(wanted - _BY_LOWER.keys()):
-        raise BadOption(f"columns: unknown column {unknown[0]!r}; there are {', '.join(TYPES)}")
+    if unknown := sorted(wanted - {name.lower() for name in types}):
+        raise BadOption(f"columns: unknown column {unknown[0]!r}; there are {', '.join(types)}")
     wanted |= {"headers"} if headers else set()
-    return tuple(name for lower, name in _BY_LOWER.items() if lower in wanted)
+    return {name: one for name, one in types.items() if name.lower() in wanted}
 
 
-def source_schema(columns: Iterable[str]) -> str:
+def source_schema(columns: Mapping[str, str]) -> str:
     """Return the schema of a source as DDL."""
-    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
+    return ", ".join(f"{name} {one}" for name, one in columns.items())
 
 
-def check_source_schema(schema: Any, columns: Iterable[str]) -> None:
+def check_source_schema(schema: Any, columns: Mapping[str, str]) -> None:
     """Raise BadOption if the user has set another schema than that of a topic."""
     given = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema.fields)
     expected = source_schema(columns)
@@ -80,11 +88,12 @@ def rows(
     end: int,
     schema: Any,
     *,
-    without_values: str | None = None,
+    json: JsonSchema | None = None,
+    skips_parsed: bool = False,
 ) -> Any:
     """Return the rows with offsets below `end`, in the Arrow schema that Spark expects.
 
-    Rows whose value matches the pattern `without_values` are left out.
+    With `skips_parsed`, rows whose value is parsed with the JSON schema are left out.
     """
     pa = pyarrow_module()
     batch = to_arrow(columns)
@@ -92,6 +101,11 @@ def rows(
     assert columns.offsets is not None
     offsets = memoryview(columns.offsets).cast("B").cast("q")[:count]
     stop = count if not count or offsets[-1] < end else bisect_left(offsets, end)
+    found = None
+    if json is not None:
+        found = parsed_values(json, batch.column("value").slice(0, stop))
+        if skips_parsed and found.parsed_count == stop:
+            return pa.RecordBatch.from_pylist([], schema)
 
     def array(name: str) -> Any:
         match name:
@@ -107,22 +121,16 @@ def rows(
                 return pa.concat_arrays(runs)
             case "headers":
                 return _headers(batch.column(name))
+            case "parsed" if found is not None:
+                return found.rows
+            case "unparsed" if found is not None:
+                return found.unparsed
             case _:
                 return batch.column(name)
 
-    left = None if without_values is None else _not_matching(batch, stop, without_values)
-    if left is not None and not left.true_count:
-        return pa.RecordBatch.from_pylist([], schema)
-    found = pa.RecordBatch.from_arrays(
+    whole = pa.RecordBatch.from_arrays(
         [array(field.name).slice(0, stop).cast(field.type) for field in schema], schema=schema
     )
-    return found if left is None else found.filter(left)
-
-
-def _not_matching(batch: Any, stop: int, pattern: str) -> Any:
-    """Return for each row whether its value does not match; null does not."""
-    import pyarrow.compute
-
-    compute: Any = pyarrow.compute
-    values = batch.column("value").slice(0, stop)
-    return compute.invert(compute.fill_null(compute.match_substring_regex(values, pattern), False))
+    if found is None or not skips_parsed:
+        return whole
+    return whole.filter(found.is_unparsed)

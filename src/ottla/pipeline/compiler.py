@@ -25,10 +25,10 @@ from pyspark.sql.types import BinaryType
 
 from ottla.pipeline import register
 from ottla.pipeline.checkpoint_files import write_local_checkpoints_fast
-from ottla.pipeline.clean_values import clean_pattern
-from ottla.pipeline.columns import TYPES
+from ottla.pipeline.columns import PARSED, TYPES, UNPARSED
 from ottla.pipeline.dead_letters import RECORD, dead_records, dead_rows
 from ottla.pipeline.expectations import enforced, is_met, violation
+from ottla.pipeline.json_values import is_parsed_in_tasks
 from ottla.pipeline.options import CLIENT, SERVERS
 from ottla.pipeline.parsing import ERROR, ROW, parsed
 from ottla.pipeline.progress import OUTPUT, OUTPUT_ROWS
@@ -278,8 +278,19 @@ class _Compiler:
             options["subscribe"] = ",".join(topics)
         return self.session.readStream.format("ottla").options(**_plain(options)).load()
 
+    def _json_options(self, source: Source) -> dict[str, str]:
+        """Return the options with which the tasks parse JSON; none if only Spark can do it."""
+        session: Any = self.session
+        settings: dict[str, str] = {**session.conf.getAll, **_plain(self._pipeline.spark)}
+        if self._bindings.records is not None or not is_parsed_in_tasks(source, settings):
+            return {}
+        unknown = "ignore" if source.unknown_fields == "ignore" else "unparsed"
+        return {"jsonColumns": str(source.json), "jsonUnknownFields": unknown}
+
     def _rows(self, name: str, source: Source) -> DataFrame:
-        records = self._records(name, source, ["value", *source.metadata])
+        json = self._json_options(source)
+        values = [PARSED, UNPARSED] if json else ["value"]
+        records = self._records(name, source, [*values, *source.metadata], json)
         rows = _flat(parsed(records, source).where(f.col(ERROR).isNull()), source)
         return self._expected(("sources", name), rows, source)
 
@@ -459,10 +470,13 @@ class _Compiler:
             failed = self._before[name].withColumn(ERROR, error)
             return dead_rows(failed.where(f.col(ERROR).isNotNull()), pipeline.name, name)
         source = pipeline.sources[name]
-        pattern = clean_pattern(source, pipeline.spark)
-        skipped = {} if pattern is None else {"skipValuePattern": pattern}
-        records = self._records(name, source, [*TYPES], skipped)
-        record = f.struct(*records.columns).alias(RECORD)
+        options, columns = self._json_options(source), [*TYPES]
+        if options and any(one.otherwise == "dead_letter" for one in source.expect.values()):
+            columns.append(PARSED)
+        elif options:  # a row that is parsed is no dead letter
+            options["skipParsed"] = "true"
+        records = self._records(name, source, columns, options)
+        record = f.struct(*TYPES).alias(RECORD)
         rows = _flat(parsed(records, source), source, f.col(ERROR), record)
         error = f.coalesce(f.col(ERROR), violation(name, source.expect))
         failed = rows.withColumn(ERROR, error).where(f.col(ERROR).isNotNull())

@@ -142,11 +142,22 @@ TABLE: Final = (
         "Read only these columns, separated by commas. Spark does not leave out unused columns.",
     ),
     Option(
-        "skipValuePattern",
+        "jsonColumns",
         READ,
         "",
-        "Skip records whose value contains a match of this regular expression (RE2).",
+        "Parse values that are JSON objects with these columns, such as `device STRING, at "
+        "TIMESTAMP`, in the tasks that read them. This adds the columns parsed, a struct, and "
+        "unparsed, the values that are not parsed. Those may still be correct: parse them with "
+        "from_json. Times without a zone are in UTC.",
     ),
+    Option(
+        "jsonUnknownFields",
+        READ,
+        "ignore",
+        "Action for a value with other fields than jsonColumns: ignore them, or leave the value "
+        "unparsed.",
+    ),
+    Option("skipParsed", READ, "false", "Skip records whose value is parsed with jsonColumns."),
     Option(
         "minPartitions",
         READ,

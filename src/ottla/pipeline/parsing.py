@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
+from ottla.pipeline.columns import PARSED, UNPARSED
 from ottla.pipeline.spec.avro_schema import avro_ddl
 from ottla.pipeline.spec.model import Source
 from ottla.pipeline.spec.schema_ddl import Column as SchemaColumn
@@ -25,8 +26,12 @@ _CORRUPT: Final = "_corrupt_record"
 
 
 def parsed(records: DataFrame, source: Source) -> DataFrame:
-    """Add to the records of a source the columns ROW and ERROR."""
-    value = f.col("value")
+    """Add to the records of a source the columns ROW and ERROR.
+
+    JSON that was parsed in the task that read it (`json_values.py`) is not parsed again.
+    """
+    in_task = PARSED in records.columns
+    value = f.col(UNPARSED if UNPARSED in records.columns else "value")
     if source.binary is not None:
         row = f.struct(value.alias(source.binary))
         return records.withColumns({ROW: row, ERROR: f.lit(None).cast("string")})
@@ -59,8 +64,15 @@ def parsed(records: DataFrame, source: Source) -> DataFrame:
     # In an array: otherwise Spark parses the value again for each field that the error needs.
     both = f.transform(f.array(whole), checked)[0]
     # A nondeterministic expression is not pushed into filters, where Spark would repeat it.
-    both = f.when(f.spark_partition_id() >= 0, both)
-    return _with_parsed(records, both)
+    is_needed = f.spark_partition_id() >= 0
+    if not in_task:
+        return _with_parsed(records, f.when(is_needed, both))
+    found = _with_parsed(records, f.when(is_needed & f.col(PARSED).isNull(), both))
+    fields = [f.col(PARSED)[column.name].alias(column.name) for column in columns]
+    if source.unknown_fields == "keep":  # the tasks parse only values without such fields
+        fields.append(f.lit(None).cast("string").alias(UNKNOWN_FIELDS))
+    row = f.when(f.col(PARSED).isNotNull(), f.struct(*fields)).otherwise(f.col(ROW))
+    return found.withColumn(ROW, row).drop(PARSED, UNPARSED)
 
 
 def _with_parsed(records: DataFrame, both: Column) -> DataFrame:

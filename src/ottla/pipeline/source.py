@@ -55,7 +55,7 @@ from ottla.pipeline.offsets import (
 )
 from ottla.pipeline.options import Use
 from ottla.pipeline.pushdown import Pushdown
-from ottla.pipeline.source_options import SourceOptions, source_options
+from ottla.pipeline.source_options import SourceOptions, json_options, source_options
 
 if TYPE_CHECKING:
     from ottla.pipeline.offset_lookup import OffsetLookup
@@ -106,9 +106,11 @@ class Task:
             found = reader.read(
                 wanted, options.poll_timeout_s, skips_lost=not options.fails_on_loss
             )
-            skipped = options.skipped_values
+            json, skips = options.json, options.skips_parsed
             for columns in found:
-                batch = rows(wanted.partition, columns, wanted.end, schema, without_values=skipped)
+                batch = rows(
+                    wanted.partition, columns, wanted.end, schema, json=json, skips_parsed=skips
+                )
                 if batch.num_rows:
                     yield batch
 
@@ -343,7 +345,8 @@ class OttlaSource(DataSource):
         """Return the columns as DDL."""
         wanted = {name.lower(): value for name, value in self._given.items()}
         headers = wanted.get("includeheaders", "").strip().lower() == "true"
-        return source_schema(source_columns(wanted.get("columns"), headers=headers))
+        json = json_options(wanted)
+        return source_schema(source_columns(wanted.get("columns"), headers=headers, json=json))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch."""

@@ -7,11 +7,12 @@ partition, and those take precedence over offsets.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from ottla.ids import TopicPartition
 from ottla.pipeline.columns import source_columns
+from ottla.pipeline.json_values import JsonSchema, json_schema
 from ottla.pipeline.offsets import (
     EARLIEST,
     LATEST,
@@ -48,9 +49,10 @@ class SourceOptions:
     start: Limit
     end: Limit
     fails_on_loss: bool = True
-    columns: tuple[str, ...] = source_columns(None, headers=False)
-    skipped_values: str | None = None
-    """A pattern of the values that are not read."""
+    columns: Mapping[str, str] = field(default_factory=lambda: source_columns(None, headers=False))
+    """The types of the columns in Spark."""
+    json: JsonSchema | None = None
+    skips_parsed: bool = False
     tasks_min: int | None = None
     task_records_max: int | None = None
     batch_records_max: int | None = None
@@ -64,6 +66,7 @@ class SourceOptions:
 def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     """Parse the options of a source; raise BadOption with what to change."""
     options = checked(given, use)
+    json = json_options({name.lower(): value for name, value in options.items()})
     records_max = _number(options, "maxOffsetsPerTrigger")
     records_min = _number(options, "minOffsetsPerTrigger")
     if records_max is not None and records_min is not None and records_min > records_max:
@@ -77,9 +80,12 @@ def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
         end=_end(options),
         fails_on_loss=_flag(options, "failOnDataLoss", default=True),
         columns=source_columns(
-            options.get("columns"), headers=_flag(options, "includeHeaders", default=False)
+            options.get("columns"),
+            headers=_flag(options, "includeHeaders", default=False),
+            json=json,
         ),
-        skipped_values=_pattern(options, "skipValuePattern"),
+        json=json,
+        skips_parsed=_flag(options, "skipParsed", default=False),
         tasks_min=_number(options, "minPartitions"),
         task_records_max=_number(options, "maxRecordsPerPartition"),
         batch_records_max=records_max,
@@ -89,6 +95,22 @@ def source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
         stop_file=options.get("stopFile"),
         poll_timeout_s=(_number(options, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
     )
+
+
+def json_options(options: Mapping[str, str]) -> JsonSchema | None:
+    """Return the columns of JSON values that are to be parsed; None without such an option.
+
+    The names of the options are in lower case.
+    """
+    if "jsoncolumns" not in options:
+        for name in ("jsonUnknownFields", "skipParsed"):
+            if name.lower() in options:
+                raise BadOption(f"{name} needs jsonColumns")
+        return None
+    unknown = options.get("jsonunknownfields", "ignore").strip().lower()
+    if unknown not in ("ignore", "unparsed"):
+        raise BadOption(f"jsonUnknownFields must be ignore or unparsed, not {unknown!r}")
+    return json_schema(options["jsoncolumns"], skips_unknown=unknown == "ignore")
 
 
 def _topics(options: Mapping[str, str]) -> Topics:
@@ -192,20 +214,6 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if number <= 0:
         raise BadOption(f"{name} must be a number above 0, not {options[name]!r}")
     return number
-
-
-def _pattern(options: Mapping[str, str], name: str) -> str | None:
-    if name not in options:
-        return None
-    import pyarrow.compute
-
-    arrow: Any = pyarrow
-    compute: Any = pyarrow.compute
-    try:
-        compute.match_substring_regex(arrow.array([b""]), options[name])
-    except arrow.ArrowInvalid as error:
-        raise BadOption(f"{name}: {error}") from error
-    return options[name]
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

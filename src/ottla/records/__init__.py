@@ -4,6 +4,8 @@ from ottla.records._kernel import (
     COMPILED,
     NOT_PAIRS,
     RECORD_OVERHEAD_MAX,
+    JsonField,
+    JsonType,
     OpenBatches,
     QueuedRecord,
     Record,
@@ -13,6 +15,7 @@ from ottla.records._kernel import (
     count_records,
     murmur2,
     not_bytes_error,
+    parse_json_objects,
 )
 from ottla.records.arrow import from_arrow, to_arrow
 from ottla.records.batch import (
@@ -84,6 +87,8 @@ __all__ = [
     "EndTxnMarker",
     "Headers",
     "InvalidRecords",
+    "JsonField",
+    "JsonType",
     "OpenBatches",
     "QueuedRecord",
     "Record",
@@ -109,6 +114,7 @@ __all__ = [
     "marker_batch",
     "murmur2",
     "not_bytes_error",
+    "parse_json_objects",
     "partitions",
     "read_control",
     "read_end_txn_marker",

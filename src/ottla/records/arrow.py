@@ -102,8 +102,8 @@ def from_arrow(batch: Any, *, now_ms: int | None = None) -> Columns:
     )
 
 
-def key_column(array: Any) -> Column:
-    """Return an array of keys as a column, for `partitions`."""
+def binary_column(array: Any) -> Column:
+    """Return an array of binary or string as a column, for the kernel."""
     column = _column(pyarrow_module(), array)
     if column is None:
         return Column(bytes(4 * len(array) + 4), b"", bytes((len(array) + 7) // 8), len(array))
@@ -182,8 +182,8 @@ def _headers(pa: Any, array: Any) -> Headers | None:
     return Headers(
         memoryview(offsets) if offsets else _EMPTY_OFFSETS,
         memoryview(validity) if validity and array.null_count else None,
-        key_column(keys),
-        key_column(values),
+        binary_column(keys),
+        binary_column(values),
         len(array),
         array.offset,
         large,

@@ -24,7 +24,7 @@ from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 from ottla.records import Rows, from_arrow
-from ottla.records.arrow import key_column
+from ottla.records.arrow import binary_column
 
 TURN_BYTES: Final = 256 * 1024
 """Bytes encoded before the event loop gets its turn: a fraction of a millisecond."""
@@ -118,7 +118,7 @@ class ArrowSend:
             numbers = piece.column("partition")
         else:
             names = piece.schema.names
-            keys = key_column(piece.column("key")) if "key" in names else None
+            keys = binary_column(piece.column("key")) if "key" in names else None
             numbers = self.running.routes.of_rows(self.topic, choices, keys, _contents(piece))
         if numbers is None:
             return piece, [_Stretch(None, 0, piece.num_rows)]

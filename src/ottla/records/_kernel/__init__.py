@@ -21,33 +21,40 @@ that is not, and setup.py removes a partial build.
 | `open_batches` | the open batches of a producer, and the queue to them from other threads |
 | `hashing` | murmur2 |
 | `compaction` | the offset map, the records that survive compaction |
+| `json_columns` | JSON objects to Arrow columns |
 | `batch_headers` | scans the headers of consecutive batches |
 """
 
-from ottla.records._kernel.batch_headers import count_records, scan_batch_headers, split_batches
-from ottla.records._kernel.buffers import COMPILED, not_bytes_error
-from ottla.records._kernel.column_builder import ColumnBuilder
-from ottla.records._kernel.columns import BinaryColumn, HeaderColumn, TimestampColumn
-from ottla.records._kernel.compaction import OffsetMap, copy_retained, mark_retained
-from ottla.records._kernel.constants import HEADER_SIZE, REASONS, RECORD_OVERHEAD_MAX
-from ottla.records._kernel.encode import (
-    NOT_PAIRS,
-    RecordAppender,
-    RecordRef,
-    encode_rows,
-    find_oversized_row,
-    write_varint,
-    write_varlong,
-)
-from ottla.records._kernel.hashing import murmur2, partitions
-from ottla.records._kernel.open_batches import OpenBatches, QueuedRecord, RecordQueue
-from ottla.records._kernel.parser import (
-    check_records,
-    find_invalid_records,
-    read_varint,
-    read_varlong,
-)
-from ottla.records._kernel.reader import Record, RecordReader
+try:
+    from ottla.records._kernel.batch_headers import count_records, scan_batch_headers, split_batches
+    from ottla.records._kernel.buffers import COMPILED, not_bytes_error
+    from ottla.records._kernel.column_builder import ColumnBuilder
+    from ottla.records._kernel.columns import BinaryColumn, HeaderColumn, TimestampColumn
+    from ottla.records._kernel.compaction import OffsetMap, copy_retained, mark_retained
+    from ottla.records._kernel.constants import HEADER_SIZE, REASONS, RECORD_OVERHEAD_MAX, JsonType
+    from ottla.records._kernel.encode import (
+        NOT_PAIRS,
+        RecordAppender,
+        RecordRef,
+        encode_rows,
+        find_oversized_row,
+        write_varint,
+        write_varlong,
+    )
+    from ottla.records._kernel.hashing import murmur2, partitions
+    from ottla.records._kernel.json_columns import JsonField, parse_json_objects
+    from ottla.records._kernel.open_batches import OpenBatches, QueuedRecord, RecordQueue
+    from ottla.records._kernel.parser import (
+        check_records,
+        find_invalid_records,
+        read_varint,
+        read_varlong,
+    )
+    from ottla.records._kernel.reader import Record, RecordReader
+except ImportError as error:  # a compiled module lacks what another one needs from it
+    raise ImportError(
+        "the compiled modules of the kernel do not belong to its source: run `make setup`"
+    ) from error
 
 __all__ = [
     "COMPILED",
@@ -58,6 +65,8 @@ __all__ = [
     "BinaryColumn",
     "ColumnBuilder",
     "HeaderColumn",
+    "JsonField",
+    "JsonType",
     "OffsetMap",
     "OpenBatches",
     "QueuedRecord",
@@ -76,6 +85,7 @@ __all__ = [
     "mark_retained",
     "murmur2",
     "not_bytes_error",
+    "parse_json_objects",
     "partitions",
     "read_varint",
     "read_varlong",

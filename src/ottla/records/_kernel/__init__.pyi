@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, final
 
 from ottla.protocol.primitives import Buffer
@@ -364,6 +365,25 @@ def copy_retained(
     append_timestamp: int | None,
     new_base_timestamp: int,
 ) -> bytearray: ...
+
+class JsonType(IntEnum):
+    STRING = 1
+    BOOLEAN = 2
+    INT = 3
+    LONG = 4
+    DOUBLE = 5
+    TIMESTAMP = 6
+    DATE = 7
+
+@final
+class JsonField:
+    def __init__(self, name: bytes, kind: int, required: bool = False) -> None: ...
+    @property
+    def buffers(self) -> tuple[bytearray, ...]: ...
+
+def parse_json_objects(
+    values: BinaryColumn, rows: int, fields: list[JsonField], skips_unknown: bool
+) -> tuple[bytearray, int]: ...
 
 _HeaderT = TypeVar("_HeaderT", bound=tuple[int, ...])
 

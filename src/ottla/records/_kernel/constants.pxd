@@ -26,3 +26,15 @@ cdef enum:
     BAD_HEADER_VALUE = 9
     BAD_END = 10
     BAD_TAIL = 11
+
+cdef enum:
+    JSON_STRING = 1
+    JSON_BOOLEAN = 2
+    JSON_INT = 3
+    JSON_LONG = 4
+    JSON_DOUBLE = 5
+    JSON_TIMESTAMP = 6
+    JSON_DATE = 7
+    JSON_OTHER = -2
+    JSON_NUMBER_SIZE_MAX = 63
+    JSON_EXPONENT_MAX = 200

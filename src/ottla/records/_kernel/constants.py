@@ -1,7 +1,9 @@
-"""Sizes of a record batch, and the reasons for which a record is rejected.
+"""Sizes of a record batch, types of JSON fields, and the reasons for which a record is rejected.
 
 constants.pxd has the same values for the compiled modules. This module is never compiled.
 """
+
+from enum import IntEnum
 
 HEADER_SIZE = 61  # bytes of a batch header; the encoders leave room for it
 LENGTH_END = 12  # base offset and batch length; the length counts the bytes after it
@@ -14,6 +16,31 @@ RECORD_OVERHEAD_MAX = 26  # bytes of a record's lengths, deltas and attributes, 
 HEADERS_MAX = 0xFFFF  # per record: two compressed bytes must not become millions of objects
 INT32_MAX = 0x7FFFFFFF
 NO_TIMESTAMP = -1
+
+# The types of the fields of JSON objects.
+JSON_STRING = 1
+JSON_BOOLEAN = 2
+JSON_INT = 3
+JSON_LONG = 4
+JSON_DOUBLE = 5
+JSON_TIMESTAMP = 6
+JSON_DATE = 7
+JSON_OTHER = -2  # in place of a position: not parsed; -1 is an exception
+JSON_NUMBER_SIZE_MAX = 63  # of the text of a number
+JSON_EXPONENT_MAX = 200  # of such a number, so that it is finite
+
+
+class JsonType(IntEnum):
+    """The type of a field of JSON objects."""
+
+    STRING = JSON_STRING
+    BOOLEAN = JSON_BOOLEAN
+    INT = JSON_INT
+    LONG = JSON_LONG
+    DOUBLE = JSON_DOUBLE
+    TIMESTAMP = JSON_TIMESTAMP
+    DATE = JSON_DATE
+
 
 # Why a record is corrupt: an index into REASONS.
 BAD_COUNT = 1
