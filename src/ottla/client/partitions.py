@@ -35,6 +35,12 @@ def partition(topic: str, number: int) -> TopicPartition:
     return TopicPartition(topic, number)
 
 
+def no_partition(topic: str, count: int, number: int) -> str:
+    """Return the message for a partition that a topic does not have."""
+    has = "1 partition" if count == 1 else f"{count} partitions"
+    return f'topic "{topic}" has {has}: partition {number} does not exist'
+
+
 def partition_of(pair: Partition) -> TopicPartition:
     """Check and convert a (topic, number) pair; raises TypeError or ValueError."""
     return partition(*pair_of(pair))

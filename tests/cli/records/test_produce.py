@@ -162,7 +162,8 @@ def test_line_with_a_missing_partition_is_named(broker: OttlaBroker) -> None:
     lines = b'{"value": "a", "partition": 1}\n{"value": "b", "partition": 7}\n'
     done = produce(broker, "plain", "--json", stdin=lines)
     assert done.returncode == 1
-    why = "line 2: plain has partitions 0 to 1, not 7; 1 record was written to plain"
+    why = 'line 2: topic "plain" has 2 partitions: partition 7 does not exist'
+    why += "; 1 record was written to plain"
     assert done.stderr.decode() == f"ottla: {why}\n"
     told = produce(broker, "plain", "--json", "-o", "json", stdin=lines)
     error = json.loads(told.stdout)["error"]
@@ -198,7 +199,7 @@ def test_overlong_line_stops_produce(broker: OttlaBroker) -> None:
     [
         (["none", "-X", "max.block.ms=500"], 1, "the topic does not exist"),
         (["none", "-X", "max.block.ms=500"], 1, "create the topic with `ottla topic create`"),
-        (["plain", "-p", "9"], 1, "has partitions 0 to 1, not 9"),
+        (["plain", "-p", "9"], 1, "has 2 partitions: partition 9 does not exist"),
         (["plain", "/no/such/file"], 2, "/no/such/file: No such file"),
         (["plain", "-H", "=x"], 2, "is not a header: use name=value"),
         (["plain", "--json", "-K", ":"], 2, "--json cannot be combined with"),

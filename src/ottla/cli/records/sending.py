@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from ottla.cli.blocking_calls import BlockingCalls
 from ottla.cli.records.input import BadLine, Draft
 from ottla.cli.stop_request import StopRequest
+from ottla.client.partitions import no_partition
 from ottla.client.producer.pending_batch import Ack
 from ottla.client.producer.producer import Producer
 from ottla.errors import ErrorCode, OttlaError, RequestError
@@ -117,9 +118,7 @@ async def _check_partition(
     await producer.refresh_metadata()
     count = len(await producer.partitions(topic))
     if partition >= count:
-        raise RequestError(
-            _NO_PARTITION, f"{topic} has partitions 0 to {count - 1}, not {partition}"
-        )
+        raise RequestError(_NO_PARTITION, no_partition(topic, count, partition))
 
 
 def _reason(error: BadLine | RequestError | OSError, line: int) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from ottla.cli.records.places import Limits, places
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.missing_partitions import NO_TOPIC
 from ottla.client.group.interfaces import Rebalance
-from ottla.client.partitions import partition_of
+from ottla.client.partitions import no_partition, partition_of
 from ottla.errors import ErrorCode
 from ottla.ids import TopicPartition
 
@@ -89,11 +89,10 @@ async def _chosen(
 ) -> list[TopicPartition]:
     known = await consumer.known_partitions(topic)
     wanted = [partition_of((topic, one)) for one in dict.fromkeys(partitions)]
-    count = "1 partition" if len(known) == 1 else f"{len(known)} partitions"
     for one in wanted:
         if one not in known:
             raise Failed(
-                f'topic "{topic}" has {count}: partition {one.partition} does not exist',
+                no_partition(topic, len(known), one.partition),
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name,
             )
     return wanted or known

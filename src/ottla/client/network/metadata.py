@@ -131,14 +131,21 @@ class Metadata:
             else:
                 self._waiting.remove(waiting)
         if not answered.done():
-            raise self.failure or TimedOut(f"no metadata received in {timeout_s:g} s")
+            raise self.failure or TimedOut(f"no metadata received in {round(timeout_s, 1):g} s")
         answered.result()
         return self.view
 
-    async def topic(self, name: str, timeout_s: float, partition: int | None = None) -> TopicView:
+    async def topic(
+        self,
+        name: str,
+        timeout_s: float,
+        partition: int | None = None,
+        missed: Callable[[TopicView], None] = lambda topic: None,
+    ) -> TopicView:
         """Return a topic with its partitions; raises its error if that is not retriable.
 
-        With `partition`, wait for this one; at the timeout, return the topic without it.
+        With `partition`, wait for this one; at the timeout, return the topic without it. `missed`
+        is called with the topic when fresh metadata do not have the partition either.
         """
         deadline_s = self._clock.elapsed_s() + timeout_s
         tries = 0
@@ -160,6 +167,9 @@ class Metadata:
             tries += 1
             with suppress(TimedOut):
                 await self.refreshed(max(0.0, deadline_s - self._clock.elapsed_s()))
+                known = self.want(name)
+                if known is not None and known.partitions and partition not in known.partitions:
+                    missed(known)
             known = self.want(name)
         return known
 
@@ -335,7 +345,7 @@ class Metadata:
     def _late(self, name: str, known: TopicView | None, timeout_s: float) -> RequestError:
         if self.failure is not None:
             return self.failure
-        late = f"no metadata of topic {name} after {timeout_s:g} s"
+        late = f"no metadata of topic {name} after {round(timeout_s, 1):g} s"
         if known is None or not known.error:
             seeds = self._connections.rules.addresses
             return TimedOut(f"{late}: {seeds} did not respond", SPEAKS_KAFKA)

@@ -4,18 +4,22 @@ Invariant: the partition exists. What is known about a topic's partitions is pre
 metadata change, so that a record costs one call to the partitioner.
 """
 
+import logging
 from array import array
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.client.arguments import checked_name, whole_of
 from ottla.client.network.cluster_view import TopicView
 from ottla.client.network.metadata import Metadata
 from ottla.client.partitioners import KeyPartitioner, Partitioner, Partitions
+from ottla.client.partitions import no_partition
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.primitives import Buffer
 from ottla.records import Column, partitions
+
+_log: Final = logging.getLogger(__name__)
 
 
 class _Topic(NamedTuple):
@@ -33,6 +37,7 @@ class PartitionChooser:
         self._metadata = metadata
         self._partitioner = partitioner
         self._topics: dict[str, _Topic] = {}
+        self._waited_for: set[tuple[str, int]] = set()  # partitions that did not exist
         # By key, the choice is the same until a batch is full or the metadata change.
         self._is_steady = isinstance(partitioner, KeyPartitioner)
         self._heeds_keys = isinstance(partitioner, KeyPartitioner) and partitioner.heeds_keys
@@ -136,13 +141,23 @@ class PartitionChooser:
         number, late = whole_of(partition, "a partition number"), ""
         known = self._metadata.want(topic)
         if number >= 0:
-            known = await self._metadata.topic(topic, timeout_s, number)
-            late = f", after {timeout_s:g} s (max.block.ms)"
+            known = await self._metadata.topic(
+                topic, timeout_s, number, lambda view: self._missed(view, number)
+            )
+            late = f", and did not appear in {round(timeout_s, 1):g} s (max.block.ms)"
         prepared = self._known(topic)
         if prepared is None or number not in prepared.places:
             count = 0 if known is None else len(known.partitions)
-            raise _missing(f"{topic} has partitions 0 to {count - 1}, not {number}{late}")
+            raise _missing(f"{no_partition(topic, count, number)}{late}")
+        self._waited_for.discard((topic, number))
         return prepared.places[number]
+
+    def _missed(self, topic: TopicView, number: int) -> None:
+        """Log once that a call waits for a partition."""
+        if (topic.name, number) not in self._waited_for:
+            self._waited_for.add((topic.name, number))
+            why = no_partition(topic.name, len(topic.partitions), number)
+            _log.warning("%s; waiting for it", why)
 
     def _known(self, topic: str) -> _Topic | None:
         view = self._metadata.view.topics.get(topic)
