@@ -240,5 +240,5 @@ def _whose(port: int) -> str:
     who = port_owner(port) or "another process"
     return (
         f"{who} listens on it. Stop it, or choose another port: `ottla dev --port N`, `ottla "
-        "broker --override listeners=PLAINTEXT://127.0.0.1:N`"
+        "cluster start --port N`, `ottla broker --override listeners=PLAINTEXT://127.0.0.1:N`"
     )
