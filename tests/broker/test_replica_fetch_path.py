@@ -29,9 +29,7 @@ from ottla.broker.replica_fetch_path import ReplicaFetchPath
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerId, LeaderEpoch
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
-from ottla.protocol.primitives import Buffer
-from ottla.transport.connection import Connection, ServeFetchFrame, dispatched
-from ottla.transport.pending_acks import PendingAck
+from ottla.transport.connection import Connection, FetchAnswer, ServeFetchFrame, dispatched
 from sampling import sample, scaled
 from transport.test_departures import until
 
@@ -90,9 +88,7 @@ class World:
         for listener in running.node.listeners:
             listener._serve_broker_frame = self._counted
 
-    def _counted(
-        self, frame: memoryview, connection: Connection
-    ) -> list[Buffer] | PendingAck | None:
+    def _counted(self, frame: memoryview, connection: Connection) -> FetchAnswer:
         found = self._serve(frame, connection)
         self.ordinary += found is not None
         return found

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from broker.nodes import run
-from ottla.replication.fetch_purgatory import DelayedFetch
+from ottla.replication.fetch_purgatory import DelayedFetch, FetchWaiter
 
 LONG_S = 60.0
 
 
 class Watched:
     def __init__(self) -> None:
-        self.waiting: dict[DelayedFetch, None] = {}
+        self.waiting: dict[FetchWaiter, None] = {}
 
 
 def test_enough_bytes_over_several_partitions_wake_a_fetch() -> None:
