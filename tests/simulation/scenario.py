@@ -206,10 +206,9 @@ class Harness:
             self.broker.device.crash_at = None
 
     async def _stop(self) -> None:
-        with suppress(StorageFailure):  # then the stop is not clean
-            if await self.broker.stop():
-                return
-        self._cut_power()
+        with suppress(StorageFailure):  # the process has ended, but the stop was not clean
+            if not await self.broker.stop():
+                self._cut_power()
 
     async def _die(self) -> None:
         with suppress(TimeoutError):

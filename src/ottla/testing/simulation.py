@@ -225,7 +225,10 @@ class SimulatedBroker:
             await life.stopping.wait()
 
     async def stop(self) -> bool:
-        """Shut down cleanly; return False if the broker dies meanwhile."""
+        """Shut down cleanly; return False if the broker dies meanwhile.
+
+        StorageFailure says that the shutdown failed; the process has ended then, as after a kill.
+        """
         life = self._life
         assert life is not None
         assert life.main is not None
