@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from broker.handlers.test_create_topics import topic
 from broker.handlers.test_fetch import FetchSpec, request
 from broker.members import group_broker, join_request
@@ -46,6 +48,29 @@ def test_fetches_of_departed_clients_leave_the_purgatory(tmp_path: Path) -> None
                 await client.close()
             await until(lambda: not partition.waiting)
             await until(lambda: connections(running) == 1)
+
+    run(scenario)
+
+
+def test_fetches_that_fill_the_socket_end_although_the_clients_end_is_not_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.transport.connection.BEHIND_SECONDS", 0.1)
+    fetch = request(FetchSpec("t"), wait_ms=FOREVER_MS)
+
+    async def scenario() -> None:
+        async with broker(tmp_path, "socket.receive.buffer.bytes=16384") as running:
+            await create(await running.client(), "t", 1)
+            partition = running.parts.replica_manager.partitions[
+                TopicPartition("t", PartitionIndex(0))
+            ]
+            client = await running.client()
+            leaving = asyncio.gather(*(client.send_only(fetch, 12) for _ in range(10_000)))
+            await until(lambda: len(partition.waiting) == 1)
+            await until(lambda: connections(running) == 1)
+            assert not partition.waiting
+            leaving.cancel()
+            await client.close()
 
     run(scenario)
 

@@ -23,7 +23,12 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.transport.admission import AdmissionConfig
-from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse
+from ottla.transport.connection import (
+    BEHIND_SECONDS,
+    Connection,
+    ConnectionConfig,
+    DeferredResponse,
+)
 from transport.test_listener import Run, Service, echo, heartbeat, run
 
 __all__ = ["run"]
@@ -246,6 +251,38 @@ def test_client_that_waits_for_followers_is_idle(run: Run) -> None:
             service.listener.close_idle_and_slow()
             assert await client.closed()
             await until(lambda: not waiting.waiting)
+
+    run(scenario)
+
+
+def test_client_with_unread_requests_waits_half_a_minute_for_others(run: Run) -> None:
+    """The end of such a client would come behind the bytes that are not read."""
+    config = ConnectionConfig(receive_buffer_bytes=16_384)
+
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting, config).running() as service:
+            behind, patient, deleting = [await service.client() for _ in range(3)]
+            many = [heartbeat(11)] * 20_000  # 0.7 MB: more than is read at once and the buffer
+            behind.send(join(1), *many)
+            behind.writer.write_eof()
+            patient.send(join(1), heartbeat(11))
+            deleting.send(DeleteRecordsRequest(topics=[], timeout_ms=2**31 - 1), version=2)
+            deleting.send(*many)
+            await until(lambda: waiting.waiting == 3)
+            service.clock.ahead_s = BEHIND_SECONDS - 5
+            service.listener.close_idle_and_slow()
+            assert waiting.waiting == 3
+            service.clock.ahead_s = BEHIND_SECONDS + 1
+
+            def is_closed() -> bool:
+                service.listener.close_idle_and_slow()
+                return len(service.listener.connections) == 2
+
+            await until(is_closed)
+            await until(lambda: waiting.waiting == 2)
+            behind.writer.transport.abort()
+            deleting.writer.transport.abort()
 
     run(scenario)
 

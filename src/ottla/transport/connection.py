@@ -23,7 +23,9 @@ stopped sending may still read. A handler finishes what it has begun before it l
 pass, so no change is left half done, and the requests behind it are served after that: as in Kafka,
 a client may send a change and close without reading the response. After a dropped response no other
 one is sent, so the client never gets a response out of order. What the controller has sent, and
-other requests that only brokers send, is finished.
+other requests that only brokers send, is finished. The end of a client that has sent more than the
+socket buffers hold cannot be seen: it comes behind bytes that are not read. So a connection is
+closed whose client has waited half a minute for other clients while it has such bytes.
 
 A client may log in once, as a broker of the cluster (SaslHandshake, then SaslAuthenticate). In the
 middle of a login nothing else is served: another request closes the connection, and so do a frame
@@ -39,11 +41,14 @@ A request that is answered at once costs neither a task nor a future.
 
 import asyncio
 import logging
+from array import array
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
+from fcntl import ioctl
 from inspect import CORO_CREATED, getcoroutinestate
 from socket import SO_KEEPALIVE, SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
+from termios import FIONREAD
 from typing import Any, Final, TypeAlias, cast
 
 from ottla.access.scram_server import ScramServer
@@ -82,6 +87,12 @@ LOGIN_BYTES_MAX: Final = KEPT_BYTES_MAX - 4
 
 LOGIN_SECONDS: Final = 10.0
 """How long a login may take; the connection is closed then."""
+
+BEHIND_SECONDS: Final = 30.0
+"""How long requests may lie unread behind one that waits for other clients.
+
+It is the usual request.timeout.ms: a client does not wait longer for their responses.
+"""
 
 
 def _needs_frame(request: Request) -> bool:
@@ -1015,6 +1026,8 @@ class Connection(asyncio.BufferedProtocol):
             return f"request incomplete after {pace.allowed_s(arrived):.0f} s"
         if self.login is not None and now - self._login_since_s > LOGIN_SECONDS:
             return f"login incomplete after {LOGIN_SECONDS:.0f} s"
+        if silent_s > BEHIND_SECONDS and self._waits_for_others and self._has_unread_bytes:
+            return f"requests unread for {BEHIND_SECONDS:.0f} s behind one that waits"
         idle_s = self.config.idle_ms_max / 1000
         # As in Kafka, a client that waits for a response is idle: nobody knows whether it still
         # exists. What the controller has sent may take long.
@@ -1024,6 +1037,23 @@ class Connection(asyncio.BufferedProtocol):
         if not is_waiting and idle_s >= 0 and now - self.last_active_s > idle_s:
             return f"idle for {idle_s:.0f} s"
         return None
+
+    @property
+    def _waits_for_others(self) -> bool:
+        request = self._served_request
+        is_task = request is not None and request.api in _WAIT_FOR_OTHERS
+        return is_task or self._waiting_frame is not None
+
+    @property
+    def _has_unread_bytes(self) -> bool:
+        """Whether the client has sent bytes that were not read from the socket."""
+        assert self._transport is not None
+        socket = self._transport.get_extra_info("socket")
+        if socket is None:
+            return False  # a simulated network
+        count = array("i", [0])
+        ioctl(socket.fileno(), FIONREAD, count)
+        return count[0] > 0
 
     def _update_unsent(self, now_s: float) -> int:
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
