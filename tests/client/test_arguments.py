@@ -1,6 +1,7 @@
 """Client arguments of the wrong form are refused by the call; the error shows the right form."""
 
 from collections.abc import Callable, Coroutine
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -9,7 +10,14 @@ from cases import each_case
 from client.consumer.test_scripted_consumer import Stage, reading
 from client.consumer_scenarios import take
 from client.scenario_runner import run
-from ottla.client.arguments import NOTE_BYTES_MAX, OFFSET_MAX, offset_of, pair_of, time_of
+from ottla.client.arguments import (
+    NOTE_BYTES_MAX,
+    OFFSET_MAX,
+    offset_of,
+    pair_of,
+    seconds_of,
+    time_of,
+)
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.ids import TopicPartition
 
@@ -32,6 +40,9 @@ T = ("t", 0)
         (offset_of, "5", TypeError, "an offset must be an integer"),
         (time_of, -1, ValueError, "milliseconds since 1970"),
         (time_of, None, TypeError, "milliseconds since 1970.*None"),
+        (seconds_of, "3", TypeError, r"timeout_s must be a number of seconds, not '3' \(str\)"),
+        (seconds_of, None, TypeError, "not None"),
+        (seconds_of, Decimal(3), TypeError, "Decimal"),
     ],
 )
 def test_wrong_argument_form_names_the_right_one(
@@ -100,6 +111,30 @@ WRONG_LATER: list[Callable[[Any], Coroutine[Any, Any, object]]] = [
     lambda ours: ours.committed("t"),
     lambda ours: ours.partitions(b"t"),
 ]
+
+
+WRONG_TIMES: list[Callable[[Any], Coroutine[Any, Any, object]]] = [
+    lambda ours: ours.poll("3"),
+    lambda ours: ours.poll(None),
+    lambda ours: ours.poll_arrow("3"),
+    lambda ours: ours.position(T, "3"),
+    lambda ours: ours.commit(timeout_s="3"),
+    lambda ours: ours.end_offsets(T, timeout_s="3"),
+]
+
+
+def test_wrong_timeouts_of_a_consumer_are_refused() -> None:
+    async def scenario() -> None:
+        stage = Stage()
+        async with stage.broker() as broker, reading(broker, group="g") as ours:
+            ours.assign(T)
+            for wrong in WRONG_TIMES:
+                with pytest.raises(TypeError, match="timeout_s must be a number of seconds, not"):
+                    await wrong(ours)
+            with pytest.raises(TypeError, match=r"max_records must be an integer, not '3' \(str\)"):
+                await ours.poll(max_records="3")  # pyright: ignore[reportArgumentType]
+
+    run(scenario())
 
 
 def test_consumer_continues_after_a_refused_argument() -> None:

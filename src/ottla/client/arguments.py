@@ -7,6 +7,7 @@ accepts is decided by the cluster.
 """
 
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from operator import index
 from typing import Any, Final, TypeVar, cast
 
@@ -64,6 +65,13 @@ def timestamp_of(given: object) -> int:
     return _whole(given, "timestamp_ms", TIME_MAX)
 
 
+def seconds_of(given: float, what: str = "timeout_s") -> float:
+    """Check a number of seconds; `what` is used in the error."""
+    if not _is_real(given):
+        raise TypeError(f"{what} must be a number of seconds, not {_shown(given)}")
+    return given
+
+
 def note_of(given: object) -> str:
     """Check the metadata text of a committed offset."""
     if not isinstance(given, str):
@@ -119,6 +127,10 @@ def _is_one(given: object) -> bool:
 
 def _is_mapping(given: object) -> bool:
     return isinstance(given, Mapping)
+
+
+def _is_real(given: object) -> bool:
+    return isinstance(given, Real)
 
 
 def whole_of(given: object, what: str) -> int:

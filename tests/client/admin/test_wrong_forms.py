@@ -55,6 +55,7 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("list_offsets", lambda do: do([("t", 0)]), OF_PARTITIONS),
     ("list_offsets", lambda do: do({"t": 0}), OF_PARTITIONS),
     ("delete_records", lambda do: do(("t", 0)), OF_PARTITIONS),
+    ("list_topics", lambda do: do(timeout_s="3"), "timeout_s must be a number of seconds, not '3'"),
     ("describe_configs", lambda do: do("t"), r'as ConfigResource\.topic\("orders"\), or a list'),
     ("describe_configs", lambda do: do(["t"]), r"ConfigResource\.topic"),
     ("describe_configs", lambda do: do(TOPIC, names="retention.ms"), "a list of setting names"),

@@ -61,6 +61,14 @@ def test_call_is_cancelled_at_its_timeout(portal: Portal) -> None:
     assert ended == [True]
 
 
+def test_wrong_timeout_is_refused(portal: Portal) -> None:
+    async def never() -> None:
+        raise AssertionError("the call is not begun")
+
+    with pytest.raises(TypeError, match=r"timeout_s must be a number of seconds, not '3' \(str\)"):
+        portal.run(never(), "3")  # pyright: ignore[reportArgumentType]
+
+
 def test_interrupt_cancels_the_call(portal: Portal) -> None:
     began, ended = threading.Event(), threading.Event()
 

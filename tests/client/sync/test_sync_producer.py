@@ -247,6 +247,23 @@ def test_failed_block_flushes_and_an_interrupted_one_does_not(
             ack.result(5)
 
 
+def test_wrong_timeouts_of_a_producer_are_refused(cluster: ClusterThread, topic: str) -> None:
+    given: Any = "3"
+    with producer(cluster) as ours:
+        ack = ours.send(topic, b"v")
+        ack.result()
+        with pytest.raises(TypeError, match="timeout_s must be a number of seconds, not '3'"):
+            ours.flush(given)
+        with pytest.raises(TypeError, match="timeout_s must be a number of seconds, not '3'"):
+            ours.refresh_metadata(timeout_s=given)
+
+        async def flushed() -> None:
+            await ours._behind.flush(given)  # pyright: ignore[reportPrivateUsage]
+
+        with pytest.raises(TypeError, match="timeout_s must be a number of seconds, not '3'"):
+            ours._portal.run(flushed())  # pyright: ignore[reportPrivateUsage]
+
+
 def test_closed_producer_raises(cluster: ClusterThread, topic: str) -> None:
     ours = producer(cluster)
     with pytest.raises(Disconnected, match="use `with`"):

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from ottla.client.arguments import seconds_of
 from ottla.client.calls.results import Results
 from ottla.client.calls.targets import Route, Target
 from ottla.client.lifecycle.call_scope import CallScope
@@ -93,8 +94,9 @@ class Caller:
 
     def deadline_s(self, timeout_s: float | None) -> float:
         """Return the deadline of a call that starts now."""
-        limit_s = self._retry_policy.call_timeout_s if timeout_s is None else timeout_s
-        return self._clock.elapsed_s() + limit_s
+        if timeout_s is None:
+            timeout_s = self._retry_policy.call_timeout_s
+        return self._clock.elapsed_s() + seconds_of(timeout_s)
 
     def left_s(self, deadline_s: float) -> float:
         """Return the seconds left until the deadline."""

@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Generic, NoReturn, Self
 
-from ottla.client.arguments import checked_name, offset_of, time_of
+from ottla.client.arguments import checked_name, offset_of, seconds_of, time_of, whole_of
 from ottla.client.columns.arrow import consumed
 from ottla.client.columns.typed_values import Form, form_of, typed
 from ottla.client.consumer.config import is_modern_group
@@ -204,10 +204,12 @@ class Consumer(AsyncWith, Generic[K, V]):
         self, timeout_s: float = POLL_S, *, max_records: int | None = None
     ) -> list[Record[K, V]]:
         """Return the records that are buffered or arrive in time; an empty list if none."""
-        records_max = self._poll_records if max_records is None else max_records
+        records_max = self._poll_records
+        if max_records is not None:
+            records_max = whole_of(max_records, "max_records")
         if records_max < 1:
             raise ValueError(f"max_records must be at least 1, not {records_max}")
-        return await self._reader().take(records_max, timeout_s)
+        return await self._reader().take(records_max, seconds_of(timeout_s))
 
     async def batches(self) -> AsyncGenerator[list[Record[K, V]]]:
         """Yield lists of records, each of one partition, without end."""
@@ -229,7 +231,7 @@ class Consumer(AsyncWith, Generic[K, V]):
         null, an unknown one is left out; a record without a value has nulls. A value that cannot be
         decoded raises an error, or is passed to `bad_record`, as with deserializers.
         """
-        return await self._reader().take_columns(timeout_s, self._maker(value_schema))
+        return await self._reader().take_columns(seconds_of(timeout_s), self._maker(value_schema))
 
     async def arrow(self, *, value_schema: Any = None) -> AsyncGenerator[Any]:
         """Yield Arrow record batches, each of one partition, without end, like `poll_arrow`."""
@@ -411,7 +413,7 @@ class Consumer(AsyncWith, Generic[K, V]):
         return partial(typed, form, self._decoder.bad_record)
 
     def _seconds(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else timeout_s
+        return self._timeout_s if timeout_s is None else seconds_of(timeout_s)
 
     def _needs_group(self) -> None:
         if self._config[consumer.GROUP_ID] is None:

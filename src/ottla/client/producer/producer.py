@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, Final, Generic, Self
 
-from ottla.client.arguments import timestamp_of
+from ottla.client.arguments import seconds_of, timestamp_of
 from ottla.client.columns.arrow import RowColumns
 from ottla.client.key_value import K, V
 from ottla.client.lifecycle.shutdown import end_all
@@ -276,8 +276,9 @@ class Producer(AsyncWith, Generic[K, V]):
         Raises the first error that nobody has seen; raises TimedOut at the timeout.
         """
         running = self._started()
+        limit_s = None if timeout_s is None else seconds_of(timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(limit_s):
                 await running.sender.flush()
         except TimeoutError as error:
             raise TimedOut(f"flush did not finish in {timeout_s:g} s") from error
@@ -313,8 +314,8 @@ class Producer(AsyncWith, Generic[K, V]):
 
     async def refresh_metadata(self, *, timeout_s: float | None = None) -> ClusterView:
         """Request metadata now; raises RequestError without a response, after max.block.ms."""
-        timeout_s = self._block_s if timeout_s is None else timeout_s
-        return await self._started().metadata.refreshed(timeout_s)
+        limit_s = self._block_s if timeout_s is None else seconds_of(timeout_s)
+        return await self._started().metadata.refreshed(limit_s)
 
     def check_size(self, value_bytes: int) -> None:
         """Raise RequestError if `send` would refuse a value of this size: see max.request.size."""

@@ -15,6 +15,7 @@ from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
+from ottla.client.arguments import seconds_of
 from ottla.transport.failures import NotRunning, TimedOut
 
 P = ParamSpec("P")
@@ -70,7 +71,12 @@ class Portal:
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine in the loop and wait for it; raises TimedOut."""
-        call = Call(coroutine, timeout_s, self._calls)
+        try:
+            limit_s = None if timeout_s is None else seconds_of(timeout_s)
+        except TypeError:
+            coroutine.close()
+            raise
+        call = Call(coroutine, limit_s, self._calls)
         try:
             future = self.start(call.run())
             # A call cancelled before it started never signals that it is done.
