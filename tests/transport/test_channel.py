@@ -491,6 +491,22 @@ def test_failed_reauthentication_fails_queued_requests() -> None:
     run(scenario())
 
 
+def test_disconnect_before_the_first_response_hints_at_the_log() -> None:
+    """Of a broker without a free descriptor, for example."""
+
+    async def close(peer: Peer) -> None:
+        peer.writer.close()
+
+    async def scenario() -> None:
+        async with peer(close) as port:
+            with pytest.raises(Disconnected, match=r"before its first .+ many") as raised:
+                await connect(port)
+            assert "SASL" not in str(raised.value)
+            assert "requires TLS" in str(raised.value)
+
+    run(scenario())
+
+
 def test_early_disconnect_hints_at_sasl_and_a_later_one_does_not() -> None:
     async def at_once(peer: Peer) -> None:
         await peer.greet()
@@ -511,6 +527,6 @@ def test_early_disconnect_hints_at_sasl_and_a_later_one_does_not() -> None:
             await channel.send(heartbeat(1), 5)
             with pytest.raises(Disconnected) as raised:
                 await channel.send(heartbeat(2), 5)
-            assert "login" not in str(raised.value)
+            assert "SASL" not in str(raised.value)
 
     run(scenario())

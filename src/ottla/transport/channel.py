@@ -26,7 +26,9 @@ from ottla.protocol.message import Api, Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Versions
 from ottla.transport.failures import (
+    SEE_LOG,
     WANTS_LOGIN,
+    WANTS_TLS,
     AuthenticationFailed,
     Disconnected,
     NotSupported,
@@ -287,9 +289,19 @@ class Channel(asyncio.BufferedProtocol):
             self._end(tls_failed(self.address, exc))
             return
         why = f": {exc}" if exc is not None else ""
-        # A broker that rejects the first request closes the connection without a response.
+        closed = f"the broker at {self.address} closed the connection"
+        if not self.versions:
+            hint = SEE_LOG if self._is_encrypted else f"{SEE_LOG}; {WANTS_TLS}"
+            self._end(Disconnected(f"{closed} before its first response{why}; {hint}"))
+            return
+        # A broker with SASL answers ApiVersions before the login, and closes at other requests.
         hint = "" if self._has_served else f"; {WANTS_LOGIN}"
-        self._end(Disconnected(f"the broker at {self.address} closed the connection{why}{hint}"))
+        self._end(Disconnected(f"{closed}{why}{hint}"))
+
+    @property
+    def _is_encrypted(self) -> bool:
+        assert self._transport is not None
+        return self._transport.get_extra_info("sslcontext") is not None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer that the next bytes are read into."""

@@ -21,7 +21,9 @@ _ENDED: Final = frozenset({"UNEXPECTED_EOF_WHILE_READING", None})
 SPEAKS_TLS: Final = "it requires TLS: set security.protocol to SSL or SASL_SSL"
 NO_TLS: Final = "if this port does not use TLS, set security.protocol to PLAINTEXT"
 SERVERS: Final = "check the host name in bootstrap.servers"
-WANTS_LOGIN: Final = "if this port requires SASL or TLS, set security.protocol"
+WANTS_LOGIN: Final = "if this port requires SASL, set security.protocol"
+WANTS_TLS: Final = "if this port requires TLS, set security.protocol"
+SEE_LOG: Final = "its log has the reason, for example too many connections"
 
 
 class Disconnected(RequestError):
