@@ -5,6 +5,7 @@ pyarrow casts other types to binary first.
 """
 
 import sys
+from functools import cache
 from typing import Any, Final
 
 from ottla.protocol.primitives import Buffer
@@ -69,11 +70,10 @@ def _header_lists(pa: Any, headers: Headers | None, rows: int) -> Any:
     if headers is None:
         empty = Column(_EMPTY_OFFSETS, b"", None, 0)
         headers = Headers(bytes(4 * rows + 4), None, empty, empty, rows)
-    keys = _binary(pa, headers.keys, headers.keys.length, text=True)
-    values = _binary(pa, headers.values, headers.values.length)
-    pair = pa.struct([pa.field("key", keys.type, nullable=False), pa.field("value", values.type)])
-    # StructArray.from_arrays takes twice as long.
-    pairs = pa.Array.from_buffers(pair, headers.keys.length, [None], children=[keys, values])
+    if headers.keys.length or headers.keys.large or headers.values.large:
+        pairs = _header_pairs(pa, headers.keys, headers.values)
+    else:
+        pairs = _no_header_pairs()
     validity = None if headers.validity is None else pa.py_buffer(headers.validity)
     return pa.Array.from_buffers(
         (pa.large_list if headers.large else pa.list_)(pairs.type),
@@ -82,6 +82,21 @@ def _header_lists(pa: Any, headers: Headers | None, rows: int) -> Any:
         offset=headers.start,
         children=[pairs],
     )
+
+
+def _header_pairs(pa: Any, keys: Column, values: Column) -> Any:
+    names = _binary(pa, keys, keys.length, text=True)
+    data = _binary(pa, values, values.length)
+    pair = pa.struct([pa.field("key", names.type, nullable=False), pa.field("value", data.type)])
+    # StructArray.from_arrays takes twice as long.
+    return pa.Array.from_buffers(pair, keys.length, [None], children=[names, data])
+
+
+@cache
+def _no_header_pairs() -> Any:
+    """Return no pairs; made once, because most batches have no headers."""
+    nothing = Column(_EMPTY_OFFSETS, b"", None, 0)
+    return _header_pairs(pyarrow_module(), nothing, nothing)
 
 
 def from_arrow(batch: Any, *, now_ms: int | None = None) -> Columns:

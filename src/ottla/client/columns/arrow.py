@@ -6,6 +6,7 @@ are dictionary-encoded constants. Sent rows keep their order within a partition.
 
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ottla.ids import TopicPartition
@@ -24,12 +25,19 @@ def consumed(partition: TopicPartition, columns: Columns) -> Any:
         pa.dictionary(pa.int8(), pa.utf8()),
         rows,
         [None, pa.py_buffer(bytes(rows))],
-        pa.array([partition.topic], pa.utf8()),
+        _name(partition.topic),
     )
     number = partition.partition.to_bytes(4, sys.byteorder)
     numbers = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(number * rows)])
     arrays = {"topic": names, "partition": numbers, **arrow_arrays(columns)}
     return pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])
+
+
+@lru_cache(maxsize=64)
+def _name(topic: str) -> Any:
+    """Return an array with the name of a topic; made once per topic, not per batch."""
+    pa = pyarrow_module()
+    return pa.array([topic], pa.utf8())
 
 
 class RowColumns(NamedTuple):
