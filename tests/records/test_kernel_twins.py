@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cases import each_case
 from kernel_loading import CompiledFinder, SourceFinder, is_compiled, load_kernel
 from ottla.client.consumer.record import Record as ConsumerRecord
-from ottla.records.batch import HEADER_SIZE, Batch, BatchHeader
+from ottla.records.batch import HEADER_SIZE, LOG_APPEND_TIME, Batch, BatchHeader
 from ottla.records.errors import CorruptRecords
 from records.drawing import INT64, Drawn, build, damaged, drawn_batches
 from sampling import examples
@@ -75,6 +75,25 @@ def told(record: Any) -> tuple[object, ...]:
     return record.offset, record.timestamp, record.key, record.value, record.headers
 
 
+def tuples(
+    kernel: Any,
+    given_batches: list[Batch],
+    first: int,
+    records_min: int = 0,
+    bytes_min: int = 0,
+    *,
+    check_crc: bool,
+) -> object:
+    """What a consumer makes of batches."""
+    found, until = kernel.read_record_tuples(
+        ConsumerRecord,
+        *("t", 3, ("create", "append")),
+        *(given_batches, first, records_min, bytes_min, crc32c if check_crc else None, 1 << 20),
+    )
+    assert {type(record) for record in found} <= {ConsumerRecord}
+    return found, until
+
+
 @settings(max_examples=examples(60, usual=400))
 @given(
     sections,
@@ -102,10 +121,12 @@ def test_reading(
         return [told(record) for record in reader.read_all()]
 
     def as_tuples(kernel: Any) -> object:
-        reader = kernel.RecordReader(section, count, last, base, time, append, first)
-        found = reader.read_tuples(ConsumerRecord, "t", 3, 1, 9)
-        assert {type(record) for record in found} <= {ConsumerRecord}
-        return found
+        flag, append_time = (0, 0) if append is None else (LOG_APPEND_TIME, append)
+        header = (base, 0, 9, 2, 0, flag, last, time, append_time, -1, -1, -1, count)
+        batch = Batch.__new__(Batch)
+        batch.header = BatchHeader._make(header)
+        batch.data = memoryview(bytes(HEADER_SIZE) + section)
+        return tuples(kernel, [batch], first, check_crc=False)
 
     def columns(kernel: Any) -> object:
         writer = kernel.ColumnBuilder()
@@ -366,8 +387,19 @@ def test_batches_of_a_fetch(data: bytes, first: int, last: int) -> None:
         writer.finish()
         return types, buffers(writer)
 
+    def records(kernel: Any) -> object:
+        found, _ = kernel.split_batches(data, Batch, BatchHeader)
+        return [
+            outcome(
+                lambda one, check=check: tuples(one, found, first, last, 150, check_crc=check),
+                kernel,
+            )
+            for check in (False, True)
+        ]
+
     same(split)
     same(columns)
+    same(records)
 
 
 @each_case("wrong", [None, "text", 5, [1], memoryview(b"abcd")[::2]])

@@ -16,6 +16,7 @@ from ottla.records._kernel import (
     murmur2,
     not_bytes_error,
     parse_json_objects,
+    read_record_tuples,
 )
 from ottla.records.arrow import from_arrow, to_arrow
 from ottla.records.batch import (
@@ -119,6 +120,7 @@ __all__ = [
     "read_control",
     "read_end_txn_marker",
     "read_header",
+    "read_record_tuples",
     "to_arrow",
     "validate",
 ]

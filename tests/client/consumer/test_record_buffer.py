@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fastcrc.crc32 import iscsi as crc32c
 
 from client.consumer.test_fetched_batches import batch
 from ottla.client.consumer import record_buffer
@@ -12,8 +13,9 @@ from ottla.client.consumer.cursor import Cursor
 from ottla.client.consumer.decoding import Corrupt, Decoder
 from ottla.client.consumer.fetched_batches import fetched_batches
 from ottla.client.consumer.record_buffer import RecordBuffer
+from ottla.client.serializers import DeserializationFailed
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.records import HEADER_SIZE
+from ottla.records import HEADER_SIZE, Compression
 
 PLACE = TopicPartition("t", PartitionIndex(0))
 Buffer = RecordBuffer[bytes, bytes]
@@ -96,6 +98,55 @@ def test_records_before_a_corrupt_batch_are_handed_out_first() -> None:
             await buffer.take(500, 0)
         assert raised.value.next_offset == 6
         assert cursor.position == 5
+
+    asyncio.run(read())
+
+
+def wrongly_compressed(data: bytes) -> bytes:
+    """The batch as if its records were compressed with zstd, with a correct CRC."""
+    raw = bytearray(data)
+    raw[22] |= Compression.ZSTD
+    raw[17:21] = crc32c(raw[21:]).to_bytes(4, "big")
+    return bytes(raw)
+
+
+def test_batch_that_cannot_be_decompressed_is_corrupt() -> None:
+    async def read() -> None:
+        data = batch(0, 2) + wrongly_compressed(batch(2, 3)) + batch(5, 1)
+        buffer, _ = filled(data, 0, plain())
+        assert [one.offset for one in await buffer.take(500, 0)] == [0, 1]
+        with pytest.raises(Corrupt, match=r"t-0: the batch at offset 2 .* next .* offset 5"):
+            await buffer.take(500, 0)
+        buffer, _ = filled(data, 0, plain())
+        columns = await buffer.take_columns(0, lambda _, columns: (columns, None))
+        assert columns is not None
+        assert columns.rows == 2
+        with pytest.raises(Corrupt, match=r"t-0: the batch at offset 2 .* next .* offset 5"):
+            await buffer.take_columns(0, lambda _, columns: (columns, None))
+
+    asyncio.run(read())
+
+
+def test_failed_value_ends_what_is_handed_out_before_it() -> None:
+    def value(_: str, data: bytes) -> bytes:
+        if data == b"3":
+            raise ValueError("three")
+        return data
+
+    async def read() -> None:
+        buffer, cursor = filled(SMALL, 0, plain(value))
+        records = buffer.records()
+        assert [(await anext(records)).offset for _ in range(3)] == [0, 1, 2]
+        for _ in range(2):  # the iterator can be used again
+            with pytest.raises(DeserializationFailed, match="three"):
+                await anext(records)
+            assert cursor.position == 3
+        cursor.move(4)
+        chunk = fetched_batches(SMALL, 4, None)
+        assert chunk is not None
+        cursor.add(chunk)
+        buffer.arrived(cursor)
+        assert [(await anext(records)).offset for _ in range(2)] == [4, 7]
 
     asyncio.run(read())
 

@@ -4,19 +4,23 @@ Invariant: an error names topic, partition and offset. A record is skipped only 
 says so. The records before it in the batch are handed out first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
+
+from fastcrc.crc32 import iscsi as crc32c
 
 from ottla.client.consumer.record import Record
 from ottla.client.serializers import DeserializationFailed, Deserializer, deserialize
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
-from ottla.records import Batch, CorruptRecords
-from ottla.records import Record as Raw
+from ottla.records import DECOMPRESSED_BYTES_MAX, Batch, TimestampType, read_record_tuples
+from ottla.records.errors import UNREADABLE
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_TIMESTAMP_TYPES: Final = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
 # The constructor of a NamedTuple takes its fields one by one, which is slower by half.
 _new: Final = cast(
@@ -52,6 +56,11 @@ class Corrupt(RequestError):
         return "The stored records are damaged. Seek past them, or restore them from a copy."
 
 
+def corrupt(partition: TopicPartition, batch: Batch, error: Exception) -> Corrupt:
+    """Return the error for a batch that cannot be read."""
+    return Corrupt(partition, batch.header.base_offset, batch.header.next_offset, str(error))
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder(Generic[K, V]):
     """Makes records; without a deserializer they have bytes."""
@@ -63,48 +72,60 @@ class Decoder(Generic[K, V]):
     """Called with a deserialization error; if it returns, the record is skipped."""
 
     def records(
-        self, partition: TopicPartition, batch: Batch, from_offset: int
-    ) -> tuple[list[Record[K, V]], RequestError | None]:
-        """Return the records of a batch from an offset on, and the error that ended them early."""
-        header = batch.header
-        time, epoch = header.timestamp_type, header.leader_epoch
-        topic, index = partition
+        self,
+        partition: TopicPartition,
+        batches: Sequence[Batch],
+        from_offset: int,
+        records_min: int,
+        bytes_min: int,
+    ) -> tuple[list[Record[K, V]], int]:
+        """Return the records of the next batches from an offset on, and the offset after them.
+
+        Batches are decoded together until they have `records_min` records or `bytes_min` bytes.
+        Each batch is decoded alone if functions of the application deserialize its records. An
+        error is raised only if no record is before it; otherwise the records end before it.
+        """
+        kind: type[Record[Any, Any]] = Record
+        try:
+            records, until = read_record_tuples(
+                kind,
+                *partition,
+                _TIMESTAMP_TYPES,
+                batches,
+                from_offset,
+                records_min if self.is_plain else 0,
+                bytes_min,
+                crc32c if self.checks_crc else None,
+                DECOMPRESSED_BYTES_MAX,
+            )
+        except UNREADABLE as error:
+            raise corrupt(partition, batches[0], error) from error
+        return (records, until) if self.is_plain else self._deserialized(partition, records, until)
+
+    def _deserialized(
+        self, partition: TopicPartition, raw: list[Record[bytes, bytes]], until: int
+    ) -> tuple[list[Record[K, V]], int]:
         new = _new
         made: list[Record[Any, Any]] = []
-        try:
-            if self.checks_crc and not batch.crc_ok:
-                raise CorruptRecords("wrong CRC")
-            reader = batch.records(from_offset=from_offset)
-            if self.is_plain:
-                return reader.read_tuples(Record, topic, index, time, epoch), None
-            raw = reader.read_all()
-        except CorruptRecords as error:
-            corrupt = Corrupt(partition, header.base_offset, header.next_offset, str(error))
-            corrupt.__cause__ = error
-            return [], corrupt
-        for r in raw:
+        for record in raw:
+            topic, index, offset, time_ms, time_type, key, value, headers, epoch = record
             try:
-                key, value = self._key(partition, r), self._value(partition, r)
+                if self.key is not None:
+                    key = deserialize(self.key, *partition, offset, "key", key)
+                if self.value is not None:
+                    value = deserialize(self.value, *partition, offset, "value", value)
             except DeserializationFailed as failed:
-                if self.bad_record is None:
-                    return made, failed
-                self.bad_record(failed)
-                continue
-            place = (topic, index, r.offset, r.timestamp, time)
-            made.append(new(Record, (*place, key, value, r.headers, epoch)))
-        return made, None
+                if self.bad_record is not None:
+                    self.bad_record(failed)
+                    continue
+                if not made:
+                    raise
+                return made, offset
+            place = (topic, index, offset, time_ms, time_type)
+            made.append(new(Record, (*place, key, value, headers, epoch)))
+        return made, until
 
     @property
     def is_plain(self) -> bool:
         """Whether it calls no function of the application."""
         return self.key is None and self.value is None
-
-    def _key(self, partition: TopicPartition, raw: Raw) -> object:
-        if self.key is None:
-            return raw.key
-        return deserialize(self.key, *partition, raw.offset, "key", raw.key)
-
-    def _value(self, partition: TopicPartition, raw: Raw) -> object:
-        if self.value is None:
-            return raw.value
-        return deserialize(self.value, *partition, raw.offset, "value", raw.value)

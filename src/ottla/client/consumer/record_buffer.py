@@ -9,17 +9,19 @@ next call; they count as never handed out.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from functools import partial
 from itertools import islice
-from math import inf
+from sys import maxsize
 from typing import Final, Generic, TypeVar
 
 from ottla.client.consumer.cursor import Cursor, HandedOut
-from ottla.client.consumer.decoding import Corrupt, Decoder
+from ottla.client.consumer.decoding import Decoder, corrupt
 from ottla.client.consumer.record import Record
 from ottla.client.serializers import DeserializationFailed
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
-from ottla.records import Batch, Columns, CorruptRecords, decode
+from ottla.records import Batch, Columns, decode
+from ottla.records.errors import UNREADABLE
 
 DECODED_MIN: Final = 1000
 """The number of records that are decoded together, if a fetch response has so many."""
@@ -43,7 +45,7 @@ class RecordBuffer(Generic[K, V]):
         self._is_lasting = False  # whether the failure is raised again on every call
         self._over: RequestError | None = None  # why nothing is handed out any more
         self._decoder = decoder
-        self._decoded_bytes: float = DECODED_BYTES
+        self._decoded_bytes = DECODED_BYTES
         self._drained = drained
         self._ready: dict[TopicPartition, Cursor] = {}  # in turn
         self._handed: list[Cursor] = []
@@ -132,26 +134,20 @@ class RecordBuffer(Generic[K, V]):
 
     # Calls of the application.
 
-    async def records(self) -> AsyncIterator[Record[K, V]]:
+    def records(self) -> AsyncIterator[Record[K, V]]:
         """Iterate over records without end."""
-        while True:
-            hand = self._hand(self._open_at_once() or await self._next(None))
-            for record in hand.left:
-                hand.record = record
-                yield record
-                if hand.is_over:
-                    break
-            else:
-                hand.cursor.came_back()
-                self._close(hand.cursor)
+        return _Records(self)
+
+    async def hand_at_once(self, before: HandedOut | None) -> HandedOut:
+        """Like `hand`, for a caller on the event loop: do not yield to it if records are ready."""
+        self._end(before)
+        return self._hand(self._open_at_once() or await self._next(None))
 
     async def hand(self, before: HandedOut | None) -> HandedOut:
         """Return records to take in any thread; `before` is the object that was used up."""
-        if before is not None and not before.is_over:
-            before.cursor.came_back()
-            self._close(before.cursor)
+        self._end(before)
         # Waking another thread takes longer than reading records that have left the cache.
-        self._decoded_bytes = inf
+        self._decoded_bytes = maxsize
         return self._hand(await self._next(None))
 
     async def take(
@@ -239,13 +235,15 @@ class RecordBuffer(Generic[K, V]):
         try:
             self._owes_turn = False
             await asyncio.sleep(0)
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    cursor = self._open_next(as_columns=as_columns, empty_too=empty_too)
-                    if cursor is not None:
-                        return cursor
-                    self._arrival = asyncio.get_running_loop().create_future()
-                    await self._arrival
+            open_next = partial(self._open_next, as_columns=as_columns, empty_too=empty_too)
+            cursor = open_next()
+            if cursor is None:
+                async with asyncio.timeout(timeout_s):  # only now, because it starts a timer
+                    while cursor is None:
+                        self._arrival = asyncio.get_running_loop().create_future()
+                        await self._arrival
+                        cursor = open_next()
+            return cursor
         except TimeoutError:
             return None
         finally:
@@ -261,6 +259,12 @@ class RecordBuffer(Generic[K, V]):
         assert cursor is not None  # without a timeout the wait cannot end otherwise
         self._handed.append(cursor)
         return cursor.open_hand()
+
+    def _end(self, hand: HandedOut | None) -> None:
+        """Mark records that the application took one by one as done."""
+        if hand is not None and not hand.is_over:
+            hand.cursor.came_back()
+            self._close(hand.cursor)
 
     def _open_at_once(self) -> Cursor | None:
         """Return the next cursor if that needs no wait."""
@@ -320,38 +324,21 @@ class RecordBuffer(Generic[K, V]):
         """Whether a cursor has records to hand out; opens them."""
         if cursor.left is not None:
             return True
-        while (batch := cursor.next_batch()) is not None:
+        while cursor.next_batch() is not None:
             if as_columns:
                 return True
-            records, error = self._decoder.records(cursor.partition, batch, cursor.position)
-            if error is not None and not records:
-                raise error
-            until = _until(batch, error)
-            if self._decoder.is_plain:
-                until = self._decode_more(cursor, records, until)
+            records, until = self._decoder.records(
+                cursor.partition,
+                cursor.chunks[0].batches,
+                cursor.position,
+                DECODED_MIN,
+                self._decoded_bytes,
+            )
             cursor.open_records(records, until)
             if records:
                 return True
             self._close(cursor)
         return False
-
-    def _decode_more(self, cursor: Cursor, records: list[Record[K, V]], until: int) -> int:
-        """Decode the next batches of the response too; returns the offset at which they end.
-
-        Batches of large records have few, and handing out a batch costs as much as many records.
-        """
-        batches = cursor.chunks[0].batches
-        size = batches[0].header.size
-        for batch in islice(batches, 1, None):
-            if len(records) >= DECODED_MIN or size >= self._decoded_bytes:
-                break
-            more, error = self._decoder.records(cursor.partition, batch, until)
-            if error is not None:
-                break  # raised when it is the next batch
-            records += more
-            size += batch.header.size
-            until = int(batch.header.next_offset)
-        return until
 
     def _close(self, cursor: Cursor) -> None:
         if cursor.close_records():
@@ -369,22 +356,42 @@ class RecordBuffer(Generic[K, V]):
         batches = [*cursor.chunks[0].batches]
         try:
             return self._decode(batches, cursor.position), None
-        except CorruptRecords:
+        except UNREADABLE:
             good: list[Batch] = []
             for batch in batches:
                 try:
                     self._decode([batch], cursor.position)
-                except CorruptRecords as error:
-                    header, why = batch.header, str(error)
+                except UNREADABLE as error:
                     if not good:
-                        offset, after = header.base_offset, header.next_offset
-                        raise Corrupt(cursor.partition, offset, after, why) from error
+                        raise corrupt(cursor.partition, batch, error) from error
                     return self._decode(good, cursor.position), good[-1].header.next_offset
                 good.append(batch)
             raise
 
     def _decode(self, batches: Iterable[Batch], from_offset: int) -> Columns:
         return decode(batches, from_offset=from_offset, check_crc=self._decoder.checks_crc)
+
+
+class _Records(AsyncIterator[Record[K, V]]):
+    """Iterates over the records of a buffer, without end.
+
+    An async generator is slower: it raises an exception per record to pass a tuple on.
+    """
+
+    __slots__ = ("_buffer", "_hand")
+
+    def __init__(self, buffer: RecordBuffer[K, V]) -> None:
+        self._buffer = buffer
+        self._hand: HandedOut | None = None
+
+    async def __anext__(self) -> Record[K, V]:
+        while True:
+            hand = self._hand
+            if hand is not None and not hand.is_over:
+                for record in hand.left:
+                    hand.record = record
+                    return record
+            self._hand = await self._buffer.hand_at_once(hand)
 
 
 def _hand_out_chunk(cursor: Cursor, until: int | None) -> None:
@@ -401,10 +408,3 @@ def _hand_out_chunk(cursor: Cursor, until: int | None) -> None:
             break
         batches.popleft()
     cursor.handed_out(until, epoch)
-
-
-def _until(batch: Batch, error: RequestError | None) -> int:
-    """Return the offset at which the decoded part of a batch ends."""
-    if isinstance(error, DeserializationFailed):
-        return error.offset
-    return int(batch.header.next_offset)

@@ -50,7 +50,7 @@ try:
         read_varint,
         read_varlong,
     )
-    from ottla.records._kernel.reader import Record, RecordReader
+    from ottla.records._kernel.reader import Record, RecordReader, read_record_tuples
 except ImportError as error:  # a compiled module lacks what another one needs from it
     raise ImportError(
         "the compiled modules of the kernel do not belong to its source: run `make setup`"
@@ -87,6 +87,7 @@ __all__ = [
     "not_bytes_error",
     "parse_json_objects",
     "partitions",
+    "read_record_tuples",
     "read_varint",
     "read_varlong",
     "scan_batch_headers",

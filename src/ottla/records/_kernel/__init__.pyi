@@ -72,15 +72,20 @@ class RecordReader:
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Record: ...
-    def read_tuples(
-        self,
-        kind: type[_TupleT],
-        topic: str,
-        partition: int,
-        timestamp_type: int,
-        leader_epoch: int,
-    ) -> list[_TupleT]: ...
     def read_all(self) -> list[Record]: ...
+
+def read_record_tuples(
+    kind: type[_TupleT],
+    topic: str,
+    partition: int,
+    timestamp_types: tuple[int, int],
+    batches: Iterable[Any],
+    from_offset: int,
+    records_min: int,
+    bytes_min: int,
+    crc32c: Callable[[Buffer], int] | None,
+    decompressed_bytes_max: int,
+) -> tuple[list[_TupleT], int]: ...
 
 @final
 class ColumnBuilder:

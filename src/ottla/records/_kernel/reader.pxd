@@ -4,7 +4,15 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 
 from ottla.records._kernel.buffers cimport bytes_at, bytes_or_none
-from ottla.records._kernel.constants cimport BAD_COUNT, BAD_OFFSET, BAD_TAIL
+from ottla.records._kernel.constants cimport (
+    BAD_COUNT,
+    BAD_OFFSET,
+    BAD_TAIL,
+    COMPRESSION_MASK,
+    CRC_END,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+)
 from ottla.records._kernel.parser cimport (
     RecordParser,
     count_is_possible,

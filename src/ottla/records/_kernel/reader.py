@@ -1,4 +1,4 @@
-"""Reads the records of one batch as Python objects, one at a time."""
+"""Reads records as Python objects: those of one batch, or of all batches that a consumer needs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ try:
 except ImportError:
     from ottla.records._kernel import cython_stub as cython
 
+from ottla.records.errors import UNREADABLE, CorruptRecords
+
 if not cython.compiled:
     from ottla.records._kernel.buffers import bytes_at, bytes_or_none
-    from ottla.records._kernel.constants import BAD_COUNT, BAD_OFFSET, BAD_TAIL
+    from ottla.records._kernel.constants import (
+        BAD_COUNT,
+        BAD_OFFSET,
+        BAD_TAIL,
+        COMPRESSION_MASK,
+        CRC_END,
+        HEADER_SIZE,
+        LOG_APPEND_TIME,
+    )
     from ottla.records._kernel.integers import add64
     from ottla.records._kernel.parser import (
         RecordParser,
@@ -158,32 +168,6 @@ class RecordReader(RecordParser):
             raise StopIteration
         return record
 
-    def read_tuples(self, kind: type, topic, partition, timestamp_type, leader_epoch):
-        """Return the remaining records as a list of tuples, for consumers.
-
-        `kind` is a subclass of tuple. The fields are topic, partition, offset, timestamp, timestamp
-        type, key, value, headers and leader epoch.
-        """
-        records: list = []
-        if not issubclass(kind, tuple):
-            raise TypeError(f"{kind.__name__} is not a subclass of tuple")
-        while _find_record(self):
-            records.append(
-                new_record_tuple(
-                    kind,
-                    topic,
-                    partition,
-                    _offset(self),
-                    _timestamp(self),
-                    timestamp_type,
-                    bytes_or_none(self.at, self.key_at, self.key_size),
-                    bytes_or_none(self.at, self.value_at, self.value_size),
-                    _headers(self) if self.header_count > 0 else (),
-                    leader_epoch,
-                )
-            )
-        return records
-
     def read_all(self):
         """Return the remaining records as a list."""
         records: list = []
@@ -192,6 +176,104 @@ class RecordReader(RecordParser):
             records.append(record)
             record = _next_record(self)
         return records
+
+
+def read_record_tuples(
+    kind: type,
+    topic,
+    partition,
+    timestamp_types: tuple,
+    batches,
+    from_offset: cython.longlong,
+    records_min: cython.longlong,
+    bytes_min: cython.longlong,
+    crc32c,
+    decompressed_bytes_max: cython.longlong,
+):
+    """Return the records of batches from an offset on as a list of tuples, and the offset after it.
+
+    `kind` is a subclass of tuple. The fields are topic, partition, offset, timestamp, timestamp
+    type, key, value, headers and leader epoch. The list ends with the batch after which there are
+    `records_min` records or `bytes_min` bytes, or before an unreadable batch. If the first batch is
+    unreadable, its error is raised. The CRC is checked if `crc32c` is not None.
+    """
+    records: list = []
+    until: cython.longlong = from_offset
+    size: cython.longlong = 0
+    if not issubclass(kind, tuple):
+        raise TypeError(f"{kind.__name__} is not a subclass of tuple")
+    for batch in batches:
+        if size > 0 and (len(records) >= records_min or size >= bytes_min):
+            break
+        try:
+            more = _read_batch(
+                kind,
+                topic,
+                partition,
+                timestamp_types,
+                batch,
+                from_offset,
+                crc32c,
+                decompressed_bytes_max,
+            )
+        except UNREADABLE:
+            if size > 0:
+                break
+            raise
+        records += more
+        size += len(batch.data)
+        until = add64(add64(batch.header[0], batch.header[6]), 1)
+    return records, until
+
+
+@cython.cfunc
+def _read_batch(
+    kind: type,
+    topic,
+    partition,
+    timestamp_types: tuple,
+    batch,
+    from_offset: cython.longlong,
+    crc32c,
+    decompressed_bytes_max: cython.longlong,
+) -> list:
+    """Return the records of a batch from an offset on as tuples."""
+    header = batch.header
+    data = batch.data
+    if crc32c is not None and crc32c(data[CRC_END:]) != header[4]:
+        raise CorruptRecords(f"the batch at offset {header[0]} has a wrong CRC")
+    attributes: cython.longlong = header[5]
+    append_time: cython.bint = (attributes & LOG_APPEND_TIME) != 0
+    timestamp_type = timestamp_types[1 if append_time else 0]
+    leader_epoch = header[2]
+    records: list = []
+    reader: RecordReader = RecordReader(
+        batch.record_bytes(decompressed_bytes_max)
+        if attributes & COMPRESSION_MASK
+        else data[HEADER_SIZE:],
+        header[12],
+        header[6],
+        header[0],
+        header[7],
+        header[8] if append_time else None,
+        from_offset,
+    )
+    while _find_record(reader):
+        records.append(
+            new_record_tuple(
+                kind,
+                topic,
+                partition,
+                _offset(reader),
+                _timestamp(reader),
+                timestamp_type,
+                bytes_or_none(reader.at, reader.key_at, reader.key_size),
+                bytes_or_none(reader.at, reader.value_at, reader.value_size),
+                _headers(reader) if reader.header_count > 0 else (),
+                leader_epoch,
+            )
+        )
+    return records
 
 
 @cython.cfunc
