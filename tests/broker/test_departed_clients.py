@@ -12,7 +12,13 @@ from broker.handlers.test_fetch import FetchSpec, request
 from broker.members import group_broker, join_request
 from broker.nodes import RunningBroker, broker, run
 from broker.test_node import create
+from ottla.broker import cooperative
+from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.node import _dispatch_when  # pyright: ignore[reportPrivateUsage]
+from ottla.broker.shutdown import Shutdown
+from ottla.clock import SystemClock
+from ottla.groups.events import DeleteGroups
+from ottla.groups.types import RequestToken
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.join_group import JoinGroupResponse
@@ -91,6 +97,33 @@ def test_new_members_that_disconnect_leave_the_group(tmp_path: Path) -> None:
             await clients[0].close()
             await until(lambda: "g" not in groups or not len(groups["g"].roster))
             await until(lambda: connections(running) == 1)
+
+    run(scenario)
+
+
+def test_group_requests_of_a_departed_client_are_all_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cooperative, "TURN_SECONDS", -1.0)  # a pause after each of them
+
+    async def scenario() -> None:
+        async with group_broker(tmp_path) as running:
+            applied: list[int] = []
+
+            def deletion(number: int, token: RequestToken) -> DeleteGroups:
+                applied.append(number)
+                return DeleteGroups(token, ("g",))
+
+            requests = [("g", partial(deletion, number)) for number in range(5)]
+            turns = CooperativeScheduler(SystemClock(), Shutdown()).new_loop()
+            task = asyncio.create_task(running.parts.groups.submit_all(requests, turns))
+            while not applied:
+                await asyncio.sleep(0)
+            assert len(applied) < 5
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert applied == [0, 1, 2, 3, 4]
 
     run(scenario)
 

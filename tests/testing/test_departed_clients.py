@@ -10,7 +10,7 @@ from ottla import Admin, NewTopic
 from ottla.broker import configs, forwarding, topics
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.handlers import describe_configs, offset_commit
-from ottla.client.admin.configs import ConfigResource
+from ottla.client.admin.configs import ConfigKind, ConfigResource
 from ottla.controller import controller
 from ottla.controller.controller import Controller
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition
@@ -79,6 +79,7 @@ def endless_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(describe_configs, "TIMEOUT_S", FOREVER_S)
     monkeypatch.setattr(forwarding, "TIMEOUT_S", FOREVER_S)
     monkeypatch.setattr(forwarding, "TIMEOUT_SECONDS_MAX", FOREVER_S)
+    monkeypatch.setattr(topics, "CREATION_TIMEOUT_MS", FOREVER_MS)
     monkeypatch.setattr(topics, "TIMEOUT_SECONDS_MAX", FOREVER_S)
     monkeypatch.setitem(ControllerChannel.ask.__kwdefaults__ or {}, "timeout_s", FOREVER_S)
 
@@ -104,11 +105,17 @@ def growth() -> CreatePartitionsRequest:
 
 
 def replacement() -> AlterConfigsRequest:
-    resource = AlterConfigsResource(
-        resource_type=2,
-        resource_name=TOPIC,
-        configs=[AlterableConfig(name="retention.ms", value="1234567")],
-    )
+    return _configs(ConfigKind.TOPIC, TOPIC, "retention.ms", "1234567")
+
+
+def defaults() -> AlterConfigsRequest:
+    """Change the defaults of all brokers."""
+    return _configs(ConfigKind.BROKER, "", "log.retention.ms", "7654321")
+
+
+def _configs(kind: ConfigKind, name: str, config: str, value: str) -> AlterConfigsRequest:
+    configs = [AlterableConfig(name=config, value=value)]
+    resource = AlterConfigsResource(resource_type=kind.value, resource_name=name, configs=configs)
     return AlterConfigsRequest(resources=[resource], validate_only=False)
 
 
@@ -261,6 +268,7 @@ def test_changes_on_the_controller_end_with_the_client() -> None:
         "automatic": automatic,
         "grow": growth,
         "replace configs": replacement,
+        "replace defaults": defaults,
         "change configs": increment,
         "elect": election,
         "delete": lambda: deletion("a"),
@@ -279,12 +287,17 @@ def test_changes_on_the_controller_end_with_the_client() -> None:
             entries = (await admin.describe_configs([resource]))[resource]
             assert entries["retention.ms"].value == "1234567"
             assert entries["retention.bytes"].value == "1234567890"
+            resource = ConfigResource.broker(stage.cut_off.id)
+            entries = (await admin.describe_configs([resource]))[resource]
+            assert entries["log.retention.ms"].value == "7654321"
 
     staged(scenario)
 
 
 @pytest.mark.parametrize("how", ["close", "half", "reset"])
-def test_change_that_has_begun_is_carried_out_without_waits(how: str) -> None:
+def test_change_that_has_begun_is_carried_out_without_waits(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     names = [f"topic-{number}" for number in range(20)]
 
     async def scenario(stage: Stage) -> None:
@@ -295,6 +308,30 @@ def test_change_that_has_begun_is_carried_out_without_waits(how: str) -> None:
             await client.leave(how)
             await until(lambda: stage.has(*names))
         await stage.cluster.settled()
+
+    staged(scenario)
+    assert "change not applied yet" not in caplog.text
+
+
+def test_change_that_is_being_stored_is_finished() -> None:
+    async def scenario(stage: Stage) -> None:
+        begun, release, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def change(deciding: Controller) -> None:
+            begun.set()
+            await release.wait()
+            done.set()
+
+        made = node_of(stage.controller)._topics  # pyright: ignore[reportPrivateUsage]
+        assert made is not None
+        task = asyncio.create_task(made.in_turn(change))
+        await begun.wait()
+        task.cancel()
+        await asyncio.sleep(0.01)
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert done.is_set()
 
     staged(scenario)
 

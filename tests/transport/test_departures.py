@@ -8,12 +8,18 @@ from contextlib import suppress
 import pytest
 
 from ottla.log.shield import shielded
-from ottla.protocol.apis import HEARTBEAT, JOIN_GROUP
+from ottla.protocol.apis import FETCH, HEARTBEAT, JOIN_GROUP
 from ottla.protocol.conversation import Request, Response, ServerConversation
 from ottla.protocol.frames import Framer
-from ottla.protocol.messages.delete_records import DeleteRecordsRequest
+from ottla.protocol.message import Message
+from ottla.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from ottla.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from ottla.protocol.messages.fetch import FetchRequest, FetchTopic
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -28,14 +34,28 @@ from ottla.transport.connection import (
     Connection,
     ConnectionConfig,
     DeferredResponse,
+    FrameWait,
 )
-from transport.test_listener import Run, Service, echo, heartbeat, run
+from ottla.transport.memory import READ_BUFFER_BYTES
+from transport.test_listener import Client, Run, Service, echo, heartbeat, run
 
 __all__ = ["run"]
 
 
+DELETED = DeleteRecordsResponse(throttle_time_ms=0, topics=())
+ALLOCATED = AllocateProducerIdsResponse(
+    throttle_time_ms=0, error_code=0, producer_id_start=0, producer_id_len=1
+)
+JOINED = JoinGroupResponse(
+    error_code=0, generation_id=1, protocol_name="", leader="", member_id="", members=[]
+)
+DELETE = DeleteRecordsRequest(topics=[], timeout_ms=2**31 - 1)
+ALLOCATE = AllocateProducerIdsRequest(broker_id=1)
+PATIENT = ConnectionConfig(departed_ms=600_000)
+
+
 class Waiting:
-    """A dispatcher: JoinGroup waits without an end, Heartbeat has a response at once."""
+    """A dispatcher: Heartbeat has a response at once, and the others wait for `release`."""
 
     def __init__(self) -> None:
         self.served: list[int] = []
@@ -50,21 +70,23 @@ class Waiting:
             return DeferredResponse(self._produce())
         if isinstance(request.message, DeleteRecordsRequest):
             self.deletions += 1
-            return DeferredResponse(self._wait())
+            return DeferredResponse(self._wait(DELETED))
+        if isinstance(request.message, AllocateProducerIdsRequest):
+            return DeferredResponse(self._wait(ALLOCATED))
         if isinstance(request.message, JoinGroupRequest):
             self.served.append(request.message.session_timeout_ms)
-            return DeferredResponse(self._wait())
+            return DeferredResponse(self._wait(JOINED))
         assert isinstance(request.message, HeartbeatRequest)
         self.served.append(request.message.generation_id)
         return echo(request, connection)
 
-    async def _wait(self) -> Response:
+    async def _wait(self, response: Message) -> Message:
         self.waiting += 1
         try:
-            await asyncio.get_running_loop().create_future()
+            await self.release.wait()
         finally:
             self.waiting -= 1
-        raise AssertionError("nothing ends the wait but its cancellation")
+        return response
 
     async def _produce(self) -> ProduceResponse:
         async def append() -> None:
@@ -95,6 +117,30 @@ async def until(holds: Callable[[], object]) -> None:
     """Wait until a condition holds; the test's timeout limits the wait."""
     while not holds():
         await asyncio.sleep(0.001)
+
+
+def has_departed(connection: Connection) -> bool:
+    return connection._has_departed  # pyright: ignore[reportPrivateUsage]
+
+
+def is_delay_over(connection: Connection) -> bool:
+    return connection._waits_are_over  # pyright: ignore[reportPrivateUsage]
+
+
+def timer_of(connection: Connection) -> asyncio.TimerHandle | None:
+    return connection._departed_timer  # pyright: ignore[reportPrivateUsage]
+
+
+async def some_iterations() -> None:
+    """Let the event loop do what is due."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def responses(client: Client) -> list[Message]:
+    """Return all responses up to the end of the connection."""
+    received = client.conversation.receive(await client.reader.read())
+    return [one.message for one in received]
 
 
 def epolls() -> int:
@@ -222,10 +268,9 @@ def test_wait_for_followers_ends_when_its_client_leaves(run: Run) -> None:
         waiting = Waiting()
         async with Service(waiting, ConnectionConfig(departed_ms=20)).running() as service:
             client = await service.client()
-            delete = DeleteRecordsRequest(topics=[], timeout_ms=2**31 - 1)
-            client.send(delete, version=2)
+            client.send(DELETE, version=2)
             client.send(heartbeat(11))
-            client.send(delete, version=2)
+            client.send(DELETE, version=2)
             await until(lambda: waiting.waiting == 1)
             client.writer.write_eof()
             assert await client.reader.read() == b""
@@ -242,7 +287,7 @@ def test_client_that_waits_for_followers_is_idle(run: Run) -> None:
         waiting = Waiting()
         async with Service(waiting, ConnectionConfig(idle_ms_max=5000)).running() as service:
             client = await service.client()
-            client.send(DeleteRecordsRequest(topics=[], timeout_ms=2**31 - 1), version=2)
+            client.send(DELETE, version=2)
             await until(lambda: waiting.waiting == 1)
             service.clock.ahead_s = 4.0
             service.listener.close_idle_and_slow()
@@ -267,7 +312,7 @@ def test_client_with_unread_requests_waits_half_a_minute_for_others(run: Run) ->
             behind.send(join(1), *many)
             behind.writer.write_eof()
             patient.send(join(1), heartbeat(11))
-            deleting.send(DeleteRecordsRequest(topics=[], timeout_ms=2**31 - 1), version=2)
+            deleting.send(DELETE, version=2)
             deleting.send(*many)
             await until(lambda: waiting.waiting == 3)
             service.clock.ahead_s = BEHIND_SECONDS - 5
@@ -296,6 +341,225 @@ def test_no_response_follows_a_dropped_one(run: Run) -> None:
             client.writer.write_eof()
             assert await client.reader.read() == b""
             assert waiting.served == [1, 11]
+
+    run(scenario)
+
+
+def test_no_response_follows_a_skipped_one(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting, PATIENT).running() as service:
+            client = await service.client()
+            client.send(DELETE, version=2)
+            client.send(join(1), heartbeat(11))
+            await until(lambda: waiting.waiting)
+            (connection,) = service.listener.connections
+            client.writer.write_eof()
+            await until(lambda: has_departed(connection))
+            waiting.release.set()
+            assert await responses(client) == [DELETED]
+            assert waiting.served == [11]
+
+    run(scenario)
+
+
+def test_client_that_stopped_sending_has_half_a_second_more(run: Run) -> None:
+    async def scenario() -> None:
+        waiting, loop = Waiting(), asyncio.get_running_loop()
+        async with Service(waiting).running() as service:
+            client = await service.client()
+            client.send(DELETE, version=2)
+            await until(lambda: waiting.waiting)
+            (connection,) = service.listener.connections
+            before_s = loop.time()
+            client.writer.write_eof()
+            await until(lambda: has_departed(connection))
+            timer = timer_of(connection)
+            assert timer is not None
+            # uvloop counts in milliseconds.
+            assert before_s + 0.49 < timer.when() < loop.time() + 0.51
+
+    run(scenario)
+
+
+def test_half_a_second_begins_with_the_wait(run: Run) -> None:
+    """A client that stopped sending, and reads slowly, gets a later response all the same."""
+
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
+        return [memoryview(bytes(10_000_000))]
+
+    async def scenario() -> None:
+        async with Service(dispatch).running() as service:
+            client = await service.client()
+            client.send(heartbeat(11))
+            await until(lambda: service.listener.connections)
+            (connection,) = service.listener.connections
+            client.writer.write_eof()
+            await until(lambda: has_departed(connection))
+            assert timer_of(connection) is None
+            assert len(await client.reader.read()) > 10_000_000
+
+    run(scenario)
+
+
+def test_waits_for_other_clients_end_at_once(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting, PATIENT).running() as service:
+            client = await service.client()
+            client.send(join(1))
+            await until(lambda: waiting.waiting)
+            client.writer.close()
+            await until(lambda: not service.listener.connections)
+            assert not waiting.waiting
+
+    run(scenario)
+
+
+def test_what_a_broker_has_sent_is_finished(run: Run) -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting, ConnectionConfig(departed_ms=0)).running() as service:
+            client = await service.client()
+            client.send(ALLOCATE, version=0)
+            await until(lambda: waiting.waiting)
+            service.clock.ahead_s = 3600.0
+            service.listener.close_idle_and_slow()
+            (connection,) = service.listener.connections
+            client.writer.write_eof()
+            await until(lambda: is_delay_over(connection))
+            await some_iterations()
+            assert waiting.waiting == 1
+            waiting.release.set()
+            assert await responses(client) == [ALLOCATED]
+
+    run(scenario)
+
+
+class Stubborn:
+    """A dispatcher: a request finishes what it has begun before it lets a cancellation pass."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+        self.cancelled = 0
+        self.task: asyncio.Task[object] | None = None
+
+    def __call__(self, request: Request, connection: Connection) -> DeferredResponse:
+        return DeferredResponse(self._wait())
+
+    async def _wait(self) -> Response:
+        self.task = asyncio.current_task()
+        while not self.release.is_set():
+            try:
+                await self.release.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                if self.cancelled > 2:  # the test has failed
+                    raise
+        raise asyncio.CancelledError
+
+
+def test_request_of_a_departed_client_is_cancelled_once(run: Run) -> None:
+    async def scenario() -> None:
+        stubborn = Stubborn()
+        async with Service(stubborn, ConnectionConfig(departed_ms=0)).running() as service:
+            client = await service.client()
+            client.send(join(1))
+            await until(lambda: stubborn.task)
+            (connection,) = service.listener.connections
+            client.writer.close()
+            await until(lambda: is_delay_over(connection))
+            await some_iterations()
+            assert stubborn.cancelled == 1
+            stubborn.release.set()
+            await until(lambda: not service.listener.connections)
+
+    run(scenario)
+
+
+def test_lost_connection_drops_its_cancelled_request(run: Run) -> None:
+    async def scenario() -> None:
+        stubborn = Stubborn()
+        async with Service(stubborn).running() as service:
+            client = await service.client()
+            client.send(join(1))
+            await until(lambda: stubborn.task)
+            (connection,) = service.listener.connections
+            client.writer.close()
+            await until(lambda: stubborn.cancelled)
+            connection.abort()
+            await until(lambda: not service.listener.connections)
+            task = stubborn.task
+            assert task is not None
+            stubborn.release.set()
+            await until(task.done)
+            assert task.cancelled()
+
+    run(scenario)
+
+
+class EndlessWait(FrameWait):
+    is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Fetches:
+    """Serves the frames of Fetch requests: they wait without an end."""
+
+    def __init__(self) -> None:
+        self.waits: list[EndlessWait] = []
+
+    def __call__(self, frame: memoryview, connection: Connection) -> FrameWait | None:
+        if bytes(frame[:2]) != FETCH.key.to_bytes(2, "big"):
+            return None
+        self.waits.append(EndlessWait())
+        return self.waits[-1]
+
+
+def fetch(*names: str) -> FetchRequest:
+    topics = [FetchTopic(topic=name, partitions=[]) for name in names]
+    return FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, topics=topics)
+
+
+def test_no_response_follows_a_dropped_fetch(run: Run) -> None:
+    async def scenario() -> None:
+        waiting, fetches = Waiting(), Fetches()
+        async with Service(waiting, PATIENT).running(listening=False) as service:
+            await service.listener.start(serve_fetch_frame=fetches)
+            client = await service.client()
+            client.send(fetch(), version=12)
+            client.send(heartbeat(11))
+            await until(lambda: fetches.waits)
+            client.writer.write_eof()
+            assert await responses(client) == []
+            assert waiting.served == [11]
+            assert [one.is_cancelled for one in fetches.waits] == [True]
+
+    run(scenario)
+
+
+def test_fetch_that_waits_after_its_client_has_left_is_dropped(run: Run) -> None:
+    """It is too large for the read buffer, so it is not skipped."""
+    names = ["t" * 30_000] * (READ_BUFFER_BYTES // 30_000 + 1)
+
+    async def scenario() -> None:
+        waiting, fetches = Waiting(), Fetches()
+        async with Service(waiting, PATIENT).running(listening=False) as service:
+            await service.listener.start(serve_fetch_frame=fetches)
+            client = await service.client()
+            client.send(DELETE, version=2)
+            client.send(fetch(*names), version=12)
+            client.send(heartbeat(11))
+            await until(lambda: waiting.waiting)
+            (connection,) = service.listener.connections
+            client.writer.write_eof()
+            await until(lambda: has_departed(connection))
+            waiting.release.set()
+            assert await responses(client) == [DELETED]
+            assert waiting.served == [11]
+            assert [one.is_cancelled for one in fetches.waits] == [True]
 
     run(scenario)
 

@@ -27,7 +27,7 @@ from ottla.transport.connection import (
 )
 from ottla.transport.memory import MemoryPools
 from ottla.transport.pending_acks import PENDING_ACK_BYTES_MAX, PENDING_ACKS_MAX, PendingAck
-from transport.test_departures import until
+from transport.test_departures import has_departed, until
 from transport.test_listener import Client, Run, Service, echo, heartbeat, run
 
 __all__ = ["run"]
@@ -412,6 +412,25 @@ def test_acks_of_a_departed_client_are_dropped(
             assert not has_timer(connection)
             if how == "half":
                 assert await client.reader.read() == b""
+
+    run(scenario)
+
+
+def test_produce_behind_a_slow_one_of_a_half_closed_client_is_answered(run: Run) -> None:
+    async def scenario() -> None:
+        broker = Broker()
+        broker.slow[1] = asyncio.Event()
+        async with Service(broker, PATIENT).running() as service:
+            client = await service.client()
+            send(client, produce(1), produce(2), produce(3))
+            await until(lambda: 1 in broker.acks)
+            (connection,) = service.listener.connections
+            leave(client, "half")
+            await until(lambda: has_departed(connection))
+            broker.slow[1].set()
+            await until(lambda: broker.served == [1, 2, 3])
+            broker.complete(3, 2, 1)
+            assert await answers(client, 3) == [1, 2, 3]
 
     run(scenario)
 
