@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from ottla.errors import StorageFailure
@@ -19,6 +20,15 @@ class HeldDisk(OsDisk):
         super().__init__()
         self.free = asyncio.Event()
         self.free.set()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Let blocking calls wait during the `with` block."""
+        self.free.clear()
+        try:
+            yield
+        finally:
+            self.free.set()
 
     async def blocking(self, call: Callable[[], T]) -> T:
         await self.free.wait()

@@ -72,10 +72,9 @@ def test_commit_times_out_on_a_slow_device(tmp_path: Path) -> None:
             await create(client, "t")
             await find_coordinator(client)
             assert await commit(client, 3) == 0
-            disk.free.clear()
-            assert await commit(client, 5) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert await committed(client) == 3
-            disk.free.set()
+            with disk.held():
+                assert await commit(client, 5) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert await committed(client) == 3
             while await committed(client) == 3:
                 await asyncio.sleep(0.01)
             # The commit was in the log, so it counts when the device has synced it.
@@ -98,17 +97,16 @@ def test_deletions_time_out_on_a_slow_device(tmp_path: Path) -> None:
             await create(client, "t")
             await find_coordinator(client)
             assert await commit(client, 3) == 0
-            disk.free.clear()
-            topic = OffsetDeleteRequestTopic(
-                name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
-            )
-            request = OffsetDeleteRequest(group_id="g", topics=[topic])
-            answer = await client.ask(request, OffsetDeleteResponse)
-            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            groups = DeleteGroupsRequest(groups_names=["g"])
-            (deleted,) = (await client.ask(groups, DeleteGroupsResponse)).results
-            assert deleted.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            disk.free.set()
+            with disk.held():
+                topic = OffsetDeleteRequestTopic(
+                    name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+                )
+                request = OffsetDeleteRequest(group_id="g", topics=[topic])
+                answer = await client.ask(request, OffsetDeleteResponse)
+                assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                groups = DeleteGroupsRequest(groups_names=["g"])
+                (deleted,) = (await client.ask(groups, DeleteGroupsResponse)).results
+                assert deleted.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             while (await client.ask(ListGroupsRequest(), ListGroupsResponse)).groups:
                 await asyncio.sleep(0.01)
             while await committed(client) != -1:
@@ -135,20 +133,18 @@ def test_members_time_out_on_a_slow_device(tmp_path: Path, instance: str | None)
             await find_coordinator(client)
             member = await join(client, instance=instance)
             request = sync_request(member, instance=instance, shares={member.id: b"share"})
-            disk.free.clear()
-            for _ in range(2):
-                answer = await client.ask(request, SyncGroupResponse)
-                assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            disk.free.set()
+            with disk.held():
+                for _ in range(2):
+                    answer = await client.ask(request, SyncGroupResponse)
+                    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             answer = await client.ask(request, SyncGroupResponse)
             assert (answer.error_code, answer.assignment) == (0, b"share")
             if instance is None:
                 return
-            disk.free.clear()  # now the return of a static member is not stored in time
-            again = join_request(instance=instance)
-            answer = await client.ask(again, JoinGroupResponse, 9)
-            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            disk.free.set()
+            with disk.held():  # now the return of a static member is not stored in time
+                again = join_request(instance=instance)
+                answer = await client.ask(again, JoinGroupResponse, 9)
+                assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             member = await join(client, instance=instance)
             request = sync_request(member, instance=instance, shares={member.id: b"share"})
             assert (await client.ask(request, SyncGroupResponse)).assignment == b"share"

@@ -140,6 +140,7 @@ async def some_iterations() -> None:
 async def responses(client: Client) -> list[Message]:
     """Return all responses up to the end of the connection."""
     received = client.conversation.receive(await client.reader.read())
+    assert client.conversation.violation is None
     return [one.message for one in received]
 
 
