@@ -124,6 +124,10 @@ def test_group_requests_of_a_departed_client_are_all_applied(
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert applied == [0, 1, 2, 3, 4]
+            (coordinator,) = running.parts.groups
+            # Nobody waits for the responses, and nothing keeps them.
+            asked = coordinator._asked  # pyright: ignore[reportPrivateUsage]
+            await until(lambda: not asked)
 
     run(scenario)
 

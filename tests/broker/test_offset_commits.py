@@ -152,6 +152,22 @@ def test_members_time_out_on_a_slow_device(tmp_path: Path, instance: str | None)
     run(scenario)
 
 
+def test_members_wait_longer_for_each_other_than_a_commit_waits(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        settings = (
+            "offsets.commit.timeout.ms=50",
+            "offsets.topic.num.partitions=1",
+            "group.initial.rebalance.delay.ms=500",
+        )
+        async with broker(tmp_path, *settings) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            await join(client)
+
+    run(scenario)
+
+
 def test_offsets_topic_uses_its_compression_setting(tmp_path: Path) -> None:
     settings = ("offsets.topic.num.partitions=1", "offsets.load.buffer.size=1")
 

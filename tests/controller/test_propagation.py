@@ -19,6 +19,7 @@ def run(scenario: Callable[[Propagation], Coroutine[Any, Any, None]]) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, about: errors.append(about))
         async with asyncio.timeout(30):
             await scenario(Propagation(SystemClock(), timeout_s=600.0))
+        await asyncio.sleep(0)
         gc.collect()
 
     asyncio.run(bounded())
