@@ -11,18 +11,33 @@ from broker.handlers.test_create_topics import topic
 from broker.handlers.test_fetch import FetchSpec, request
 from broker.members import group_broker, join_request
 from broker.nodes import RunningBroker, broker, run
-from broker.test_node import create
+from broker.test_compression import LONG, HeldDisk, compressed
+from broker.test_node import batch, create
 from ottla.broker import cooperative
 from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.handlers.delete_records import _answer  # pyright: ignore[reportPrivateUsage]
 from ottla.broker.node import _dispatch_when  # pyright: ignore[reportPrivateUsage]
 from ottla.broker.shutdown import Shutdown
 from ottla.clock import SystemClock
 from ottla.groups.events import DeleteGroups
 from ottla.groups.types import RequestToken
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.protocol.conversation import OBJECTS_AT_ONCE
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from ottla.protocol.messages.join_group import JoinGroupResponse
-from ottla.transport.connection import ConnectionConfig
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.transport.connection import Connection, ConnectionConfig
+from transport.test_departures import is_delay_over
 from transport.test_listener import Service, echo, heartbeat
 
 FOREVER_MS = 2**31 - 1
@@ -35,8 +50,12 @@ async def until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
+def connections_of(running: RunningBroker) -> list[Connection]:
+    return [one for listener in running.node.listeners for one in listener.connections]
+
+
 def connections(running: RunningBroker) -> int:
-    return sum(len(one.connections) for one in running.node.listeners)
+    return len(connections_of(running))
 
 
 def test_fetches_of_departed_clients_leave_the_purgatory(tmp_path: Path) -> None:
@@ -128,6 +147,67 @@ def test_group_requests_of_a_departed_client_are_all_applied(
             # Nobody waits for the responses, and nothing keeps them.
             asked = coordinator._asked  # pyright: ignore[reportPrivateUsage]
             await until(lambda: not asked)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize("acks", [0, 1])
+def test_slow_batches_of_a_departed_client_are_all_appended(
+    tmp_path: Path, acks: int, *, is_large: bool
+) -> None:
+    missing = range(2, OBJECTS_AT_ONCE + 2) if is_large else ()
+    data = [
+        *(PartitionProduceData(index=one, records=compressed(bytes(LONG))) for one in range(2)),
+        *(PartitionProduceData(index=one, records=batch(b"v")) for one in missing),
+    ]
+    topics = [TopicProduceData(name="t", partition_data=data)]
+    produce = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+
+    async def scenario() -> None:
+        disk = HeldDisk()
+        async with broker(tmp_path, disk=disk) as running:
+            client = await running.client()
+            await create(await running.client(), "t", 2)
+            with disk.holding():
+                await client.send(produce, 12)
+                await disk.asked.wait()
+                await client.close()
+                await until(lambda: any(map(is_delay_over, connections_of(running))))
+                await asyncio.sleep(0.01)
+            ends = [running.parts.replica_manager.leader_partition("t", one) for one in range(2)]
+            await until(lambda: all(one.log.log_end_offset == 1 for one in ends))
+            await until(lambda: connections(running) == 1)
+
+    run(scenario)
+
+
+def test_records_of_all_partitions_are_deleted_for_a_departed_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cooperative, "TURN_SECONDS", -1.0)  # a pause after each partition
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", 5)
+            parts = [DeleteRecordsPartition(partition_index=one, offset=-1) for one in range(5)]
+            data = [PartitionProduceData(index=one, records=batch(b"v")) for one in range(5)]
+            topics = [TopicProduceData(name="t", partition_data=data)]
+            produce = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+            await client.ask(produce, ProduceResponse, 12)
+            message = DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(name="t", partitions=parts)], timeout_ms=FOREVER_MS
+            )
+            manager = running.parts.replica_manager
+            scheduler = CooperativeScheduler(SystemClock(), Shutdown())
+            task = asyncio.create_task(_answer(message, manager, scheduler))
+            logs = [manager.leader_partition("t", one).log for one in range(5)]
+            await until(lambda: logs[0].log_start_offset == 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert [one.log_start_offset for one in logs] == [1] * 5
 
     run(scenario)
 
