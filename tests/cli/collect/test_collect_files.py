@@ -28,6 +28,7 @@ from sampling import SOAK
 TOPICS = (
     "once",
     "again",
+    "none",
     "long",
     "end",
     "stop-2",
@@ -147,6 +148,19 @@ def test_next_run_continues(broker: OttlaBroker, folder: Path) -> None:
     assert sorted(values(broker, "again")) == [b"four", b"one", b"three", b"two"]
 
 
+def test_pattern_without_a_file_is_named(broker: OttlaBroker, folder: Path) -> None:
+    done = run("ottla", *words(broker, "none", "--once"))
+    assert (done.returncode, done.stdout) == (0, b"Wrote 0 lines of 0 files to none.\n"), done
+    assert done.stderr.decode() == f"ottla: no file matches {folder}/*.log\n"
+    with collecting(broker, "none") as process:
+        assert process.stderr is not None
+        expected = f"ottla: no file matches {folder}/*.log; waiting for one\n"
+        assert process.stderr.readline().decode() == expected
+        (folder / "a.log").write_bytes(b"one\n")
+        wait_until(process, lambda: position(folder / "a.log") == 4)
+    assert values(broker, "none") == [b"one"]
+
+
 def test_long_line_becomes_several_records(broker: OttlaBroker, folder: Path) -> None:
     line = bytes(65 + at % 26 for at in range(2_500))
     (folder / "a.log").write_bytes(b"short\n" + line + b"\nshort\n")
@@ -186,7 +200,8 @@ def test_signal_stores_the_positions_and_exits_with_0(
         out, err = process.communicate(timeout=PATIENCE_S)
     lines = 2 if position(log) == 8 else 3
     said = f"Wrote {lines} lines of 1 file to {topic}.\n"
-    assert (process.returncode, out.decode(), err) == (0, said, b"")
+    waiting = f"ottla: no file matches {folder}/*.log; waiting for one\n"
+    assert (process.returncode, out.decode(), err.decode()) == (0, said, waiting)
     assert collect_once(broker, topic)["lines"] == 3 - lines
     assert values(broker, topic) == [b"one", b"two", b"three"]
 

@@ -13,7 +13,7 @@ from ottla.cli.declaration import streams
 from ottla.cli.failures import Failed, Misused
 from ottla.cli.output import Output
 from ottla.cli.records.produce import Codec
-from ottla.cli.result import Result
+from ottla.cli.result import Result, complain
 from ottla.cli.session import Session
 from ottla.errors import RequestError
 
@@ -185,6 +185,9 @@ async def files(
             )
             collector = Collector(producer, tracker, kept, clock, config)
             await collector.start(at_end=not from_beginning)
+            if not collector.counts().files:
+                sought = " or ".join(patterns)
+                complain(f"no file matches {sought}" + ("" if once else "; waiting for one"))
 
             async def show(line: ProgressLine) -> None:
                 while True:
