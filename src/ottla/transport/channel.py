@@ -285,6 +285,8 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the requests in flight."""
+        if self._reason is not None:  # the client has closed it
+            return
         if isinstance(exc, ssl.SSLError) and not self._has_served:
             self._end(tls_failed(self.address, exc))
             return
