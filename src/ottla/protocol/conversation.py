@@ -23,12 +23,13 @@ from ottla.protocol.buffer_pool import BufferPool
 from ottla.protocol.frames import FRAME_BYTES_MAX, Framer, ReadBuffer, frame_length
 from ottla.protocol.headers import (
     CLIENT_ID_BYTES_MAX,
+    REQUEST_START,
     RequestHeader,
     header_tags_end,
     read_request_header,
     read_response_header,
+    request_header_end,
     response_body_position,
-    write_request_header,
     write_response_header,
 )
 from ottla.protocol.message import OBJECTS_MAX, Api, Message
@@ -345,7 +346,8 @@ class _Unread(Message):
 
 
 _JOINED_BYTES_MAX: Final = 1024
-"""The size up to which copying the beginning of a body costs less than sending it by itself."""
+"""The size up to which copying the beginning of a body, or a whole request, costs less than sending
+it by itself."""
 
 _UNREAD: Final = _Unread()
 _NO_HEADER: Final = RequestHeader(PRODUCE.key, 0, 0, None)
@@ -391,6 +393,13 @@ class InFlightRequest(NamedTuple):
     correlation_id: int
 
 
+class _Headers(NamedTuple):
+    """The headers of an API version: how those of requests end, and the version of responses."""
+
+    request_end: bytes
+    response_version: int
+
+
 class ReceivedResponse(NamedTuple):
     """A response that a client received."""
 
@@ -415,6 +424,7 @@ class ClientConversation(_Conversation):
             raise ValueError(f"client id is longer than {CLIENT_ID_BYTES_MAX} bytes")
         self._client_id = client_id
         self._correlation_id = 0
+        self._headers: dict[tuple[Api, int], _Headers] = {}  # of the versions that were sent
         self._awaited: deque[InFlightRequest] = deque()
 
     @property
@@ -429,14 +439,22 @@ class ClientConversation(_Conversation):
         api = message.API
         assert api is not None, "the message has no API"
         assert isinstance(message, api.request), "the message is not a request"
+        headers = self._headers.get((api, version)) or self._headers_of(api, version)
         body = message.buffers(version)
         sent = InFlightRequest(api, version, self._correlation_id)
-        header = RequestHeader(api.key, version, sent.correlation_id, self._client_id)
-        raw = write_request_header(header, api.request_header_version(version))
+        header = REQUEST_START.pack(api.key, version, sent.correlation_id) + headers.request_end
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         if answered:
             self._awaited.append(sent)
-        return sent, _frame(raw, body)
+        if sum(map(len, body)) <= _JOINED_BYTES_MAX:
+            body = [b"".join(body)]
+        return sent, _frame(header, body)
+
+    def _headers_of(self, api: Api, version: int) -> "_Headers":
+        end = request_header_end(self._client_id, api.request_header_version(version))
+        headers = _Headers(end, api.response_header_version(version))
+        self._headers[api, version] = headers
+        return headers
 
     def receive(self, data: Buffer) -> list[ReceivedResponse]:
         """Return the responses that these bytes complete, up to a violation."""
@@ -454,7 +472,7 @@ class ClientConversation(_Conversation):
         if sent.correlation_id != correlation_id:
             raise ProtocolViolation(f"response {correlation_id}, expected {sent.correlation_id}")
         version = sent.version
-        position = response_body_position(frame, sent.api.response_header_version(version))
+        position = response_body_position(frame, self._headers[sent.api, version].response_version)
         if sent.api is API_VERSIONS and _refused(frame, position):
             version = 0
         message = sent.api.response.decode(

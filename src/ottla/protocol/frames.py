@@ -264,6 +264,11 @@ class Framer:
 
         A violation after them is stored in `violation` and raised by the next call.
         """
+        if self._frame is None and not self._beginning and 4 <= count <= KEPT_BYTES_MAX:
+            (length,) = _LENGTH.unpack_from(self._read)
+            is_valid = length <= self.frame_bytes_max and self.violation is None
+            if length == count - 4 and is_valid:  # usual: exactly one frame
+                return [self._small_frame(self._read, 4, count)]
         frames: list[memoryview] = []
         self._accept_to(frames, count)
         return frames

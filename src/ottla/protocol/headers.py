@@ -14,6 +14,8 @@ CLIENT_ID_BYTES_MAX: Final = 0x7FFF
 HEADER_TAGS_MAX: Final = 1000
 
 _REQUEST: Final = Layout(">hhih")
+REQUEST_START: Final = Layout(">hhi")  # API key, version and correlation id
+_LENGTH: Final = Layout(">h")
 _RESPONSE: Final = Layout(">i")
 
 
@@ -49,11 +51,16 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 def write_request_header(header: RequestHeader, header_version: int) -> bytes:
     """Encode a request header of version 1 or 2."""
-    raw = b"" if header.client_id is None else header.client_id.encode()
+    fixed = REQUEST_START.pack(header.api_key, header.api_version, header.correlation_id)
+    return fixed + request_header_end(header.client_id, header_version)
+
+
+def request_header_end(client_id: str | None, header_version: int) -> bytes:
+    """Encode what follows the correlation id of a request header."""
+    raw = b"" if client_id is None else client_id.encode()
     assert len(raw) <= CLIENT_ID_BYTES_MAX
-    length = -1 if header.client_id is None else len(raw)
-    fixed = _REQUEST.pack(header.api_key, header.api_version, header.correlation_id, length)
-    return fixed + raw + (b"\0" if header_version >= 2 else b"")
+    length = -1 if client_id is None else len(raw)
+    return _LENGTH.pack(length) + raw + (b"\0" if header_version >= 2 else b"")
 
 
 def read_response_header(frame: Buffer) -> int:

@@ -365,9 +365,7 @@ def write_header(
         base_sequence,
         record_count,
     )
-    with memoryview(buffer) as whole, whole[CRC_END:] as covered:
-        crc = crc32c(covered)
-    _CRC.pack_into(buffer, _CRC_AT, crc)
+    _CRC.pack_into(buffer, _CRC_AT, crc32c(memoryview(buffer)[CRC_END:]))
 
 
 def empty_batch(header: BatchHeader) -> bytes:

@@ -39,6 +39,7 @@ from ottla.client.serializers.serde import (
 )
 from ottla.clock import Clock, SystemClock
 from ottla.errors import ErrorCode, RequestError
+from ottla.ids import TopicPartition
 from ottla.records import HEADER_SIZE, RECORD_OVERHEAD_MAX
 from ottla.settings import producer
 from ottla.settings.config_parser import client_config
@@ -187,18 +188,11 @@ class Producer(AsyncWith, Generic[K, V]):
             return ack
         if headers is None:
             headers = ()
-        where = running.routes.find(topic, key_data, value_data, partition)
-        if where is not None:
-            ack = running.accumulator.add(where, timestamp_ms, key_data, value_data, headers)
-            if ack is not None:
-                running.keep_open(where, key_data, partition)
-                return ack
-            partition = running.routes.kept(where, partition)
-            ack = self._begin_at_once(
-                running, topic, key_data, value_data, partition, headers, timestamp_ms
-            )
-            if ack is not None:
-                return ack
+        ack, partition = self._add_at_once(
+            running, topic, key_data, value_data, partition, headers, timestamp_ms
+        )
+        if ack is not None:
+            return ack
         return await self._begin_with(
             running, topic, key_data, value_data, partition, headers, timestamp_ms
         )
@@ -339,7 +333,7 @@ class Producer(AsyncWith, Generic[K, V]):
         self._running.home.check()
         return self._running
 
-    def _begin_at_once(
+    def _add_at_once(
         self,
         running: ProducerRuntime,
         topic: str,
@@ -348,20 +342,44 @@ class Producer(AsyncWith, Generic[K, V]):
         partition: int | None,
         headers: Headers,
         timestamp_ms: int,
+    ) -> tuple[Ack | None, int | None]:
+        """Add a record; the first result is None if that has to wait.
+
+        The second one is the partition to pass to `_begin_with` then.
+        """
+        routes, accumulator = running.routes, running.accumulator
+        where = routes.find(topic, key, value, partition)
+        if where is not None and accumulator.has_open(where):
+            ack = accumulator.add(where, timestamp_ms, key, value, headers)
+            if ack is not None:
+                running.keep_open(where, key, partition)
+                return ack, partition
+            # The batch is full, so it may be in another partition than chosen before.
+            partition = routes.kept(where, partition)
+            where = routes.find(topic, key, value, partition)
+        if where is None:
+            return None, partition
+        ack = self._begin_at_once(running, where, key, value, headers, timestamp_ms)
+        return ack, routes.kept(where, partition)
+
+    def _begin_at_once(
+        self,
+        running: ProducerRuntime,
+        where: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
     ) -> Ack | None:
-        """Open a batch for a record of a known topic; None if that has to wait."""
+        """Open a batch for a record of a partition that has none; None if that has to wait."""
         accumulator = running.accumulator
-        if running.transactions is not None or accumulator.filled:
+        if running.transactions is not None or accumulator.filled or accumulator.has_open(where):
             return None
         running.home.check()
-        # It may be in another partition than chosen before.
-        where = running.routes.find(topic, key, value, partition)
-        if where is None or accumulator.has_open(where):
-            return None
         memory = accumulator.reserve_at_once(self._size(key, value, headers))
         if memory is None:
             return None
-        running.metadata.want(topic)
+        running.metadata.want(where.topic)
         accumulator.begin(where, memory)
         return accumulator.add(where, timestamp_ms, key, value, headers)
 
@@ -414,7 +432,8 @@ class Producer(AsyncWith, Generic[K, V]):
         """Return the maximum size of a record in a batch of its own; raises TypeError."""
         check_parts(key, value, headers)
         size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
-        size += sum(10 + 4 * len(name) + len(text or b"") for name, text in headers)
+        if headers:
+            size += sum(10 + 4 * len(name) + len(text or b"") for name, text in headers)
         if size > self._record_bytes_max:
             raise self._too_large(size)
         return size

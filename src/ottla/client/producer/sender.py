@@ -8,7 +8,7 @@ cannot be committed fails all its batches.
 It has no task of its own: `poke` makes it look once, soon, at what can be sent.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Final, TypeAlias
@@ -251,37 +251,39 @@ class Sender:
             return
         assert isinstance(message, ProduceResponse)
         self._request_ended(broker, sent_s)
-        names = {topic_id: topic for topic, topic_id in ids.items()}
-        told = {
-            (topic.name or names.get(topic.topic_id, ""), one.index): one
-            for topic in message.responses
-            for one in topic.partition_responses
-        }
-        nodes = [
-            BrokerView(BrokerId(one.node_id), one.host, one.port, one.rack)
-            for one in message.node_endpoints
-        ]
+        # By topic id in version 13 or later, otherwise by name.
+        told: dict[tuple[Uuid | str, int], PartitionProduceResponse] = {}
+        for topic in message.responses:
+            name = topic.name or topic.topic_id
+            for one in topic.partition_responses:
+                told[name, one.index] = one
         for queue, batch in taken:
-            self._take_word(queue, batch, told.get(queue.partition), nodes)
+            topic_name, index = queue.partition
+            word = told.get((ids[topic_name], index)) or told.get((topic_name, index))
+            if word is not None and not word.error_code:
+                self._settle(queue, batch, word.base_offset, word.log_append_time_ms)
+            else:
+                self._refused(queue, batch, word, message)
         self.poke()
 
-    def _take_word(
+    def _refused(
         self,
         queue: PartitionQueue,
         batch: PendingBatch,
         told: PartitionProduceResponse | None,
-        nodes: Iterable[BrokerView],
+        message: ProduceResponse,
     ) -> None:
-        """Handle the broker's result for a batch."""
+        """Handle the broker's error for a batch, or a response without a result for it."""
         code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else ErrorCode.of(told.error_code)
-        if told is not None and code is ErrorCode.NONE:
-            self._settle(queue, batch, told.base_offset, told.log_append_time_ms)
-            return
         error = broker_error(code, batch, told)
         batch.is_unsure = batch.is_unsure or may_have_appended(code, told)
         if code.refresh_metadata:
             leader = None if told is None else told.current_leader
             if leader is not None and leader.leader_id >= 0:
+                nodes = [
+                    BrokerView(BrokerId(one.node_id), one.host, one.port, one.rack)
+                    for one in message.node_endpoints
+                ]
                 self._metadata.learn(
                     *queue.partition, leader.leader_id, leader.leader_epoch, *nodes
                 )

@@ -105,18 +105,12 @@ class _Behind(AsyncProducer[bytes, bytes]):
         running = self._started()
         if running.transactions is not None:
             running.transactions.check()
-        where = running.routes.find(record.topic, key, value, partition)
-        if where is None:
-            return None
-        ack = running.accumulator.add(where, record.timestamp, key, value, record.headers)
-        if ack is not None:
-            running.keep_open(where, key, partition)
-            return ack
-        partition = running.routes.kept(where, partition)
-        self._kept = (record, partition)
-        return self._begin_at_once(
+        ack, partition = self._add_at_once(
             running, record.topic, key, value, partition, record.headers, record.timestamp
         )
+        if ack is None:
+            self._kept = (record, partition)
+        return ack
 
     async def take(self, record: QueuedRecord) -> AsyncAck:
         partition = record.partition
