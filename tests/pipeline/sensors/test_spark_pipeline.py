@@ -16,7 +16,7 @@ from ottla.pipeline.compiler import compile_pipeline
 from ottla.pipeline.declared_tests import check_tests
 from ottla.pipeline.spec.checks import AVAILABLE_NOW
 from ottla.sync import Admin
-from pipeline.sensors.judging import EXAMPLE, check, send
+from pipeline.sensors.judging import EXAMPLE, check, is_chosen, send
 from pipeline.sensors.plain import compute, reason_of
 from sensors import anomalies
 from sensors.description import PIPELINE
@@ -24,10 +24,8 @@ from sensors.devices import (
     DEVICES,
     Message,
     fails,
-    is_slow,
     messages,
     name_of,
-    sends_invalid,
 )
 
 START = datetime(2027, 1, 1, tzinfo=UTC)
@@ -156,12 +154,7 @@ def servers(broker: OttlaBroker) -> Generator[str]:
 def piece(number: int) -> list[Message]:
     start_ms = START_MS + number * PIECE_MS
     sent = messages(SEED, start_ms, start_ms + PIECE_MS)
-    return [one for one in sent if is_chosen(int(one.key[-3:]))]
-
-
-def is_chosen(device: int) -> bool:
-    """Whether the job gets the readings of a device: some normal ones, and all others."""
-    return device < 20 or fails(device) or is_slow(device) or sends_invalid(device)
+    return [one for one in sent if is_chosen(one)]
 
 
 def test_pipeline_writes_what_python_computes(spark: Any, servers: str, tmp_path: Path) -> None:
