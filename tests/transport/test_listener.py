@@ -5,6 +5,7 @@ import struct
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from inspect import CORO_CLOSED, getcoroutinestate
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -170,6 +171,38 @@ def test_pipelined_requests_are_answered_in_order(run: Run) -> None:
             client = await service.client()
             client.send(*map(heartbeat, range(500)))
             assert await client.answers(500) == list(range(500))
+
+    run(scenario)
+
+
+def test_many_pipelining_clients_do_not_hold_up_another_one(run: Run) -> None:
+    """They share the requests of a turn; each had sixteen, and a hundred clients 1,600."""
+    served = 0
+    alone = list[int]()
+
+    def dispatch(request: Request, connection: Connection) -> Response | DeferredResponse | None:
+        nonlocal served
+        assert isinstance(request.message, HeartbeatRequest)
+        served += 1
+        if request.message.generation_id == 1:
+            alone.append(served)
+        return echo(request, connection)
+
+    async def scenario() -> None:
+        async with Service(dispatch).running() as service:
+            crowd = [await service.client() for _ in range(100)]
+            other = await service.client()
+            for client in crowd:
+                client.send(*map(heartbeat, [0] * 200))
+            while not served:
+                await asyncio.sleep(0)
+            for _ in range(10):
+                other.send(heartbeat(1))
+                assert await other.answers(1) == [1]
+            longest = max(later - before for before, later in pairwise(alone))
+            assert longest < 1000
+            for client in crowd:
+                assert await client.answers(200) == [0] * 200
 
     run(scenario)
 

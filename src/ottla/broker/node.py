@@ -121,6 +121,7 @@ from ottla.transport.connection import (
     DeferredResponse,
     Dispatch,
     Served,
+    Turns,
 )
 from ottla.transport.connection_eviction import ConnectionEviction
 from ottla.transport.descriptors import Descriptors
@@ -951,7 +952,7 @@ class Node:
         eviction = ConnectionEviction(admission, self._descriptors)
         between = inter_broker_listener(config)
         advertised_by_name = {one.name: one for one in advertised_listeners(config)}
-        endpoints = listeners(config)
+        endpoints, turns = listeners(config), Turns()
         # broker_config refuses these: without TLS and SASL, the listener would be open to everyone.
         assert not any(endpoint.tls or endpoint.sasl for endpoint in endpoints)
         assert not config[broker.AUTHORIZER_CLASS_NAME]
@@ -965,6 +966,7 @@ class Node:
                 admission=self._admission(endpoint.name, admission, exempt=exempt),
                 config=self._connection_config,
                 memory=self._memory,
+                turns=turns,
                 descriptors=self._descriptors,
                 evict_excess=eviction.evict_excess,
             )

@@ -77,7 +77,10 @@ from ottla.transport.pending_acks import AckQueue, PendingAck
 _LOG = logging.getLogger(__name__)
 
 REQUESTS_PER_TURN: Final = 16
-"""Requests of one connection that are served before other connections get their turn."""
+"""Requests that are served before other connections get their turn.
+
+All connections that have more of them share this number, but each serves one in its turn.
+"""
 
 WRITE_BUFFER_BYTES: Final = 32 * 1024
 """Unsent response bytes above which the next request of a connection has to wait."""
@@ -160,6 +163,20 @@ ServeFetchFrame: TypeAlias = "Callable[[memoryview, Connection], FetchAnswer]"
 
 They are known to be in the page cache.
 """
+
+
+class Turns:
+    """Counts the connections of a broker that have more requests than they serve in a turn."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting = 0
+
+    @property
+    def requests(self) -> int:
+        """How many requests a connection serves in its turn."""
+        return max(REQUESTS_PER_TURN // (1 + self.waiting), 1)
 
 
 class Admittance(Enum):
@@ -314,6 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         "_file_sender",
         "_has_departed",
         "_has_dropped",
+        "_has_more",
         "_is_cancelled",
         "_is_full",
         "_login_since_s",
@@ -328,6 +346,7 @@ class Connection(asyncio.BufferedProtocol):
         "_task",
         "_transport",
         "_turn_due",
+        "_turns",
         "_unsent",
         "_unsent_since_s",
         "_waiting_frame",
@@ -361,6 +380,7 @@ class Connection(asyncio.BufferedProtocol):
         watch_writable: WatchWritable = lambda transport, writable: None,
         serve_fetch_frame: ServeFetchFrame = dispatched,
         serve_broker_frame: ServeFetchFrame = dispatched,
+        turns: Turns | None = None,
     ) -> None:
         """A connection that asks `opened` whether it is admitted and calls `closed` at its end.
 
@@ -409,6 +429,8 @@ class Connection(asyncio.BufferedProtocol):
         self._acks: AckQueue | None = None  # None: no acknowledgement is pending
         self._state = State.OPENING
         self._turn_due = False  # the event loop will call _next_turn
+        self._turns = turns or Turns()
+        self._has_more = False  # requests than it serves in a turn
         self._paused_since_s: float | None = None  # None while the transport reads
         self._unsent = 0  # unsent response bytes at the last look
         # When the client last sent or read something, and when unsent bytes last changed.
@@ -606,9 +628,12 @@ class Connection(asyncio.BufferedProtocol):
         serve_frame, serve_fetch_frame = self._serve_frame, self._serve_fetch_frame
         if self.is_broker:
             serve_frame, serve_fetch_frame = None, self._serve_broker_frame
-        was_large = framer.is_large
+        was_large, requests = framer.is_large, self._turns.requests
         while self._state is _READY and self._transport is not None:
-            if served == REQUESTS_PER_TURN:
+            if served == requests:
+                if not self._has_more:
+                    self._has_more = True
+                    self._turns.waiting += 1
                 self._yield_turn()
                 break
             acks = self._acks
@@ -806,6 +831,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next_turn(self) -> None:
         self._turn_due = False
+        if self._has_more:
+            self._has_more = False
+            self._turns.waiting -= 1
         if self._acks is not None:
             self._send_acknowledged(self._acks)
         if self._transport is not None:

@@ -24,6 +24,7 @@ from ottla.transport.connection import (
     Dispatch,
     ServeFetchFrame,
     ServeFrame,
+    Turns,
     dispatched,
 )
 from ottla.transport.descriptors import UNLIMITED, Descriptors
@@ -64,6 +65,7 @@ class Listener:
         admission: Admission,
         config: Callable[[], ConnectionConfig],
         memory: MemoryPools | None = None,
+        turns: Turns | None = None,
         descriptors: Descriptors = UNLIMITED,
         evict_excess: Callable[[], None] = lambda: None,
     ) -> None:
@@ -84,6 +86,7 @@ class Listener:
         self._admission = admission
         self._config = config
         self._memory = memory or MemoryPools()
+        self._turns = turns or Turns()
         self._descriptors = descriptors
         self._evict_excess = evict_excess
         self._server: Server | None = None
@@ -132,6 +135,7 @@ class Listener:
             self._network.watch_writable,
             self._serve_fetch_frame,
             self._serve_broker_frame,
+            self._turns,
         )
 
     def _admit_or_queue(self, connection: Connection) -> Admittance:
