@@ -473,7 +473,7 @@ class _Compiler:
         options, columns = self._json_options(source), [*TYPES]
         if options and any(one.otherwise == "dead_letter" for one in source.expect.values()):
             columns.append(PARSED)
-        elif options:  # a row that is parsed is no dead letter
+        elif options:  # only values that are not parsed can be dead letters
             options["skipParsed"] = "true"
         records = self._records(name, source, columns, options)
         record = f.struct(*TYPES).alias(RECORD)

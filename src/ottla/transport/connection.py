@@ -25,7 +25,8 @@ a client may send a change and close without reading the response. After a dropp
 one is sent, so the client never gets a response out of order. What the controller has sent, and
 other requests that only brokers send, is finished. The end of a client that has sent more than the
 socket buffers hold cannot be seen: it comes behind bytes that are not read. So a connection is
-closed whose client has waited half a minute for other clients while it has such bytes.
+closed whose client has waited half a minute for other clients while its unread bytes fill the
+socket.
 
 A client may log in once, as a broker of the cluster (SaslHandshake, then SaslAuthenticate). In the
 middle of a login nothing else is served: another request closes the connection, and so do a frame
@@ -92,7 +93,7 @@ LOGIN_SECONDS: Final = 10.0
 """How long a login may take; the connection is closed then."""
 
 BEHIND_SECONDS: Final = 30.0
-"""How long requests may lie unread behind one that waits for other clients.
+"""How long unread requests may fill the socket behind one that waits for other clients.
 
 It is the usual request.timeout.ms: a client does not wait longer for their responses.
 """
@@ -1054,8 +1055,8 @@ class Connection(asyncio.BufferedProtocol):
             return f"request incomplete after {pace.allowed_s(arrived):.0f} s"
         if self.login is not None and now - self._login_since_s > LOGIN_SECONDS:
             return f"login incomplete after {LOGIN_SECONDS:.0f} s"
-        if silent_s > BEHIND_SECONDS and self._waits_for_others and self._has_unread_bytes:
-            return f"requests unread for {BEHIND_SECONDS:.0f} s behind one that waits"
+        if silent_s > BEHIND_SECONDS and self._waits_for_others and self._is_socket_full:
+            return f"unread requests fill the socket for {BEHIND_SECONDS:.0f} s"
         idle_s = self.config.idle_ms_max / 1000
         # As in Kafka, a client that waits for a response is idle: nobody knows whether it still
         # exists. What the controller has sent may take long.
@@ -1073,15 +1074,19 @@ class Connection(asyncio.BufferedProtocol):
         return is_task or self._waiting_frame is not None
 
     @property
-    def _has_unread_bytes(self) -> bool:
-        """Whether the client has sent bytes that were not read from the socket."""
+    def _is_socket_full(self) -> bool:
+        """Whether unread requests may keep the end of the client's bytes out of the socket.
+
+        A quarter of the buffer is enough, because the system counts more than the bytes. A client
+        that stays has at most a few requests behind the one that waits.
+        """
         assert self._transport is not None
         socket = self._transport.get_extra_info("socket")
         if socket is None:
             return False  # a simulated network
-        count = array("i", [0])
-        ioctl(socket.fileno(), FIONREAD, count)
-        return count[0] > 0
+        unread = array("i", [0])
+        ioctl(socket.fileno(), FIONREAD, unread)
+        return 4 * unread[0] >= socket.getsockopt(SOL_SOCKET, SO_RCVBUF)
 
     def _update_unsent(self, now_s: float) -> int:
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
