@@ -1,14 +1,14 @@
 """Partition load: queued batches, and brokers that are too slow to be chosen."""
 
-import asyncio
 from collections.abc import Mapping
 
-from client.scenario_runner import run
+from client.scenario_runner import run, until
 from ottla.client.network.cluster_view import BrokerView, ClusterView, PartitionView, TopicView
 from ottla.client.partitioners import KeyPartitioner, Partitions, RoundRobinPartitioner
 from ottla.client.producer.partition_load import PartitionLoad
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.producer import Producer
+from ottla.clock import SystemClock
 from ottla.ids import ZERO_UUID, BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
 from ottla.records import BatchBuilder
 from ottla.testing import Cluster
@@ -115,25 +115,39 @@ def test_without_a_timeout_no_broker_is_slow() -> None:
     assert not load.is_slow(BrokerId(1))
 
 
+class StoppedClock(SystemClock):
+    """A clock whose monotonic time only a test advances, however slow the machine is."""
+
+    now_s = 100.0
+
+    def elapsed_s(self) -> float:
+        return self.now_s
+
+
 def test_producer_reports_queue_sizes_to_its_partitioner() -> None:
     """The broker does not read, so its partitions fill up and are no longer chosen."""
 
     async def scenario() -> None:
         async with Cluster(settings={"num.partitions": 3}) as cluster:
-            watching = RecordingPartitioner()
+            watching, clock = RecordingPartitioner(), StoppedClock()
             async with Producer(
                 bootstrap_servers=cluster.bootstrap_servers,
                 partitioner=watching,
+                clock=clock,
                 partitioner_availability_timeout_ms=500,
                 batch_size=100,
                 linger_ms=0,
             ) as ours:
                 await (await ours.send("t", bytes(90)))
                 with cluster.brokers[0].pause():
-                    while watching.told[-1]:
+                    for _ in range(20):  # more than are in flight at once
                         await ours.send("t", bytes(90))
-                        await asyncio.sleep(0.01)
-                    assert any(told.get(0, 0) > 5 and told[1] == 0 for told in watching.told)
+                    await until(lambda: watching.told[-1].get(0, 0) > 5)
+                    assert watching.told[-1].keys() == {0, 1, 2}
+                    assert watching.told[-1][1] == 0
+                    clock.now_s += 0.6
+                    await ours.send("t", bytes(90))
+                    await until(lambda: not watching.told[-1])
                 await ours.flush()
                 await (await ours.send("t", bytes(90)))
                 assert watching.told[-1] == {0: 0, 1: 0, 2: 0}
