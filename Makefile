@@ -48,11 +48,20 @@ PLAIN_TESTS := tests/records tests/fuzz/test_fuzz_records.py tests/cli/test_vers
 
 test: setup $(VENV)/.collected ## Run every check and every test, with the compiled extension and as plain Python
 	@rm -f .test-times.jsonl
-	@$(STEP) check $(MAKE) --no-print-directory check
-	@$(STEP) tests $(BIN)/python -m pytest -n 4
-	@OTTLA_TEST_KERNEL=python $(STEP) "plain kernel" \
-		$(BIN)/python -m pytest -n 2 $(PLAIN_TESTS)
+	@$(MAKE) --no-print-directory -j3 test-check test-all test-plain
 	@$(STEP)
+
+# The checks and the tests of the plain kernel take the processor time that the other tests leave.
+.PHONY: test-check test-all test-plain
+test-check:
+	@nice $(STEP) --print-at-end check $(MAKE) --no-print-directory check
+
+test-all:
+	@$(STEP) tests $(BIN)/python -m pytest -n 4
+
+test-plain:
+	@OTTLA_TEST_KERNEL=python nice $(STEP) --print-at-end "plain kernel" \
+		$(BIN)/python -m pytest -n 0 $(PLAIN_TESTS)
 
 judge: setup ## Check the recorded answers of Kafka with a real one, and run the long tests with it (ARGS=--record)
 	$(BIN)/python -m judges $(ARGS)

@@ -58,6 +58,16 @@ def test_processor_time_of_a_step_is_that_of_its_processes(notes: Path) -> None:
     assert json.loads(notes.read_text())["cpu"] >= 0.2
 
 
+@pytest.mark.parametrize("option", [[], [run_summary.PRINT_AT_END]])
+def test_output_of_a_step_is_printed(option: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    code = "import sys; print('found', flush=True); print('failed', file=sys.stderr)"
+    run_summary.main([*option, "check", sys.executable, "-c", code])
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == (
+        ("\nfound\nfailed\n", "") if option else ("found\n", "failed\n")
+    )
+
+
 def test_failed_step_exits_with_its_status(notes: Path) -> None:
     assert run_summary.main(["check", sys.executable, "-c", "raise SystemExit(3)"]) == 3
     assert json.loads(notes.read_text())["step"] == "check"
@@ -73,7 +83,15 @@ def test_run_outside_of_make_test_notes_nothing(
 
 def test_step_that_is_noted_twice_keeps_its_seconds() -> None:
     notes = [
-        {"step": "check", "seconds": 80.0, "cpu": 90.0},
-        {"step": "check", "seconds": 0.0, "cpu": 0.0},
+        {"step": "check", "start": 1000.0, "seconds": 80.0, "cpu": 90.0},
+        {"step": "check", "start": 1080.0, "seconds": 0.0, "cpu": 0.0},
     ]
     assert run_summary.table(notes).splitlines()[1] == "      80.0     90.0  check"
+
+
+def test_steps_that_ran_beside_each_other_count_once_by_the_clock() -> None:
+    notes = [
+        {"step": "check", "start": 1001.0, "seconds": 80.0, "cpu": 90.0},
+        {"step": "tests", "start": 1000.0, "seconds": 500.0, "cpu": 800.0},
+    ]
+    assert run_summary.table(notes).splitlines()[3] == "     500.0    890.0  together"
