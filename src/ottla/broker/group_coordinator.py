@@ -1,5 +1,7 @@
 """Group coordinators: carries out the decisions of `groups/`.
 
+`groups/classic.py` decides when a member's session is over, and `groups/rebalance.py` removes it.
+
 Invariant: effects are carried out in order, appends reach the log in that order, and their results
 return in that order, each exactly once. A waiting request gets one response, also when its
 coordinator resigns. The state of a coordinator is in its partition of __consumer_offsets, from

@@ -1,5 +1,7 @@
 """The effective settings of a broker and its topics, from all config sources.
 
+`ReplicaRoles.set_broker_configs` applies what has changed to the parts of a running broker.
+
 Invariant: the source with the highest precedence that has a value decides. Synonyms list all
 sources that have a value, in the order of Kafka's DescribeConfigs. No text contains a secret.
 """

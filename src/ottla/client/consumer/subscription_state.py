@@ -1,5 +1,7 @@
 """A consumer's subscription: what it wants, its assignment and its commits.
 
+The positions of its partitions are in `cursor.py`, and `position_resolver.py` resets them.
+
 Invariant: records that the application is processing are not auto-committed. A partition is not
 revoked while the application has its records, unless that takes longer than max.poll.interval.ms.
 Revoked partitions are committed first, lost ones are not. Callbacks are called for every assigned,
