@@ -63,6 +63,7 @@ def test_c1_crashed_deletion_keeps_the_recreated_partition(
             disk.crash_at = len(disk.calls) + more
             try:
                 await logs.delete([partition(0)])
+                await made_again(logs)
                 ended = True
             except Crashed:
                 pass
@@ -85,9 +86,8 @@ def test_c1_full_disk_deletion_keeps_the_next_partition() -> None:
         logs = await with_checkpoints(disk, clock)
         room = disk.room("/")
         disk.capacity_bytes = room.total_bytes - room.usable_bytes
-        with pytest.raises(DiskFull):
-            await logs.delete([partition(0)])
-        with pytest.raises(DiskFull):
+        await logs.delete([partition(0)])
+        with pytest.raises(DiskFull):  # a checkpoint has the old offsets
             await created(logs, 0, COMPACTED)
         assert logs.get(partition(0)) is None
         assert not disk.exists("/data/t-0")

@@ -3,8 +3,9 @@
 Invariant: a partition is in one data directory. A directory that fails goes offline as a whole: its
 logs reject changes and stay readable; the other directories continue. A full directory rejects what
 needs space, and recovers when there is space; a lack of file descriptors is handled alike. A
-lowered recovery point and a deleted partition are stored in the checkpoints before the call
-returns. No partition is created while a checkpoint has an entry of an earlier one with its name.
+lowered recovery point is stored in the checkpoint before the call returns. The entries of deleted
+partitions leave a checkpoint with its next write. No partition is created while a checkpoint has an
+entry of an earlier one with its name.
 """
 
 import asyncio
@@ -87,6 +88,7 @@ class LogManager:
         self._full = full
         self._current_id = current_id or _unknown_id
         self._hosted: dict[TopicPartition, HostedLog] = {}
+        self._by_topic: dict[str, dict[TopicPartition, HostedLog]] = {}  # the same logs
         # The number of partitions by directory path, including those that are being created.
         self._counts: Counter[str] = Counter()
         self._deleted = DeletedDirectories(disk, clock, new_id)
@@ -203,7 +205,7 @@ class LogManager:
                     continue
                 await self._set_aside(other)
                 self._counts[other.directory.path] -= 1
-            self._hosted[hosted.partition] = hosted
+            self._add(hosted)
             self._counts[hosted.directory.path] += 1
 
     async def _is_kept(self, first: HostedLog, second: HostedLog) -> bool:
@@ -250,6 +252,10 @@ class LogManager:
 
     def __len__(self) -> int:
         return len(self._hosted)
+
+    def of_topic(self, name: str) -> list[HostedLog]:
+        """The logs of a topic's partitions."""
+        return [*self._by_topic.get(name, {}).values()]
 
     def _inside(self, directory: DataDirectory) -> list[HostedLog]:
         return [hosted for hosted in self._hosted.values() if hosted.directory is directory]
@@ -301,8 +307,20 @@ class LogManager:
             if isinstance(failure, StorageFailure):
                 self.fail(directory, failure)
             raise
-        self._hosted[partition] = hosted
+        self._add(hosted)
         return hosted
+
+    def _add(self, hosted: HostedLog) -> None:
+        key = hosted.partition
+        self._hosted[key] = hosted
+        self._by_topic.setdefault(key.topic, {})[key] = hosted
+
+    def _remove(self, key: TopicPartition) -> HostedLog:
+        of_topic = self._by_topic[key.topic]
+        del of_topic[key]
+        if not of_topic:
+            del self._by_topic[key.topic]
+        return self._hosted.pop(key)
 
     def _emptiest(self, avoid: Collection[str]) -> DataDirectory:
         online = self.online
@@ -319,7 +337,7 @@ class LogManager:
 
         Stray partitions are kept: see `expire_strays`.
         """
-        gone = [self._hosted.pop(partition) for partition in partitions]
+        gone = [self._remove(partition) for partition in partitions]
         self._counts.subtract(one.directory.path for one in gone)
         failures: list[StorageFailure] = []
         for start in range(0, len(gone), DELETES_PER_ROUND):
@@ -331,8 +349,6 @@ class LogManager:
                     await self._rename(directory, some, state)
                 except StorageFailure as failure:
                     failures.append(failure)  # continue with the other directories
-        for directory in _directories(gone):
-            await self.store_checkpoints(directory)
         for failure in failures:
             raise failure
 
