@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from struct import pack_into, unpack_from
-from types import MappingProxyType, MethodType
+from types import MethodType
 from typing import Any, Final, cast
 
 from fastcrc.crc32 import iscsi as crc32c
@@ -223,11 +223,7 @@ class World:
             )
             for name, kind in KINDS.items()
         }
-        image = ClusterImage(
-            "c",
-            topics=MappingProxyType(topics),
-            names=MappingProxyType({IDS[name]: name for name in KINDS}),
-        )
+        image = ClusterImage("c").with_topics(topics.values())
         metadata_cache = MetadataCache(image)
         self.manager = ReplicaManager(self.logs, metadata_cache)
         for name, kind in KINDS.items():

@@ -1,6 +1,8 @@
 """The data directories in which new partitions are created."""
 
 import asyncio
+import sys
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 
@@ -8,7 +10,7 @@ import pytest
 
 from broker.handlers.test_delete_topics import delete
 from broker.members import find_coordinator
-from broker.nodes import broker, run
+from broker.nodes import Client, broker, run
 from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_naming import create_error
 from broker.test_node import batch, create, fetch, produce
@@ -16,10 +18,16 @@ from broker.test_offset_commits import commit, committed
 from ottla.clock import SystemClock
 from ottla.controller.adoption import adopt
 from ottla.coordination.errors import StoreRefused
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID
 from ottla.log import maintenance
 from ottla.log.files import OsDisk
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.testing.troubled_disk import TroubledDisk
 
 CORDONED = "cordoned.log.dirs"
 
@@ -82,17 +90,36 @@ def test_partition_in_offline_directory_is_not_recreated(
     run(scenario)
 
 
-def test_missing_partition_folder_is_recreated_and_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+class KilledDisk(TroubledDisk):
+    """A disk from which the broker is cut off after a number of changes."""
 
+    def __init__(self) -> None:
+        super().__init__(lambda: False)
+        self.changes_left = sys.maxsize
+
+    def check_there(self, what: str, path: str) -> None:
+        self.changes_left -= 1
+        if self.changes_left < 0:
+            self.take_away()
+        super().check_there(what, path)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_missing_partition_folder_is_recreated_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_killed: bool
+) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as running:
-            client = await running.client()
-            topic_id = await create(client, "a", 2)
-            assert await produce(client, "a", batch(b"x")) == (0, 0)
-        async with broker(tmp_path):
-            pass
+        disk, topic_id = KilledDisk(), ZERO_UUID
+        with suppress(StorageFailure):
+            async with broker(tmp_path, disk=disk) as running:
+                client = await running.client()
+                topic_id = await create(client, "a", 2)
+                assert await produce(client, "a", batch(b"x")) == (0, 0)
+                if is_killed:  # so young that no checkpoint has the partition
+                    disk.take_away()
+        if not is_killed:
+            async with broker(tmp_path):
+                pass
         assert MISSING_PARTITIONS not in caplog.messages
         rmtree(tmp_path / "data" / "a-0")
         async with broker(tmp_path) as running:
@@ -237,5 +264,46 @@ def test_c10_produce_to_removed_directory_is_refused(
             assert code == ErrorCode.KAFKA_STORAGE_ERROR
             assert running.node.given_up  # it was the last data directory
         assert list(running.node.unclean) == [str(tmp_path / "data")]
+
+    run(scenario)
+
+
+async def create_codes(client: Client, *names: str) -> list[int]:
+    """Create topics with one request; return the error codes."""
+    topics = [
+        CreatableTopic(
+            name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        for name in names
+    ]
+    answer = await client.ask(CreateTopicsRequest(topics=topics), CreateTopicsResponse)
+    return [one.error_code for one in answer.topics]
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]])
+def test_interrupted_creation_is_not_reported_as_a_loss(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, names: list[str]
+) -> None:
+    """No record was acknowledged: the partitions had no leader before the broker was killed."""
+
+    async def scenario() -> None:
+        made, codes = 0, [-1]
+        while any(codes):
+            folder, disk = tmp_path / str(made), KilledDisk()
+            with suppress(StorageFailure):  # the stop needs the disk
+                async with broker(folder, disk=disk) as running:
+                    client = await running.client()
+                    disk.changes_left = made
+                    codes = await create_codes(client, *names)
+            async with broker(folder) as running:
+                client = await running.client()
+                codes_again = await create_codes(client, *names)
+                made_before = [code == ErrorCode.TOPIC_ALREADY_EXISTS for code in codes_again]
+                assert all(made_before) or any(codes)
+                for name in names:
+                    assert await produce(client, name, batch(b"x")) == (0, 0)
+            made += 1
+        assert made > 10
+        assert MISSING_PARTITIONS not in caplog.messages
 
     run(scenario)

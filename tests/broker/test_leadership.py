@@ -255,15 +255,17 @@ def test_creation_of_many_partitions_does_not_delay_the_stop(
 def test_topic_may_be_deleted_while_its_creation_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add_topic = controller.Controller.add_topic
+    add_topics = controller.Controller.add_topics
 
-    async def deleted_meanwhile(self: controller.Controller, topic: Topic, *rest: Any) -> Any:
-        failures = await add_topic(self, topic, *rest)
-        self.image = self.image.without_topics([topic.name])
+    async def deleted_meanwhile(
+        self: controller.Controller, topics: Collection[Topic], *rest: Any
+    ) -> Any:
+        failures = await add_topics(self, topics, *rest)
+        self.image = self.image.without_topics([topic.name for topic in topics])
         return failures
 
     async def scenario() -> None:
-        monkeypatch.setattr(controller.Controller, "add_topic", deleted_meanwhile)
+        monkeypatch.setattr(controller.Controller, "add_topics", deleted_meanwhile)
         async with broker(tmp_path) as running:
             assert await create_wide(await running.client(), "t", 3) == (0, None)
 

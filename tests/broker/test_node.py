@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ from broker.nodes import Client, broker, run
 from ottla.broker import node
 from ottla.broker.topics import Topics
 from ottla.cluster.topic_creation import AskedTopic
-from ottla.cluster.znodes import TopicNode
 from ottla.controller import lease
 from ottla.controller.controller import Controller
 from ottla.controller.loading import StoredCluster
-from ottla.controller.store import ClusterStore
+from ottla.controller.store import ClusterStore, NewTopic
 from ottla.coordination.embedded import EmbeddedSession, EmbeddedStore
 from ottla.coordination.session import Listener
 from ottla.errors import ErrorCode, StorageFailure
@@ -176,7 +175,7 @@ def test_topic_creation_finishes_after_cancellation(
 ) -> None:
     async def scenario() -> None:
         stored, goes_on = asyncio.Event(), asyncio.Event()
-        create_topic, take_over = ClusterStore.create_topic, Topics.take_over
+        create_topics, take_over = ClusterStore.create_topics, Topics.take_over
         started: list[Topics] = []
 
         async def take_over_and_tell(
@@ -185,15 +184,13 @@ def test_topic_creation_finishes_after_cancellation(
             started.append(topics)
             await take_over(topics, controller, found, **how)
 
-        async def slowly(
-            store: ClusterStore, name: str, node: TopicNode, config: Mapping[str, str]
-        ) -> None:
-            await create_topic(store, name, node, config)
+        async def slowly(store: ClusterStore, topics: Sequence[NewTopic]) -> None:
+            await create_topics(store, topics)
             stored.set()
             await goes_on.wait()
 
         monkeypatch.setattr(Topics, "take_over", take_over_and_tell)
-        monkeypatch.setattr(ClusterStore, "create_topic", slowly)
+        monkeypatch.setattr(ClusterStore, "create_topics", slowly)
         async with broker(tmp_path) as running:
             creating = asyncio.create_task(started[0].create(AskedTopic("t"), {}))
             await stored.wait()
@@ -213,7 +210,7 @@ def test_storage_failure_is_returned_to_the_client(
         async def fail(*args: object) -> None:
             raise StorageFailure("the journal: Input/output error")
 
-        monkeypatch.setattr(ClusterStore, "create_topic", fail)
+        monkeypatch.setattr(ClusterStore, "create_topics", fail)
         async with broker(tmp_path) as running:
             client = await running.client()
             with pytest.raises(AssertionError, match="Input/output error"):

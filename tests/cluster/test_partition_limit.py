@@ -10,6 +10,7 @@ from ottla.cluster.partition_limit import (
     check_limit,
     default_limit,
 )
+from ottla.cluster.placement import Assignment
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, Uuid
 
@@ -19,6 +20,11 @@ ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 def topic(name: str, *replicas: tuple[BrokerId, ...]) -> Topic:
     return Topic(name, Uuid(name.encode().ljust(16)), tuple(map(PartitionState, replicas)))
+
+
+def check(topics: list[Topic], added: Assignment, limit: PartitionLimit, reserved: int = 0) -> None:
+    count = sum(len(one.partitions) for one in topics)
+    check_limit(topics, added, limit, reserved, count=count)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +46,13 @@ def test_default_is_what_descriptors_and_memory_allow(
 
 def test_limit_is_reached_and_not_exceeded() -> None:
     topics = [topic("a", (ONE,), (ONE,)), topic("b", (ONE,))]
-    check_limit(topics, ((ONE,), (ONE,)), PartitionLimit(5))
+    check(topics, ((ONE,), (ONE,)), PartitionLimit(5))
     for limit, text in (
         (PartitionLimit(4), "ottla.partitions.max=4"),
         (PartitionLimit(2, "the default"), "ottla.partitions.max=2 (the default)"),
     ):
         with pytest.raises(RequestError) as refused:
-            check_limit(topics, ((ONE,), (ONE,)), limit)
+            check(topics, ((ONE,), (ONE,)), limit)
         assert refused.value.code is ErrorCode.POLICY_VIOLATION
         assert refused.value.message == (
             f"Broker 1 has 3 partition(s), and 2 more would exceed {text}. Delete topics, or raise "
@@ -56,9 +62,9 @@ def test_limit_is_reached_and_not_exceeded() -> None:
 
 def test_partitions_of_internal_topics_are_reserved() -> None:
     topics = [topic("a", (ONE,), (ONE,))]
-    check_limit(topics, ((ONE,), (ONE,)), PartitionLimit(9), reserved=5)
+    check(topics, ((ONE,), (ONE,)), PartitionLimit(9), reserved=5)
     with pytest.raises(RequestError) as refused:
-        check_limit(topics, ((ONE,),) * 3, PartitionLimit(9), reserved=5)
+        check(topics, ((ONE,),) * 3, PartitionLimit(9), reserved=5)
     assert refused.value.message == (
         "Broker 1 has 2 partition(s), and 3 more would exceed ottla.partitions.max=9, of which 5 "
         "are reserved for internal topics. Delete topics, or raise ottla.partitions.max in the "
@@ -69,7 +75,7 @@ def test_partitions_of_internal_topics_are_reserved() -> None:
 def test_limit_counts_the_replicas_of_each_broker() -> None:
     topics = [topic("a", (ONE, TWO), (TWO, ONE), (ONE, TWO))]
     limit = PartitionLimit(4)
-    check_limit(topics, ((THREE,), (THREE,), (THREE,), (THREE,)), limit)
-    check_limit(topics, ((ONE, THREE), (TWO, THREE)), limit)
+    check(topics, ((THREE,), (THREE,), (THREE,), (THREE,)), limit)
+    check(topics, ((ONE, THREE), (TWO, THREE)), limit)
     with pytest.raises(RequestError, match="Broker 2 has 3 partition"):
-        check_limit(topics, ((THREE, TWO), (TWO, THREE)), limit)
+        check(topics, ((THREE, TWO), (TWO, THREE)), limit)

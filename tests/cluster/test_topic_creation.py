@@ -1,6 +1,8 @@
 """Creation and growth of topics."""
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from cases import each_case
 from ottla.cluster.image import Broker
@@ -33,6 +35,21 @@ def test_taken_or_colliding_topic_name_is_refused() -> None:
     with pytest.raises(RequestError, match=r"collides with existing topic: a\.b") as alike:
         check_name("a_b", ["a.b", "c"])
     assert alike.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@given(st.text("ab._", min_size=1, max_size=8), st.sets(st.text("ab._", min_size=1), max_size=40))
+def test_names_collide_that_differ_only_in_dots_and_underscores(
+    name: str, existing: set[str]
+) -> None:
+    assume(name not in (".", ".."))
+    alike = {one.replace(".", "_") for one in existing}
+    if name.replace(".", "_") not in alike:
+        check_name(name, existing)
+        return
+    with pytest.raises(RequestError) as refused:
+        check_name(name, existing)
+    taken = refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert taken == (name in existing)
 
 
 def test_name_that_an_internal_topic_needs_is_refused() -> None:

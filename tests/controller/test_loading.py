@@ -40,7 +40,7 @@ def test_cluster_is_loaded_with_brokers_and_topics(tmp_path: Path) -> None:
             node = TopicNode(Uuid(bytes(15) + bytes([number])), ((ONE, TWO), (TWO, ONE)))
             await store.create_topic(name, node, {"retention.ms": "5"} if name == "b" else {})
         await store.set_broker_config(None, {"message.max.bytes": "9"})
-        await store.begin_deletion("a")
+        await store.begin_deletions(["a"])
         cluster = await store.load_cluster()
         assert [one.epoch for one in cluster.registrations.values()] == [first, second]
         assert [one.topic.name for one in cluster.topics] == ["a", "b"]

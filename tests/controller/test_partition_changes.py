@@ -114,7 +114,7 @@ def test_b5_change_of_a_deleted_partition_is_a_conflict(tmp_path: Path) -> None:
         outcomes = await stage.store.store_changes([*changes, beyond])
         assert outcomes[-1] == Conflict(beyond, None)
         assert [type(one) for one in outcomes[:-1]] == [Stored] * 3
-        await stage.store.delete_topic("t")
+        await stage.store.delete_topics(["t"])
         assert await stage.store.store_changes(changes) == [Conflict(one, None) for one in changes]
         moving = [
             replace(one, after=replace(one.after, replicas=(TWO, THREE), removing=()))

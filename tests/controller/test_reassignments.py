@@ -12,7 +12,7 @@ from ottla.cluster.image import Address, Broker, PartitionState, Topic
 from ottla.cluster.reassignment import is_reassigning
 from ottla.cluster.registration import Registration
 from ottla.cluster.znodes import TopicNode
-from ottla.controller.control_update import ControlUpdate, Failures
+from ottla.controller.control_update import ControlUpdate, Failures, ReplicaState
 from ottla.controller.controller import Apply, Controller, ControllerConfig
 from ottla.controller.lease import elect_controller, register
 from ottla.controller.store import ClusterStore
@@ -123,7 +123,7 @@ class Stage:
         rows = tuple(one.replicas for one in made.partitions)
         async with self.controller.turn:
             await self.controller.store.create_topic("t", TopicNode(TOPIC_ID, rows), {})
-            await self.controller.add_topic(made, {})
+            await self.controller.add_topics([made], {})
         for number in replicas:
             self.brokers[BrokerId(number)].is_complete = True
 
@@ -163,6 +163,7 @@ class Stage:
             ),
             connect=connect,
             latest_epoch=lambda _: LeaderEpoch(-1),
+            create_logs=self._create_logs,
             refusal=lambda: None,
             on_resigned=lambda: None,
             acts=self.acts,
@@ -172,6 +173,11 @@ class Stage:
             brokers = [self.brokers[BrokerId(one)] for one in answering]
             answers = {one.id: self._broker(one) for one in brokers}
             await self.controller.start(found, is_first=False, answering=answers)
+
+    async def _create_logs(
+        self, epoch: ControllerEpoch, replicas: Sequence[ReplicaState]
+    ) -> Failures:
+        raise AssertionError("the controller has no replicas")
 
     async def end_controller(self) -> None:
         """End the controller as a kill does: it does nothing more, and its session expires."""

@@ -102,12 +102,12 @@ def test_recreated_topic_inherits_nothing(tmp_path: Path) -> None:
         await store_elections(
             store, [led_by(ONE, "t", 0, (await loaded(store)).topic.partitions[0])]
         )
-        await store.begin_deletion("t")
-        await store.delete_topic("t")
+        await store.begin_deletions(["t"])
+        await store.delete_topics(["t"])
         assert await store.load_topics() == []
         assert await lease.session.exists(topic_config_path("t")) is None
         assert await store.deletions() == ["t"], "its folders may be there"
-        await store.end_deletion("t")
+        await store.end_deletions(["t"])
         assert await store.deletions() == []
         await store.create_topic("t", TopicNode(ID, ((TWO,),)), {})
         topic, config = await loaded(store)
@@ -127,10 +127,10 @@ def test_interrupted_deletion_is_finished_on_load(tmp_path: Path) -> None:
         await lease.session.create(f"{DELETIONS}/t")
         assert [one.topic.name for one in await store.load_topics()] == ["u"]
         assert await lease.session.children(TOPICS) == ["u"]
-        assert await store.is_being_deleted("t")
-        await store.end_deletion("t")
-        await store.end_deletion("t")
-        assert not await store.is_being_deleted("t")
+        assert await store.deletions() == ["t"]
+        await store.end_deletions(["t"])
+        await store.end_deletions(["t"])
+        assert await store.deletions() == []
 
     coordinated(tmp_path, scenario)
 
@@ -149,7 +149,7 @@ def test_interrupted_deletion_spares_a_recreated_topic(
         await store.create_topic("t", NODE, {})
         topic, config = await loaded(store)
         assert (topic.name, config) == ("t", {})
-        assert not await store.is_being_deleted("t")
+        assert await store.deletions() == []
 
     coordinated(tmp_path, scenario)
 
@@ -173,7 +173,7 @@ def test_large_topic_is_deleted_in_small_transactions(
             [led_by(ONE, "t", index, one) for index, one in enumerate(partitions)],
         )
         monkeypatch.setattr(ControllerLease, "change", counted)
-        await store.delete_topic("t")
+        await store.delete_topics(["t"])
         assert sum(changes) == 2 * 205 + 2
         assert max(changes) <= 2 * DELETED_AT_ONCE
         assert await store.load_topics() == []

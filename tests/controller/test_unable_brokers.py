@@ -20,7 +20,7 @@ async def create(stage: Stage, name: str, *replicas: int) -> Failures:
     made = Topic(name, Uuid(name.encode() * 16), tuple(map(PartitionState, assignment)))
     async with stage.controller.turn:
         await stage.controller.store.create_topic(name, TopicNode(made.id, assignment), {})
-        return await stage.controller.add_topic(made, {})
+        return await stage.controller.add_topics([made], {})
 
 
 def leader(stage: Stage, name: str) -> BrokerId:

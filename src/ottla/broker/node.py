@@ -714,6 +714,7 @@ class Node:
             ),
             connect=connect,
             latest_epoch=roles.latest_epoch,
+            create_logs=roles.create_logs,
             refusal=topics.shutdown.refusal_if_begun,
             on_resigned=resign,
             counts=topics.controller_counts,

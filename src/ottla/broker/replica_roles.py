@@ -165,12 +165,8 @@ class ReplicaRoles:
 
     def _same_topics(self, deleted: Mapping[str, Uuid]) -> list[str]:
         """Return the topics to delete; not one that was created again since."""
-        if not deleted:
-            return []
         known: dict[str, Uuid | None] = {
-            one.partition.topic: one.topic_id
-            for one in self._logs
-            if one.partition.topic in deleted
+            name: one.topic_id for name in deleted for one in self._logs.of_topic(name)
         }
         topics = self._metadata_cache.image.topics
         known |= {name: topics[name].id for name in deleted if name in topics}
@@ -242,11 +238,7 @@ class ReplicaRoles:
                     self._failed.pop(one.partition, None)
                     continue
                 self._failed[one.partition] = one
-                if isinstance(failure, StorageFailure):
-                    failure = RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-                if not isinstance(failure, RequestError):
-                    raise failure
-                failures[one.partition] = failure
+                failures[one.partition] = _refused(failure)
             done += len(states)
         self._report_created_empty()
         return failures
@@ -311,6 +303,30 @@ class ReplicaRoles:
         for number, failure in zip(left, ended, strict=True):
             outcomes[number] = failure
         return outcomes
+
+    async def create_logs(
+        self, epoch: ControllerEpoch, replicas: Sequence[ReplicaState]
+    ) -> Failures:
+        """Create the logs of new partitions, whose first leaders are not stored yet.
+
+        Nothing is created for an earlier controller, which cannot store them any more.
+        """
+        await self._registered.wait()
+        async with self._turn:
+            if epoch < self._controller_epoch:
+                return {}
+            places = asyncio.Semaphore(MADE_AT_ONCE)
+
+            async def create(one: ReplicaState) -> None:
+                async with places:
+                    await self._host(one, self._settings.log_config(one.topic))
+
+            ended = await asyncio.gather(*map(create, replicas), return_exceptions=True)
+            return {
+                one.partition: _refused(failure)
+                for one, failure in zip(replicas, ended, strict=True)
+                if failure is not None
+            }
 
     async def _take_role(
         self, one: ReplicaState, hosted: HostedLog, rules: ValidationConfig, in_sync_min: int
@@ -548,7 +564,7 @@ class ReplicaRoles:
 
     async def _delete_topics(self, names: Sequence[str]) -> Mapping[TopicPartition, RequestError]:
         """Delete topics with all their records; clients see at once that they are gone."""
-        cache, gone = self._metadata_cache, set(names)
+        cache = self._metadata_cache
         had = [
             TopicPartition(name, PartitionIndex(index))
             for name in names
@@ -558,7 +574,7 @@ class ReplicaRoles:
         cache.image = cache.image.without_topics(names)
         for name in names:
             self._replica_manager.traffic.pop(name, None)
-        logs = [one.partition for one in self._logs if one.partition.topic in gone]
+        logs = [one.partition for name in names for one in self._logs.of_topic(name)]
         return await self._drop([*dict.fromkeys([*had, *logs])])
 
     async def _drop(
@@ -615,3 +631,12 @@ class ReplicaRoles:
 def had_log(state: PartitionState) -> bool:
     """Whether a partition had a leader, and so a log, before the state that is applied."""
     return state.leader_epoch > 0
+
+
+def _refused(failure: BaseException) -> RequestError:
+    """Return the error of a partition that cannot be led or followed; raise what is unexpected."""
+    if isinstance(failure, StorageFailure):
+        return RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+    if not isinstance(failure, RequestError):
+        raise failure
+    return failure

@@ -6,11 +6,13 @@ completes a change that was interrupted.
 """
 
 import logging
+from collections import ChainMap
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
+from itertools import takewhile
 from types import CoroutineType
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 from ottla.broker.effective_config import EffectiveConfig, described_changes
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
@@ -40,13 +42,14 @@ from ottla.cluster.topic_creation import (
     check_name,
 )
 from ottla.cluster.znodes import TopicNode
-from ottla.controller.control_update import Failures
+from ottla.controller.control_update import Configs, Failures
 from ottla.controller.controller import Controller
-from ottla.controller.lease import Resigned
+from ottla.controller.lease import BATCH_BYTES_MAX, Resigned, operations_bytes
 from ottla.controller.loading import StoredCluster
 from ottla.controller.plan import ElectionOutcome, ElectionType, ReassignmentOutcome
 from ottla.controller.propagation import Propagation
-from ottla.coordination.errors import CoordinationError
+from ottla.controller.store import NewTopic
+from ottla.coordination.errors import CoordinationError, NodeError
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import BrokerId, PartitionIndex, TopicPartition, Uuid
 from ottla.log.names import META_PROPERTIES
@@ -72,6 +75,8 @@ ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 CREATION_TIMEOUT_MS: Final = 5_000  # of a topic that is created when it is first used
 TIMEOUT_SECONDS_MAX: Final = 60.0  # of a request, whatever its client allows
+CHANGED_AT_ONCE: Final = 100  # topics that are created or deleted together
+DELETED_PARTITIONS_MAX: Final = 500  # of topics that are deleted together; one may have more
 MIN_ISR: Final = "min.insync.replicas"
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
 
@@ -94,6 +99,20 @@ def _change(
         return await self.in_turn(unless_stopping)
 
     return change
+
+
+class WantedTopic(NamedTuple):
+    """A topic that a client wants, with its own configs."""
+
+    asked: AskedTopic
+    values: Mapping[str, str]
+
+
+class UnwantedTopic(NamedTuple):
+    """A topic that a client wants to delete; with an id, only the topic of that id."""
+
+    name: str
+    topic_id: Uuid | None = None
 
 
 class PartlyLed(RequestError):
@@ -210,8 +229,7 @@ class Topics:
         self._settings.know((one.topic.name, one.config) for one in found.topics)
         async with controller.turn:
             self._controller = controller
-            for name in found.deletions:
-                await controller.store.delete_topic(name)
+            await controller.store.delete_topics(found.deletions)
             failures = await controller.start(found, is_first=is_first, answering=answering)
             by_topic: dict[str, RequestError] = {}
             for key, failure in failures.items():
@@ -222,9 +240,10 @@ class Topics:
                     _LOG.error("deleted topic not removed", about)
                 else:  # its partitions get a leader later
                     _LOG.error("partitions left without leader", about)
-            for name in found.deletions:
-                if name not in by_topic:
-                    await self._end_deletion(name)
+            with suppress(StorageExhausted):  # nothing is left; the next start detects it
+                await controller.store.end_deletions(
+                    [name for name in found.deletions if name not in by_topic]
+                )
         if is_first:
             self._tell_unknown()
             self._tell_foreign()
@@ -317,11 +336,13 @@ class Topics:
         """Begin reassignments to target replicas, or cancel those in progress with None."""
         controller = self.controller
         self._check_limit(
+            controller.image.topics,
             tuple(
                 tuple(BrokerId(one) for one in target if one not in state.replicas)
                 for key, target in targets.items()
                 if target and (state := controller.image.state(*key)) is not None
-            )
+            ),
+            controller.image.partition_count,
         )
         return await controller.alter_reassignments(targets, can_change_factor=can_change_factor)
 
@@ -347,55 +368,126 @@ class Topics:
 
     # Changes.
 
-    @_change
     async def create(
         self,
         asked: AskedTopic,
         values: Mapping[str, str],
+        propagation: Propagation | None = None,
+    ) -> Topic:
+        """Create a topic."""
+        (made,) = await self.create_some([WantedTopic(asked, values)], propagation=propagation)
+        if isinstance(made, RequestError):
+            raise made
+        return made
+
+    @_change
+    async def create_some(
+        self,
+        wanted: Sequence[WantedTopic],
         *,
         validate_only: bool = False,
         propagation: Propagation | None = None,
-    ) -> Topic:
-        """Create a topic, or with validate_only return what would be created.
+    ) -> list[Topic | RequestError]:
+        """Create topics, or with validate_only return what would be created.
 
-        As with the other changes, `propagation` has the brokers that have not applied it yet.
+        Returns the outcomes of as many as one transaction creates: at least of the first. As with
+        the other changes, `propagation` has the brokers that have not applied it yet.
         """
-        image = self.controller.image
-        check_name(asked.name, image.topics)
+        controller = self.controller
+        outcomes: list[Topic | RequestError] = []
+        new: dict[str, NewTopic] = {}
+        made: dict[str, Topic] = {}
+        topics = ChainMap(made, cast("dict[str, Topic]", controller.image.topics))
+        count, size, with_room = controller.image.partition_count, 0, self._with_room()
+        for one in wanted[:CHANGED_AT_ONCE]:
+            try:
+                topic, values = self._planned(one, topics, count, with_room)
+            except RequestError as error:
+                outcomes.append(error)
+                continue
+            assignment = tuple(state.replicas for state in topic.partitions)
+            added = NewTopic(topic.name, TopicNode(topic.id, assignment), values)
+            size += operations_bytes(added.operations())
+            if new and size > BATCH_BYTES_MAX:
+                break
+            new[topic.name], made[topic.name] = added, topic
+            count += len(assignment)
+            outcomes.append(topic)
+        if validate_only or not new:
+            return outcomes
+        propagation = propagation or controller.propagation()
+        propagation.begin()
+        try:
+            stored = await self._stored([*new.values()])
+        except NodeError as error:
+            first = next(index for index, one in enumerate(outcomes) if isinstance(one, Topic))
+            return [*outcomes[:first], RequestError(ErrorCode.NOT_CONTROLLER, str(error))]
+        outcomes = [
+            *takewhile(lambda one: not isinstance(one, Topic) or one.name in stored, outcomes)
+        ]
+        self._settings.know(stored.items())  # before a leader uses them (rule A14)
+        failures = await controller.add_topics([made[name] for name in stored], stored, propagation)
+        return [
+            self._created(one, stored[one.name], failures) if isinstance(one, Topic) else one
+            for one in outcomes
+        ]
+
+    def _planned(
+        self,
+        wanted: WantedTopic,
+        topics: Mapping[str, Topic],
+        count: int,
+        with_room: Sequence[Broker],
+    ) -> tuple[Topic, Mapping[str, str]]:
+        """Return a topic to create and its own configs; the others have `count` partitions."""
+        asked = wanted.asked
+        check_name(asked.name, topics)
         check_made([len(asked.assignment) or asked.partitions])
-        values = {**values, **self.required_config(asked.name)}
+        values = {**wanted.values, **self.required_config(asked.name)}
         internal = internal_partitions(
             asked.name, len(asked.assignment) or asked.partitions, self._settings.broker
         )
         defaults = self._defaults()
         if internal is not None:
             defaults = defaults._replace(partitions=internal)
-        assignment = assignment_of(asked, defaults, self._with_room(), self._start())
-        self._check_limit(assignment, is_internal=internal is not None)
+        assignment = assignment_of(asked, defaults, with_room, self._start())
+        self._check_limit(topics, assignment, count, is_internal=internal is not None)
         self._settings.checked_overrides(values)
         self._check_internal(asked.name, {}, values, assignment)
         check_policy(asked.name, self._settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
-        made = Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment)))
-        if validate_only:
-            return made
-        controller = self.controller
-        propagation = propagation or controller.propagation()
-        propagation.begin()
-        await controller.store.create_topic(made.name, TopicNode(made.id, assignment), values)
-        self._settings.know([(made.name, values)])  # before a leader uses them (rule A14)
-        failures = await controller.add_topic(made, values, propagation)
-        if failures:
-            raise PartlyLed(made.name, len(assignment), failures)
+        return Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment))), values
+
+    async def _stored(self, topics: Sequence[NewTopic]) -> Configs:
+        """Store new topics in one transaction; return the configs of those that are stored.
+
+        If a node of one of them is in the way, only the first is stored, or NodeError is raised for
+        it: each fails on its own.
+        """
+        store = self.controller.store
+        try:
+            await store.create_topics(topics)
+        except NodeError:
+            topics = topics[:1]
+            await store.create_topics(topics)
+        return {one.name: one.config for one in topics}
+
+    def _created(
+        self, made: Topic, values: Mapping[str, str], failures: Failures
+    ) -> Topic | RequestError:
+        """Return the outcome of a topic that is stored."""
+        failed = {key: one for key, one in failures.items() if key.topic == made.name}
+        if failed:
+            return PartlyLed(made.name, len(made.partitions), failed)
         _LOG.info(
             "topic created",
             {
                 "topic": made.name,
                 "id": made.id,
-                "partitions": len(assignment),
+                "partitions": len(made.partitions),
                 "settings": described_changes({}, values, TOPIC),
             },
         )
-        current = controller.image.topics.get(made.name)
+        current = self.controller.image.topics.get(made.name)
         # It may have been deleted while the brokers applied its creation.
         return made if current is None or current.id != made.id else current
 
@@ -503,11 +595,63 @@ class Topics:
             if one.error_code not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
                 raise RequestError(ErrorCode(one.error_code), one.error_message)
 
-    @_change
     async def delete(
         self, name: str, topic_id: Uuid | None = None, propagation: Propagation | None = None
     ) -> None:
         """Delete a topic with all its records; with an id, only the topic of that id."""
+        (error,) = await self.delete_some([UnwantedTopic(name, topic_id)], propagation)
+        if error is not None:
+            raise error
+
+    @_change
+    async def delete_some(
+        self, unwanted: Sequence[UnwantedTopic], propagation: Propagation | None = None
+    ) -> list[RequestError | None]:
+        """Delete topics with all their records.
+
+        Returns the outcomes of as many as are deleted together: at least of the first.
+        """
+        controller = self.controller
+        outcomes: list[RequestError | None] = []
+        gone: dict[str, Topic] = {}
+        count = 0
+        for one in unwanted[:CHANGED_AT_ONCE]:
+            try:
+                topic = self._deletable(one)
+            except RequestError as error:
+                outcomes.append(error)
+                continue
+            count += len(topic.partitions)
+            if gone and count > DELETED_PARTITIONS_MAX:
+                break
+            gone[one.name] = topic
+            outcomes.append(None)
+        if not gone:
+            return outcomes
+        propagation = propagation or controller.propagation()
+        propagation.begin()
+        await controller.store.begin_deletions([*gone])
+        failed: dict[str, Exception] = {}
+        try:
+            failures = await controller.delete_topics([*gone], propagation)
+            failed |= {key.topic: failure for key, failure in failures.items()}
+            await controller.store.delete_topics(
+                [*gone], [one for one in gone if one not in failed]
+            )
+        except StorageFailure as failure:
+            failed |= dict.fromkeys(gone, failure)
+        for name, topic in gone.items():
+            if name not in failed:
+                _LOG.info("topic deleted", {"topic": name, "id": topic.id})
+        return [
+            _left_over(one.name, failed[one.name])
+            if error is None and one.name in failed
+            else error
+            for one, error in zip(unwanted, outcomes, strict=False)
+        ]
+
+    def _deletable(self, unwanted: UnwantedTopic) -> Topic:
+        name, topic_id = unwanted
         found = self.controller.image.topics.get(name)
         if topic_id is not None and (found is None or found.id != topic_id):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -517,24 +661,7 @@ class Topics:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"{name} is an internal topic and cannot be deleted."
             )
-        controller = self.controller
-        propagation = propagation or controller.propagation()
-        propagation.begin()
-        await controller.store.begin_deletion(name)
-        try:
-            failures = await controller.delete_topic(name, propagation)
-            await controller.store.delete_topic(name)
-            for failure in failures.values():
-                raise StorageFailure(str(failure))
-            await self._end_deletion(name)
-        except StorageFailure as failure:
-            # Not a retriable error: a retry would find that the topic does not exist.
-            raise RequestError(
-                ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{name} is deleted, but some of its files remain until the broker restarts: "
-                f"{failure}",
-            ) from failure
-        _LOG.info("topic deleted", {"topic": name, "id": found.id})
+        return found
 
     @_change
     async def grow(
@@ -561,7 +688,7 @@ class Topics:
         present = [target_of(one) for one in found.partitions]
         check_added([(len(present), count)])  # here too: the topic may be younger than the request
         added = added_partitions(present, count, assignments, self._with_room(), self._start())
-        self._check_limit(added)
+        self._check_limit(image.topics, added, image.partition_count)
         if validate_only:
             return
         node = TopicNode(found.id, (*(one.replicas for one in found.partitions), *added))
@@ -640,10 +767,6 @@ class Topics:
 
     # Implementation.
 
-    async def _end_deletion(self, name: str) -> None:
-        with suppress(StorageExhausted):  # nothing is left; the next start detects it
-            await self.controller.store.end_deletion(name)
-
     def _defaults(self) -> TopicDefaults:
         config = self._settings.broker
         return TopicDefaults(
@@ -656,12 +779,18 @@ class Topics:
         set_limit = self._settings.broker[broker.OTTLA_PARTITIONS_MAX]
         return self._default_limit if set_limit is None else PartitionLimit(set_limit)
 
-    def _check_limit(self, added: Assignment, *, is_internal: bool = False) -> None:
-        topics, limit = self.controller.image.topics, self.partition_limit
-        reserved = 0
+    def _check_limit(
+        self,
+        topics: Mapping[str, Topic],
+        added: Assignment,
+        count: int,
+        *,
+        is_internal: bool = False,
+    ) -> None:
+        limit, reserved = self.partition_limit, 0
         if not is_internal:
             reserved = reserved_partitions(topics, self._settings.broker, limit.partitions)
-        check_limit(topics.values(), added, limit, reserved)
+        check_limit(topics.values(), added, limit, reserved, count=count)
 
     def _with_room(self) -> list[Broker]:
         """Return the brokers with a directory that is not cordoned."""
@@ -680,3 +809,14 @@ class Topics:
 
     def _start(self) -> int:
         return int(self._random() * 2**31)
+
+
+def _left_over(name: str, failure: Exception) -> RequestError:
+    """Return the error of a deletion that is not complete.
+
+    It is not retriable: a retry would find that the topic does not exist.
+    """
+    return RequestError(
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        f"{name} is deleted, but some of its files remain until the broker restarts: {failure}",
+    )

@@ -4,7 +4,7 @@ Invariant: an image is immutable; a change makes a new image with a higher versi
 topic ids map one to one, and partitions are numbered from 0 without gaps.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -112,6 +112,7 @@ class ClusterImage(Struct, frozen=True):
     failed: Mapping[TopicPartition, frozenset[BrokerId]] = field(
         default_factory=lambda: MappingProxyType({})
     )  # live brokers that have the replica in a failed data directory
+    partition_count: int = 0  # of all topics
 
     def topic_of_id(self, topic_id: Uuid) -> Topic | None:
         """Return the topic with an id, if there is one."""
@@ -132,14 +133,17 @@ class ClusterImage(Struct, frozen=True):
 
     def with_topics(self, topics: Iterable[Topic]) -> Self:
         """Return the next image, with these topics added or changed."""
+        # Copying a dict of all topics takes microseconds, and a loop over it milliseconds.
         changed = {topic.name: topic for topic in topics}
-        return self._with({**self.topics, **changed})
+        replaced = [before for name in changed if (before := self.topics.get(name)) is not None]
+        return self._with({**self.topics, **changed}, replaced, changed.values())
 
     def without_topics(self, names: Iterable[str]) -> Self:
         """Return the next image, without these topics."""
-        gone = set(names)
+        topics = {**self.topics}
+        gone = {name: one for name in names if (one := topics.pop(name, None)) is not None}
         failed = {key: one for key, one in self.failed.items() if key.topic not in gone}
-        image = self._with({name: one for name, one in self.topics.items() if name not in gone})
+        image = self._with(topics, gone.values(), ())
         return replace(image, failed=MappingProxyType(failed)) if self.failed else image
 
     def with_brokers(self, brokers: Iterable[Broker], controller: BrokerId) -> Self:
@@ -151,13 +155,26 @@ class ClusterImage(Struct, frozen=True):
         """Return the next image, with these replicas in failed data directories."""
         return replace(self, failed=MappingProxyType({**failed}), version=self.version + 1)
 
-    def _with(self, topics: dict[str, Topic]) -> Self:
-        names = {topic.id: name for name, topic in topics.items()}
-        assert len(names) == len(topics), "two topics have the same id"
+    def _with(
+        self, topics: dict[str, Topic], removed: Collection[Topic], added: Collection[Topic]
+    ) -> Self:
+        names = self.names
+        before, after = ({topic.id: topic.name for topic in some} for some in (removed, added))
+        if before != after:
+            changed = {**names}
+            for topic_id in before:
+                del changed[topic_id]
+            changed |= after
+            assert len(changed) == len(topics), "two topics have the same id"
+            names = MappingProxyType(changed)
+        count = self.partition_count
+        count += sum(len(topic.partitions) for topic in added)
+        count -= sum(len(topic.partitions) for topic in removed)
         return replace(
             self,
             topics=MappingProxyType(topics),
-            names=MappingProxyType(names),
+            names=names,
+            partition_count=count,
             version=self.version + 1,
         )
 

@@ -5,7 +5,7 @@ anything is stored. Partitions that exist already are not affected. Nothing here
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -58,15 +58,20 @@ def default_limit(open_files_max: int | None, memory_bytes: int | None) -> Parti
 
 
 def check_limit(
-    topics: Iterable[Topic], added: Assignment, limit: PartitionLimit, reserved: int = 0
+    topics: Collection[Topic],
+    added: Assignment,
+    limit: PartitionLimit,
+    reserved: int = 0,
+    *,
+    count: int,
 ) -> None:
     """Refuse partitions that would give a broker more than it may have.
 
-    So many of them are reserved for internal topics that are not created yet.
+    The topics have `count` partitions. So many as `reserved` are for internal topics that are not
+    created yet.
     """
-    topics = list(topics)
     allowed = limit.partitions - reserved
-    if sum(len(topic.partitions) for topic in topics) + len(added) <= allowed:
+    if count + len(added) <= allowed:
         return  # even a broker with a replica of each has few enough
     replicas = (one.replicas for topic in topics for one in topic.partitions)
     present = Counter(chain.from_iterable(replicas))

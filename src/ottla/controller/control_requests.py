@@ -354,6 +354,7 @@ def image_with(request: UpdateMetadataRequest, image: ClusterImage) -> ClusterIm
         image.version + 1,
         ControllerEpoch(request.controller_epoch),
         MappingProxyType(failed),
+        sum(len(topic.partitions) for topic in topics.values()),
     )
 
 

@@ -1,7 +1,9 @@
 """The controller: carries out decisions for the cluster, one at a time.
 
 A decision is stored in coordination first, then it is in the controller's image, then the brokers
-hear of it (rule B9). `controller/plan.py` decides; this module stores, tells and waits.
+hear of it (rule B9). Only the empty logs of this broker's new partitions are created before, so that
+a partition with a leader has a log. `controller/plan.py` decides; this module stores, tells and
+waits.
 
 Invariant: `image` is what coordination holds, apart from partitions whose leader could not take
 over: those have no leader in the image until a later attempt. Only the holder of `turn` changes it.
@@ -81,6 +83,9 @@ PLANS_MAX: Final = 10  # attempts to store a decision while others change the sa
 
 Apply = Callable[[ControlUpdate], Awaitable[Failures]]
 
+CreateLogs = Callable[[ControllerEpoch, Sequence[ReplicaState]], Awaitable[Failures]]
+"""Creates this broker's logs of new partitions; returns those that failed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
@@ -105,6 +110,7 @@ class Controller:
         config: ControllerConfig,
         connect: Callable[[Broker], Apply],
         latest_epoch: Callable[[TopicPartition], LeaderEpoch],
+        create_logs: CreateLogs,
         refusal: Callable[[], RequestError | None],
         on_resigned: Callable[[], None],
         counts: ControllerCounts | None = None,
@@ -113,10 +119,11 @@ class Controller:
         """A controller that has won the election of this epoch.
 
         `connect` returns the object that sends control requests to a broker. `latest_epoch` returns
-        the newest leader epoch in this broker's own logs. `refusal` returns an error once the
-        broker stops. `on_resigned` is called when a write has shown that another broker has been
-        elected. While `acts` is not set, the session is disconnected: the controller then decides
-        nothing and sends nothing to other brokers, because it may be superseded (rule B8).
+        the newest leader epoch in this broker's own logs, and `create_logs` creates such logs.
+        `refusal` returns an error once the broker stops. `on_resigned` is called when a write has
+        shown that another broker has been elected. While `acts` is not set, the session is
+        disconnected: the controller then decides nothing and sends nothing to other brokers,
+        because it may be superseded (rule B8).
         """
         self._node_id = node_id
         self._clock = clock
@@ -125,6 +132,7 @@ class Controller:
         self._config = config
         self._connect = connect
         self._latest_epoch = latest_epoch
+        self._create_logs = create_logs
         self._refusal = refusal
         self.on_resigned = on_resigned
         self._counts = counts or ControllerCounts()
@@ -709,24 +717,30 @@ class Controller:
         """Return what the changes of a request with this timeout need to wait for brokers."""
         return Propagation(self._clock, timeout_s)
 
-    async def add_topic(
-        self, topic: Topic, config: Mapping[str, str], propagation: Propagation | None = None
+    async def add_topics(
+        self,
+        topics: Collection[Topic],
+        configs: Configs,
+        propagation: Propagation | None = None,
     ) -> Failures:
-        """Elect leaders for a topic that is stored."""
-        self._topic_configs[topic.name] = config
-        self.image = self.image.with_topics([topic])
-        return await self._lead_new(topic.name, {topic.name: config}, propagation)
+        """Elect leaders for topics that are stored."""
+        self._topic_configs |= configs
+        self.image = self.image.with_topics(topics)
+        return await self._lead_new([one.name for one in topics], configs, propagation)
 
     async def grow_topic(self, topic: Topic, propagation: Propagation | None = None) -> Failures:
         """Elect leaders for partitions that were added to a topic."""
         self.image = self.image.with_topics([topic])
-        return await self._lead_new(topic.name, None, propagation)
+        return await self._lead_new([topic.name], None, propagation)
 
     async def _lead_new(
-        self, name: str, topic_configs: Configs | None, propagation: Propagation | None
+        self,
+        names: Sequence[str],
+        topic_configs: Configs | None,
+        propagation: Propagation | None,
     ) -> Failures:
         failures = await self._commit(
-            lambda: plan.new_partitions(self.image, self._conditions, [name]),
+            lambda: plan.new_partitions(self.image, self._conditions, names),
             is_new=True,
             topic_configs=topic_configs,
             propagation=propagation or self.propagation(),
@@ -777,15 +791,19 @@ class Controller:
 
         return await self._commit(elected)
 
-    async def delete_topic(self, name: str, propagation: Propagation | None = None) -> Failures:
-        """Delete a topic on all brokers; its deletion is stored."""
-        self._topic_configs.pop(name, None)
-        topic = self.image.topics.get(name)
-        deleted = {name: ZERO_UUID if topic is None else topic.id}
-        self.image = self.image.without_topics([name])
+    async def delete_topics(
+        self, names: Collection[str], propagation: Propagation | None = None
+    ) -> Failures:
+        """Delete topics on all brokers; their deletion is stored."""
+        deleted: dict[str, Uuid] = {}
+        for name in names:
+            self._topic_configs.pop(name, None)
+            topic = self.image.topics.get(name)
+            deleted[name] = ZERO_UUID if topic is None else topic.id
+        self.image = self.image.without_topics(names)
         for broker, offline in self._offline.items():
-            self._offline[broker] = frozenset(one for one in offline if one.topic != name)
-        self._reassigning = {one for one in self._reassigning if one.topic != name}
+            self._offline[broker] = frozenset(one for one in offline if one.topic not in deleted)
+        self._reassigning = {one for one in self._reassigning if one.topic not in deleted}
         return await self._tell(deleted=deleted, changed=(), propagation=propagation)
 
     async def set_min_isr(
@@ -898,6 +916,10 @@ class Controller:
                     error = self._refusal()
                     stored: list[PartitionChange] = []
                     if error is None:
+                        unmade = await self._make_logs(lot)
+                        failures |= unmade
+                        settled.update(unmade)
+                        lot = [one for one in lot if _partition(one) not in unmade]
                         try:
                             stored = await self._store(lot)
                         except StorageFailure as failure:
@@ -933,6 +955,22 @@ class Controller:
             if not is_step:
                 self._check_reassignments()
         return failures
+
+    async def _make_logs(self, changes: Sequence[PartitionChange]) -> Failures:
+        """Create this broker's logs of new partitions before their first leaders are stored.
+
+        So a partition with a leader has a log, also after a crash between the two. A partition
+        whose only log cannot be created remains new; others may be led by another replica.
+        """
+        new = [
+            ReplicaState(one.topic, self.image.topics[one.topic].id, _index(one), one.after, True)
+            for one in changes
+            if one.before.version < 0 and self._node_id in one.after.replicas
+        ]
+        if not new:
+            return {}
+        failures = await self._create_logs(self.epoch, new)
+        return {key: one for key, one in failures.items() if self._replicas(key) == 1}
 
     def _in_new_epoch(self, change: PartitionChange) -> PartitionChange:
         """Return a change whose leader epoch is also new to this broker's own log.
@@ -1007,7 +1045,7 @@ class Controller:
         by_broker: dict[BrokerId, list[ReplicaState]] = {}
         for one in changes:
             topic = self.image.topics[one.topic]
-            state = ReplicaState(one.topic, topic.id, PartitionIndex(one.index), one.after, is_new)
+            state = ReplicaState(one.topic, topic.id, _index(one), one.after, is_new)
             for broker in one.after.replicas:
                 if broker in self._links and broker not in born:
                     is_added = broker not in one.before.replicas
@@ -1147,8 +1185,12 @@ class Controller:
         return state is None or state.leader == broker
 
 
+def _index(change: PartitionChange) -> PartitionIndex:
+    return PartitionIndex(change.index)
+
+
 def _partition(change: PartitionChange) -> TopicPartition:
-    return TopicPartition(change.topic, PartitionIndex(change.index))
+    return TopicPartition(change.topic, _index(change))
 
 
 def _assignment(state: PartitionState) -> tuple[object, ...]:

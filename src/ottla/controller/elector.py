@@ -22,6 +22,7 @@ from ottla.controller.lease import (
 )
 from ottla.coordination.errors import CoordinationError
 from ottla.coordination.session import Session, WatchEvent
+from ottla.errors import StorageFailure
 from ottla.ids import BrokerEpoch, BrokerId
 
 _LOG = logging.getLogger(__name__)
@@ -143,7 +144,7 @@ class ControllerElector:
             try:
                 await self.elect()
                 logged = ""
-            except (CoordinationError, Resigned) as error:
+            except (CoordinationError, Resigned, StorageFailure) as error:
                 if (why := str(error)) != logged:
                     _LOG.warning("controller election failed", {"why": why})
                     logged = why

@@ -5,9 +5,9 @@ it, or are completed when it is loaded. A deletion is first recorded in a node o
 it is finished after an interruption. That node remains until nothing of the topic is left.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Final
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from ottla.cluster.image import PartitionChange
 from ottla.cluster.registration import Registered, format_handled_restarts
@@ -35,12 +35,29 @@ from ottla.controller.loading import (
     read_registrations,
 )
 from ottla.controller.partition_changes import Outcome, store_changes
-from ottla.coordination.errors import NodeError, NodeExists, NoNode
+from ottla.coordination.errors import NodeError, NoNode
 from ottla.coordination.operations import Check, Create, Delete, Operation, SetData
 from ottla.coordination.session import Session, Watch
 from ottla.ids import BrokerEpoch, BrokerId
 
-DELETED_AT_ONCE: Final = 200  # partitions deleted per step; other requests run in between
+DELETED_AT_ONCE: Final = 1000  # nodes deleted per step; other requests run in between
+
+
+class NewTopic(NamedTuple):
+    """A topic whose partitions have no leaders yet."""
+
+    name: str
+    node: TopicNode
+    config: Mapping[str, str]
+
+    def operations(self) -> list[Operation]:
+        """Return the operations that create its nodes."""
+        config = [Create(topic_config_path(self.name), format_config(self.config))]
+        return [
+            *(config if self.config else ()),
+            Create(topic_path(self.name), self.node.format()),
+            Create(partitions_path(self.name)),
+        ]
 
 
 class ClusterStore:
@@ -72,8 +89,7 @@ class ClusterStore:
 
     async def load_topics(self) -> list[StoredTopic]:
         """Finish the deletion of topics, and return all others."""
-        for name in await self.deletions():
-            await self.delete_topic(name)
+        await self.delete_topics(await self.deletions())
         return await load_topics(self._session, self._memory)
 
     async def deletions(self) -> list[str]:
@@ -84,18 +100,23 @@ class ClusterStore:
 
     async def create_topic(self, name: str, node: TopicNode, config: Mapping[str, str]) -> None:
         """Create a topic whose partitions have no leaders yet."""
+        await self.create_topics([NewTopic(name, node, config)])
+
+    async def create_topics(self, topics: Sequence[NewTopic]) -> None:
+        """Create all of these topics in one transaction, or none of them."""
         operations: list[Operation] = []
-        if await self.is_being_deleted(name):
+        records = [deletion_path(one.name) for one in topics]
+        found = zip(topics, await self._session.get_all(records), strict=True)
+        if deleted := [one.name for one, record in found if record is not None]:
             # The deletion was interrupted; creating the topic again completes it.
-            await self.delete_topic(name)
-            operations.append(Delete(deletion_path(name)))
-        if config:
-            operations.append(Create(topic_config_path(name), format_config(config)))
-        operations.append(Create(topic_path(name), node.format()))
-        operations.append(Create(partitions_path(name)))
+            await self.delete_topics(deleted)
+            operations += map(Delete, map(deletion_path, deleted))
+        for one in topics:
+            operations += one.operations()
         await self._lease.change(operations)
-        self._memory.forget(name)
-        self._memory.topics[name] = node, 0
+        for name, node, _ in topics:
+            self._memory.forget(name)
+            self._memory.topics[name] = node, 0
 
     async def grow_topic(self, name: str, node: TopicNode) -> None:
         """Store a topic that has got more partitions."""
@@ -138,35 +159,39 @@ class ClusterStore:
             return False
         return True
 
-    async def begin_deletion(self, name: str) -> None:
-        """Record that a topic is deleted; an interrupted deletion is finished later."""
-        with suppress(NodeExists):
-            await self._lease.change([Create(deletion_path(name))])
+    async def begin_deletions(self, names: Sequence[str]) -> None:
+        """Record that topics are deleted; an interrupted deletion is finished later."""
+        records = [deletion_path(name) for name in names]
+        found = zip(records, await self._session.get_all(records), strict=True)
+        await self._lease.change([Create(path) for path, record in found if record is None])
 
-    async def delete_topic(self, name: str) -> None:
-        """Delete every node of a topic except the record of its deletion."""
-        self._memory.forget(name)
-        indexes: list[str] = []
-        with suppress(NoNode):
-            indexes = await self._session.children(partitions_path(name))
-        for start in range(0, len(indexes), DELETED_AT_ONCE):
-            some = indexes[start : start + DELETED_AT_ONCE]
-            below = [f"{partitions_path(name)}/{index}" for index in some]
-            await self._delete(*(f"{one}/state" for one in below), *below)
-        await self._delete(partitions_path(name), topic_path(name), topic_config_path(name))
+    async def delete_topics(self, names: Sequence[str], ended: Collection[str] = ()) -> None:
+        """Delete every node of topics; the record of its deletion, too, if that has `ended`."""
+        children = await asyncio.gather(*map(self._partitions, names))
+        paths: list[str] = []
+        for name, indexes in zip(names, children, strict=True):
+            self._memory.forget(name)
+            below = [f"{partitions_path(name)}/{index}" for index in indexes]
+            paths += (f"{one}/state" for one in below)
+            paths += (*below, partitions_path(name), topic_path(name), topic_config_path(name))
+        paths += map(deletion_path, ended)
+        for start in range(0, len(paths), DELETED_AT_ONCE):
+            await self._delete(*paths[start : start + DELETED_AT_ONCE])
+
+    async def _partitions(self, name: str) -> list[str]:
+        try:
+            return await self._session.children(partitions_path(name))
+        except NoNode:
+            return []
 
     async def _delete(self, *paths: str) -> None:
         found = await self._session.get_all(paths)
         present = [path for path, node in zip(paths, found, strict=True) if node is not None]
         await self._lease.change_all([Delete(path) for path in present])
 
-    async def is_being_deleted(self, name: str) -> bool:
-        """Whether a topic's deletion has begun and has not finished."""
-        return await self._session.exists(deletion_path(name)) is not None
-
-    async def end_deletion(self, name: str) -> None:
-        """Remove the record of a deletion; nothing of the topic is left."""
-        await self._delete(deletion_path(name))
+    async def end_deletions(self, names: Sequence[str]) -> None:
+        """Remove the records of deletions; nothing of the topics is left."""
+        await self._delete(*map(deletion_path, names))
 
     async def set_topic_config(self, name: str, values: Mapping[str, str]) -> None:
         """Replace a topic's configuration overrides."""

@@ -72,7 +72,7 @@ _GROUP_OF: Final[Mapping[str, tuple[Fallback, ...]]] = {
 class DynamicBrokerConfig:
     """A broker's settings: its file, the dynamic default of the cluster, its own dynamic ones."""
 
-    __slots__ = ("_sources", "config")
+    __slots__ = ("_described", "_inherited", "_sources", "config")
 
     def __init__(
         self,
@@ -92,6 +92,9 @@ class DynamicBrokerConfig:
             (ConfigSource.STATIC_BROKER_CONFIG, static.given),
         )
         self.config: Final = checked(Config(BROKER, self._merged()))
+        # Of topics without configs of their own. Most topics have none, and resolving takes long.
+        self._inherited: Config | None = None
+        self._described: tuple[ConfigEntry, ...] = ()
 
     def _merged(self) -> dict[str, Given]:
         merged: dict[str, Given] = {}
@@ -109,6 +112,13 @@ class DynamicBrokerConfig:
         its own. `check_topic` checks it.
         """
         assert overrides.table is TOPIC
+        if overrides.given:
+            return self._resolved(overrides)
+        if self._inherited is None:
+            self._inherited = self._resolved(overrides)
+        return self._inherited
+
+    def _resolved(self, overrides: Config) -> Config:
         given: dict[str, Given] = {}
         for setting in TOPIC.settings.values():
             if own := overrides.given.get(setting.name):
@@ -124,11 +134,16 @@ class DynamicBrokerConfig:
 
     def describe_topic(self, overrides: Config) -> tuple[ConfigEntry, ...]:
         """Describe every setting of a topic."""
+        if self._described and not overrides.given:
+            return self._described
         effective = self.topic(overrides)
-        return tuple(
+        described = tuple(
             self._described_topic(setting, overrides, effective)
             for setting in TOPIC.settings.values()
         )
+        if not overrides.given:
+            self._described = described
+        return described
 
     def describe_broker(self) -> tuple[ConfigEntry, ...]:
         """Describe every setting of the broker, then the other names that are set.

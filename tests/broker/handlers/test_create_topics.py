@@ -1,11 +1,18 @@
 """CreateTopics: each topic is created as requested, or refused with a reason."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
+from broker.handlers.test_delete_topics import delete
 from broker.nodes import Client, broker, run
 from broker.test_node import batch, create, produce
 from cases import each_case
+from ottla.broker.topics import CHANGED_AT_ONCE
+from ottla.cluster.znodes import topic_config_path
+from ottla.coordination.journal import Journal
+from ottla.coordination.tree import Transaction
 from ottla.errors import ErrorCode
 from ottla.ids import ZERO_UUID
 from ottla.protocol.messages.create_topics import (
@@ -256,5 +263,61 @@ def test_internal_topics_reject_harmful_configs(tmp_path: Path) -> None:
                     assert setting in (refused.error_message or "")
                 allowed = topic(name, 2, max_message_bytes="2000000", min_insync_replicas="1")
                 assert (await create_topics(client, allowed))[name].error_code == 0
+
+    run(scenario)
+
+
+def test_topics_of_a_request_are_stored_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[int] = []
+    append = Journal.append
+
+    def counted(journal: Journal, transactions: Sequence[Transaction]) -> None:
+        writes.append(len(transactions))
+        append(journal, transactions)
+
+    async def scenario() -> None:
+        names = [f"t{number}" for number in range(CHANGED_AT_ONCE + 1)]
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            monkeypatch.setattr(Journal, "append", counted)
+            made = await create_topics(client, topic("a b"), *map(topic, names))
+            assert [one.error_code for one in made.values()] == [
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                *[0] * len(names),
+            ]
+            assert len(writes) == 4  # twice: the topics, and then their first leaders
+            writes.clear()
+            gone = await delete(client, *((name, ZERO_UUID) for name in ("x", *names)))
+            assert gone == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, *[0] * len(names)]
+            assert len(writes) == 4  # twice: the records of the deletions, and their end
+            assert await partition_counts(client) == {}
+        async with broker(tmp_path) as running:
+            assert await partition_counts(await running.client()) == {}
+
+    run(scenario)
+
+
+def test_colliding_topics_of_a_request_are_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            made = await create_topics(await running.client(), topic("a.b"), topic("a_b"))
+            assert made["a.b"].error_code == 0
+            assert made["a_b"].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(scenario)
+
+
+def test_foreign_node_hinders_only_the_topic_of_its_name(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            session = running.parts.topics.controller.store._session  # pyright: ignore[reportPrivateUsage]
+            await session.create(topic_config_path("b"), b"")
+            made = await create_topics(
+                await running.client(), *(topic(name, retention_ms="5000") for name in "abc")
+            )
+            codes = [made[name].error_code for name in "abc"]
+            assert codes == [0, ErrorCode.NOT_CONTROLLER, 0]
 
     run(scenario)

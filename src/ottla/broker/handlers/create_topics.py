@@ -1,10 +1,11 @@
 """CreateTopics: each topic succeeds or fails independently."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
-from ottla.broker.topics import Topics
+from ottla.broker.topics import Topics, WantedTopic
 from ottla.cluster.image import Topic
 from ottla.cluster.topic_creation import UNSET, AskedTopic, check_made
 from ottla.controller.propagation import Propagation, Updates
@@ -43,11 +44,11 @@ async def _answer(
 ) -> Response:
     default = settings.broker[broker.NUM_PARTITIONS]
     names = Counter(topic.name for topic in message.topics)
-    results = [
-        _failed(name, RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+    results = {
+        name: _failed(name, RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         for name, count in names.items()
         if count > 1
-    ]
+    }
     once = [one for one in message.topics if names[one.name] == 1]
     try:
         check_made(
@@ -55,40 +56,53 @@ async def _answer(
             for one in once
         )
     except RequestError as error:
-        results += [_failed(one.name, error) for one in once]
-        return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+        results |= {one.name: _failed(one.name, error) for one in once}
+        return CreateTopicsResponse(throttle_time_ms=0, topics=[*results.values()])
     propagation = topics.propagation(message.timeout_ms)
-    created: list[tuple[int, Updates]] = []  # where in the results, and what to wait for
+    late: dict[str, Updates] = {}  # what to wait for, by created topic
+    turns = scheduler.new_loop()
 
     async def create_all() -> None:
-        async for topic in scheduler.new_loop().over(once):
+        wanted: list[WantedTopic] = []
+        async for topic in turns.over(once):
             try:
-                result = await _create(
-                    settings, topics, topic, propagation, validate_only=message.validate_only
-                )
+                wanted.append(_wanted(topic))
             except RequestError as error:
-                results.append(_failed(topic.name, error))
-            else:
-                created.append((len(results), propagation.late))
-                results.append(result)
+                results[topic.name] = _failed(topic.name, error)
+        while wanted:
+            outcomes = await _created(topics, wanted, propagation, message.validate_only)
+            async for one, made in turns.over(zip(wanted, outcomes, strict=False)):
+                name = one.asked.name
+                if isinstance(made, RequestError):
+                    results[name] = _failed(name, made)
+                    continue
+                results[name] = _made(
+                    settings, made, {**one.values, **topics.required_config(name)}
+                )
+                late[name] = propagation.late
+            wanted = wanted[len(outcomes) :]
 
     await propagation.carry_out(create_all())
-    for index, updates in created:
-        name = results[index].name
+    for name, updates in late.items():
         error = await propagation.timed_out(f"topic {name} is created", updates)
         if error is not None:
-            results[index] = _failed(name, error)
-    return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+            results[name] = _failed(name, error)
+    return CreateTopicsResponse(throttle_time_ms=0, topics=[results[name] for name in names])
 
 
-async def _create(
-    settings: EffectiveConfig,
-    topics: Topics,
-    topic: CreatableTopic,
-    propagation: Propagation,
-    *,
-    validate_only: bool,
-) -> CreatableTopicResult:
+async def _created(
+    topics: Topics, wanted: Sequence[WantedTopic], propagation: Propagation, validate_only: bool
+) -> Sequence[Topic | RequestError]:
+    """Create the first of these topics; a refusal as a whole is the outcome of all."""
+    try:
+        return await topics.create_some(
+            wanted, validate_only=validate_only, propagation=propagation
+        )
+    except RequestError as error:
+        return [error] * len(wanted)
+
+
+def _wanted(topic: CreatableTopic) -> WantedTopic:
     asked = AskedTopic(
         topic.name,
         topic.num_partitions,
@@ -102,8 +116,7 @@ async def _create(
         raise RequestError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {missing}"
         )
-    made = await topics.create(asked, given, validate_only=validate_only, propagation=propagation)
-    return _made(settings, made, given | topics.required_config(topic.name))
+    return WantedTopic(asked, given)
 
 
 def _assignment(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
@@ -115,7 +128,7 @@ def _assignment(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
     return rows
 
 
-def _made(settings: EffectiveConfig, made: Topic, given: dict[str, str]) -> CreatableTopicResult:
+def _made(settings: EffectiveConfig, made: Topic, given: Mapping[str, str]) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=made.name,
         topic_id=made.id,

@@ -1,9 +1,11 @@
 """DeleteTopics: by name or by topic id."""
 
+from collections.abc import Sequence
+
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.topics import Topics
+from ottla.broker.topics import Topics, UnwantedTopic
 from ottla.controller.propagation import Propagation, Updates
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import ZERO_UUID, Uuid
@@ -51,24 +53,55 @@ class DeleteTopicsHandler:
         async for one in turns.over(asked):
             by_topic.setdefault(self._identity(one), []).append(one)
         results: list[DeletableTopicResult] = []
+        unwanted: list[tuple[UnwantedTopic, DeletableTopicResult]] = []
         deleted: list[tuple[DeletableTopicResult, Updates]] = []
+        async for same in turns.over(by_topic.values()):
+            result = _result(same[0]) if len(same) == 1 else _twice(same)
+            results.append(result)
+            if len(same) == 1:
+                try:
+                    unwanted.append((self._unwanted(same[0], result), result))
+                except RequestError as error:
+                    _refuse(result, error)
 
         async def delete_all() -> None:
-            async for same in turns.over(by_topic.values()):
-                if len(same) > 1:
-                    results.append(_twice(same))
-                    continue
-                result = await self._delete(same[0], propagation)
-                results.append(result)
-                if not result.error_code:
-                    deleted.append((result, propagation.late))
+            left = unwanted
+            while left:
+                outcomes = await self._delete([one for one, _ in left], propagation)
+                for (_, result), error in zip(left, outcomes, strict=False):
+                    if error is None:
+                        deleted.append((result, propagation.late))
+                    else:
+                        _refuse(result, error)
+                left = left[len(outcomes) :]
 
         await propagation.carry_out(delete_all())
         for result, updates in deleted:
             what = f"topic {result.name} is deleted"
             if (error := await propagation.timed_out(what, updates)) is not None:
-                result.error_code, result.error_message = int(error.code), error.message
+                _refuse(result, error)
         return DeleteTopicsResponse(throttle_time_ms=0, responses=results)
+
+    async def _delete(
+        self, unwanted: Sequence[UnwantedTopic], propagation: Propagation
+    ) -> Sequence[RequestError | None]:
+        """Delete the first of these topics; a refusal as a whole is the outcome of all."""
+        try:
+            return await self._topics.delete_some(unwanted, propagation)
+        except RequestError as error:
+            return [error] * len(unwanted)
+
+    def _unwanted(self, asked: DeleteTopicState, result: DeletableTopicResult) -> UnwantedTopic:
+        """Look a topic up, and complete its result."""
+        if not self._settings.broker[DELETE_TOPIC_ENABLE]:
+            raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED)
+        name, topic_id = asked.name, asked.topic_id
+        if (name is None) == (topic_id == ZERO_UUID):
+            raise RequestError(ErrorCode.INVALID_REQUEST, "Give either the topic's name or its id.")
+        wanted = None if name is not None else topic_id
+        found = self._metadata_cache.topic(name or "", wanted)
+        result.name, result.topic_id = found.name, found.id
+        return UnwantedTopic(found.name, wanted)
 
     def _identity(self, asked: DeleteTopicState) -> str | Uuid:
         """Return the same key for both ways to name a topic."""
@@ -77,29 +110,13 @@ class DeleteTopicsHandler:
         found = self._metadata_cache.image.topic_of_id(asked.topic_id)
         return asked.topic_id if found is None else found.name
 
-    async def _delete(
-        self, asked: DeleteTopicState, propagation: Propagation
-    ) -> DeletableTopicResult:
-        name, topic_id = asked.name, asked.topic_id
-        try:
-            if not self._settings.broker[DELETE_TOPIC_ENABLE]:
-                raise RequestError(ErrorCode.TOPIC_DELETION_DISABLED)
-            if (name is None) == (topic_id == ZERO_UUID):
-                raise RequestError(
-                    ErrorCode.INVALID_REQUEST, "Give either the topic's name or its id."
-                )
-            wanted = None if name is not None else topic_id
-            found = self._metadata_cache.topic(name or "", wanted)
-            name, topic_id = found.name, found.id
-            await self._topics.delete(found.name, wanted, propagation)
-        except RequestError as error:
-            return DeletableTopicResult(
-                name=name,
-                topic_id=topic_id,
-                error_code=int(error.code),
-                error_message=error.message or error.code.text,
-            )
-        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=0)
+
+def _result(asked: DeleteTopicState) -> DeletableTopicResult:
+    return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=0)
+
+
+def _refuse(result: DeletableTopicResult, error: RequestError) -> None:
+    result.error_code, result.error_message = int(error.code), error.message or error.code.text
 
 
 def _twice(same: list[DeleteTopicState]) -> DeletableTopicResult:
