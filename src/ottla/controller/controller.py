@@ -1,9 +1,9 @@
 """The controller: carries out decisions for the cluster, one at a time.
 
 A decision is stored in coordination first, then it is in the controller's image, then the brokers
-hear of it (rule B9). Only the empty logs of this broker's new partitions are created before, so that
-a partition with a leader has a log. `controller/plan.py` decides; this module stores, tells and
-waits.
+hear of it (rule B9). Only the empty logs of this broker's new partitions are created before, so
+that a partition with a leader has a log. `controller/plan.py` decides; this module stores, tells
+and waits.
 
 Invariant: `image` is what coordination holds, apart from partitions whose leader could not take
 over: those have no leader in the image until a later attempt. Only the holder of `turn` changes it.
