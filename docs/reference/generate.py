@@ -439,7 +439,7 @@ def commands_page() -> Iterator[str]:
     yield ""
     yield "While `ottla produce`, `ottla consume`, `ottla collect files` or `ottla perf` waits for"
     yield "brokers, it prints the reason to stderr: for example, that no broker is reachable, or"
-    yield "the error with which the broker refuses records. It also prints the end of the wait."
+    yield "the error with which the broker refuses records. It also prints when the wait ends."
     yield ""
     yield "If a topic or group does not exist, the error suggests existing names that are similar."
     yield ""

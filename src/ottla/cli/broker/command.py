@@ -82,7 +82,7 @@ def broker(
 @app.command("list")
 @asks
 async def list_(session: Session) -> Result:
-    """List the brokers with their leaders, replicas and disk use.
+    """List the brokers with their numbers of leaders and replicas and their disk use.
 
     A drained broker gets no new replicas.
     """
@@ -106,8 +106,8 @@ async def drain(
     """Move all replicas of a broker to the others, before you stop it for good.
 
     The command only shows the plan, unless you pass --execute. With --execute, the broker gets no
-    new replicas until `ottla broker undrain`: its setting cordoned.log.dirs becomes *. A broker
-    that is down can be drained, too, if its partitions have other replicas in sync.
+    new replicas until `ottla broker undrain`: the broker's setting cordoned.log.dirs becomes *. A
+    broker that is down can be drained, too, if its partitions have other replicas in sync.
     """
     from ottla.cli.broker.drain import drained
     from ottla.cli.partition.cluster_replicas import MoveAdmin

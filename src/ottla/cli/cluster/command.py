@@ -69,8 +69,9 @@ async def status(session: Session) -> Result:
 
     A partition is under-replicated if a replica is not in the ISR, and offline if it has no leader.
     SKEW is the number of leaders of a broker, divided by the mean of all brokers. The command shows
-    the process ids of brokers on this machine, if this user can see their processes. It lists a
-    broker that has died until its session has expired.
+    the process ids of brokers on this machine, if this user can see their processes. A broker that
+    hangs is listed until its session expires; one whose process has ended usually disappears at
+    once.
     """
     from ottla.cli.cluster.health import found_health
     from ottla.cli.cluster.health_view import health_result
@@ -142,7 +143,7 @@ def adopt(
         ),
     ],
 ) -> Result:
-    """Move a single broker without ZooKeeper into a ZooKeeper cluster.
+    """Move a single broker without ZooKeeper into a cluster that ZooKeeper coordinates.
 
     Stop the broker first. The command copies its topics, settings and ids into ZooKeeper; records
     and committed offsets stay in the data directories. The path in ZooKeeper must be empty.
@@ -220,8 +221,8 @@ def start(
     Each broker and each ZooKeeper server is a process. For each process, the --data directory has a
     log, such as broker-1.log, and a file with the process id, such as broker-1.pid. The command
     prints "ready HOST:PORT,…" when all brokers are registered. New topics have three replicas, or
-    one for each broker if there are fewer brokers. With three brokers or more, acks=all needs two
-    of the replicas.
+    one for each broker if there are fewer brokers. With three brokers or more, their
+    min.insync.replicas is 2.
 
     On a terminal, the command shows the processes and the health of the cluster while it runs.
 

@@ -113,9 +113,9 @@ async def files(
     stored positions. It writes each line at least once: after `kill -9`, it writes the lines after
     the stored position again.
 
-    The key of a record is the absolute path of the file. All lines of a file are therefore in one
-    partition, in order. The header `file` is the path, and the header `host` is the name of this
-    machine.
+    The key of a record is the absolute path at which the file was first found, also after it was
+    renamed. All lines of a file are therefore in one partition, in order. The header `file` is the
+    path, and the header `host` is the name of this machine.
 
     The command reads a renamed file to its end. It reads a truncated file from its start. If the
     former content was first copied to a file in the same directory, as `copytruncate` of logrotate
@@ -126,7 +126,7 @@ async def files(
     such as 'logs/app.log*'. The command ignores compressed files.
 
     If the last line of a file has no newline yet, the command waits for the newline. If it closes
-    the file before that (--close-after), it writes the line without a newline. A line longer than
+    the file before that (--close-after), it writes the unfinished line. A line longer than
     `--line-bytes` becomes several records. Their header `part` is 1, 2 and so on; the last one also
     has the header `parts`, the number of the parts.
 

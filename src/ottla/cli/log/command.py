@@ -71,7 +71,10 @@ def dump(
     entries_max: Annotated[
         int | None,
         typer.Option(
-            "-n", metavar="COUNT", min=1, help="Print at most this many entries per file."
+            "-n",
+            metavar="COUNT",
+            min=1,
+            help="Print at most this many batches or records per file.",
         ),
     ] = None,
     compacted: Annotated[
@@ -87,7 +90,8 @@ def dump(
 
     The command only reads the files and takes no locks, so you can use it while a broker runs. It
     reports an incomplete batch at the end of the newest segment. Such a batch is not damage, unless
-    the broker stopped cleanly or the batch is below the recovery point.
+    the broker stopped cleanly or the batch is below the recovery point, up to which all data is on
+    disk.
 
     Exit codes: 0 if there is no damage; 1 if there is damage or a file cannot be read; 2 for wrong
     usage or a path without log files; 74 if the output cannot be written; 141 for a broken pipe
@@ -148,10 +152,10 @@ def adopt(
 ) -> None:
     """Take over the data of a single-broker Kafka cluster.
 
-    Stop the Kafka broker first. Topics keep their ids, records, settings and committed offsets. The
-    command does not change the log files. It adds the file ottla-coordination.journal to the first
-    directory. To undo the adoption, delete this file before you start an Ottla broker with the
-    directory.
+    Stop the Kafka broker first. Topics keep their ids, records and committed offsets, and their
+    settings if the broker was its own KRaft controller. The command does not change the log files.
+    It adds the file ottla-coordination.journal to the first directory. To undo the adoption, delete
+    this file before you start an Ottla broker with the directory.
 
     Exit codes: 0 if the data was adopted or, with --check, can be adopted; 1 if it cannot be
     adopted; 2 for wrong usage.

@@ -73,7 +73,7 @@ async def init(
     text or binary. A column gets the type that most of its values have. The command prints a
     warning for each column whose type does not fit all its values. The new pipeline reads the topic
     and prints the rows. The file has no client settings such as passwords: add them under `client`,
-    with variables.
+    as variables such as ${PASSWORD}.
 
     Exit codes: 0 if the file was written; 1 if it exists, or if the topic has no records; 2 for
     wrong usage.
@@ -226,7 +226,8 @@ def run(
         typer.Option(
             "--http",
             metavar="ADDRESS",
-            help="Serve the live page, /metrics for Prometheus and /healthz on this address, "
+            help="Serve a web page with the progress of the pipeline, /metrics for Prometheus and "
+            "/healthz on this address, "
             "without authentication. ADDRESS is HOST:PORT, PORT (on 127.0.0.1) or off. Port 0 "
             "selects a free port, which the command shows.",
         ),
@@ -235,7 +236,8 @@ def run(
         bool,
         typer.Option(
             "--keep-state",
-            help="Continue from the checkpoints, even if a change of the pipeline needs new state.",
+            help="Continue from the checkpoints, although their state may not fit the changed "
+            "pipeline.",
         ),
     ] = False,
     dry_run: Annotated[
@@ -414,8 +416,9 @@ def reset(
     The next run reads from `start` of the sources, or from `run --from`, with empty state. It can
     write rows again that the sinks already have. The command fails while the pipeline runs.
 
-    Parquet directories of the sinks have a log of Spark. With this log, Spark would skip rows of
-    the new run. Therefore, delete the directories with --files, or move them away first.
+    In the Parquet directories of the sinks, Spark keeps a list of the files that it has written.
+    With this list, Spark would skip rows of the new run. Therefore, delete the directories with
+    --files, or move them away first.
 
     Exit codes: 0 if the checkpoints were deleted or there were none; 1 if they were not deleted, or
     if the pipeline has errors; 2 for wrong usage.

@@ -132,7 +132,7 @@ async def consume(
     the fields topic, partition, offset, timestamp, key, value and headers.
 
     With `--group`, the command commits the offsets of printed records. After Ctrl-C or SIGTERM, it
-    leaves the group at once and exits. A second signal exits immediately.
+    leaves the group and exits. A second signal ends the command at once.
     """
     import time
 

@@ -123,12 +123,12 @@ async def produce(
 
     If a line is invalid or a record cannot be written, the command prints the number of written
     records and exits with code 1. After Ctrl-C or SIGTERM, the command writes the lines that it has
-    read, for at most 5 seconds, then exits. A second signal exits immediately.
+    read, for at most 5 seconds, then exits. A second signal ends the command at once.
 
     With `--json`, the command writes a key or value as text if it is a string, as bytes if it is
     {"base64": …}, as null if it is null, and otherwise as compact JSON. If an object repeats a
-    name, the last value wins. Numbers with a fraction or exponent become doubles. To write JSON
-    text unchanged, omit `--json` or pass the text as a JSON string.
+    name, the last value wins. Numbers with a fraction or exponent are read as doubles and can lose
+    digits. To write JSON text unchanged, omit `--json` or pass the text as a JSON string.
     """
     from ottla.cli.records.input import BadLine, LineForm, header_of
     from ottla.cli.records.sending import (

@@ -133,9 +133,9 @@ async def describe(
 
     The command computes rates from two reads of the end offsets, --seconds apart. It marks a
     partition as skewed if it has more than twice the bytes, or more than twice the new records, of
-    the mean partition of the topic. It ignores bytes if the mean is below 160 KiB, and new records
-    if the mean is below 10. It reads the newest 1000 records of up to ten skewed partitions, and
-    names the keys that at least a tenth of the records of a partition have.
+    the topic's average partition. It ignores bytes if the mean is below 160 KiB, and new records if
+    the mean is below 10. It reads the newest 1000 records of up to ten skewed partitions, and names
+    the keys that at least a tenth of the records of a partition have.
     """
     from functools import partial
 

@@ -27,7 +27,7 @@ USAGE = Usage(
     PURPOSE,
     [
         Flag("broker-list", "host:port,…", "Connect to these bootstrap servers. Required."),
-        Flag("fetch-size", "bytes", "Fetch at most this many bytes of each partition with a "
+        Flag("fetch-size", "bytes", "Fetch at most this many bytes of each partition per "
              "request; default: 1048576."),
         Flag("max-wait-ms", "ms", "Let each fetch wait at most this many milliseconds for "
              "records; default: 1000."),
