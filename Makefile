@@ -52,9 +52,10 @@ test: setup $(VENV)/.collected ## Run every check and every test, with the compi
 	@$(STEP)
 
 # The checks and the tests of the plain kernel take the processor time that the other tests leave.
+# The first does not inherit the pipe of `make -j`, which Python closes, and which limits the checks.
 .PHONY: test-check test-all test-plain
 test-check:
-	@nice $(STEP) --print-at-end check $(MAKE) --no-print-directory check
+	@MAKEFLAGS="$(filter-out -j% --jobserver-%,$(MAKEFLAGS))" nice $(STEP) --print-at-end check $(MAKE) --no-print-directory check
 
 test-all:
 	@$(STEP) tests $(BIN)/python -m pytest -n 4
