@@ -3,10 +3,13 @@
 
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from controller.test_reassignments import Stage, staged
+from ottla.cluster.registration import Registered
 from ottla.controller.lease import register
+from ottla.controller.store import ClusterStore
 from ottla.ids import BrokerEpoch, BrokerId
 
 ONE = BrokerId(1)
@@ -55,5 +58,25 @@ def test_b13_broker_that_registered_again_is_left_to_its_session(tmp_path: Path)
         stage.controller._known_since_s[ONE] -= stage.session_timeout_s
         await stage.controller.remove_dead(ONE, epoch)
         await stage.until(lambda: not is_registered(stage))
+
+    staged(tmp_path, scenario)
+
+
+def test_brokers_proven_dead_while_others_are_removed_do_not_end_the_election(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unregister = ClusterStore.unregister
+
+    async def scenario(stage: Stage) -> None:
+        controller = stage.controller
+        dead = {broker: stage.brokers[broker].epoch for broker in (ONE, BrokerId(2))}
+
+        async def one_more(store: ClusterStore, broker: Registered) -> bool:
+            dead[BrokerId(3 + len(dead))] = BrokerEpoch(1)
+            return await unregister(store, broker)
+
+        monkeypatch.setattr(ClusterStore, "unregister", one_more)
+        found = await controller.without_dead(await controller.load(), dead)
+        assert {ONE, 2}.isdisjoint(found.registrations)
 
     staged(tmp_path, scenario)

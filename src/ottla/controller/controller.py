@@ -380,7 +380,7 @@ class Controller:
         The brokers that have just been read may include the controller before this one.
         """
         left = dict(found.registrations)
-        for broker, epoch in dead.items():
+        for broker, epoch in [*dead.items()]:  # others are proven dead meanwhile
             one = left.get(broker)
             if one is None or one.epoch != epoch or one.registration.was_taken_for_dead:
                 continue
