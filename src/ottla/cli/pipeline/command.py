@@ -39,7 +39,9 @@ FileArgument = Annotated[
 ProfileOption = Annotated[
     str | None,
     typer.Option(
-        "--profile", metavar="NAME", help="Use the settings of this profile of the pipeline."
+        "--profile",
+        metavar="NAME",
+        help="Use this profile of the pipeline file (not a profile of `ottla profile`).",
     ),
 ]
 
@@ -471,6 +473,9 @@ def redrive(
     ] = False,
 ) -> Result:
     """Send the dead letters of a pipeline back to the topics that they come from.
+
+    Dead letters are records that the pipeline could not use, for example because they were not
+    valid JSON. A pipeline copies them to a topic of its own, with the error in their headers.
 
     Fix the pipeline or the producer first: the pipeline reads the records again, and so does every
     other consumer of the topics. The command sends each record at least once, with its key, value
