@@ -281,6 +281,7 @@ def test_harmless_values_of_unsupported_settings(line: str) -> None:
         ("host.name=a", "use listeners"),
         ("advertised.port=9092", "use advertised.listeners"),
         ("create.topic.policy.class.name=a.B", "ottla.topic.name.policy"),
+        ("quota.producer.default=1048576", "client quotas are not supported yet"),
     ],
 )
 def test_unsupported_settings_give_the_reason(line: str, reason: str) -> None:

@@ -20,10 +20,15 @@ _NO_SIGNING: Final = "Ottla does not sign assertions"
 _INTERNAL: Final = "undocumented internal setting of Kafka"
 _NO_ZK_TLS: Final = "TLS to ZooKeeper is not supported"
 _PEM_ONLY: Final = "Ottla supports PEM only, which has no store password"
+_NO_QUOTAS: Final = "client quotas are not supported yet"
 
+_USE_TRUST: Final = "remove the setting and use a trusted network"
 _USE_SCRAM: Final = "use SASL with SCRAM-SHA-512 or OAUTHBEARER"
 _USE_METRICS: Final = "scrape the metrics over HTTP (ottla.metrics.listener)"
 _USE_SIGNED: Final = "sign the assertion externally and set sasl.oauthbearer.assertion.file"
+_USE_LIMITS: Final = (
+    "remove the setting; max.connections.per.ip and max.connection.creation.rate limit connections"
+)
 _USE_LISTENERS: Final = "use listeners, for example PLAINTEXT://host:port"
 _USE_ADVERTISED: Final = "use advertised.listeners, for example PLAINTEXT://host:port"
 
@@ -50,12 +55,12 @@ _EVERYWHERE: Final = (
 BROKER: Final = (
     *_EVERYWHERE,
     # Plugins.
-    Unsupported("alter.config.policy.class.name", _NO_JAVA, "use ACLs to control who can alter configs", harmless=("",)),
-    Unsupported("client.quota.callback.class", _NO_JAVA, "use quotas per user and client id", harmless=("",)),
+    Unsupported("alter.config.policy.class.name", _NO_JAVA, _USE_TRUST, harmless=("",)),
+    Unsupported("client.quota.callback.class", _NO_QUOTAS, _USE_LIMITS, harmless=("",)),
     Unsupported("create.topic.policy.class.name", _NO_JAVA, "use ottla.topic.name.policy to restrict topic names", harmless=("",)),
-    Unsupported("principal.builder.class", _NO_JAVA, "use ssl.principal.mapping.rules to map certificates to principals",
+    Unsupported("principal.builder.class", _NO_JAVA, _USE_TRUST,
         harmless=("", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder")),
-    Unsupported("sasl.server.callback.handler.class", _NO_JAVA, "the cluster stores SCRAM credentials; for OAUTHBEARER set sasl.oauthbearer.jwks.endpoint.url",
+    Unsupported("sasl.server.callback.handler.class", _NO_JAVA, _USE_TRUST,
         harmless=("", f"{_OAUTH}OAuthBearerValidatorCallbackHandler", f"{_OAUTH}secured.OAuthBearerValidatorCallbackHandler")),
     # KRaft and tiered storage.
     Unsupported("zookeeper.metadata.migration.enable", _NO_KRAFT, harmless=("false",)),
@@ -66,8 +71,8 @@ BROKER: Final = (
     Unsupported("host.name", "removed in Kafka 3.0", _USE_LISTENERS),
     Unsupported("port", "removed in Kafka 3.0", _USE_LISTENERS),
     Unsupported("log.message.timestamp.difference.max.ms", "removed in Kafka 4.0", "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms", harmless=("9223372036854775807",)),
-    Unsupported("quota.consumer.default", "removed in Kafka 3.0", "use default client quotas", harmless=("9223372036854775807",)),
-    Unsupported("quota.producer.default", "removed in Kafka 3.0", "use default client quotas", harmless=("9223372036854775807",)),
+    Unsupported("quota.consumer.default", _NO_QUOTAS, _USE_LIMITS, harmless=("9223372036854775807",)),
+    Unsupported("quota.producer.default", _NO_QUOTAS, _USE_LIMITS, harmless=("9223372036854775807",)),
     # ZooKeeper client.
     Unsupported("zookeeper.set.acl", "ACLs on znodes are not supported yet", "run ZooKeeper on a separate network", harmless=("false",)),
     Unsupported("zookeeper.ssl.client.enable", _NO_ZK_TLS, "run ZooKeeper on a separate network", harmless=("false",)),
