@@ -5,14 +5,15 @@ stored and survives a restart. Passwords are not stored in plain text where othe
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol, TypeAlias, TypeVar
 
+from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.topics import ConfigChange, Topics
-from ottla.controller.propagation import Propagation
+from ottla.controller.propagation import Propagation, Updates
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, topic_name_problem
 from ottla.settings.broker import BROKER
@@ -44,6 +45,19 @@ class Change(IntEnum):
 Changes = list[tuple[str, int, str | None]]
 """Names, operations and values."""
 
+Outcome: TypeAlias = tuple[ErrorCode, str | None]
+"""The error code and message of a resource in a response."""
+
+
+class Resource(Protocol):
+    """A resource whose configs a request alters."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Resource)
+
 
 class ConfigAdminManager:
     """Alters the configs of topics and brokers for AlterConfigs and IncrementalAlterConfigs."""
@@ -53,39 +67,59 @@ class ConfigAdminManager:
         self._metadata_cache = metadata_cache
         self._topics = topics
 
-    def propagation(self) -> Propagation:
-        """Return what the changes of a request share."""
-        return self._topics.propagation(TIMEOUT_MS)
-
-    async def outcome(
+    async def alter_all(
         self,
-        resource_type: int,
-        name: str,
-        values: Mapping[str, str] | Changes,
-        propagation: Propagation,
+        resources: Sequence[R],
+        values_of: Callable[[R], Mapping[str, str] | Changes],
+        scheduler: CooperativeScheduler,
         *,
         validate_only: bool,
-    ) -> tuple[ErrorCode, str | None]:
-        """Alter the configs of a resource and return the error code and message of the response.
+    ) -> list[Outcome]:
+        """Alter the configs of each resource independently, and return the outcomes in order.
 
-        `propagation` then has the brokers that have not applied them yet.
+        A resource that is given more than once is not altered. `values_of` raises RequestError if
+        the values are invalid.
         """
-        try:
-            await self.alter(resource_type, name, values, propagation, validate_only=validate_only)
-        except RequestError as error:
-            return error.code, error.message or error.code.text
-        return ErrorCode.NONE, None
+        times = Counter((one.resource_type, one.resource_name) for one in resources)
+        propagation = self._topics.propagation(TIMEOUT_MS)
+        outcomes: list[Outcome] = []
+        stored: list[tuple[int, Updates]] = []  # and the brokers that have not applied it yet
 
-    async def alter(
+        async def alter(one: R) -> None:
+            if times[one.resource_type, one.resource_name] > 1:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, "The resource is given more than once."
+                )
+            await self._alter(one, values_of(one), propagation, validate_only=validate_only)
+
+        async def alter_each() -> None:
+            async for one in scheduler.new_loop().over(resources):
+                try:
+                    await alter(one)
+                except RequestError as error:
+                    outcomes.append((error.code, error.message or error.code.text))
+                else:
+                    stored.append((len(outcomes), propagation.late))
+                    outcomes.append((ErrorCode.NONE, None))
+
+        await propagation.carry_out(alter_each())
+        for at, updates in stored:
+            if (
+                error := await propagation.timed_out("the configs are stored", updates)
+            ) is not None:
+                outcomes[at] = error.code, error.message
+        return outcomes
+
+    async def _alter(
         self,
-        resource_type: int,
-        name: str,
+        resource: Resource,
         values: Mapping[str, str] | Changes,
         propagation: Propagation,
         *,
         validate_only: bool,
     ) -> None:
         """Replace the configs of a resource, or change some of them; raises RequestError."""
+        resource_type, name = resource.resource_type, resource.resource_name
         if resource_type == TOPIC_RESOURCE:
             if not name:
                 raise RequestError(
@@ -179,14 +213,6 @@ def _is_zero(value: str) -> bool:
         return int(value) == 0
     except ValueError:
         return False
-
-
-def given_twice(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Return the resources that occur more than once in a request; none of them is changed."""
-    return {one for one, count in Counter(resources).items() if count > 1}
-
-
-TWICE: Final = (ErrorCode.INVALID_REQUEST, "The resource is given more than once.")
 
 
 def changed(present: Mapping[str, str], changes: Changes, table: ConfigDef) -> dict[str, str]:
