@@ -100,7 +100,7 @@ def _login(
 ) -> "Login | None":
     if not config[security.SECURITY_PROTOCOL].startswith("SASL"):
         return None
-    from ottla.client.network.login_config import login
+    from ottla.client.network.login import login
 
     return login(config, random, token, clock or SystemClock())
 
