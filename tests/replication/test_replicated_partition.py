@@ -13,6 +13,7 @@ from ottla.log.epochs import EpochEnd
 from ottla.log.log_config import LogConfig
 from ottla.log.segment.timestamps import FoundOffset
 from ottla.records.batch import batches
+from ottla.replication import partition
 from ottla.replication.fetch_purgatory import DelayedFetch, ReplicaWatch
 from ottla.replication.partition import EARLIEST, LATEST, LeaderMoved, Partition
 from replication.leaders import EPOCH, LAG_S, Leader, replicated, run
@@ -334,6 +335,100 @@ def test_d1_duplicate_is_not_committed_before_its_original() -> None:
         first = leader.append(b"x", **how)
         assert leader.append(b"x", **how) == first
         assert (led.log.log_end_offset, led.high_watermark) == (1, 0)
+
+    run(scenario, replicated(1, 2, 3))
+
+
+def numbered(leader: Leader, sequence: int, producer_id: int = 7) -> ErrorCode:
+    """Append a batch with a sequence number; return the error."""
+    try:
+        leader.append(b"x", producer_id=producer_id, epoch=0, sequence=sequence)
+    except RequestError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+async def followed(leader: Leader, *brokers: int) -> None:
+    """Let followers fetch a second later."""
+    await leader.clock.sleep(1)
+    for broker in brokers:
+        leader.fetch(broker)
+
+
+def test_d5_sequence_is_refused_for_good_when_all_in_sync_replicas_have_fetched_twice() -> None:
+    gap, unproven = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.LEADER_NOT_AVAILABLE
+
+    async def scenario(leader: Leader) -> None:
+        assert numbered(leader, 0) is ErrorCode.NONE
+        await followed(leader, 2, 3)
+        assert numbered(leader, 5) is unproven, "fetches before the refusal prove nothing"
+        await followed(leader, 2)
+        assert numbered(leader, 5) is unproven
+        await followed(leader, 3)
+        assert numbered(leader, 5) is unproven, "these fetches may have been sent before"
+        await followed(leader, 3)
+        assert numbered(leader, 5) is unproven
+        await followed(leader, 2)
+        assert numbered(leader, 5) is gap
+        assert numbered(leader, 5) is unproven, "each refusal needs a proof of its own"
+        assert numbered(leader, 1) is ErrorCode.NONE
+
+    run(scenario, replicated(1, 2, 3))
+
+
+def test_d5_proof_is_of_one_batch_and_one_epoch() -> None:
+    unproven = ErrorCode.LEADER_NOT_AVAILABLE
+
+    async def scenario(leader: Leader) -> None:
+        numbered(leader, 0)
+        assert numbered(leader, 5) is unproven
+        await followed(leader, 2, 3)
+        assert numbered(leader, 5) is unproven
+        await followed(leader, 2, 3)
+        assert numbered(leader, 6) is unproven, "another batch"
+        await followed(leader, 2, 3)
+        assert numbered(leader, 6) is unproven
+        await leader.clock.sleep(1)
+        leader.led.update(leader.changed(1, 2, 3, leader_epoch=LeaderEpoch(3)))
+        assert numbered(leader, 6) is unproven, "nobody follows the new epoch"
+
+    run(scenario, replicated(1, 2, 3))
+
+
+def test_d5_leader_that_is_alone_in_the_isr_needs_no_proof() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.led.set_in_sync_min(1)
+        numbered(leader, 0)
+        assert numbered(leader, 5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    run(scenario, replicated(1))
+
+
+def test_d5_idle_followers_fetch_at_once_for_a_refusal() -> None:
+    async def scenario(leader: Leader) -> None:
+        watch = ReplicaWatch(BrokerId(2))
+        watch.register(leader.led, ("t", 0))
+        waiter = watch.waiter = DelayedFetch([], 1)
+        numbered(leader, 0)
+        await followed(leader, 2, 3)
+        watch.unmark(("t", 0), watch.marks)
+        numbered(leader, 5)
+        assert watch.is_marked(leader.led)
+        async with asyncio.timeout(1):
+            await waiter.wait(3600)
+
+    run(scenario, replicated(1, 2, 3))
+
+
+def test_d5_remembered_refusals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "_REFUSALS_MAX", 2)
+
+    async def scenario(leader: Leader) -> None:
+        for producer_id in (7, 8, 9):
+            numbered(leader, 0, producer_id)
+            assert numbered(leader, 5, producer_id) is ErrorCode.LEADER_NOT_AVAILABLE
+        refusals = leader.led._refusals  # pyright: ignore[reportPrivateUsage]
+        assert [*refusals] == [8, 9]
 
     run(scenario, replicated(1, 2, 3))
 

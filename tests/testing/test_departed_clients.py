@@ -296,8 +296,9 @@ def test_changes_on_the_controller_end_with_the_client() -> None:
 
 @pytest.mark.parametrize("how", ["close", "half", "reset"])
 def test_change_that_has_begun_is_carried_out_without_waits(
-    how: str, caplog: pytest.LogCaptureFixture
+    how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(topics, "CHANGED_AT_ONCE", 1)
     names = [f"topic-{number}" for number in range(20)]
 
     async def scenario(stage: Stage) -> None:

@@ -225,6 +225,14 @@ class InSyncReplicas:
             broker_id, follower.broker_epoch
         )
 
+    def have_fetched_since(self, time_s: float) -> bool:
+        """Whether every other member of the ISR has fetched in this leader epoch after a time."""
+        return all(
+            follower.fetched_s > time_s
+            for broker_id, follower in self.followers.items()
+            if broker_id in self._maximal
+        )
+
     def low_watermark(
         self, log_start_offset: Offset, is_alive: Callable[[BrokerId], bool]
     ) -> Offset:

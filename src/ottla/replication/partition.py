@@ -10,12 +10,15 @@ Producers with acks=all wait on the high watermark: see `commit_waiters`. When t
 leading, `resign` fails them before the log is truncated, so that a reused offset cannot acknowledge
 them.
 
+A sequence number is refused for good only while this broker certainly leads (rule D5): producers
+renumber a batch after such a refusal, and another leader may have it.
+
 A StorageFailure of the log takes its data directory offline; the client gets KAFKA_STORAGE_ERROR.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.clock import Clock, SystemClock
 from ottla.cluster.image import INTERNAL_TOPICS, Broker, PartitionState
@@ -40,7 +43,7 @@ from ottla.log.offset_waiters import OffsetWaiters
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment.timestamps import FoundOffset
 from ottla.metrics import TrafficCounts
-from ottla.records.batch import TRANSACTIONAL
+from ottla.records.batch import TRANSACTIONAL, BatchHeader
 from ottla.records.recompression import recompress
 from ottla.records.validation import ValidationConfig, ValidBatch, validate
 from ottla.replication.fetch_purgatory import FetchWaiter, ReplicaWatch
@@ -62,6 +65,13 @@ LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
 
+_ROUNDS: Final = 2
+"""Fetches of each follower that prove the leadership: the first may have been sent earlier."""
+
+_REFUSALS_MAX: Final = 1000
+"""Producers per partition whose refusals are remembered."""
+
+
 Propose = Callable[["Partition", IsrProposal], None]
 """Asks the controller for a change of the ISR; the outcome goes to `Partition.isr_answered`."""
 
@@ -79,6 +89,15 @@ class LeaderMoved(RequestError):
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.broker = broker  # the leader with its addresses, if it is known to be alive
+
+
+class _Refusal(NamedTuple):
+    """The first batch of a producer that was refused, and the proof of leadership since then."""
+
+    producer_epoch: int
+    sequence: int
+    since_s: float
+    rounds: int = 0  # in which every in-sync follower has fetched
 
 
 def check_epoch(known: int, leader_epoch: LeaderEpoch) -> None:
@@ -104,6 +123,7 @@ class Partition:
         "_logs",
         "_low_watermarks",
         "_propose",
+        "_refusals",
         "_resigned",
         "_uncommitted_bytes",
         "commit_waiters",
@@ -164,6 +184,7 @@ class Partition:
         self._is_alive = is_alive
         self._resigned: LeaderMoved | None = None
         self._flush: _OwnFlush | None = None  # that the high watermark waits for
+        self._refusals: dict[int, _Refusal] = {}  # of sequence numbers, by producer id
         self._uncommitted_bytes = 0  # about the size of the records above the high watermark
         self.epoch_start = self._start_of_epoch()
         self.in_sync: InSyncReplicas | None = None  # None: one replica
@@ -449,6 +470,10 @@ class Partition:
             )
         except StorageFailure as failure:
             raise self.storage_error(failure) from failure
+        except RequestError as error:
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                self._check_proven(error, valid.header)
+            raise
         if not appended.duplicate:
             traffic = self.traffic
             traffic.bytes_in += len(records)
@@ -461,6 +486,35 @@ class Partition:
             else:
                 self.note_appended(len(records))
         return appended
+
+    def _check_proven(self, error: RequestError, header: BatchHeader) -> None:
+        """Let a producer try again until this broker certainly leads (rule D5).
+
+        A leader that was replaced and does not know it yet lacks the batches that the next leader
+        has acknowledged.
+        """
+        in_sync = self.in_sync
+        if in_sync is None or len(in_sync.maximal) == 1:
+            return
+        for watch in self.watches:
+            self._note_unchanged(watch)
+        now_s, producer = self._clock.elapsed_s(), header.producer_id
+        first = _Refusal(header.producer_epoch, header.base_sequence, now_s)
+        known = self._refusals.pop(producer, first)
+        if known[:2] != first[:2]:
+            known = first
+        elif in_sync.have_fetched_since(known.since_s):
+            known = known._replace(since_s=now_s, rounds=known.rounds + 1)
+        if known.rounds == _ROUNDS:
+            return
+        self._refusals[producer] = known
+        if len(self._refusals) > _REFUSALS_MAX:
+            del self._refusals[next(iter(self._refusals))]
+        self._mark_watches(0)
+        for watch in self.watches:
+            watch.wake()
+        why = "this broker is not certain yet that it leads the partition"
+        raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"{error.message}; {why}") from error
 
     def note_appended(self, size: int) -> None:
         """Notify the followers after an append; a leader that is alone commits it."""
