@@ -42,8 +42,13 @@ COLUMNS: Final = {
     ("produce", LARGE): 2.0,
     ("consume", LARGE): 2.0,
 }
+"""The goals of columns, for each work and size of records, in the order of the measurements."""
+
 SYNC: Final = 0.6
 ROUND_TRIP_MAX: Final = 1.2
+RATES: Final = {f"{work} {size} B": (work, size) for work, size in COLUMNS}
+TRIPS, MEMORY = "round trip", "consume 1 GB"
+ROWS: Final = (*RATES, TRIPS, MEMORY)
 COUNTS: Final = {
     ("ottla", SMALL): 1_000_000,
     ("ottla sync", SMALL): 500_000,
@@ -79,12 +84,32 @@ def measured(client: str, work: str, broker: OttlaBroker, **given: object) -> Fi
     return figures
 
 
+def rows_named(names: str) -> tuple[str, ...]:
+    """Return the rows with these names, which commas separate; raises ArgumentTypeError."""
+    asked = [name.strip() for name in names.split(",")]
+    for name in asked:
+        if name not in ROWS:
+            raise argparse.ArgumentTypeError(
+                f"there is no row {name!r}; the rows are {', '.join(map(repr, ROWS))}"
+            )
+    return tuple(row for row in ROWS if row in asked)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=QUESTION)
     arguments.add_argument(
         "--quick", action="store_true", help="fewer records, one round; not comparable"
     )
-    quick: bool = arguments.parse_args().quick
+    arguments.add_argument(
+        "--only",
+        type=rows_named,
+        default=ROWS,
+        metavar="NAME[,NAME]",
+        help=f"measure only these rows of the table, of {', '.join(map(repr, ROWS))}",
+    )
+    asked = arguments.parse_args()
+    quick: bool = asked.quick
+    rows: tuple[str, ...] = asked.only
     rounds = 1 if quick else 3
     share = 0.4 if quick else 1.0
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -100,34 +125,47 @@ def main() -> None:
         table.add_column(heading, justify="left" if heading in ("work", "client") else "right")
     cases: list[dict[str, object]] = []
     settings = {"num.partitions": PARTITIONS, "auto.create.topics.enable": "true"}
+    clients = ("ottla", "ottla sync", "ottla columns", *PEERS)
+    rates = [RATES[row] for row in rows if row in RATES]
+    total = rounds * (len(rates) * len(clients) + 2 * (TRIPS in rows)) + (MEMORY in rows)
     with ottla_broker(settings) as broker, Progress(console=console) as progress:
-        clients = ("ottla", "ottla sync", "ottla columns", *PEERS)
-        steps = progress.add_task("measuring", total=rounds * 4 * len(clients) + 2 * rounds + 1)
-        for size in (SMALL, LARGE):
-            filled = f"filled-{size}"
-            most = max(count for (_, one), count in COUNTS.items() if one == size)
-            measured("ottla columns", "produce", broker, size=size, topic=filled,
-                     count=int(most * share))  # fmt: skip
-            for work in ("produce", "consume"):
-                found: dict[str, list[Figures]] = {client: [] for client in clients}
-                for turn in range(rounds):
-                    for client in clients if turn % 2 == 0 else reversed(clients):
-                        topic = filled if work == "consume" else f"{client}-{size}-{turn}"
-                        count = int(COUNTS[client, size] * share)
-                        one = measured(client, work, broker, size=size, count=count,
-                                       topic=topic.replace(" ", "-"))  # fmt: skip
-                        found[client].append(one)
-                        progress.advance(steps)
-                _add(table, cases, work, size, found)
-        _round_trips(table, cases, broker, rounds, lambda: progress.advance(steps))
-        held = measured("ottla", "consume", broker, size=LARGE, topic=f"filled-{LARGE}",
-                        count=int(COUNTS["ottla columns", LARGE] * share))  # fmt: skip
-        progress.advance(steps)
-    memory_mb = held["memory_bytes"] / (1 << 20)
-    met = memory_mb <= MEMORY_MB_MAX
-    table.add_row("consume 1 GB", "ottla", f"{memory_mb:.0f} MB", "", "",
-                  _mark(f"at most {MEMORY_MB_MAX} MB", met))  # fmt: skip
-    cases.append({"work": "memory while 1 GB is consumed", "memory_mb": memory_mb, "met": met})
+        steps = progress.add_task("measuring", total=total)
+        filled: set[int] = set()
+
+        def fill(size: int) -> str:
+            """Return the topic to consume from, with as many records as a client consumes."""
+            topic = f"filled-{size}"
+            if size not in filled:
+                filled.add(size)
+                most = max(count for (_, one), count in COUNTS.items() if one == size)
+                measured("ottla columns", "produce", broker, size=size, topic=topic,
+                         count=int(most * share))  # fmt: skip
+            return topic
+
+        for work, size in rates:
+            found: dict[str, list[Figures]] = {client: [] for client in clients}
+            for turn in range(rounds):
+                for client in clients if turn % 2 == 0 else reversed(clients):
+                    topic = fill(size) if work == "consume" else f"{client}-{size}-{turn}"
+                    count = int(COUNTS[client, size] * share)
+                    one = measured(client, work, broker, size=size, count=count,
+                                   topic=topic.replace(" ", "-"))  # fmt: skip
+                    found[client].append(one)
+                    progress.advance(steps)
+            _add(table, cases, work, size, found)
+        if TRIPS in rows:
+            _round_trips(table, cases, broker, rounds, lambda: progress.advance(steps))
+        if MEMORY in rows:
+            held = measured("ottla", "consume", broker, size=LARGE, topic=fill(LARGE),
+                            count=int(COUNTS["ottla columns", LARGE] * share))  # fmt: skip
+            progress.advance(steps)
+            memory_mb = held["memory_bytes"] / (1 << 20)
+            met = memory_mb <= MEMORY_MB_MAX
+            table.add_row(MEMORY, "ottla", f"{memory_mb:.0f} MB", "", "",
+                          _mark(f"at most {MEMORY_MB_MAX} MB", met))  # fmt: skip
+            cases.append(
+                {"work": "memory while 1 GB is consumed", "memory_mb": memory_mb, "met": met}
+            )
     console.print(table)
     if quick:
         console.print(QUICK_NOTE)

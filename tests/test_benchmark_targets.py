@@ -1,12 +1,14 @@
 """The verdicts of the benchmarks: measurements compared with targets."""
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-HARNESS = Path(__file__).parents[1] / "benchmarks" / "harness.py"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+HARNESS = BENCHMARKS / "harness.py"
 
 
 @pytest.mark.parametrize(("ours_s", "met"), [(19e-6, True), (25e-6, False)])
@@ -26,3 +28,12 @@ def test_target_relative_to_a_peer_is_checked(ours_s: float, met: bool) -> None:
     assert row.met is met
     assert row.more_us == pytest.approx((ours_s - 8e-6) * 1e6)
     assert harness.Row(harness.Case("append", {}), timings).met is None
+
+
+def test_unknown_row_of_the_client_benchmark_is_refused() -> None:
+    asked = [sys.executable, str(BENCHMARKS / "clients.py"), "--only", "round trip,produce 1 KB"]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "there is no row 'produce 1 KB'; the rows are" in done.stderr
+    for row in ("produce 100 B", "consume 1000 B", "round trip", "consume 1 GB"):
+        assert repr(row) in done.stderr
