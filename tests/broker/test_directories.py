@@ -268,6 +268,39 @@ def test_c10_produce_to_removed_directory_is_refused(
     run(scenario)
 
 
+def test_c10_removal_of_everything_is_logged_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The journal is gone, too: the controller cannot be elected again."""
+    monkeypatch.setattr(maintenance, "IN_PLACE_INTERVAL_MS", 10)
+
+    def is_over() -> bool:
+        return any(one.exc_info or "election failed" in one.message for one in caplog.records)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            await create(await running.client(), "a")
+            rmtree(tmp_path)
+            while not (running.node.given_up and is_over()):
+                await asyncio.sleep(0.001)
+        assert list(running.node.unclean) == [str(tmp_path / "data")]
+
+    run(scenario)
+    assert [one for one in caplog.records if one.exc_info] == []
+
+
+def test_c10_stop_after_the_removal_of_everything_reports_the_directory(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "a")
+            assert await produce(client, "a", batch(b"x")) == (0, 0)
+            rmtree(tmp_path)
+        assert list(running.node.unclean) == [str(tmp_path / "data")]
+
+    run(scenario)
+
+
 async def create_codes(client: Client, *names: str) -> list[int]:
     """Create topics with one request; return the error codes."""
     topics = [

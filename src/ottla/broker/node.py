@@ -303,7 +303,7 @@ class Node:
             self._session_changed,
         )
         self._connected.set()
-        self._exit.push_async_callback(session.close)
+        self._exit.push_async_callback(_close, session)
 
         async def find_cluster() -> str:
             if environment.cluster_id is not None:
@@ -1187,6 +1187,14 @@ def _dispatch_when(
         return await served.completed()
 
     return DeferredResponse(later())
+
+
+async def _close(session: Session) -> None:
+    """End a session; if its store fails now, its next start ends it."""
+    try:
+        await session.close()
+    except StorageFailure as failure:
+        _LOG.warning("coordination session not closed", {"reason": str(failure)})
 
 
 def _log_failed_task(task: asyncio.Task[None]) -> None:
