@@ -138,6 +138,18 @@ def test_follower_keeps_the_gaps_of_a_compacted_leader() -> None:
     assert log.log_end_offset == far + 1
 
 
+def test_follower_without_records_starts_after_a_large_gap() -> None:
+    """The first segment cannot hold the first record that the leader's compaction has left."""
+    disk, far = SimulatedDisk(), 2**31 + 100
+    log = opened(disk).log
+    log.append_replicated(made([b"a"], base_offset=far), fetched_offset=0, now_ms=0)
+    assert bases(log) == [far]
+    finish(log.close())
+    again = opened(disk, recovery_point=far + 1)
+    assert again.notes == []
+    assert contents(again.log, far) == [(far, b"a")]
+
+
 # Rolling.
 
 

@@ -218,6 +218,15 @@ def test_segment_rolls_before_an_offset_does_not_fit() -> None:
     assert roll_due(segment, RULES, 100, BASE + 2**31, 0, 0)
 
 
+def test_empty_segment_rolls_only_if_an_offset_does_not_fit() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(FOLDER)
+    segment = Segment.create(disk, FOLDER, BASE, 0)
+    old_ms = RULES.segment_ms + 1
+    assert not roll_due(segment, RULES, RULES.segment_bytes + 1, BASE + 2**31 - 1, old_ms, old_ms)
+    assert roll_due(segment, RULES, 100, BASE + 2**31, 0, 0)
+
+
 def test_index_files_equal_kafka() -> None:
     disk = SimulatedDisk()
     disk.make_directory(FOLDER)
