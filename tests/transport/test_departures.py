@@ -512,6 +512,25 @@ def test_lost_connection_drops_its_cancelled_request(run: Run) -> None:
     run(scenario)
 
 
+def test_cancellation_by_others_closes_the_connection(run: Run) -> None:
+    """Nothing is served after it: the event loop may be ending."""
+
+    async def scenario() -> None:
+        stubborn = Stubborn()
+        async with Service(stubborn).running() as service:
+            client = await service.client()
+            client.send(join(1), heartbeat(11))
+            await until(lambda: stubborn.task)
+            task = stubborn.task
+            assert task is not None
+            stubborn.release.set()  # it ends with a cancellation that is not the connection's
+            assert await client.closed()
+            assert task.cancelled()
+            assert stubborn.task is task
+
+    run(scenario)
+
+
 class EndlessWait(FrameWait):
     is_cancelled = False
 

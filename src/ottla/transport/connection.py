@@ -884,7 +884,10 @@ class Connection(asyncio.BufferedProtocol):
         try:
             response = await deferred.response
         except asyncio.CancelledError:
-            if not self._is_cancelled or self._transport is None:
+            if self._transport is None:
+                raise
+            if not self._is_cancelled:
+                self.abort()  # nothing else would end the connection
                 raise
             self._drop_served(request)
             return
