@@ -22,7 +22,8 @@ from ottla.clock import SystemClock
 from ottla.groups.events import DeleteGroups
 from ottla.groups.types import RequestToken
 from ottla.ids import PartitionIndex, TopicPartition
-from ottla.protocol.conversation import OBJECTS_AT_ONCE
+from ottla.protocol.conversation import OBJECTS_AT_ONCE, Request, Response
+from ottla.protocol.message import Message
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -36,7 +37,8 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from ottla.transport.connection import Connection, ConnectionConfig
+from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse
+from ottla.transport.pending_acks import PendingAck
 from transport.test_departures import is_delay_over
 from transport.test_listener import Service, echo, heartbeat
 
@@ -238,5 +240,79 @@ def test_requests_on_a_starting_broker_end_with_the_client() -> None:
             await until(lambda: service.listener.connections)
             client.writer.close()
             await until(lambda: not service.listener.connections)
+
+    run(scenario)
+
+
+class AckLater:
+    """A dispatcher: the test acknowledges each request, which is served in one of three ways."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+        self.acks: list[PendingAck] = []
+        self.cancelled = 0
+        self.responses: list[Response | None] = []
+
+    def __call__(self, request: Request, connection: Connection) -> DeferredResponse | PendingAck:
+        response = echo(request, connection)
+        assert isinstance(response, Message)
+        ack = PendingAck(response, 0)
+        ack.on_cancel = self._cancel
+
+        async def append() -> None:
+            self.acks.append(ack)
+
+        async def respond() -> Response | None:
+            self.acks.append(ack)
+            return await ack.completed()
+
+        if self.way == "acknowledged":
+            ack.on_response = self.responses.append
+            self.acks.append(ack)
+            return ack
+        if self.way == "appended later":
+            return DeferredResponse(append(), self.responses.append, ack)
+        return DeferredResponse(respond(), self.responses.append)
+
+    def _cancel(self) -> None:
+        self.cancelled += 1
+
+
+@pytest.mark.parametrize("way", ["acknowledged", "appended later", "deferred"])
+@pytest.mark.parametrize("stays", [False, True])
+def test_request_that_waited_for_the_start_ends_with_its_client(way: str, *, stays: bool) -> None:
+    async def scenario() -> None:
+        released, informed, later = asyncio.Event(), asyncio.Event(), AckLater(way)
+        waiting = partial(_dispatch_when, released, informed, later)
+        async with Service(waiting, ConnectionConfig(departed_ms=20)).running() as service:
+            client = await service.client()
+            client.send(heartbeat(11))
+            await until(lambda: not all(one.is_idle for one in service.listener.connections))
+            informed.set()
+            released.set()
+            await until(lambda: later.acks)
+            (ack,) = later.acks
+            if stays:
+                ack.complete()
+                assert await client.answers(1) == [11]
+                assert len(later.responses) == 1  # it is counted
+            else:
+                client.writer.close()
+                await until(lambda: not service.listener.connections)
+            assert later.cancelled == (not stays)
+
+    run(scenario)
+
+
+def test_request_on_a_broker_that_stops_before_its_start_closes_the_connection() -> None:
+    async def scenario() -> None:
+        released, informed = asyncio.Event(), asyncio.Event()
+        waiting = partial(_dispatch_when, released, informed, echo)
+        async with Service(waiting).running() as service:
+            client = await service.client()
+            client.send(heartbeat(11))
+            await until(lambda: service.listener.connections)
+            released.set()
+            assert await client.closed()
 
     run(scenario)

@@ -1181,6 +1181,7 @@ def _dispatch_when(
                 if served.on_response is not None:
                     served.on_response(response)
                 return response
+            served.ack.on_response = served.on_response
             served = served.ack
         if not isinstance(served, PendingAck):
             return served
