@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.disks import HeldDisk
-from broker.members import find_coordinator, join, join_request, sync_request
+from broker.members import SETTINGS, find_coordinator, join, join_request, sync_request
 from broker.nodes import Client, broker, run
 from broker.test_node import create
 from ottla.errors import ErrorCode, RequestError
@@ -36,6 +36,9 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.records.batch import batches
 from ottla.records.compression import Compression
 from ottla.replication.partition import Partition
+from transport.test_departures import until
+
+FLUSHED = "log.flush.interval.messages=1"
 
 
 async def commit(client: Client, offset: int, retention_ms: int | None = None) -> int:
@@ -148,6 +151,34 @@ def test_members_time_out_on_a_slow_device(tmp_path: Path, instance: str | None)
             member = await join(client, instance=instance)
             request = sync_request(member, instance=instance, shares={member.id: b"share"})
             assert (await client.ask(request, SyncGroupResponse)).assignment == b"share"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("ends", ["stored", "resigned"])
+def test_late_response_is_not_due_after_the_append(tmp_path: Path, ends: str) -> None:
+    """Otherwise its timer would start again for ever."""
+
+    async def scenario() -> None:
+        disk = HeldDisk()
+        async with broker(tmp_path, *SETTINGS, FLUSHED, disk=disk) as running:
+            client = await running.client()
+            await create(client, "t")
+            await find_coordinator(client)
+            member = await join(client)
+            request = sync_request(member, shares={member.id: b"share"})
+            (coordinator,) = running.parts.groups
+            outcomes = coordinator._outcomes  # pyright: ignore[reportPrivateUsage]
+            with disk.held():
+                synced = asyncio.create_task(client.ask(request, SyncGroupResponse))
+                await until(lambda: outcomes)
+                (outcome,) = outcomes
+                assert outcome.late is not None
+                assert not outcome.late.cancelled()
+                if ends == "resigned":
+                    coordinator.resign()
+            await synced
+            assert outcome.late.cancelled()
 
     run(scenario)
 

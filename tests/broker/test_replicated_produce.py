@@ -12,6 +12,8 @@ from broker.handlers.test_produce import errors, request
 from broker.nodes import Client, broker, run
 from broker.replicas import Replicas
 from broker.test_node import batch, create
+from ottla.broker import cooperative
+from ottla.broker.handlers import produce
 from ottla.cluster.image import Address, Broker
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch
@@ -27,6 +29,15 @@ from transport.test_departures import until
 
 COMPILED, PYTHON = 12, 8
 """Versions that the fast path serves, and does not."""
+
+WIDE = TopicProduceData(
+    name="t",
+    partition_data=[
+        PartitionProduceData(index=0, records=batch(b"x")),
+        *(PartitionProduceData(index=9, records=b"") for _ in range(1500)),
+    ],
+)
+"""A large request, with many partitions that do not exist."""
 
 both_paths = pytest.mark.parametrize("version", [COMPILED, PYTHON])
 
@@ -217,6 +228,31 @@ def test_lost_connection_leaves_no_waiter(tmp_path: Path, version: int) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("is_appending", [True, False])
+def test_large_produce_of_a_lost_connection_leaves_no_waiter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_appending: bool
+) -> None:
+    monkeypatch.setattr(cooperative, "TURN_SECONDS", -1.0)  # a pause after each partition
+    monkeypatch.setattr(produce, "PIECE", 1)
+
+    async def scenario() -> None:
+        async with leading(tmp_path) as (replicas, client):
+            before = asyncio.all_tasks()
+            message = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[WIDE])
+            await client.send_only(message, COMPILED)
+            log, waiters = replicas.led.log, replicas.led.commit_waiters
+            while not (log.log_end_offset if is_appending else waiters):
+                await asyncio.sleep(0)
+            assert bool(waiters) != is_appending
+            (connection,) = replicas.running.node.listeners[0].connections
+            connection.abort()
+            await until(lambda: asyncio.all_tasks() <= before)
+            assert log.log_end_offset == 1
+            assert not waiters
+
+    run(scenario)
+
+
 def test_flush_and_replicas_are_both_waited_for(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leading(tmp_path, flush_messages="1") as (replicas, client):
@@ -236,15 +272,12 @@ def test_flush_and_replicas_are_both_waited_for(tmp_path: Path) -> None:
 def test_wide_request_waits_for_its_replicas(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leading(tmp_path) as (replicas, client):
-            unknown = [PartitionProduceData(index=9, records=b"") for _ in range(1500)]
-            data = PartitionProduceData(index=0, records=batch(b"x"))
-            topic = TopicProduceData(name="t", partition_data=[data, *unknown])
             for timeout_ms, code in (
                 (10_000, ErrorCode.NONE),
                 (20, ErrorCode.REQUEST_TIMED_OUT),
                 (10_000, ErrorCode.NOT_LEADER_OR_FOLLOWER),
             ):
-                message = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
+                message = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[WIDE])
                 asked = client.ask(message, ProduceResponse, COMPILED)
                 sent = asyncio.create_task(asked)
                 await until(lambda: len(replicas.led.commit_waiters) == 1)
