@@ -14,6 +14,7 @@ from ottla.client.admin.configs import ConfigKind, ConfigResource
 from ottla.controller import controller
 from ottla.controller.controller import Controller
 from ottla.ids import ZERO_UUID, PartitionIndex, TopicPartition
+from ottla.protocol.apis import CREATE_TOPICS
 from ottla.protocol.conversation import ClientConversation
 from ottla.protocol.message import Api, Message
 from ottla.protocol.messages import incremental_alter_configs as incremental
@@ -58,6 +59,7 @@ from ottla.protocol.messages.offset_delete import (
 from ottla.replication.partition import Partition
 from ottla.testing import Cluster, ClusterBroker
 from ottla.transport.broker_channels import ControllerChannel
+from ottla.transport.connection import ConnectionConfig
 from testing.test_replicated_cluster import run
 from testing.test_waits_for_followers import leave, node_of, peers_of, until
 
@@ -239,6 +241,16 @@ class Stage:
         return all(name in self.deciding.image.topics for name in names)
 
 
+def serves(broker: ClusterBroker, api: Api) -> bool:
+    """Whether a request of an API waits on a broker."""
+    return any(
+        one._served_request is not None  # pyright: ignore[reportPrivateUsage]
+        and one._served_request.api is api  # pyright: ignore[reportPrivateUsage]
+        for listener in node_of(broker)._listeners  # pyright: ignore[reportPrivateUsage]
+        for one in listener.connections
+    )
+
+
 def led(broker: ClusterBroker, topic: str) -> Partition:
     """Return partition 0 of a topic on its leader."""
     replica_manager = node_of(broker).replica_manager
@@ -346,6 +358,20 @@ def test_change_that_has_not_begun_is_dropped() -> None:
         await stage.cluster.settled()
         assert stage.has("b")
         assert not stage.has("a")
+
+    staged(scenario)
+
+
+def test_forwarded_change_is_carried_out_after_its_client_has_left() -> None:
+    async def scenario(stage: Stage) -> None:
+        async with stage.deciding.turn:
+            client = await departing(stage.other, creation("a"))
+            await until(lambda: serves(stage.controller, CREATE_TOPICS))
+            await client.leave()
+            await asyncio.sleep(2 * ConnectionConfig().departed_ms / 1000)  # a dropped one ends now
+            assert serves(stage.controller, CREATE_TOPICS)
+        await until(lambda: stage.has("a"))
+        await stage.cluster.settled()
 
     staged(scenario)
 
