@@ -27,8 +27,10 @@ class BatchBuilder(RecordAppender):
         limit: int = MAX_MESSAGE_BYTES,
         compression: Compression = Compression.NONE,
         level: int | None = None,
+        buffer: bytearray | None = None,
     ) -> None:
-        super().__init__(limit)
+        """Encode into `buffer` if given, which `release` of another builder has returned."""
+        super().__init__(limit, buffer)
         self.compression = compression
         self.level = level
 

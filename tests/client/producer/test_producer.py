@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow
 import pytest
 
-from client.scenario_runner import FAST, run
+from cases import each_case
+from client.scenario_runner import FAST, run, until
 from ottla.client.admin.administrator import Admin
 from ottla.client.partitioners import Partitions, partition_of_key
 from ottla.client.producer.producer import RECORD_OVERHEAD_BYTES, Producer
@@ -413,5 +414,37 @@ def test_refused_name_of_a_new_topic_has_the_reason() -> None:
                     await ours.send(name, b"v")
                 assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
                 assert reason in str(refused.value)
+
+    run(scenario())
+
+
+@each_case(("partitions", "batches"), [(1, 4), (3, 6), (100, 12)])
+def test_sender_gets_its_turn_after_some_batches(partitions: int, batches: int) -> None:
+    """The broker does not read, so there is a request in flight all the time."""
+
+    async def scenario() -> None:
+        async with (
+            Cluster(settings={"num.partitions": partitions}) as cluster,
+            producer(cluster, batch_size=100) as ours,
+        ):
+            await (await ours.send("t", bytes(90)))
+            with cluster.brokers[0].pause():
+                await ours.send("t", bytes(90))
+                await until(lambda: ours.metrics().requests_in_flight == 1)
+                turns, ended = 0, False
+
+                def turn() -> None:
+                    nonlocal turns
+                    turns += 1
+                    if not ended:
+                        loop.call_soon(turn)
+
+                loop = asyncio.get_running_loop()
+                loop.call_soon(turn)
+                for _ in range(10 * batches):  # each fills a batch
+                    await ours.send("t", bytes(90))
+                ended = True
+                assert turns in (9, 10)
+            await ours.flush()
 
     run(scenario())

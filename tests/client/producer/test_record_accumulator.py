@@ -17,6 +17,7 @@ from ottla.client.producer.record_accumulator import (
 from ottla.client.producer.row_ack import RowsAck, Run, WrittenRows
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
+from ottla.protocol.primitives import Buffer
 from ottla.records import Batch, BatchBuilder, Compression
 from ottla.settings.config_parser import client_config
 from ottla.settings.producer import PRODUCER
@@ -193,3 +194,49 @@ def test_awaiting_rows_marks_all_their_batches_as_awaited() -> None:
 
 async def rows_result(ack: RowsAck) -> list[WrittenRows]:
     return await ack
+
+
+def first_batch(box: RecordAccumulator, value: bytes = bytes(500)) -> tuple[PendingBatch, Buffer]:
+    """Return a batch with a record, and the bytes that a connection would send."""
+    box.begin(PLACE, 1000)
+    assert box.add(PLACE, 1, None, value, ()) is not None
+    batch = box.queues[PLACE].take_first(Identity(1, 0))
+    return batch, batch.bytes_to_send(transactional=False)
+
+
+def settle(box: RecordAccumulator, batch: PendingBatch) -> None:
+    box.queues[PLACE].remove(batch)
+    batch.settle(0, -1)
+    box.release(batch)
+
+
+def test_next_batch_reuses_the_buffer_of_a_settled_one() -> None:
+    box = accumulator(10_000)
+    batch, sent = first_batch(box)
+    del sent  # the connection has sent it
+    settle(box, batch)
+    (kept,) = box.spare
+    _, again = first_batch(box)
+    assert memoryview(again).obj is kept
+    assert Batch(again).header.record_count == 1
+
+
+def test_bytes_that_a_closed_connection_still_has_do_not_change() -> None:
+    box = accumulator(10_000)
+    batch, sent = first_batch(box)
+    before = bytes(sent)
+    settle(box, batch)
+    first_batch(box, b"w" * 700)
+    assert bytes(sent) == before
+
+
+def test_kept_buffers_are_no_larger_than_batches_and_bounded() -> None:
+    box = accumulator(4000)
+    batches = [first_batch(box)[0] for _ in range(10)]
+    for batch in batches:
+        settle(box, batch)
+    assert 0 < sum(map(len, box.spare)) <= 4000
+    box.spare.clear()
+    large, _ = first_batch(box, bytes(400_000))
+    settle(box, large)
+    assert not box.spare

@@ -5,10 +5,9 @@ that fit no batch are detected before anything is sent. No Python object per row
 be sorted by partition are copied once, in pieces no larger than the record accumulator.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from ottla.client.columns.arrow import (
     RowColumns,
@@ -25,9 +24,6 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 from ottla.records import Rows, from_arrow
 from ottla.records.arrow import binary_column
-
-TURN_BYTES: Final = 256 * 1024
-"""Bytes encoded before the event loop gets its turn: a fraction of a millisecond."""
 
 
 @dataclass(slots=True)
@@ -136,23 +132,22 @@ class ArrowSend:
         self, rows: Rows, stretches: list[_Stretch], runs: list[Run], number: int | None
     ) -> None:
         """Fill the partitions in turns, a batch each, so that requests carry many."""
-        turn_bytes = 0
         while stretches:
             for stretch in stretches:
                 run = await self._place_some(rows, stretch, number)
                 stretch.start += run.rows
                 runs.append(run)
-                turn_bytes += run.batch.builder.size
-                if turn_bytes > TURN_BYTES:
-                    # Yield to the event loop, so that the sender can send full batches.
-                    turn_bytes = 0
-                    await asyncio.sleep(0)
+                if self.running.turn_is_over(self.topic):
+                    await self.running.end_turn()
             stretches = [one for one in stretches if one.start < one.stop]
 
     async def _place_some(self, rows: Rows, stretch: _Stretch, number: int | None) -> Run:
         """Add rows to the open batch, or to a new one if none has room."""
         accumulator, transactions = self.running.accumulator, self.running.transactions
         start, stop = stretch.start, stretch.stop
+        run = self._place_at_once(rows, stretch)
+        if run is not None:
+            return run
         deadline_s = self.clock.elapsed_s() + self.block_s
         while True:
             where = await self._where(stretch.partition, deadline_s)
@@ -178,6 +173,30 @@ class ArrowSend:
             run = accumulator.extend_rows(where, rows, start, stop)
             if run is not None:
                 return run
+
+    def _place_at_once(self, rows: Rows, stretch: _Stretch) -> Run | None:
+        """Add rows to a batch; None if that has to wait."""
+        running, accumulator = self.running, self.running.accumulator
+        if running.transactions is not None:
+            return None
+        start, stop = stretch.start, stretch.stop
+        where = running.routes.find(self.topic, None, None, stretch.partition)
+        if where is not None and accumulator.has_open(where):
+            run = accumulator.extend_rows(where, rows, start, stop)
+            if run is not None:
+                return run
+            # The open batch is closed now; rows for any partition go to another one.
+            where = running.routes.find(self.topic, None, None, stretch.partition)
+        if where is None or accumulator.has_open(where):
+            return None
+        # The first row of a batch is accepted whatever its size, and its memory is reserved.
+        larger = rows.find_oversized(start, start + 1, accumulator.rules.batch_bytes)
+        memory = accumulator.reserve_at_once(larger[1] if larger else 0)
+        if memory is None:
+            return None
+        running.metadata.want(self.topic)
+        accumulator.begin(where, memory)
+        return accumulator.extend_rows(where, rows, start, stop)
 
     async def _where(self, partition: int | None, deadline_s: float) -> TopicPartition:
         left_s = max(0.0, deadline_s - self.clock.elapsed_s())

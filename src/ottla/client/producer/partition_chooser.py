@@ -53,8 +53,9 @@ class PartitionChooser:
         return self._is_steady and (key is None or not self._heeds_keys)
 
     def count(self, topic: str) -> int:
-        """Return the number of partitions of a topic that `find` has found."""
-        return self._topics[topic].choices.count
+        """Return the number of partitions of a topic; 0 before `find` has found it."""
+        known = self._topics.get(topic)
+        return 0 if known is None else known.choices.count
 
     def is_steady(self, partition: int | None) -> bool:
         """Whether records of one key keep going to this partition until its batch is full."""

@@ -126,6 +126,7 @@ class PendingBatch:
                 sequence = (sequence + builder.count) & SEQUENCE_MASK
             parts.append(part)
         self.parts = parts
+        self.builder.release()
         self._finish()
         return parts
 
@@ -187,7 +188,6 @@ class PendingBatch:
     def _finish(self) -> None:
         assert not self.is_settled, "a batch is settled once"
         self.is_settled = True
-        self.builder.release()  # an Ack that is kept does not keep the bytes of the record
         waiting, self._waiting = self._waiting, []
         for coming in waiting:
             if not coming.done():

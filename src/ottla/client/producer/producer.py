@@ -50,9 +50,6 @@ from ottla.transport.network import Connector, TcpNetwork
 RECORD_OVERHEAD_BYTES: Final = HEADER_SIZE + RECORD_OVERHEAD_MAX
 """The maximum size of a batch header and the lengths in a record."""
 
-FILLED_MAX: Final = 4
-"""The number of full batches after which a caller yields while requests are in flight."""
-
 UNHEARD_MAX: Final = 1000
 """The number of unseen errors that are remembered; the first of them is always kept."""
 
@@ -360,6 +357,8 @@ class Producer(AsyncWith, Generic[K, V]):
         if where is None:
             return None, partition
         ack = self._begin_at_once(running, where, key, value, headers, timestamp_ms)
+        if ack is not None and accumulator.filled:  # the next records follow without a pause
+            running.keep_open(where, key, partition)
         return ack, routes.kept(where, partition)
 
     def _begin_at_once(
@@ -373,7 +372,9 @@ class Producer(AsyncWith, Generic[K, V]):
     ) -> Ack | None:
         """Open a batch for a record of a partition that has none; None if that has to wait."""
         accumulator = running.accumulator
-        if running.transactions is not None or accumulator.filled or accumulator.has_open(where):
+        if running.transactions is not None or accumulator.has_open(where):
+            return None
+        if accumulator.filled and running.turn_is_over(where.topic):
             return None
         running.home.check()
         memory = accumulator.reserve_at_once(self._size(key, value, headers))
@@ -399,12 +400,8 @@ class Producer(AsyncWith, Generic[K, V]):
         deadline_s = self._clock.elapsed_s() + self._block_s
         transactions = running.transactions
         number = None if transactions is None else transactions.check()
-        # A caller that sends without a pause yields here, so that the sender can send full batches
-        # while the next ones are filled. While the brokers are busy, several batches go into one
-        # request.
-        if running.accumulator.filled >= (FILLED_MAX if running.sender.counts.in_flight else 1):
-            running.accumulator.filled = 0
-            await asyncio.sleep(0)
+        if running.accumulator.filled and running.turn_is_over(topic):
+            await running.end_turn()
         while True:
             # It opens a batch, which may be in another partition than chosen before.
             left_s = max(0.0, deadline_s - self._clock.elapsed_s())

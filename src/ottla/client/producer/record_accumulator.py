@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from typing import Final
 
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.pending_batch import Ack, PendingBatch
@@ -17,10 +18,20 @@ from ottla.client.producer.row_ack import Run
 from ottla.client.serializers.serde import check_parts
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
+from ottla.protocol.buffer_pool import is_free
 from ottla.records import BatchBuilder, Compression, Rows
 from ottla.transport.channel import TimedOut
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+SPARE_BYTES_MAX: Final = 8 << 20
+"""The memory of buffers that are kept for later batches: more than is on the way to the brokers."""
+
+RECORD_COST_BYTES: Final = 256
+"""A record that is sent by itself costs about as much as encoding this many bytes."""
+
+BUFFER_SLACK_BYTES: Final = 1024
+"""A buffer can be this much larger than a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,10 @@ class RecordAccumulator:
     )
     memory_left: int = -1
     filled: int = 0  # the number of batches filled since the event loop had its turn
+    encoded: int = 0  # the bytes encoded since then, with RECORD_COST_BYTES for each record
+    spare: list[bytearray] = field(default_factory=list[bytearray])
+    """Buffers of settled batches, for later ones; a connection may still have views of them."""
+
     _waiting: deque[tuple[int, asyncio.Future[None]]] = field(
         default_factory=deque[tuple[int, asyncio.Future[None]]]
     )
@@ -103,6 +118,7 @@ class RecordAccumulator:
         if is_added:
             return Ack(batch, builder.count - 1)
         assert queue is not None
+        self.encoded += builder.size + RECORD_COST_BYTES * builder.count
         self._fill(queue)
         return None
 
@@ -134,8 +150,9 @@ class RecordAccumulator:
         batch = None if queue is None else queue.open
         if queue is None or batch is None:
             return None
-        first = batch.builder.count
+        first, size = batch.builder.count, batch.builder.size
         after = rows.append_to(batch.builder, start, stop)
+        self.encoded += batch.builder.size - size
         if after < stop:
             self._fill(queue)
         return Run(batch, first, after - start) if after > start else None
@@ -189,9 +206,28 @@ class RecordAccumulator:
             self.give_back(memory)
             return
         rules = self.rules
-        builder = BatchBuilder(max(rules.batch_bytes, 1), rules.compression, rules.level)
+        builder = BatchBuilder(
+            max(rules.batch_bytes, 1), rules.compression, rules.level, self._buffer()
+        )
         queue.begin(builder, memory, self.elapsed_s())
         self.news.filled()
+
+    def release(self, batch: PendingBatch) -> None:
+        """Release the memory of a settled batch, so that an Ack that is kept does not keep it.
+
+        The next batch reuses the buffer: it is mapped and cached.
+        """
+        buffer = batch.builder.release()
+        size_max = self.rules.batch_bytes + BUFFER_SLACK_BYTES
+        kept_max = min(SPARE_BYTES_MAX, self.rules.memory_bytes) // size_max
+        if len(buffer) <= size_max and len(self.spare) < kept_max:
+            self.spare.append(buffer)
+        self.give_back(batch.memory)
+
+    def _buffer(self) -> bytearray | None:
+        """Return the buffer that was released last; None if there is none without views."""
+        buffer = self.spare.pop() if self.spare else None
+        return buffer if buffer is not None and is_free(buffer) else None
 
     def give_back(self, memory: int) -> None:
         """Release memory; waiting callers get it first."""

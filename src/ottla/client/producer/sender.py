@@ -340,7 +340,7 @@ class Sender:
         queue.remove(batch)
         queue.is_known = True
         batch.settle(base_offset, time_ms)
-        self._accumulator.give_back(batch.memory)
+        self._accumulator.release(batch)
         self.counts.records += batch.builder.count
         self.counts.batch_bytes.add(batch.builder.size)
 
@@ -349,7 +349,7 @@ class Sender:
         if batch.sequence >= 0:
             queue.has_gap = True
         batch.fail(error)
-        self._accumulator.give_back(batch.memory)
+        self._accumulator.release(batch)
         self.counts.errors += batch.builder.count
         self._producer_identity.lost(error, numbered=batch.sequence >= 0)
         self._failed(batch)

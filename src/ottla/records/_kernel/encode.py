@@ -301,10 +301,11 @@ class RecordAppender:
     """The encoded records of one batch; `size` includes the batch header.
 
     An append that would exceed the limit changes nothing and returns False. The first record is
-    accepted at any size.
+    accepted at any size. `buffer` is memory to encode into: what `release` of another appender has
+    returned.
     """
 
-    def __init__(self, limit):
+    def __init__(self, limit, buffer=None):
         if not 0 <= limit <= INT32_MAX:
             raise ValueError(f"a batch limit must be between 0 and 2 GiB, not {limit}")
         self.limit = limit
@@ -313,7 +314,9 @@ class RecordAppender:
         self.max_timestamp = NO_TIMESTAMP
         self.size = HEADER_SIZE
         self.sealed = False
-        self.buffer = bytearray(min(limit, 16384) + HEADER_SIZE)
+        if buffer is None or len(buffer) < HEADER_SIZE:
+            buffer = bytearray(min(limit, 16384) + HEADER_SIZE)
+        self.buffer = buffer
 
     def append(self, timestamp: cython.longlong, key, value, headers=()):
         """Append a record; return False if it does not fit."""
@@ -362,10 +365,12 @@ class RecordAppender:
         self.sealed = True
 
     def release(self):
-        """Free the buffer and accept no more records; `size` and `count` keep their values."""
+        """Accept no more records and return the buffer; `size` and `count` keep their values."""
+        buffer = self.buffer
         self.sealed = True
         self.limit = 0
         self.buffer = bytearray()
+        return buffer
 
 
 @cython.cclass
@@ -410,7 +415,10 @@ def append_record(
         return False
     if pos + total > INT32_MAX:
         raise ValueError("a record exceeds 2 GiB")
-    reserve(appender.buffer, pos + total)
+    room: cython.longlong = len(appender.buffer)
+    if pos + total > room:
+        # Not beyond the limit by growing: the buffer is as large as a full batch in the end.
+        resize(appender.buffer, max(pos + total, min(room + (room >> 1), appender.limit)))
     out: cython.p_uchar = pointer(appender.buffer)
     pos = put_uvarint(out, pos, zigzag(body))
     out[pos] = 0
