@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.disks import HeldDisk
-from broker.members import SETTINGS, find_coordinator, join, join_request, sync_request
+from broker.members import SETTINGS, Member, find_coordinator, join, join_request, sync_request
 from broker.nodes import Client, broker, run
 from broker.test_node import create
 from ottla.errors import ErrorCode, RequestError
@@ -140,6 +140,9 @@ def test_members_time_out_on_a_slow_device(tmp_path: Path, instance: str | None)
                 for _ in range(2):
                     answer = await client.ask(request, SyncGroupResponse)
                     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                (coordinator,) = running.parts.groups
+                [one] = coordinator.groups.ledger.groups["g"].roster
+                assert one.sync_token is None  # its session goes on
             answer = await client.ask(request, SyncGroupResponse)
             assert (answer.error_code, answer.assignment) == (0, b"share")
             if instance is None:
@@ -179,6 +182,40 @@ def test_late_response_is_not_due_after_the_append(tmp_path: Path, ends: str) ->
                     coordinator.resign()
             await synced
             assert outcome.late.cancelled()
+
+    run(scenario)
+
+
+def test_members_of_the_next_generation_do_not_get_a_late_response(tmp_path: Path) -> None:
+    """They wait for the assignment of their own leader, while an earlier one is not stored."""
+
+    async def scenario() -> None:
+        disk = HeldDisk()
+        async with broker(tmp_path, *SETTINGS, FLUSHED, disk=disk) as running:
+            first, second = await running.client(), await running.client()
+            await create(first, "t")
+            await find_coordinator(first)
+            leader = await join(first)
+            (coordinator,) = running.parts.groups
+            outcomes = coordinator._outcomes  # pyright: ignore[reportPrivateUsage]
+            roster = coordinator.groups.ledger.groups["g"].roster
+            with disk.held():
+                request = sync_request(leader, shares={leader.id: b"share"})
+                synced = asyncio.create_task(first.ask(request, SyncGroupResponse))
+                await until(lambda: outcomes)
+                earlier = outcomes[0]
+                joined = asyncio.create_task(join(second))
+                assert (await synced).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+                again = await first.ask(join_request(member=leader.id), JoinGroupResponse)
+                leader, follower = Member(leader.id, again.generation_id), await joined
+                request = sync_request(follower)
+                waiting = asyncio.create_task(second.ask(request, SyncGroupResponse))
+                await until(lambda: any(one.sync_token for one in roster))
+                coordinator._answer_late(earlier)  # pyright: ignore[reportPrivateUsage]
+                assert any(one.sync_token for one in roster)
+            request = sync_request(leader, shares={follower.id: b"share"})
+            assert (await first.ask(request, SyncGroupResponse)).error_code == 0
+            assert (await waiting).assignment == b"share"
 
     run(scenario)
 

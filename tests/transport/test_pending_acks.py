@@ -572,3 +572,16 @@ def test_client_with_pending_acks_is_idle(run: Run) -> None:
             await until(lambda: broker.cancelled == [2])
 
     run(scenario)
+
+
+def test_acknowledgement_may_complete_while_its_wait_is_cancelled() -> None:
+    async def scenario() -> None:
+        ack = PendingAck(None, 0)
+        task = asyncio.create_task(ack.completed())
+        await asyncio.sleep(0)
+        task.cancel()
+        ack.complete()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())

@@ -336,7 +336,7 @@ class PartitionCoordinator:
         elif group is not None and group.in_flight is then:
             answers += [(member.sync_token, SyncResult(error)) for member in group.roster]
         for token, answer in answers:
-            if token is not None and token in self._asked:
+            if token is not None:
                 self._do(Respond(token, answer))
                 self.tell(RequestDropped(token, then.group_id))
         self._limit(outcome)

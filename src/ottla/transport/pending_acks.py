@@ -46,7 +46,6 @@ class PendingAck:
 
     def cancel(self) -> None:
         """End the wait: nobody needs the response any more."""
-        self.on_complete = None
         if self.on_cancel is not None and not self.is_complete:
             self.on_cancel()
 
