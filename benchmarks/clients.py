@@ -25,6 +25,12 @@ from harness import write_report
 sys.path.append(str(Path(__file__).parents[1]))
 
 from judges.ottla_broker import OttlaBroker, ottla_broker
+from ottla.ids import ZERO_UUID
+from ottla.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 
 QUESTION: Final = "Is our client ahead of the others, record by record and by columns?"
 QUICK_NOTE: Final = (
@@ -84,6 +90,15 @@ def measured(client: str, work: str, broker: OttlaBroker, **given: object) -> Fi
     return figures
 
 
+def delete_topic(broker: OttlaBroker, topic: str) -> None:
+    """Delete a topic, so that the system does not write it to disk while others are measured."""
+    one = DeleteTopicState(name=topic, topic_id=ZERO_UUID)
+    with broker.wire() as wire:
+        request = DeleteTopicsRequest(topics=[one], timeout_ms=60_000)
+        answer = wire.ask(request, 6, DeleteTopicsResponse)
+    assert answer.responses[0].error_code == 0, answer
+
+
 def rows_named(names: str) -> tuple[str, ...]:
     """Return the rows with these names, which commas separate; raises ArgumentTypeError."""
     asked = [name.strip() for name in names.split(",")]
@@ -124,7 +139,11 @@ def main() -> None:
     ):
         table.add_column(heading, justify="left" if heading in ("work", "client") else "right")
     cases: list[dict[str, object]] = []
-    settings = {"num.partitions": PARTITIONS, "auto.create.topics.enable": "true"}
+    settings = {
+        "num.partitions": PARTITIONS,
+        "auto.create.topics.enable": "true",
+        "log.segment.delete.delay.ms": 0,
+    }
     clients = ("ottla", "ottla sync", "ottla columns", *PEERS)
     rates = [RATES[row] for row in rows if row in RATES]
     total = rounds * (len(rates) * len(clients) + 2 * (TRIPS in rows)) + (MEMORY in rows)
@@ -151,6 +170,8 @@ def main() -> None:
                     one = measured(client, work, broker, size=size, count=count,
                                    topic=topic.replace(" ", "-"))  # fmt: skip
                     found[client].append(one)
+                    if work == "produce":
+                        delete_topic(broker, topic.replace(" ", "-"))
                     progress.advance(steps)
             _add(table, cases, work, size, found)
         if TRIPS in rows:
