@@ -145,9 +145,9 @@ def test_connection_limits_change_at_runtime(tmp_path: Path) -> None:
             assert await set_one(admin, BROKER_RESOURCE, "", "max.connections", "100") == 0
             assert await late
             overrides = "max.connections.per.ip.overrides"
-            assert await set_one(admin, BROKER_RESOURCE, "1", overrides, "127.0.0.1:0") == 0
+            assert await set_one(admin, BROKER_RESOURCE, "1", overrides, "127.0.0.1:1") == 0
             assert not await is_accepted(running)
-            assert await set_one(admin, BROKER_RESOURCE, "1", overrides, "10.0.0.1:0") == 0
+            assert await set_one(admin, BROKER_RESOURCE, "1", overrides, "10.0.0.1:1") == 0
             assert await is_accepted(running)
             rate = "max.connection.creation.rate"
             assert await set_one(admin, BROKER_RESOURCE, "", rate, "1") == 0

@@ -16,7 +16,7 @@ from ottla.broker.topics import ConfigChange, Topics
 from ottla.controller.propagation import Propagation, Updates
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, topic_name_problem
-from ottla.settings.broker import BROKER
+from ottla.settings.broker import BROKER, MAX_CONNECTIONS_PER_IP_OVERRIDES
 from ottla.settings.config_def import ConfigDef, Setting
 from ottla.settings.config_types import LIST
 from ottla.settings.topic import TOPIC
@@ -29,6 +29,8 @@ TIMEOUT_MS: Final = 20_000  # the requests have none; most clients wait 30 s for
 
 # These names also with a listener prefix.
 NOT_ZERO: Final = ("max.connections", "max.connections.per.ip", "max.connection.creation.rate")
+
+OVERRIDES: Final = MAX_CONNECTIONS_PER_IP_OVERRIDES.name
 
 FROM_FILE_ONLY: Final = ("ssl.keystore.location", "ssl.truststore.location", "sasl.jaas.config")
 
@@ -188,7 +190,7 @@ def without_settings(resource_type: int) -> RequestError:
 def _check_harmless(values: Mapping[str, str] | Changes) -> None:
     """Refuse configs that name a file or a class of this machine (CVE-2023-25194 and similar).
 
-    Also refuse those with which no client could connect to undo them.
+    Also refuse those that lock out all clients, or the clients of an address.
     """
     given = (
         values.items()
@@ -200,6 +202,12 @@ def _check_harmless(values: Mapping[str, str] | Changes) -> None:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
                 f"{name} can be 0 only in the properties file: no client could connect any more",
+            )
+        if name == OVERRIDES and any(_is_zero(one.rpartition(":")[2]) for one in value.split(",")):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} can contain 0 only in the properties file: no client could connect from "
+                "that address any more",
             )
         if name.endswith(FROM_FILE_ONLY):
             raise RequestError(

@@ -146,7 +146,7 @@ MAX_CONNECTIONS_PER_IP = Setting("max.connections.per.ip", INT, INT_MAX, at_leas
     doc="Maximum number of connections from one IP address. The broker closes new connections above it. Clients "
         "cannot set 0.")
 MAX_CONNECTIONS_PER_IP_OVERRIDES = Setting("max.connections.per.ip.overrides", STRING, "", matching(r"([^\s,]+:[0-9]{1,10}(\s*,\s*[^\s,]+:[0-9]{1,10})*)?", "host:count,host:count,..."), dynamic=CLUSTER_WIDE,
-    doc="Limits for single IP addresses that replace max.connections.per.ip.")
+    doc="Limits for single IP addresses that replace max.connections.per.ip. Clients cannot set 0.")
 MAX_CONNECTION_CREATION_RATE = Setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), dynamic=CLUSTER_WIDE, per_listener=True,
     doc="Maximum number of new connections per second, of the broker or of one listener. Up to "
         "socket.listen.backlog.size more wait; the broker closes the rest. Clients cannot set 0.")

@@ -47,6 +47,15 @@ async def change(
     return [(one.resource_type, one.resource_name, one.error_code) for one in answer.responses]
 
 
+async def alter(client: Client, resource_name: str, name: str, value: str) -> int:
+    """Replace all configs of a broker resource with AlterConfigs; return the error code."""
+    configs = [OldConfig(name=name, value=value)]
+    asked = OldResource(resource_type=BROKER_RESOURCE, resource_name=resource_name, configs=configs)
+    request = AlterConfigsRequest(resources=[asked], validate_only=False)
+    answer = await client.ask(request, AlterConfigsResponse, 2)
+    return answer.responses[0].error_code
+
+
 async def change_topic(client: Client, *changes: One, version: int = 1) -> int:
     asked = resource(TOPIC_RESOURCE, "t", *changes)
     ((_, _, code),) = await change(client, asked, version=version)
@@ -117,18 +126,29 @@ def test_config_that_admits_no_client_is_refused(tmp_path: Path) -> None:
                 ):
                     asked = resource(BROKER_RESOURCE, "", (name, SET, value))
                     assert await change(client, asked) == [(BROKER_RESOURCE, "", code)], name
-                    old = AlterConfigsRequest(
-                        resources=[
-                            OldResource(
-                                resource_type=BROKER_RESOURCE,
-                                resource_name="",
-                                configs=[OldConfig(name=name, value=value)],
-                            )
-                        ],
-                        validate_only=False,
-                    )
-                    answer = await client.ask(old, AlterConfigsResponse, 2)
-                    assert answer.responses[0].error_code == code, name
+                    assert await alter(client, "", name, value) == code, name
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_override_that_locks_out_an_address_is_refused(tmp_path: Path, name: str) -> None:
+    overrides = "max.connections.per.ip.overrides"
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for value in ("127.0.0.1:0", "127.0.0.1:00", "10.0.0.1:5 , ::1:0", "::1:0,10.0.0.1:5"):
+                for operation in (SET, APPEND):
+                    asked = resource(BROKER_RESOURCE, name, (overrides, operation, value))
+                    result = await change(client, asked)
+                    assert result == [(BROKER_RESOURCE, name, ErrorCode.INVALID_REQUEST)]
+                assert await alter(client, name, overrides, value) == ErrorCode.INVALID_REQUEST
+            assert (await described(client, BROKER_RESOURCE, "1", overrides))[1] == 5
+            await running.client()
+            for value in ("10.0.0.1:5, ::1:10", ""):
+                asked = resource(BROKER_RESOURCE, name, (overrides, SET, value))
+                assert await change(client, asked) == [(BROKER_RESOURCE, name, 0)]
 
     run(scenario)
 
