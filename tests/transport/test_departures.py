@@ -54,7 +54,9 @@ JOINED = JoinGroupResponse(
 )
 DELETE = DeleteRecordsRequest(topics=[], timeout_ms=2**31 - 1)
 ALLOCATE = AllocateProducerIdsRequest(broker_id=1)
-PATIENT = ConnectionConfig(departed_ms=600_000)
+FOREVER = 600_000
+SERVED = ConnectionConfig(departed_served_ms=FOREVER)
+PATIENT = ConnectionConfig(departed_ms=FOREVER, departed_served_ms=FOREVER)
 
 
 class Waiting:
@@ -187,7 +189,7 @@ def test_waiting_request_ends_when_its_client_leaves(run: Run) -> None:
 def test_requests_sent_before_the_end_are_still_served(run: Run) -> None:
     async def scenario() -> None:
         waiting = Waiting()
-        async with Service(waiting).running() as service:
+        async with Service(waiting, SERVED).running() as service:
             client = await service.client()
             client.send(join(1), heartbeat(11), join(2), heartbeat(12), join(3), heartbeat(13))
             client.writer.close()
@@ -213,7 +215,7 @@ def test_waiting_requests_of_a_client_that_left_are_not_decoded(
 
     async def scenario() -> None:
         waiting = Waiting()
-        async with Service(waiting).running() as service:
+        async with Service(waiting, SERVED).running() as service:
             client = await service.client()
             client.send(join(1), *(join(2) for _ in range(100)), heartbeat(11))
             client.writer.close()
@@ -239,7 +241,7 @@ def test_waiting_requests_of_a_client_that_left_are_skipped_together(
 
     async def scenario() -> None:
         waiting = Waiting()
-        async with Service(waiting).running() as service:
+        async with Service(waiting, SERVED).running() as service:
             client = await service.client()
             client.send(*(join(1) for _ in range(1000)), heartbeat(11), join(2), heartbeat(12))
             client.writer.close()
@@ -253,7 +255,9 @@ def test_waiting_requests_of_a_client_that_left_are_skipped_together(
 def test_produce_is_finished_after_its_client_has_left(run: Run) -> None:
     async def scenario() -> None:
         waiting = Waiting()
-        async with Service(waiting, ConnectionConfig(departed_ms=20)).running() as service:
+        async with Service(
+            waiting, ConnectionConfig(departed_ms=20, departed_served_ms=FOREVER)
+        ).running() as service:
             client = await service.client()
             data = TopicProduceData(
                 name="t", partition_data=[PartitionProduceData(index=0, records=b"")]
@@ -274,10 +278,42 @@ def test_produce_is_finished_after_its_client_has_left(run: Run) -> None:
     run(scenario)
 
 
+def test_requests_not_served_in_a_second_are_skipped_except_produce(run: Run) -> None:
+    produce = ProduceRequest(
+        acks=0,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=b"")])
+        ],
+    )
+
+    async def scenario() -> None:
+        waiting = Waiting()
+        async with Service(waiting, ConnectionConfig(departed_served_ms=0)).running() as service:
+            client = await service.client()
+            client.send(join(1), heartbeat(11))
+            client.send(DELETE, version=2)
+            client.send(produce, version=9)
+            client.send(heartbeat(12))
+            await until(lambda: waiting.waiting)
+            (connection,) = service.listener.connections
+            client.writer.close()
+            await until(lambda: has_departed(connection))
+            waiting.release.set()
+            await until(lambda: waiting.produced and not service.listener.connections)
+            assert waiting.produced == 1
+            assert waiting.served == [1]
+            assert not waiting.deletions
+
+    run(scenario)
+
+
 def test_wait_for_followers_ends_when_its_client_leaves(run: Run) -> None:
     async def scenario() -> None:
         waiting = Waiting()
-        async with Service(waiting, ConnectionConfig(departed_ms=20)).running() as service:
+        async with Service(
+            waiting, ConnectionConfig(departed_ms=20, departed_served_ms=FOREVER)
+        ).running() as service:
             client = await service.client()
             client.send(DELETE, version=2)
             client.send(heartbeat(11))
@@ -349,7 +385,7 @@ def test_client_that_fills_the_socket_waits_half_a_minute_for_others(run: Run) -
 def test_no_response_follows_a_dropped_one(run: Run) -> None:
     async def scenario() -> None:
         waiting = Waiting()
-        async with Service(waiting).running() as service:
+        async with Service(waiting, SERVED).running() as service:
             client = await service.client()
             client.send(join(1), heartbeat(11))
             client.writer.write_eof()

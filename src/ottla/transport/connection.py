@@ -21,12 +21,13 @@ SyncGroup) is cancelled at once, and those behind it are skipped without being d
 and pending acknowledgements, have half a second (`departed_ms`) more, because a client that only
 stopped sending may still read. A handler finishes what it has begun before it lets the cancellation
 pass, so no change is left half done, and the requests behind it are served after that: as in Kafka,
-a client may send a change and close without reading the response. After a dropped response no other
-one is sent, so the client never gets a response out of order. What the controller has sent, and
-other requests that only brokers send, is finished. The end of a client that has sent more than the
-socket buffers hold cannot be seen: it comes behind bytes that are not read. So a connection is
-closed whose client has waited half a minute for other clients while its unread bytes fill the
-socket.
+a client may send a change and close without reading the response. Those that are not served within
+a second of its end (`departed_served_ms`) are skipped, too, except Produce requests: with acks=0
+nobody expects a response. After a dropped response no other one is sent, so the client never gets a
+response out of order. What the controller has sent, and other requests that only brokers send, is
+finished. The end of a client that has sent more than the socket buffers hold cannot be seen: it
+comes behind bytes that are not read. So a connection is closed whose client has waited half a
+minute for other clients while its unread bytes fill the socket.
 
 A client may log in once, as a broker of the cluster (SaslHandshake, then SaslAuthenticate). In the
 middle of a login nothing else is served: another request closes the connection, and so do a frame
@@ -288,6 +289,8 @@ _WAIT_FOR_OTHERS: Final = frozenset((FETCH, JOIN_GROUP, SYNC_GROUP))
 
 _WAITING_KEYS: Final = frozenset(api.key for api in _WAIT_FOR_OTHERS)
 
+_ALL_BUT_PRODUCE_KEYS: Final = frozenset(ALL_VERSIONS) - {PRODUCE.key}
+
 _SASL_AUTHENTICATE: Final = SASL_AUTHENTICATE.key.to_bytes(2, "big")
 
 
@@ -302,6 +305,7 @@ class ConnectionConfig:
     receive_buffer_bytes: int = -1  # SO_RCVBUF; -1 leaves it to the operating system
     refused_login_ms: int = 100  # the delay of the response to a refused login
     departed_ms: int = 500  # how long a client that has closed its end may wait
+    departed_served_ms: int = 1000  # how long its requests are served
 
 
 WatchDeparture: TypeAlias = Callable[[asyncio.Transport, Callable[[], None]], Callable[[], None]]
@@ -326,6 +330,7 @@ class Connection(asyncio.BufferedProtocol):
         "_closed",
         "_conversation",
         "_deferred",
+        "_departed_s",
         "_departed_timer",
         "_dispatch",
         "_end_watch",
@@ -400,6 +405,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_full = False  # the transport's write buffer is over its limit
         self._end_watch: Callable[[], None] | None = None
         self._has_departed = False  # the client has closed its end
+        self._departed_s = 0.0  # since when
         self._departed_timer: asyncio.TimerHandle | None = None  # drops what it waits for
         self._waits_are_over = False  # the timer has run: nothing waits any more
         self._is_cancelled = False  # the served request, because the client has departed
@@ -508,11 +514,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def departed(self) -> None:
         """Drop what the client waits for: it has closed its end."""
-        self._has_departed = True
+        self._note_departure()
         if self._state is State.QUEUED:
             self.abort()
         else:
             self._limit_waits()
+
+    def _note_departure(self) -> None:
+        if not self._has_departed:
+            self._has_departed, self._departed_s = True, self.clock.elapsed_s()
+
+    def _keys_to_skip(self) -> frozenset[int]:
+        """Return the keys of the APIs whose requests are not served after the client has left."""
+        departed_s = self.clock.elapsed_s() - self._departed_s
+        is_over = departed_s >= self.config.departed_served_ms / 1000 and not self.is_broker
+        return _ALL_BUT_PRODUCE_KEYS if is_over else _WAITING_KEYS
 
     def _limit_waits(self) -> None:
         """Drop what a departed client waits for, at once or after the delay that is granted once.
@@ -589,7 +605,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._acks is None and not self._is_sending_files:
             return False
-        self._has_departed = True
+        self._note_departure()
         self.close()
         self._limit_waits()
         return True
@@ -643,7 +659,8 @@ class Connection(asyncio.BufferedProtocol):
             ):
                 self._change(Event.HOLD)
                 break
-            if self._has_departed and acks is None and conversation.skip_requests(_WAITING_KEYS):
+            is_skipping = self._has_departed and acks is None
+            if is_skipping and conversation.skip_requests(self._keys_to_skip()):
                 self._has_dropped = True  # nobody would read the responses
             try:
                 frame = conversation.next_frame()
