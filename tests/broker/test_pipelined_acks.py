@@ -258,6 +258,7 @@ def test_slow_batch_holds_up_the_appends_behind_it(tmp_path: Path) -> None:
             assert log.recovery_point == 0
             disk.flushing.set()
             assert await waiting == [(0, 0), (0, 1), (0, 2), (0, 3)]
+            assert sum(running.parts.request_metrics.of(PRODUCE).buckets) == 4
 
     run(scenario)
 
