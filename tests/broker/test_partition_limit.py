@@ -211,3 +211,24 @@ def test_limits_of_the_process_are_the_default(
     (told,) = [one.args for one in caplog.records if one.msg == "limits set"]
     assert isinstance(told, Mapping)
     assert told == {"open_files": 1_200, "connections": 1_200 - 64 - 10, "partitions": 150}
+
+
+def test_setting_does_not_take_all_descriptors(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = ProcessLimits(lambda: 600, lambda: 10, None)
+
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{LIMIT}=5000", limits=limits) as running:
+            code, text = await make(await running.client(), "a", 376, validate_only=True)
+            assert code == ErrorCode.POLICY_VIOLATION
+            assert f"{LIMIT}=375 (600 open files do not allow 5000)" in text
+            assert "Delete topics, or raise the limit: ulimit -n" in text
+
+    run(scenario)
+    (told,) = [one for one in caplog.records if one.msg == "partition limit lowered"]
+    assert told.levelno == logging.WARNING
+    assert told.args == {
+        "limit": f"{LIMIT}=375 (600 open files do not allow 5000)",
+        "remedy": "raise the limit: ulimit -n, or LimitNOFILE= of a systemd service",
+    }

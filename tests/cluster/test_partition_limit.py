@@ -9,6 +9,7 @@ from ottla.cluster.partition_limit import (
     PartitionLimit,
     check_limit,
     default_limit,
+    partition_limit,
 )
 from ottla.cluster.placement import Assignment
 from ottla.errors import ErrorCode, RequestError
@@ -42,6 +43,24 @@ def test_default_is_what_descriptors_and_memory_allow(
     open_files: int | None, memory: int | None, expected: PartitionLimit
 ) -> None:
     assert default_limit(open_files, memory) == expected
+
+
+@pytest.mark.parametrize(
+    ("setting", "open_files", "expected", "origin"),
+    [
+        (5_000, None, 5_000, ""),
+        (5_000, 8_000, 5_000, ""),
+        (5_000, 600, 375, "600 open files do not allow 5000"),
+        (150, 64, DEFAULT_MIN, "64 open files do not allow 150"),
+        (7, 64, 7, ""),
+        (None, 4_096, 512, "the default for 4096 open files"),
+    ],
+)
+def test_setting_is_limited_by_descriptors(
+    setting: int | None, open_files: int | None, expected: int, origin: str
+) -> None:
+    limit = partition_limit(setting, open_files, GIB)
+    assert (limit.partitions, limit.origin) == (expected, origin)
 
 
 def test_limit_is_reached_and_not_exceeded() -> None:

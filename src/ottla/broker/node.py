@@ -44,7 +44,7 @@ from ottla.broker.topics import Topics
 from ottla.broker.traffic_window import TrafficWindow
 from ottla.clock import Clock
 from ottla.cluster.image import Address, Broker, ClusterImage
-from ottla.cluster.partition_limit import default_limit
+from ottla.cluster.partition_limit import partition_limit
 from ottla.cluster.registration import NO_BROKER_EPOCH, Registration
 from ottla.cluster.znodes import (
     CLUSTER_ID,
@@ -433,8 +433,10 @@ class Node:
             metadata_cache=metadata_cache,
             replica_manager=replica_manager,
             roles=roles,
-            default_limit=default_limit(
-                environment.limits.open_files_max(), environment.limits.memory_bytes
+            partition_limit=partition_limit(
+                config[broker.OTTLA_PARTITIONS_MAX],
+                environment.limits.open_files_max(),
+                environment.limits.memory_bytes,
             ),
             new_id=environment.new_id,
             random=environment.random,
@@ -582,6 +584,10 @@ class Node:
             _LOG.warning("limits set", {**about, "remedy": RAISE_OPEN_FILES})
         else:
             _LOG.info("limits set", about)
+        asked = self._config[broker.OTTLA_PARTITIONS_MAX]
+        if asked is not None and asked > topics.partition_limit.partitions:
+            lowered = {"limit": str(topics.partition_limit), "remedy": RAISE_OPEN_FILES}
+            _LOG.warning("partition limit lowered", lowered)
 
     async def _register(
         self, session: Session, logs: LogManager, *, was_taken_for_dead: bool = False

@@ -146,7 +146,7 @@ class Topics:
         metadata_cache: MetadataCache,
         replica_manager: ReplicaManager,
         roles: ReplicaRoles,
-        default_limit: PartitionLimit,
+        partition_limit: PartitionLimit,
         new_id: Callable[[], Uuid],
         random: Callable[[], float],
         shutdown: Shutdown,
@@ -158,7 +158,7 @@ class Topics:
         self._metadata_cache = metadata_cache
         self._replica_manager = replica_manager
         self._roles = roles
-        self._default_limit = default_limit
+        self.partition_limit = partition_limit
         self._new_id = new_id
         self._random = random
         self.shutdown = shutdown
@@ -772,12 +772,6 @@ class Topics:
         return TopicDefaults(
             config[broker.NUM_PARTITIONS], config[broker.DEFAULT_REPLICATION_FACTOR]
         )
-
-    @property
-    def partition_limit(self) -> PartitionLimit:
-        """How many partitions this broker may have."""
-        set_limit = self._settings.broker[broker.OTTLA_PARTITIONS_MAX]
-        return self._default_limit if set_limit is None else PartitionLimit(set_limit)
 
     def _check_limit(
         self,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ottla.cluster.image import Topic
 from ottla.cluster.placement import Assignment
-from ottla.errors import ErrorCode, RequestError
+from ottla.errors import RAISE_OPEN_FILES, ErrorCode, RequestError
 
 SETTING: Final = "ottla.partitions.max"
 
@@ -32,11 +32,30 @@ class PartitionLimit(NamedTuple):
     """How many partitions a broker may have."""
 
     partitions: int
-    origin: str = ""  # of a default; empty: the setting
+    origin: str = ""  # empty: the setting
+    remedy: str = f"raise {SETTING} in the properties file"
 
     def __str__(self) -> str:
         origin = f" ({self.origin})" if self.origin else ""
         return f"{SETTING}={self.partitions}{origin}"
+
+
+def partition_limit(
+    setting: int | None, open_files_max: int | None, memory_bytes: int | None
+) -> PartitionLimit:
+    """Return the limit in force: the setting or the default, and at most what can be open.
+
+    An eighth of the descriptors is for closed segments. A quarter is for connections, rolled
+    segments and everything else. None means no setting, and unlimited or unknown.
+    """
+    if setting is None:
+        return default_limit(open_files_max, memory_bytes)
+    if open_files_max is not None:
+        allowed = max(open_files_max * 5 // 8, DEFAULT_MIN)
+        if setting > allowed:
+            origin = f"{open_files_max} open files do not allow {setting}"
+            return PartitionLimit(allowed, origin, RAISE_OPEN_FILES)
+    return PartitionLimit(setting)
 
 
 def default_limit(open_files_max: int | None, memory_bytes: int | None) -> PartitionLimit:
@@ -81,5 +100,5 @@ def check_limit(
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION,
                 f"Broker {broker} has {present[broker]} partition(s), and {more} more would exceed "
-                f"{limit}{kept}. Delete topics, or raise {SETTING} in the properties file.",
+                f"{limit}{kept}. Delete topics, or {limit.remedy}.",
             )

@@ -189,10 +189,9 @@ AUTO_CREATE_TOPICS_ENABLE = Setting("auto.create.topics.enable", BOOLEAN, True,
 DELETE_TOPIC_ENABLE = Setting("delete.topic.enable", BOOLEAN, True,
     doc="Allow topics to be deleted.")
 OTTLA_PARTITIONS_MAX = Setting("ottla.partitions.max", INT, None, at_least(1),
-    doc="Maximum number of partitions of this broker. Creating a topic or adding partitions above it fails with "
-        "POLICY_VIOLATION; existing partitions are always opened. null means what the broker computes at start: an "
-        "eighth of the limit of open files, one partition per 256 KiB of memory, and at most 20,000. Specific to "
-        "Ottla.")
+    doc="Maximum number of partitions of this broker; more are refused with POLICY_VIOLATION. Existing ones are "
+        "always opened. At most five eighths of the limit of open files take effect, or 100. null means the least of an "
+        "eighth of it, one partition per 256 KiB of memory, and 20,000. Specific to Ottla.")
 OTTLA_TOPIC_NAME_POLICY = Setting("ottla.topic.name.policy", LIST, (), list_of(matching(r"([A-Za-z0-9._-]|\{[a-z_]+(:[A-Za-z0-9._-]+(\|[A-Za-z0-9._-]+)*)?\})+", "{part}.{part:word|word},...")), dynamic=CLUSTER_WIDE,
     doc="Patterns of which the name of a new topic must match one. `{env:dev|prod}.{team}.{name}` requires dev "
         "or prod and two words of letters, digits, - and _. Empty allows every legal name. Existing topics are "
