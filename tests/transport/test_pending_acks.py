@@ -148,6 +148,30 @@ def state(connection: Connection) -> State:
     return connection._state  # pyright: ignore[reportPrivateUsage]
 
 
+def test_deferred_response_without_acknowledgement_waits_for_those_before_it(run: Run) -> None:
+    async def refused() -> Message:
+        return ProduceResponse(responses=[], throttle_time_ms=2)
+
+    async def scenario() -> None:
+        broker, behind = Broker(), asyncio.Event()
+
+        def dispatch(request: Request, connection: Connection) -> Served:
+            message = request.message
+            if isinstance(message, ProduceRequest) and message.timeout_ms == 2:
+                behind.set()
+                return DeferredResponse(refused())
+            return broker(request, connection)
+
+        async with Service(dispatch).running() as service:
+            client = await service.client()
+            send(client, produce(1), produce(2), produce(3))
+            await until(lambda: behind.is_set() and 3 in broker.acks)
+            broker.complete(3, 1)
+            assert await answers(client, 3) == [1, 2, 3]
+
+    run(scenario)
+
+
 def test_acks_are_sent_in_request_order(run: Run) -> None:
     async def scenario() -> None:
         broker = Broker()

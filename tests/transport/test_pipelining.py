@@ -3,7 +3,7 @@
 from ottla.protocol.conversation import Request, Response
 from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse
 from ottla.transport.memory import MemoryPools
-from transport.test_departures import Waiting, join, until
+from transport.test_departures import SERVED, Waiting, join, until
 from transport.test_listener import Run, Service, echo, heartbeat, run
 
 __all__ = ["run"]
@@ -14,7 +14,7 @@ MANY = 1000
 def test_requests_behind_a_waiting_one_are_kept_as_bytes(run: Run) -> None:
     async def scenario() -> None:
         waiting, memory = Waiting(), MemoryPools(request_bytes=10_000_000)
-        async with Service(waiting, memory=memory).running() as service:
+        async with Service(waiting, SERVED, memory=memory).running() as service:
             client = await service.client()
             client.send(join(1), *map(heartbeat, range(MANY)))
             await until(lambda: memory.requests.held)

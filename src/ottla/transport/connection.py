@@ -918,9 +918,6 @@ class Connection(asyncio.BufferedProtocol):
         self._change(Event.RESPOND)
         self.last_active_s = self.clock.elapsed_s()
         ack = deferred.ack
-        if ack is None and self._acks is not None and response is not None:
-            size = 0 if isinstance(response, Message) else sum(map(len, response))
-            ack = PendingAck(response, size, is_complete=True)
         if ack is not None:
             ack.on_response = deferred.on_response
         elif deferred.on_response is not None:
