@@ -36,8 +36,8 @@ from clusters import Server, Servers, controller_of, kafka, ours, partitions_of,
 from harness import PIPED_WIDTH, write_report
 from ottla.client.admin.administrator import Admin
 from ottla.client.admin.topics import NewTopic
-from ottla.client.producer.pending_batch import Ack
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Ack
 from ottla.errors import RequestError
 
 QUESTION = "How long does a producer wait after the leader was killed?"

@@ -37,7 +37,7 @@ from ottla.log.damage import Damage, format_damage
 from ottla.log.disk import read_whole
 from ottla.log.epochs import EpochHistory
 from ottla.log.producer_snapshot import write_snapshot
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.segment.index import OffsetIndex, TimeIndex
 from ottla.log.segment.segment import Segment
 from ottla.log.segment.txn_index import AbortedTransaction, TransactionIndex
@@ -126,9 +126,9 @@ def test_segment_index_bytes_equal_the_page() -> None:
     assert pages == [offsets.to_bytes(), times.to_bytes(), aborted.to_bytes()]
 
 
-def producers_after(*base_offsets: int) -> Producers:
+def producers_after(*base_offsets: int) -> ProducerStateManager:
     """The state of a producer that wrote batches of two records in a transaction."""
-    producers = Producers()
+    producers = ProducerStateManager()
     for number, base_offset in enumerate(base_offsets, start=3 - len(base_offsets)):
         builder = BatchBuilder()
         builder.append(1_700_000_000_000, b"k", b"v")

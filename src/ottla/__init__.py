@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ottla.client.metrics.consumer_metrics import ConsumerMetrics
     from ottla.client.metrics.producer_metrics import ProducerMetrics
     from ottla.client.network.tokens import Token
-    from ottla.client.producer.pending_batch import Ack, Written
     from ottla.client.producer.producer import Producer
+    from ottla.client.producer.producer_batch import Ack, Written
     from ottla.client.producer.row_ack import RowsAck, RowsNotWritten, WrittenRows
     from ottla.client.producer.transaction import Transaction
     from ottla.client.producer.transaction_state import OutcomeUnknown
@@ -77,7 +77,7 @@ __all__ = [
 __version__: "Final" = RELEASE
 
 _MODULES: "Final" = {
-    "Ack": "ottla.client.producer.pending_batch",
+    "Ack": "ottla.client.producer.producer_batch",
     "Admin": "ottla.client.admin",
     "AuthenticationFailed": "ottla.transport.failures",
     "BrokerPattern": "ottla.client.consumer.subscription",
@@ -111,7 +111,7 @@ _MODULES: "Final" = {
     "Token": "ottla.client.network.tokens",
     "TopicPartition": "ottla.ids",
     "Transaction": "ottla.client.producer.transaction",
-    "Written": "ottla.client.producer.pending_batch",
+    "Written": "ottla.client.producer.producer_batch",
     "WrittenRows": "ottla.client.producer.row_ack",
 }
 

@@ -23,8 +23,8 @@ import confluent_kafka
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.record import Record
 from ottla.client.group.commits import CommitFailed
-from ottla.client.producer.pending_batch import Written
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Written
 from ottla.client.sync.consumer import Consumer as SyncConsumer
 from ottla.client.sync.producer import Producer as SyncProducer
 

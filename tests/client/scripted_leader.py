@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from client.scripted_broker import ScriptedBroker
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset, Uuid
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -49,7 +49,7 @@ class Leader:
         self.word = word
         self.came: list[BatchHeader] = []
         self.logs: list[list[bytes | None]] = [[] for _ in range(partitions)]
-        self.producers = [Producers() for _ in range(partitions)]
+        self.producers = [ProducerStateManager() for _ in range(partitions)]
         self.broker: ScriptedBroker | None = None
 
     def join(self, broker: ScriptedBroker) -> None:

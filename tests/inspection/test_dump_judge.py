@@ -19,7 +19,7 @@ from ottla.inspection.findings import Finding, Level
 from ottla.inspection.segment_check import Tally
 from ottla.log.files import OsDisk
 from ottla.log.producer_snapshot import read_snapshot
-from ottla.log.producers import CACHED_BATCHES
+from ottla.log.producer_state_manager import CACHED_BATCHES
 
 JUDGE = Path(__file__).with_name("DumpJudge.java")
 

@@ -1,7 +1,7 @@
 """Batch headers, markers and producer state, for tests that need no bytes."""
 
 from ottla.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence
-from ottla.log.producers import CompletedTransaction, Duplicate, Producers
+from ottla.log.producer_state_manager import CompletedTransaction, Duplicate, ProducerStateManager
 from ottla.records.batch import TRANSACTIONAL, BatchHeader
 from ottla.records.control import EndTxnMarker
 
@@ -36,8 +36,8 @@ def header(
 class Leader:
     """A producer state with a log end that checks batches and appends the valid ones."""
 
-    def __init__(self, producers: Producers | None = None) -> None:
-        self.producers = Producers() if producers is None else producers
+    def __init__(self, producers: ProducerStateManager | None = None) -> None:
+        self.producers = ProducerStateManager() if producers is None else producers
         self.end = 0
 
     def produce(self, batch: BatchHeader, *, from_client: bool = True) -> Duplicate | None:

@@ -13,7 +13,7 @@ from ottla.errors import RequestError
 from ottla.ids import LeaderEpoch, Offset
 from ottla.log.epochs import EpochHistory
 from ottla.log.producer_snapshot import read_snapshot, write_snapshot
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 
 HERE = Path(__file__).parent
 
@@ -62,7 +62,9 @@ def take(leader: Leader, step: list[str]) -> list[object]:
             producers.expire(int(now), int(expiration))
             return [*sorted(producer.producer_id for producer in producers)]
         case ["snapshot"]:
-            ordered = Producers(sorted(producers, key=lambda producer: producer.producer_id))
+            ordered = ProducerStateManager(
+                sorted(producers, key=lambda producer: producer.producer_id)
+            )
             data = write_snapshot(ordered)
             read = read_snapshot(data)
             assert write_snapshot(read) == data

@@ -11,7 +11,7 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import Offset, ProducerId
 from ottla.log.errors import CorruptSnapshot
 from ottla.log.producer_snapshot import read_snapshot, write_snapshot
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 
 # Written by Kafka 4.3.1: a producer; one in a transaction since offset 120, at the last sequence
 # before the wrap; one with only a marker.
@@ -44,7 +44,7 @@ def test_d3_snapshot_of_kafka_round_trips() -> None:
 
 
 def test_empty_snapshot_equals_kafka() -> None:
-    assert write_snapshot(Producers()) == KAFKA_EMPTY
+    assert write_snapshot(ProducerStateManager()) == KAFKA_EMPTY
     assert read_snapshot(KAFKA_EMPTY).count == 0
 
 
@@ -107,7 +107,9 @@ def test_open_transactions_are_sorted_by_first_offset() -> None:
     leader = Leader()
     for producer_id in (3, 1, 2):
         leader.produce(header(producer_id, transactional=True))
-    producers = Producers(sorted(leader.producers, key=lambda producer: producer.producer_id))
+    producers = ProducerStateManager(
+        sorted(leader.producers, key=lambda producer: producer.producer_id)
+    )
     producers = read_snapshot(write_snapshot(producers))
     assert producers.first_open_offset == 0
     leader = Leader(producers)

@@ -39,7 +39,7 @@ from ottla.log.log_manager import LogManager
 from ottla.log.names import CLEAN_SHUTDOWN, LOG_START_OFFSETS
 from ottla.log.offset_waiters import OffsetWaiters
 from ottla.log.partition_log import open_log
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.recovery import batch_scan, log_recovery
 from ottla.log.recovery.scan_rebuild import ScanRebuild
 from ottla.log.segment.segment import Indexes, Segment
@@ -65,7 +65,7 @@ def answering(answer: object) -> Callable[..., Any]:
 
 def repeats_are_recognised(patch: pytest.MonkeyPatch) -> None:
     """Rule D1: duplicates are detected."""
-    patch.setattr(Producers, "check", answering(None))
+    patch.setattr(ProducerStateManager, "check", answering(None))
 
 
 def what_is_acknowledged_is_flushed(patch: pytest.MonkeyPatch) -> None:
@@ -173,8 +173,8 @@ def producers_are_learnt_from_the_log(patch: pytest.MonkeyPatch) -> None:
     ) -> ScanRebuild:
         return ScanRebuild(segment, interval_bytes, starts, None)
 
-    def nobody(*args: object) -> Producers:
-        return Producers()
+    def nobody(*args: object) -> ProducerStateManager:
+        return ProducerStateManager()
 
     patch.setattr(log_recovery, "replay_producers", nobody)
     patch.setattr(log_recovery, "ScanRebuild", forgetful)

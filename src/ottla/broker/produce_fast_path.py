@@ -36,7 +36,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from ottla.broker.produce_acks import EncodedAck
 from ottla.errors import RequestError, StorageFailure
 from ottla.log.appender import Appended
-from ottla.log.producers import CACHED_BATCHES
+from ottla.log.producer_state_manager import CACHED_BATCHES
 from ottla.log.segment.index import OffsetPosition, TimestampOffset
 from ottla.log.segment.segment import RECENT_BATCHES_MAX
 from ottla.records._kernel import check_records
@@ -602,7 +602,7 @@ def _index_time(index, timestamp: cython.longlong, offset: cython.longlong):
 
 @cython.cfunc
 def _note_batch(batch: OrdinaryBatch, producer):
-    """Note an appended batch of a producer (`Producers.append`)."""
+    """Note an appended batch of a producer (`ProducerStateManager.append`)."""
     sequence = batch.sequence
     last: cython.longlong = (batch.sequence + (batch.last_offset - batch.base_offset)) & 0x7FFFFFFF
     batches: list = producer.batches

@@ -27,7 +27,7 @@ from ottla.log.names import (
     parse_partition_directory,
 )
 from ottla.log.producer_snapshot import read_snapshot
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.records.batch import batches
 
 _METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -43,7 +43,7 @@ class KafkaPartition(NamedTuple):
     topic_id: Uuid | None
     leader_epoch: int
     size: int
-    producers: Producers
+    producers: ProducerStateManager
 
 
 class KafkaDirectories(NamedTuple):
@@ -153,9 +153,9 @@ def _text(disk: Disk, path: str, parse: Callable[[str], T]) -> T | None:
         raise DirectoryRefused(f"{path}: {error}") from error
 
 
-def _producers(disk: Disk, path: str) -> Producers:
+def _producers(disk: Disk, path: str) -> ProducerStateManager:
     if not path:
-        return Producers()
+        return ProducerStateManager()
     try:
         return read_snapshot(read_whole(disk, path))
     except CorruptSnapshot as error:

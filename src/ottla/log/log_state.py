@@ -15,7 +15,7 @@ from ottla.log.disk import Disk, write_atomically
 from ottla.log.epochs import EpochHistory
 from ottla.log.log_config import LogConfig
 from ottla.log.names import LEADER_EPOCHS
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.segment.segment import Segment
 from ottla.log.segment.segment_files import PendingDelete
 from ottla.log.segment.segments import Segments
@@ -58,7 +58,7 @@ class LogState:
         *,
         segments: Segments,
         epochs: EpochHistory,
-        producers: Producers,
+        producers: ProducerStateManager,
         snapshots: Snapshots,
         damage_file: DamageFile,
         log_start_offset: Offset,

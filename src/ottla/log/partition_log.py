@@ -26,7 +26,7 @@ from ottla.log.flusher import Flusher
 from ottla.log.log_config import LogConfig
 from ottla.log.log_reader import LogReader
 from ottla.log.log_state import LogState, log_closed
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.log_recovery import Progress, recover_log
 from ottla.log.scrubber import Pause, Scrubber
 from ottla.log.segment.segment import Segment
@@ -112,7 +112,7 @@ class PartitionLog:
         return self._state.epochs
 
     @property
-    def producers(self) -> Producers:
+    def producers(self) -> ProducerStateManager:
         """The state of idempotent and transactional producers."""
         return self._state.producers
 

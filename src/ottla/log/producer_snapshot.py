@@ -15,7 +15,12 @@ from fastcrc.crc32 import iscsi as crc32c
 from ottla.errors import ProtocolViolation
 from ottla.ids import Offset, ProducerEpoch, ProducerId
 from ottla.log.errors import CorruptSnapshot
-from ottla.log.producers import CACHED_BATCHES, CachedBatch, Producer, Producers
+from ottla.log.producer_state_manager import (
+    CACHED_BATCHES,
+    CachedBatch,
+    ProducerStateEntry,
+    ProducerStateManager,
+)
 from ottla.protocol.message import Message
 from ottla.protocol.primitives import Buffer
 from ottla.protocol.schema import Struct, array, int16, int32, int64, uint32
@@ -51,7 +56,7 @@ class ProducerSnapshot(Message, versions="1"):
     producer_entries: Sequence[ProducerEntry] = array(ProducerEntry, "1")
 
 
-def write_snapshot(producers: Producers) -> bytes:
+def write_snapshot(producers: ProducerStateManager) -> bytes:
     """The content of the file."""
     message = ProducerSnapshot(crc=0, producer_entries=[_entry(producer) for producer in producers])
     earlier = [EARLIER_BATCH.pack(*fields) for fields in _earlier_batches(producers)]
@@ -61,7 +66,7 @@ def write_snapshot(producers: Producers) -> bytes:
     return _HEAD.pack(_VERSION, crc32c(covered)) + covered
 
 
-def read_snapshot(data: Buffer) -> Producers:
+def read_snapshot(data: Buffer) -> ProducerStateManager:
     """The producers in a file, or CorruptSnapshot. The caller expires old producers."""
     data = bytes(data)
     if len(data) < _HEAD.size:
@@ -77,7 +82,7 @@ def read_snapshot(data: Buffer) -> Producers:
         )
     except ProtocolViolation as error:
         raise CorruptSnapshot(str(error)) from None
-    producers = Producers(map(_producer, message.producer_entries))
+    producers = ProducerStateManager(map(_producer, message.producer_entries))
     if producers.count != len(message.producer_entries):
         raise CorruptSnapshot("duplicate producer id")
     if end < len(data):
@@ -85,14 +90,14 @@ def read_snapshot(data: Buffer) -> Producers:
     return producers
 
 
-def _earlier_batches(producers: Producers) -> Iterator[tuple[int, int, int, int, int]]:
+def _earlier_batches(producers: ProducerStateManager) -> Iterator[tuple[int, int, int, int, int]]:
     for producer in producers:
         for _, last_sequence, base_offset, last_offset, timestamp in producer.batches[:-1]:
             delta = last_offset - base_offset
             yield producer.producer_id, last_sequence, last_offset, delta, timestamp
 
 
-def _read_earlier(data: bytes, producers: Producers) -> None:
+def _read_earlier(data: bytes, producers: ProducerStateManager) -> None:
     """Add the earlier batches, each producer's in the order of their offsets, to the producers."""
     found: dict[int, list[CachedBatch]] = {}
     size = len(data) - EARLIER_COUNT.size
@@ -107,7 +112,7 @@ def _read_earlier(data: bytes, producers: Producers) -> None:
         producer.batches[:0] = batches
 
 
-def _entry(producer: Producer) -> ProducerEntry:
+def _entry(producer: ProducerStateEntry) -> ProducerEntry:
     last_offset = _NONE
     offset_delta = 0
     if producer.batches:
@@ -126,8 +131,8 @@ def _entry(producer: Producer) -> ProducerEntry:
     )
 
 
-def _producer(entry: ProducerEntry) -> Producer:
-    producer = Producer(ProducerId(entry.producer_id), ProducerEpoch(entry.epoch))
+def _producer(entry: ProducerEntry) -> ProducerStateEntry:
+    producer = ProducerStateEntry(ProducerId(entry.producer_id), ProducerEpoch(entry.epoch))
     producer.coordinator_epoch = entry.coordinator_epoch
     producer.last_timestamp = entry.timestamp
     if entry.current_txn_first_offset >= 0:

@@ -26,7 +26,7 @@ from ottla.log.damage import Damage, format_damage, records_missing
 from ottla.log.disk import Reader
 from ottla.log.epochs import EpochHistory
 from ottla.log.log_state import LogState
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds
 from ottla.log.recovery.replay import replay_producers
 from ottla.log.segment.batch_headers import BrokenSegment
@@ -129,7 +129,7 @@ class Scrubber:
         """The error that a client gets for damaged records."""
         return RequestError(ErrorCode.CORRUPT_MESSAGE, f"{self._state.directory}: {error}")
 
-    async def replay_producers(self, end: Offset) -> Producers:
+    async def replay_producers(self, end: Offset) -> ProducerStateManager:
         """Rebuild the producer state of a log that ends at `end`; the caller holds the lock."""
         state = self._state
         while True:

@@ -12,7 +12,7 @@ from ottla.log.disk import Disk, read_whole, replace
 from ottla.log.errors import CorruptSnapshot
 from ottla.log.names import Kind, offset_file
 from ottla.log.producer_snapshot import read_snapshot, write_snapshot
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 
 
 class Snapshots:
@@ -49,7 +49,7 @@ class Snapshots:
         """The path of a snapshot."""
         return f"{self._directory}/{offset_file(offset, Kind.PRODUCER_SNAPSHOT)}"
 
-    def take(self, offset: Offset, producers: Producers) -> None:
+    def take(self, offset: Offset, producers: ProducerStateManager) -> None:
         """Take a snapshot of a log that ends at an offset; a flush writes it."""
         if offset not in self._written:
             self._due[offset] = write_snapshot(producers)
@@ -88,7 +88,7 @@ class Snapshots:
             self._due.pop(offset, None)
         return paths
 
-    def latest(self, until: int) -> tuple[Offset, Producers] | None:
+    def latest(self, until: int) -> tuple[Offset, ProducerStateManager] | None:
         """The last readable snapshot at or below an offset."""
         for offset in reversed(self.offsets):
             if offset <= until:

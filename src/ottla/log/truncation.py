@@ -22,7 +22,7 @@ from ottla.log.disk import Disk, File, staged
 from ottla.log.epochs import EpochHistory
 from ottla.log.log_state import LogState
 from ottla.log.names import TEMPORARY_SUFFIX, Kind, offset_file
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.scrubber import Scrubber
 from ottla.log.segment.batch_headers import LocatedHeader
 from ottla.log.segment.segment import Indexes, Segment
@@ -138,7 +138,9 @@ class Truncation:
             segment.file = copy
         state.mark_epochs_stored()
 
-    async def _plan(self, segment: Segment, offset: int) -> tuple[TruncationPoint, Producers]:
+    async def _plan(
+        self, segment: Segment, offset: int
+    ) -> tuple[TruncationPoint, ProducerStateManager]:
         """Read everything that a truncation needs, so that it does not fail midway."""
         state = self._state
         while True:
@@ -182,7 +184,7 @@ class Truncation:
         state.index_files_due.clear()
         state.epochs = epochs
         state.mark_epochs_stored()
-        state.producers = Producers()
+        state.producers = ProducerStateManager()
         state.log_start_offset = state.log_end_offset = state.recovery_point = offset
 
     def _stage(self, epochs: EpochHistory, damage: str) -> Callable[[], None]:

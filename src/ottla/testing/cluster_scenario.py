@@ -18,8 +18,8 @@ from typing import Final, TypedDict
 
 from ottla.client.admin.administrator import Admin
 from ottla.client.consumer.consumer import Consumer
-from ottla.client.producer.pending_batch import Ack
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Ack
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, RequestError
 from ottla.testing.client_history import ClientHistory, Place

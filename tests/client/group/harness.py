@@ -11,7 +11,7 @@ from client.scenario_runner import until
 from ottla.client.consumer.config import group_config
 from ottla.client.group.classic import ClassicMembership
 from ottla.client.group.commits import Commits
-from ottla.client.group.coordinator import GroupCoordinator
+from ottla.client.group.consumer_coordinator import ConsumerCoordinator
 from ottla.client.group.interfaces import Membership, Rebalance
 from ottla.client.group.kip848 import Kip848Membership
 from ottla.client.network.config import connection_config, metadata_config, retry_backoff
@@ -169,7 +169,7 @@ class HarnessMember:
         self.metadata = Metadata(
             self.connections, metadata_config(config, random), clock, self._changed
         )
-        self.coordinator = GroupCoordinator(
+        self.coordinator = ConsumerCoordinator(
             self.rules.group_id,
             self.metadata,
             rules,

@@ -2,7 +2,7 @@
 
 from cases import each_case
 from ottla.client.producer.batch_outcomes import BatchOutcome, batch_outcome
-from ottla.client.producer.pending_batch import PendingBatch
+from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.errors import ErrorCode
 from ottla.ids import PartitionIndex, TopicPartition
 from ottla.records import BatchBuilder
@@ -10,11 +10,11 @@ from ottla.records import BatchBuilder
 FIRST, BEHIND = True, False
 
 
-def batch(records: int, *, sequence: int = 0, unsure: bool = False) -> PendingBatch:
+def batch(records: int, *, sequence: int = 0, unsure: bool = False) -> ProducerBatch:
     builder = BatchBuilder(10_000)
     for _ in range(records):
         builder.append(0, None, None)
-    made = PendingBatch(TopicPartition("t", PartitionIndex(0)), (0,), builder, 0, 0.0)
+    made = ProducerBatch(TopicPartition("t", PartitionIndex(0)), (0,), builder, 0, 0.0)
     made.sequence, made.is_unsure = sequence, unsure
     return made
 
@@ -43,7 +43,7 @@ def batch(records: int, *, sequence: int = 0, unsure: bool = False) -> PendingBa
 )  # fmt: skip
 def test_refused_batch_has_one_outcome(
     code: ErrorCode,
-    refused: PendingBatch,
+    refused: ProducerBatch,
     is_first: bool,
     is_transactional: bool,
     expected: BatchOutcome,

@@ -11,8 +11,8 @@ import pytest
 from client.both_brokers import LONG_ON_KAFKA, CuttableNetwork, Judge, TargetBroker, judge
 from client.scenario_runner import FAST
 from ottla.client.partitioners import Partitions, RoundRobinPartitioner, partition_of_key
-from ottla.client.producer.pending_batch import Ack
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Ack
 from ottla.client.serializers import LONG, STRING, SerializationFailed, json_of
 from ottla.errors import ErrorCode, RequestError
 from ottla.transport.network import TcpNetwork

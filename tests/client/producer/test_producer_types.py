@@ -14,8 +14,8 @@ import pytest
 
 from ottla import Consumer, OffsetAndMetadata, Record, TopicPartition, Transaction
 from ottla.client.metrics.producer_metrics import ProducerMetrics
-from ottla.client.producer.pending_batch import Ack, Written
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Ack, Written
 from ottla.client.serializers import LONG, STRING, Serializer, json_of
 
 

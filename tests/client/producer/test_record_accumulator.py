@@ -8,7 +8,7 @@ import pytest
 from ottla.client.producer.config import sender_config
 from ottla.client.producer.identity import Identity
 from ottla.client.producer.partition_queue import PartitionQueue
-from ottla.client.producer.pending_batch import SEQUENCE_MASK, Ack, PendingBatch
+from ottla.client.producer.producer_batch import SEQUENCE_MASK, Ack, ProducerBatch
 from ottla.client.producer.record_accumulator import (
     AccumulatorCallbacks,
     AccumulatorConfig,
@@ -80,16 +80,16 @@ def test_memory_for_an_already_open_batch_is_released() -> None:
     asyncio.run(scenario())
 
 
-def pending(values: list[bytes | None], sequence: int = 7) -> PendingBatch:
+def pending(values: list[bytes | None], sequence: int = 7) -> ProducerBatch:
     builder = BatchBuilder(100_000, Compression.GZIP, 3)
     for number, value in enumerate(values):
         builder.append(1000 - number, b"k", value, [("h", b"%d" % number)])
-    batch = PendingBatch(PLACE, (4,), builder, 1001, 5.0)
+    batch = ProducerBatch(PLACE, (4,), builder, 1001, 5.0)
     batch.sequence, batch.identity, batch.tries = sequence, Identity(3, 1), 1
     return batch
 
 
-def records(batches: list[PendingBatch]) -> list[tuple[object, ...]]:
+def records(batches: list[ProducerBatch]) -> list[tuple[object, ...]]:
     built = [Batch(batch.bytes_to_send(transactional=True)) for batch in batches]
     assert all(batch.header.is_transactional for batch in built)
     return [
@@ -196,7 +196,7 @@ async def rows_result(ack: RowsAck) -> list[WrittenRows]:
     return await ack
 
 
-def first_batch(box: RecordAccumulator, value: bytes = bytes(500)) -> tuple[PendingBatch, Buffer]:
+def first_batch(box: RecordAccumulator, value: bytes = bytes(500)) -> tuple[ProducerBatch, Buffer]:
     """Return a batch with a record, and the bytes that a connection would send."""
     box.begin(PLACE, 1000)
     assert box.add(PLACE, 1, None, value, ()) is not None
@@ -204,7 +204,7 @@ def first_batch(box: RecordAccumulator, value: bytes = bytes(500)) -> tuple[Pend
     return batch, batch.bytes_to_send(transactional=False)
 
 
-def settle(box: RecordAccumulator, batch: PendingBatch) -> None:
+def settle(box: RecordAccumulator, batch: ProducerBatch) -> None:
     box.queues[PLACE].remove(batch)
     batch.settle(0, -1)
     box.release(batch)

@@ -11,8 +11,8 @@ from client.scripted_broker import ScriptedBroker
 from client.scripted_leader import TOPIC, UNSEEN, Leader, Word
 from ottla.client.producer.identity import NOBODY
 from ottla.client.producer.partition_queue import PartitionQueue
-from ottla.client.producer.pending_batch import PendingBatch
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.producer.stalled_partitions import LOOK_S, STALLED_S, StalledPartitions
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import PartitionIndex, TopicPartition
@@ -39,12 +39,12 @@ class Watched:
         self.stalled = StalledPartitions(lambda queue, batch: self.reason)
         self.now_s = 0.0
 
-    def send(self, index: int = 0) -> PendingBatch:
+    def send(self, index: int = 0) -> ProducerBatch:
         queue = self.queues[index]
         queue.begin(BatchBuilder(1000, Compression.NONE), 1000, self.now_s)
         return queue.take_first(NOBODY)
 
-    def acknowledge(self, batch: PendingBatch) -> None:
+    def acknowledge(self, batch: ProducerBatch) -> None:
         self.queues[batch.partition.partition].remove(batch)
         batch.settle(0, -1)
 

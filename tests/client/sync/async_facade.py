@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from ottla.client.producer.pending_batch import Written
+from ottla.client.producer.producer_batch import Written
 from ottla.client.sync.consumer import Consumer
 from ottla.client.sync.producer import Producer
 from ottla.client.sync.send_queue import Ack

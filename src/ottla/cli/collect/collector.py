@@ -19,8 +19,8 @@ from typing import Final
 from ottla.cli.blocking_calls import BlockingCalls
 from ottla.cli.collect.state import CollectorState
 from ottla.cli.collect.tracker import ReadBlock, TrackedFile, Tracker
-from ottla.client.producer.pending_batch import Ack
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Ack
 from ottla.client.producer.record_accumulator import Headers
 from ottla.clock import Clock
 from ottla.errors import RequestError

@@ -18,8 +18,8 @@ from typing import Final, TypeAlias, cast
 from ottla.cli.records.sending import NotAllSent
 from ottla.cli.records.stream import ColumnConsumer
 from ottla.client.consumer.record import Record
-from ottla.client.producer.pending_batch import Ack
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Ack
 from ottla.errors import RequestError
 from ottla.ids import TopicPartition
 

@@ -14,8 +14,8 @@ from ottla.cli.blocking_calls import BlockingCalls
 from ottla.cli.records.input import BadLine, Draft
 from ottla.cli.stop_request import StopRequest
 from ottla.client.partitions import no_partition
-from ottla.client.producer.pending_batch import Ack
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Ack
 from ottla.errors import ErrorCode, OttlaError, RequestError
 
 BLOCK_BYTES: Final = 1 << 18

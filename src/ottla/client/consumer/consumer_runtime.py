@@ -18,7 +18,7 @@ from ottla.client.consumer.subscription import Subscription
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.group.classic import ClassicMembership
 from ottla.client.group.commits import Commits
-from ottla.client.group.coordinator import GroupCoordinator
+from ottla.client.group.consumer_coordinator import ConsumerCoordinator
 from ottla.client.group.interfaces import GroupMember, Membership
 from ottla.client.group.kip848 import Kip848Membership
 from ottla.client.group.offsets import OffsetAndMetadata
@@ -74,10 +74,10 @@ class ConsumerRuntime(Generic[K, V]):
             learnt=self._learnt,
         )
         self._group = group_config(config, random) if has_group else None
-        self._coordinator: GroupCoordinator | None = None
+        self._coordinator: ConsumerCoordinator | None = None
         self._commits: Commits | None = None
         if self._group is not None:
-            self._coordinator = GroupCoordinator(
+            self._coordinator = ConsumerCoordinator(
                 self._group.group_id,
                 self.reading.metadata,
                 rules,

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from ottla.client.group.config import GroupConfig
-from ottla.client.group.coordinator import GroupCoordinator, ask
+from ottla.client.group.consumer_coordinator import ConsumerCoordinator, ask
 from ottla.client.group.error_actions import LOSSES, ErrorAction, error_action
 from ottla.client.group.heartbeat_timer import HeartbeatTimer
 from ottla.client.group.interfaces import NO_GENERATION, GroupMember, GroupOwner
@@ -70,7 +70,7 @@ class ClassicMembership(MemberTasks):
         self,
         owner: GroupOwner,
         metadata: Metadata,
-        coordinator: GroupCoordinator,
+        coordinator: ConsumerCoordinator,
         rules: GroupConfig,
         clock: Clock,
         assignors: Sequence[Assignor] = (),

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from ottla.client.group.config import GroupConfig
-from ottla.client.group.coordinator import GroupCoordinator, ask
+from ottla.client.group.consumer_coordinator import ConsumerCoordinator, ask
 from ottla.client.group.interfaces import GroupMember, Membership
 from ottla.client.group.offsets import (
     STABLE_SINCE,
@@ -102,7 +102,7 @@ class Commits:
 
     def __init__(
         self,
-        coordinator: GroupCoordinator,
+        coordinator: ConsumerCoordinator,
         metadata: Metadata,
         rules: GroupConfig,
         clock: Clock,

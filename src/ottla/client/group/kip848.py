@@ -10,7 +10,7 @@ from math import inf
 from typing import Final
 
 from ottla.client.group.config import GroupConfig
-from ottla.client.group.coordinator import GroupCoordinator, ask
+from ottla.client.group.consumer_coordinator import ConsumerCoordinator, ask
 from ottla.client.group.error_actions import LOSSES, ErrorAction, error_action
 from ottla.client.group.heartbeat_state import (
     HeartbeatState,
@@ -50,7 +50,7 @@ class Kip848Membership(MemberTasks):
         self,
         owner: GroupOwner,
         metadata: Metadata,
-        coordinator: GroupCoordinator,
+        coordinator: ConsumerCoordinator,
         rules: GroupConfig,
         clock: Clock,
         random: Callable[[], float],

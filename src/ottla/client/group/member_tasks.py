@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from ottla.client.group.config import GroupConfig
-from ottla.client.group.coordinator import GroupCoordinator
+from ottla.client.group.consumer_coordinator import ConsumerCoordinator
 from ottla.client.group.heartbeat_timer import HeartbeatTimer
 from ottla.client.group.interfaces import GroupMember, GroupOwner
 from ottla.client.group.owned_partitions import OwnedPartitions
@@ -34,7 +34,7 @@ class MemberTasks(ABC):
     def __init__(
         self,
         owner: GroupOwner,
-        coordinator: GroupCoordinator,
+        coordinator: ConsumerCoordinator,
         rules: GroupConfig,
         clock: Clock,
         heartbeat_timer: HeartbeatTimer,

@@ -8,7 +8,7 @@ written is given up.
 from enum import Enum, auto
 from typing import Final
 
-from ottla.client.producer.pending_batch import PendingBatch
+from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.produce import PartitionProduceResponse
 from ottla.records.errors import InvalidRecords, described_errors
@@ -29,7 +29,7 @@ _MISSED: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UN
 
 
 def batch_outcome(
-    code: ErrorCode, batch: PendingBatch, *, is_first: bool, transactional: bool
+    code: ErrorCode, batch: ProducerBatch, *, is_first: bool, transactional: bool
 ) -> BatchOutcome:
     """Return what to do with a batch; `is_first` if it is its partition's first unsettled one."""
     numbered = batch.sequence >= 0
@@ -60,7 +60,7 @@ def may_have_appended(code: ErrorCode, response: PartitionProduceResponse | None
 
 
 def broker_error(
-    code: ErrorCode, batch: PendingBatch, response: PartitionProduceResponse | None
+    code: ErrorCode, batch: ProducerBatch, response: PartitionProduceResponse | None
 ) -> RequestError:
     """Return the error of a refused batch, with the reasons that the broker gave."""
     if response is None:

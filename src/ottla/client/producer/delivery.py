@@ -6,7 +6,7 @@ Invariant: the config does not change while a producer runs.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ottla.client.producer.pending_batch import PendingBatch
+from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.ids import Uuid
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -35,7 +35,7 @@ class SenderConfig:
 
 
 def produce_request(
-    batches: Iterable[PendingBatch],
+    batches: Iterable[ProducerBatch],
     ids: Mapping[str, Uuid],
     rules: SenderConfig,
     transactional_id: str | None,

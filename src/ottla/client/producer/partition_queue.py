@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.client.producer.delivery import SenderConfig
 from ottla.client.producer.identity import NOBODY, Identity
-from ottla.client.producer.pending_batch import SEQUENCE_MASK, PendingBatch
+from ottla.client.producer.producer_batch import SEQUENCE_MASK, ProducerBatch
 from ottla.ids import NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
 from ottla.records import BatchBuilder
 
@@ -38,12 +38,12 @@ class PartitionQueue:
         "waiting",
     )
 
-    def __init__(self, partition: TopicPartition, closed: Callable[[PendingBatch], None]) -> None:
+    def __init__(self, partition: TopicPartition, closed: Callable[[ProducerBatch], None]) -> None:
         self.partition = partition
         self._closed = closed  # called for a batch that takes no more records
-        self.waiting: deque[PendingBatch] = deque()
-        self.in_flight: list[PendingBatch] = []
-        self.open: PendingBatch | None = None  # takes records; the last one that waits
+        self.waiting: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
+        self.open: ProducerBatch | None = None  # takes records; the last one that waits
         self.identity = NOBODY
         self.spent = NO_PRODUCER_ID  # a producer id whose epochs are used up here
         self.next_sequence = 0
@@ -51,10 +51,10 @@ class PartitionQueue:
         self.is_known = False  # the broker has state for this producer
         self._begun = 0
 
-    def begin(self, builder: BatchBuilder, memory: int, now_s: float) -> PendingBatch:
+    def begin(self, builder: BatchBuilder, memory: int, now_s: float) -> ProducerBatch:
         """Open a batch."""
         assert self.open is None
-        self.open = PendingBatch(self.partition, (self._begun,), builder, memory, now_s)
+        self.open = ProducerBatch(self.partition, (self._begun,), builder, memory, now_s)
         self._begun += 1
         self.waiting.append(self.open)
         return self.open
@@ -96,7 +96,7 @@ class PartitionQueue:
             and not any(batch.tries > 1 for batch in on_their_way)
         )
 
-    def take_first(self, identity: Identity) -> PendingBatch:
+    def take_first(self, identity: Identity) -> ProducerBatch:
         """Move the first waiting batch to in flight and number it.
 
         `identity` is used if the queue has none yet.
@@ -115,7 +115,7 @@ class PartitionQueue:
 
     # Retries.
 
-    def put_back(self, *batches: PendingBatch) -> None:
+    def put_back(self, *batches: ProducerBatch) -> None:
         """Let batches in flight wait again, before those that were opened later."""
         for batch in batches:
             if batch in self.in_flight:
@@ -123,12 +123,12 @@ class PartitionQueue:
             place = sum(one.order < batch.order for one in self.waiting)
             self.waiting.insert(place, batch)
 
-    def split(self, batch: PendingBatch) -> None:
+    def split(self, batch: ProducerBatch) -> None:
         """Replace a batch in flight by smaller ones."""
         self.in_flight.remove(batch)
         self.put_back(*batch.split())
 
-    def remove(self, batch: PendingBatch) -> None:
+    def remove(self, batch: ProducerBatch) -> None:
         """Remove a settled batch."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
@@ -137,12 +137,12 @@ class PartitionQueue:
         if batch is self.open:
             self.open = None
 
-    def is_first(self, batch: PendingBatch) -> bool:
+    def is_first(self, batch: ProducerBatch) -> bool:
         """Whether no unsettled batch was opened before it."""
         return batch.order == min(one.order for one in (*self.in_flight, *self.waiting))
 
     @property
-    def oldest(self) -> PendingBatch | None:
+    def oldest(self) -> ProducerBatch | None:
         """The unsettled batch that was opened first."""
         batches = (*self.in_flight, *islice(self.waiting, 1))
         return min(batches, key=lambda one: one.order, default=None)

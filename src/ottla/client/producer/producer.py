@@ -25,7 +25,7 @@ from ottla.client.network.config import connection_config
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, KeyPartitioner, Partitioner, partitioner_of
 from ottla.client.producer.arrow_send import ArrowSend
-from ottla.client.producer.pending_batch import Ack, PendingBatch
+from ottla.client.producer.producer_batch import Ack, ProducerBatch
 from ottla.client.producer.producer_runtime import Environment, ProducerRuntime
 from ottla.client.producer.record_accumulator import Headers
 from ottla.client.producer.row_ack import RowsAck
@@ -102,7 +102,7 @@ class Producer(AsyncWith, Generic[K, V]):
         self._block_s = config[producer.MAX_BLOCK_MS] / 1000
         self._record_bytes_max = config[producer.MAX_REQUEST_SIZE]
         self._running: ProducerRuntime | None = None
-        self._given_up: list[PendingBatch] = []  # failed batches whose result nobody awaited
+        self._given_up: list[ProducerBatch] = []  # failed batches whose result nobody awaited
         self._partitioner: Partitioner = (
             KeyPartitioner(
                 config[producer.BATCH_SIZE],
@@ -441,7 +441,7 @@ class Producer(AsyncWith, Generic[K, V]):
             f"a record of {size} bytes exceeds max.request.size={self._record_bytes_max}",
         )
 
-    def _note_failed(self, batch: PendingBatch) -> None:
+    def _note_failed(self, batch: ProducerBatch) -> None:
         running = self._running
         if running is not None and running.transactions is not None:
             return  # the end of the transaction reports it

@@ -20,7 +20,7 @@ from ottla.client.producer.delivery import SenderConfig
 from ottla.client.producer.identity import IdempotentIdentity, NoProducerIdentity, ProducerIdentity
 from ottla.client.producer.partition_chooser import PartitionChooser
 from ottla.client.producer.partition_load import PartitionLoad
-from ottla.client.producer.pending_batch import Ack, PendingBatch
+from ottla.client.producer.producer_batch import Ack, ProducerBatch
 from ottla.client.producer.record_accumulator import AccumulatorCallbacks, RecordAccumulator
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transactions import Transactions
@@ -58,7 +58,7 @@ class ProducerRuntime:
         connecting: ConnectionConfig,
         world: Environment,
         partitioner: Partitioner,
-        failed: Callable[[PendingBatch], None],
+        failed: Callable[[ProducerBatch], None],
     ) -> None:
         self.home = LoopAffinity("producer")
         clock, random = world.clock, world.random
@@ -70,7 +70,7 @@ class ProducerRuntime:
         # `send` appends to them with one call instead of calling the partitioner.
         self.open_batches: OpenBatches[Ack] = OpenBatches(Ack, self.routes.hashes_keys)
 
-        def closed(batch: PendingBatch) -> None:
+        def closed(batch: ProducerBatch) -> None:
             self.open_batches.discard(*batch.partition)
             partitioner.batch_closed(*batch.partition, batch.builder.size)
 

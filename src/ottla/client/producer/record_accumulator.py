@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Final
 
 from ottla.client.producer.partition_queue import PartitionQueue
-from ottla.client.producer.pending_batch import Ack, PendingBatch
+from ottla.client.producer.producer_batch import Ack, ProducerBatch
 from ottla.client.producer.row_ack import Run
 from ottla.client.serializers.serde import check_parts
 from ottla.errors import ErrorCode, RequestError
@@ -51,7 +51,7 @@ class AccumulatorCallbacks:
     filled: Callable[[], None]
     """A batch is ready to be sent, or will be soon."""
 
-    closed: Callable[[PendingBatch], None]
+    closed: Callable[[ProducerBatch], None]
     """A batch takes no more records."""
 
 
@@ -85,7 +85,7 @@ class RecordAccumulator:
         """The number of callers that wait for memory; while there are any, nothing lingers."""
         return len(self._waiting)
 
-    def unsettled(self) -> list[PendingBatch]:
+    def unsettled(self) -> list[ProducerBatch]:
         """All batches that are not settled."""
         return [
             batch for queue in self.queues.values() for batch in (*queue.in_flight, *queue.waiting)
@@ -212,7 +212,7 @@ class RecordAccumulator:
         queue.begin(builder, memory, self.elapsed_s())
         self.news.filled()
 
-    def release(self, batch: PendingBatch) -> None:
+    def release(self, batch: ProducerBatch) -> None:
         """Release the memory of a settled batch, so that an Ack that is kept does not keep it.
 
         The next batch reuses the buffer: it is mapped and cached.

@@ -7,14 +7,14 @@ settled; an error says how many were written and where.
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
-from ottla.client.producer.pending_batch import PendingBatch
+from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.errors import RequestError
 
 
 class Run(NamedTuple):
     """Consecutive rows in one batch."""
 
-    batch: PendingBatch
+    batch: ProducerBatch
     first: int
     """The index of the first of them in the batch."""
 
@@ -96,5 +96,5 @@ class RowsAck:
         return all(_is_settled(run.batch) for run in self._runs)
 
 
-def _is_settled(batch: PendingBatch) -> bool:
+def _is_settled(batch: ProducerBatch) -> bool:
     return batch.is_settled and all(map(_is_settled, batch.parts))

@@ -28,7 +28,7 @@ from ottla.client.producer.delivery import SenderConfig, produce_request
 from ottla.client.producer.identity import ProducerIdentity
 from ottla.client.producer.partition_load import PartitionLoad
 from ottla.client.producer.partition_queue import PartitionQueue
-from ottla.client.producer.pending_batch import NO_OFFSET, PendingBatch
+from ottla.client.producer.producer_batch import NO_OFFSET, ProducerBatch
 from ottla.client.producer.record_accumulator import RecordAccumulator
 from ottla.client.producer.stalled_partitions import StalledPartitions
 from ottla.clock import Clock
@@ -42,7 +42,7 @@ from ottla.transport.channel import Channel, TimedOut
 
 _BY_ID: Final = 13  # the first version of Produce with topic ids
 
-Taken: TypeAlias = list[tuple[PartitionQueue, PendingBatch]]
+Taken: TypeAlias = list[tuple[PartitionQueue, ProducerBatch]]
 """The batches of one request."""
 
 
@@ -58,7 +58,7 @@ class Sender:
         rules: SenderConfig,
         clock: Clock,
         load: PartitionLoad | None,
-        failed: Callable[[PendingBatch], None],
+        failed: Callable[[ProducerBatch], None],
     ) -> None:
         self.counts = ProducerCounts()
         self._accumulator = accumulator
@@ -147,7 +147,7 @@ class Sender:
             why = f"not written in {limit_s:g} s: {self._obstacle(queue, batch)}"
             self._give_up(queue, batch, TimedOut(f"{queue.partition}: {why}"))
 
-    def _obstacle(self, queue: PartitionQueue, batch: PendingBatch) -> RequestError:
+    def _obstacle(self, queue: PartitionQueue, batch: ProducerBatch) -> RequestError:
         """Return why a batch is not acknowledged yet, as far as known."""
         view, partition = self._metadata.view, queue.partition
         if self._metadata.failure is not None:
@@ -269,7 +269,7 @@ class Sender:
     def _refused(
         self,
         queue: PartitionQueue,
-        batch: PendingBatch,
+        batch: ProducerBatch,
         told: PartitionProduceResponse | None,
         message: ProduceResponse,
     ) -> None:
@@ -324,7 +324,7 @@ class Sender:
 
     # Closing.
 
-    def _retry(self, queue: PartitionQueue, batch: PendingBatch, error: RequestError) -> None:
+    def _retry(self, queue: PartitionQueue, batch: ProducerBatch, error: RequestError) -> None:
         now_s = self._clock.elapsed_s()
         late = now_s - batch.began_s >= self._rules.delivery_timeout_s
         if late or batch.tries > self._rules.retries:
@@ -335,7 +335,7 @@ class Sender:
         queue.put_back(batch)
 
     def _settle(
-        self, queue: PartitionQueue, batch: PendingBatch, base_offset: int, time_ms: int
+        self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, time_ms: int
     ) -> None:
         queue.remove(batch)
         queue.is_known = True
@@ -344,7 +344,7 @@ class Sender:
         self.counts.records += batch.builder.count
         self.counts.batch_bytes.add(batch.builder.size)
 
-    def _give_up(self, queue: PartitionQueue, batch: PendingBatch, error: RequestError) -> None:
+    def _give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: RequestError) -> None:
         queue.remove(batch)
         if batch.sequence >= 0:
             queue.has_gap = True

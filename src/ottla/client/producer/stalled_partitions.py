@@ -10,7 +10,7 @@ from math import inf
 from typing import Final
 
 from ottla.client.producer.partition_queue import PartitionQueue
-from ottla.client.producer.pending_batch import PendingBatch
+from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
 
@@ -23,13 +23,13 @@ _log: Final = logging.getLogger(__name__)
 class StalledPartitions:
     """Looks at the queues once per second while there are batches, and logs each change."""
 
-    def __init__(self, reason: Callable[[PartitionQueue, PendingBatch], RequestError]) -> None:
+    def __init__(self, reason: Callable[[PartitionQueue, ProducerBatch], RequestError]) -> None:
         """`reason` returns why a batch is not acknowledged yet."""
         self._reason = reason
         self._next_s = inf
         self._looked_s = 0.0
-        self._oldest: dict[TopicPartition, tuple[PendingBatch, float]] = {}
-        self._reported: tuple[PendingBatch, ErrorCode] | None = None
+        self._oldest: dict[TopicPartition, tuple[ProducerBatch, float]] = {}
+        self._reported: tuple[ProducerBatch, ErrorCode] | None = None
 
     def look(self, queues: Iterable[PartitionQueue], now_s: float, linger_s: float) -> float:
         """Look, if it is time; returns when to look again."""
@@ -38,7 +38,7 @@ class StalledPartitions:
         if now_s < self._next_s:
             return self._next_s
         before, self._oldest = self._oldest, {}
-        stalled: list[tuple[PartitionQueue, PendingBatch]] = []
+        stalled: list[tuple[PartitionQueue, ProducerBatch]] = []
         for queue in queues:
             batch = queue.oldest
             if batch is None or (batch is queue.open and now_s < batch.began_s + linger_s):
@@ -54,7 +54,7 @@ class StalledPartitions:
         self._log(stalled)
         return self._next_s
 
-    def _log(self, stalled: Sequence[tuple[PartitionQueue, PendingBatch]]) -> None:
+    def _log(self, stalled: Sequence[tuple[PartitionQueue, ProducerBatch]]) -> None:
         if not stalled:
             reported, self._reported = self._reported, None
             if reported is not None and reported[0].failure is None:

@@ -18,9 +18,9 @@ from ottla.client.arguments import timestamp_of
 from ottla.client.key_value import K, V
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, Partitioner
-from ottla.client.producer.pending_batch import Ack as AsyncAck
 from ottla.client.producer.producer import Producer as AsyncProducer
 from ottla.client.producer.producer import flushes_after
+from ottla.client.producer.producer_batch import Ack as AsyncAck
 from ottla.client.producer.record_accumulator import Headers
 from ottla.client.producer.row_ack import RowsAck as AsyncRowsAck
 from ottla.client.producer.row_ack import WrittenRows

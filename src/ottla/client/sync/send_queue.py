@@ -19,8 +19,8 @@ from collections import deque
 from functools import partial
 from typing import Final, Protocol
 
-from ottla.client.producer.pending_batch import Ack as AsyncAck
-from ottla.client.producer.pending_batch import PendingBatch, Written
+from ottla.client.producer.producer_batch import Ack as AsyncAck
+from ottla.client.producer.producer_batch import ProducerBatch, Written
 from ottla.client.sync.portal import CLOSED, FORKED, LOOK_S, Portal
 from ottla.clock import Clock
 from ottla.records import QueuedRecord, RecordQueue
@@ -54,7 +54,7 @@ class Ack(QueuedRecord):
 
     __slots__ = ()
     _queue: "SendQueue"
-    _batch: PendingBatch
+    _batch: ProducerBatch
 
     def result(self, timeout_s: float | None = None) -> Written:
         """Wait for the result; raises TimedOut, after which it may be called again."""

@@ -28,7 +28,7 @@ from ottla.log.errors import CorruptFile, CorruptText
 from ottla.log.log_config import LogConfig
 from ottla.log.log_state import LogState
 from ottla.log.names import DAMAGED_OFFSETS, LEADER_EPOCHS, FileState, Kind, offset_file
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.batch_scan import BatchScan, ScanBounds, ScanResult
 from ottla.log.recovery.crash_cleanup import clean_up_after_crash
 from ottla.log.recovery.replay import find_epoch_starts, replay_producers
@@ -161,7 +161,7 @@ class _Recovery:
             if segment not in unchecked:
                 self._load_indexes(segment)
         at_the_end = unchecked == self.segments[len(self.segments) - len(unchecked) :]
-        producers: Producers | None = None
+        producers: ProducerStateManager | None = None
         if unchecked:
             if at_the_end:
                 # Producers are replayed during the check, so that batches are read once.
@@ -189,7 +189,7 @@ class _Recovery:
             self._remove_snapshots(above=-1)
             self.rebuilt.clear()
             self._begin_at(self.log_start)
-            producers, end = Producers(), self.log_start
+            producers, end = ProducerStateManager(), self.log_start
         self.log_start = max(self.log_start, self.segments[0].base_offset)
         segments = Segments(self.segments)
         self._load_epochs(segments, Offset(0) if restart else end, restart=restart)
@@ -302,7 +302,7 @@ class _Recovery:
     def _check(
         self,
         unchecked: Sequence[Segment],
-        producers: Producers | None,
+        producers: ProducerStateManager | None,
         progress: Callable[[int], None],
     ) -> None:
         """Keep the valid batches up to the first one that must go, and drop the rest (rule C3)."""

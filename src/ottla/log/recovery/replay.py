@@ -11,7 +11,7 @@ from ottla.ids import Offset
 from ottla.log.cached_reads import read_blocking
 from ottla.log.damage import damage_at
 from ottla.log.epochs import EpochStart
-from ottla.log.producers import CompletedTransaction, Producers
+from ottla.log.producer_state_manager import CompletedTransaction, ProducerStateManager
 from ottla.log.segment.batch_headers import WALK_BYTES, BrokenSegment
 from ottla.log.segment.segment import Segment
 from ottla.log.segment.segments import Segments
@@ -25,7 +25,7 @@ def replay_producers(
     snapshots: Snapshots,
     end: int,
     without_aborted: Collection[Segment] = (),
-) -> Producers:
+) -> ProducerStateManager:
     """The producer state of a log that ends at an offset; waits for the device.
 
     The transaction indexes of `without_aborted` segments are rebuilt on the way. So the replay
@@ -33,7 +33,7 @@ def replay_producers(
     """
     until = min([end, *(segment.base_offset for segment in without_aborted)])
     found = snapshots.latest(until)
-    start, producers = found if found is not None else (Offset(0), Producers())
+    start, producers = found if found is not None else (Offset(0), ProducerStateManager())
     for segment in segments.from_offset(start):
         if segment.base_offset >= end:
             break
@@ -62,7 +62,7 @@ def find_epoch_starts(segments: Segments) -> Iterator[EpochStart]:
 
 
 def replay(
-    producers: Producers,
+    producers: ProducerStateManager,
     segment: Segment,
     position: int,
     header: BatchHeader,
@@ -79,7 +79,7 @@ def replay(
 
 
 def _end_of_transaction(
-    producers: Producers, segment: Segment, position: int, header: BatchHeader
+    producers: ProducerStateManager, segment: Segment, position: int, header: BatchHeader
 ) -> CompletedTransaction | None:
     data = segment.file.read(position, header.size)
     try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ottla.ids import Offset
 from ottla.log.damage import Damage
 from ottla.log.epochs import EpochStart
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.replay import replay
 from ottla.log.segment.segment import Segment
 from ottla.records.batch import CONTROL, LENGTH_END, BatchHeader
@@ -25,7 +25,7 @@ class ScanRebuild:
         segment: Segment,
         index_interval_bytes: int,
         epoch_starts: list[EpochStart],
-        producers: Producers | None,
+        producers: ProducerStateManager | None,
     ) -> None:
         """Without producers none are replayed: earlier segments are not complete yet."""
         self._segment = segment

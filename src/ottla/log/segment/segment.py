@@ -18,7 +18,7 @@ from ottla.log.cached_reads import Read, read_blocking
 from ottla.log.damage import Damage, check_undamaged, damage_at, undamaged_end
 from ottla.log.disk import Disk, File, read_whole, replace
 from ottla.log.names import Kind, offset_file
-from ottla.log.producers import CompletedTransaction
+from ottla.log.producer_state_manager import CompletedTransaction
 from ottla.log.segment.batch_headers import (
     WALK_BYTES,
     BrokenSegment,

@@ -18,8 +18,8 @@ from ottla.cli.kafka.flags import Flag, Given
 from ottla.cli.kafka.tool import run_tool
 
 if TYPE_CHECKING:
-    from ottla.client.producer.pending_batch import Ack
     from ottla.client.producer.producer import Producer
+    from ottla.client.producer.producer_batch import Ack
 
 USAGE: Final = ArgumentUsage(
     "kafka-verifiable-producer",

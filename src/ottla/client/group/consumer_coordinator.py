@@ -25,7 +25,7 @@ from ottla.transport.network import Connector
 M = TypeVar("M", bound=Message)
 
 
-class GroupCoordinator:
+class ConsumerCoordinator:
     """Looks the coordinator up on demand."""
 
     def __init__(

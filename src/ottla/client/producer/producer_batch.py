@@ -31,7 +31,7 @@ class Written(NamedTuple):
     """The append time if the topic uses LogAppendTime, else -1."""
 
 
-class PendingBatch:
+class ProducerBatch:
     """Records of one partition that are sent together."""
 
     __slots__ = (
@@ -77,7 +77,7 @@ class PendingBatch:
         self.is_unsure = False  # it may have been appended: no response, or an error after it
         self.is_settled = False
         self.awaited = False  # a caller waits for its result
-        self.parts: Sequence[PendingBatch] = ()
+        self.parts: Sequence[ProducerBatch] = ()
         self._is_built = False
         self._waiting: list[asyncio.Future[None]] = []  # one per waiting caller
         self._base_offset = NO_OFFSET
@@ -109,15 +109,15 @@ class PendingBatch:
         self._failure = failure
         self._finish()
 
-    def split(self) -> "Sequence[PendingBatch]":
+    def split(self) -> "Sequence[ProducerBatch]":
         """Replace it by smaller batches with its order, sequence numbers and memory."""
         assert self.builder.count > 1
         builders = _halves(self.builder)
-        sequence, parts = self.sequence, list[PendingBatch]()
+        sequence, parts = self.sequence, list[ProducerBatch]()
         for number, builder in enumerate(builders):
             memory = self.memory * (number + 1) // len(builders)
             memory -= self.memory * number // len(builders)
-            part = PendingBatch(
+            part = ProducerBatch(
                 self.partition, (*self.order, number), builder, memory, self.began_s
             )
             part.tries, part.identity, part.awaited = self.tries, self.identity, self.awaited
@@ -153,7 +153,7 @@ class PendingBatch:
         self._waiting.append(coming)
         return coming
 
-    def holder(self, index: int) -> "tuple[PendingBatch, int]":
+    def holder(self, index: int) -> "tuple[ProducerBatch, int]":
         """Return the batch that has a record of this one now, and the index in it."""
         batch = self
         while batch.parts:
@@ -198,7 +198,7 @@ class Ack(RecordRef):
     """The result of a record: await it for its offset or its error."""
 
     __slots__ = ()
-    _batch: PendingBatch
+    _batch: ProducerBatch
 
     def __await__(self) -> Generator[Any, None, Written]:
         while True:

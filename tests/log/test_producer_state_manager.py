@@ -10,7 +10,7 @@ from cases import each_case
 from log.producer_batches import Leader, header
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_SEQUENCE, Offset, ProducerEpoch, ProducerId
-from ottla.log.producers import Producers
+from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.records.batch import Batch, batches, empty_batch
 from ottla.records.builder import BatchBuilder
 from ottla.records.control import EndTxnMarker, marker_batch
@@ -31,7 +31,7 @@ def refused(leader: Leader, epoch: int = 0, sequence: int = 0, count: int = 1) -
     return raised.value.code
 
 
-def describe(producers: Producers) -> list[tuple[object, ...]]:
+def describe(producers: ProducerStateManager) -> list[tuple[object, ...]]:
     return [
         (
             producer.producer_id,
@@ -224,7 +224,7 @@ def test_d3_replay_restores_the_state_of_the_leader() -> None:
             built(2, 4, 0, 7, transactional=True),
         )
     )
-    producers = Producers()
+    producers = ProducerStateManager()
     replayed = [producers.replay(batch) for batch in batches(log)]
     assert describe(producers) == describe(leader.producers)
     assert replayed == [None, None, None, ended, None]
@@ -237,7 +237,7 @@ def test_d3_replay_restores_the_state_of_the_leader() -> None:
 
 
 def test_d3_batches_that_compaction_emptied_keep_the_sequences() -> None:
-    producers = Producers()
+    producers = ProducerStateManager()
     emptied = empty_batch(Batch(built(1, 0, 10, 40)).header)
     assert producers.replay(Batch(emptied)) is None
     producer = producers.get(ProducerId(1))
@@ -251,7 +251,7 @@ def test_d3_batches_that_compaction_emptied_keep_the_sequences() -> None:
 
 def test_markers_are_rejected_as_records() -> None:
     with pytest.raises(AssertionError):
-        Producers().append(Batch(marker(1, 0, 0, commit=True)).header, Offset(0), 0)
+        ProducerStateManager().append(Batch(marker(1, 0, 0, commit=True)).header, Offset(0), 0)
 
 
 # D4: expiry

@@ -47,7 +47,7 @@ class CompletedTransaction(NamedTuple):
     last_stable_offset: Offset  # after this transaction, as if everything were replicated
 
 
-class Producer:
+class ProducerStateEntry:
     """The state of one producer in one partition."""
 
     __slots__ = (
@@ -94,12 +94,12 @@ class Producer:
         return None
 
 
-class Producers:
+class ProducerStateManager:
     """The producers of one partition, its open transactions, and those not replicated yet."""
 
     __slots__ = ("_open", "_producers", "_unreplicated")
 
-    def __init__(self, producers: Iterable[Producer] = ()) -> None:
+    def __init__(self, producers: Iterable[ProducerStateEntry] = ()) -> None:
         self._producers = {producer.producer_id: producer for producer in producers}
         # First offsets of the open transactions in log order, so the first entry is the earliest.
         # A plain dict would be slow to find it after many removals.
@@ -115,10 +115,10 @@ class Producers:
             if producer.transaction_first_offset is not None:
                 yield producer.producer_id, producer.transaction_first_offset
 
-    def __iter__(self) -> Iterator[Producer]:
+    def __iter__(self) -> Iterator[ProducerStateEntry]:
         return iter(self._producers.values())
 
-    def get(self, producer_id: ProducerId) -> Producer | None:
+    def get(self, producer_id: ProducerId) -> ProducerStateEntry | None:
         """The state of a producer."""
         return self._producers.get(producer_id)
 
@@ -209,7 +209,7 @@ class Producers:
         assert not attributes & CONTROL, "a marker is not a batch of records"
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = Producer(producer_id, header.producer_epoch)
+            producer = ProducerStateEntry(producer_id, header.producer_epoch)
             self._producers[producer_id] = producer
         elif header.producer_epoch != producer.epoch:
             producer.start_epoch(header.producer_epoch)
@@ -238,7 +238,9 @@ class Producers:
         """Apply a marker; None if the transaction has no records in this partition."""
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(producer_id, producer_epoch)
+            producer = self._producers[producer_id] = ProducerStateEntry(
+                producer_id, producer_epoch
+            )
         elif producer_epoch != producer.epoch:
             producer.start_epoch(producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -313,7 +315,7 @@ class Producers:
         self._unreplicated.clear()
 
 
-def _reject_sequence(header: BatchHeader, producer: Producer) -> NoReturn:
+def _reject_sequence(header: BatchHeader, producer: ProducerStateEntry) -> NoReturn:
     expected = producer.next_sequence if header.producer_epoch == producer.epoch else 0
     raise RequestError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -322,14 +324,14 @@ def _reject_sequence(header: BatchHeader, producer: Producer) -> NoReturn:
     )
 
 
-def _reject_epoch(producer: Producer, epoch: ProducerEpoch) -> NoReturn:
+def _reject_epoch(producer: ProducerStateEntry, epoch: ProducerEpoch) -> NoReturn:
     raise RequestError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"producer {producer.producer_id}: epoch {epoch} is fenced by epoch {producer.epoch}",
     )
 
 
-def _reject_outside(producer: Producer) -> NoReturn:
+def _reject_outside(producer: ProducerStateEntry) -> NoReturn:
     raise RequestError(
         ErrorCode.INVALID_TXN_STATE,
         f"producer {producer.producer_id} has an open transaction since offset "
