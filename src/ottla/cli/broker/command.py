@@ -103,7 +103,7 @@ async def drain(
     throttle: ThrottleOption = None,
     no_wait: NoWaitOption = False,
 ) -> Result:
-    """Move all replicas of a broker to the others, before you stop it for good.
+    """Move all replicas of a broker to other brokers, before you remove the broker.
 
     The command only shows the plan, unless you pass --execute. With --execute, the broker gets no
     new replicas until `ottla broker undrain`: the broker's setting cordoned.log.dirs becomes *. A
@@ -124,7 +124,7 @@ async def drain(
 async def undrain(session: Session, *, broker: BrokerArgument) -> Result:
     """Let a drained broker get replicas again.
 
-    The command moves no replicas: use `ottla cluster balance`.
+    The command moves no replicas. To move replicas to the broker, use `ottla cluster balance`.
     """
     from ottla.cli.broker.drain import undrained
     from ottla.cli.partition.cluster_replicas import MoveAdmin

@@ -36,7 +36,7 @@ async def api_versions(
         ),
     ] = False,
 ) -> Result:
-    """Show the API versions that each broker supports and the one that Ottla's client uses."""
+    """Show which versions of each API the brokers support, and which one Ottla's client uses."""
     from ottla.cli.cluster.admin import ClusterAdmin
     from ottla.cli.cluster.served_apis import compared
 

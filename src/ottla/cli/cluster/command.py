@@ -103,8 +103,8 @@ async def balance(
     A broker has four loads: the bytes on its disks, the bytes per second that it receives (IN), the
     bytes per second that it sends (OUT), and the partitions whose preferred leader it is (LEADERS).
     The brokers measure the traffic over the last minutes (ottla.balance.window.ms). The command
-    ignores the traffic of a broker up to 1 MB/s, and shows IN and OUT only if a broker has more. If
-    a load stays above the goal, the command prints the reason.
+    ignores the traffic of brokers with at most 1 MB/s. It shows IN and OUT only if at least one
+    broker has more. If a load stays above the goal, the command prints the reason.
 
     The command only shows the plan and its cost, unless you pass --execute. The plan copies as few
     bytes as possible: where it can, it moves leaders instead of replicas. It keeps the replicas of
@@ -221,8 +221,8 @@ def start(
     Each broker and each ZooKeeper server is a process. For each process, the --data directory has a
     log, such as broker-1.log, and a file with the process id, such as broker-1.pid. The command
     prints "ready HOST:PORT,…" when all brokers are registered. New topics have three replicas, or
-    one for each broker if there are fewer brokers. With three brokers or more, their
-    min.insync.replicas is 2.
+    one for each broker if there are fewer brokers. With three brokers or more, new topics have
+    min.insync.replicas=2.
 
     On a terminal, the command shows the processes and the health of the cluster while it runs.
 

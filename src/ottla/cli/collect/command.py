@@ -113,9 +113,9 @@ async def files(
     stored positions. It writes each line at least once: after `kill -9`, it writes the lines after
     the stored position again.
 
-    The key of a record is the absolute path at which the file was first found, also after it was
-    renamed. All lines of a file are therefore in one partition, in order. The header `file` is the
-    path, and the header `host` is the name of this machine.
+    The key of a record is the absolute path at which the command first found the file. The key does
+    not change when the file is renamed. All lines of a file are therefore in one partition, in
+    order. The header `file` is the path, and the header `host` is the name of this machine.
 
     The command reads a renamed file to its end. It reads a truncated file from its start. If the
     former content was first copied to a file in the same directory, as `copytruncate` of logrotate

@@ -78,7 +78,7 @@ async def list_(
         ),
     ] = None,
 ) -> Result:
-    """List the groups of all types that you are authorized to describe."""
+    """List all groups, of any type, that you are authorized to describe."""
     from ottla.cli.group.admin import GroupAdmin
     from ottla.cli.group.results import listed_object, listed_table
 

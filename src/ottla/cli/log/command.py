@@ -81,7 +81,7 @@ def dump(
         bool,
         typer.Option(
             "--compacted",
-            help="With --verify: do not report missing offsets, which compaction causes.",
+            help="With --verify: do not report gaps between offsets (for compacted topics).",
         ),
     ] = False,
     output: OutputOption = Output.TABLE,
@@ -89,9 +89,9 @@ def dump(
     """Print or verify log files.
 
     The command only reads the files and takes no locks, so you can use it while a broker runs. It
-    reports an incomplete batch at the end of the newest segment. Such a batch is not damage, unless
-    the broker stopped cleanly or the batch is below the recovery point, up to which all data is on
-    disk.
+    reports an incomplete batch at the end of the newest segment. After a crash, such a batch is
+    normal. It counts as damage if the broker stopped cleanly, or if the batch is below the recovery
+    point, up to which all data was flushed to disk.
 
     Exit codes: 0 if there is no damage; 1 if there is damage or a file cannot be read; 2 for wrong
     usage or a path without log files; 74 if the output cannot be written; 141 for a broken pipe
@@ -152,10 +152,11 @@ def adopt(
 ) -> None:
     """Take over the data of a single-broker Kafka cluster.
 
-    Stop the Kafka broker first. Topics keep their ids, records and committed offsets, and their
-    settings if the broker was its own KRaft controller. The command does not change the log files.
-    It adds the file ottla-coordination.journal to the first directory. To undo the adoption, delete
-    this file before you start an Ottla broker with the directory.
+    Stop the Kafka broker first. Topics keep their ids and records, and groups keep their committed
+    offsets. Topics keep their settings if the broker was also the KRaft controller
+    (process.roles=broker,controller). The command does not change the log files. It adds the file
+    ottla-coordination.journal to the first directory. To undo the adoption, delete this file before
+    you start an Ottla broker with the directory.
 
     Exit codes: 0 if the data was adopted or, with --check, can be adopted; 1 if it cannot be
     adopted; 2 for wrong usage.

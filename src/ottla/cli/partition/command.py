@@ -96,7 +96,7 @@ async def move(
     throttle: ThrottleOption = None,
     no_wait: NoWaitOption = False,
 ) -> Result:
-    """Move replicas of partitions to other brokers, or change their number.
+    """Move replicas of partitions to other brokers, or change the replication factor.
 
     The command only shows the plan, unless you pass --execute. With --execute, it starts the moves,
     and waits until the new replicas are in sync and the old ones are removed. Ctrl-C ends the

@@ -266,8 +266,9 @@ def run(
     second signal, the command exits at once. The next run then repeats the interrupted
     micro-batches.
 
-    Exit codes: 0 if all queries have ended, or a signal has stopped the pipeline; 1 if a query or
-    Spark has failed, or if the pipeline has errors; 2 for wrong usage.
+    Exit codes: 0 if all queries have ended, or a signal has stopped the pipeline; 1 if a query
+    failed with a final error or after its last restart, if Spark failed, or if the pipeline has
+    errors; 2 for wrong usage.
     """
 
     def act() -> Result:
@@ -483,7 +484,8 @@ def redrive(
 
     If a record fails again, it becomes a dead letter again. Its header ottla.attempts counts how
     often it has been a dead letter. If that is more than --attempts, the command parks the record:
-    it sends it to the topic NAME.parked instead, where NAME is the topic of the dead letters.
+    it sends the record to the topic NAME.parked and not to its own topic. NAME is the topic of the
+    dead letters.
 
     A consumer group stores which dead letters were sent, so the next redrive does not send them
     again. The dead letters of steps are rows, not records of a topic, and cannot be sent back.

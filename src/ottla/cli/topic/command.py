@@ -133,9 +133,9 @@ async def describe(
 
     The command computes rates from two reads of the end offsets, --seconds apart. It marks a
     partition as skewed if it has more than twice the bytes, or more than twice the new records, of
-    the topic's average partition. It ignores bytes if the mean is below 160 KiB, and new records if
-    the mean is below 10. It reads the newest 1000 records of up to ten skewed partitions, and names
-    the keys that at least a tenth of the records of a partition have.
+    the topic's average partition. It does not compare bytes if the average is below 160 KiB, nor
+    new records if the average is below 10. For up to ten skewed partitions, it reads the newest
+    1000 records of each, and prints each key that at least a tenth of these records have.
     """
     from functools import partial
 
@@ -265,8 +265,8 @@ async def apply(
     and settings that the file does not list, unless you pass --delete-others or --unset-others.
 
     The command changes nothing if any change is impossible. For example, it cannot remove
-    partitions, change the replication factor, create a topic whose name differs from that of
-    another topic only in . and _, or make a change that the cluster rejects.
+    partitions, change the replication factor, create a topic whose name collides with that of
+    another topic (a.b collides with a_b), or make a change that the cluster rejects.
     """
     from ottla.cli.topic.apply import apply as applied
     from ottla.cli.topic.apply import topics_of

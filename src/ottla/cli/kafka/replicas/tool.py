@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.client.admin.records import RecordCalls
     from ottla.client.partitions import Partition
 
-PURPOSE: Final = "Compare the records of all replicas of topics, until it is stopped."
+PURPOSE: Final = "Compare the records of all replicas of topics, until a signal stops the tool."
 
 USAGE = Usage(
     "kafka-replica-verification",
