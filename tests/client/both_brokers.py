@@ -21,6 +21,12 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from ottla.testing import Cluster
 from ottla.transport.channel import Channel, open_channel
 from ottla.transport.network import TcpNetwork
@@ -45,7 +51,11 @@ class TargetBroker:
         self.restarts = restarts  # as many restarts as a test has time for
 
     async def topic(self, partitions: int = 1, settings: Mapping[str, object] | None = None) -> str:
-        """Create a topic with a new name."""
+        """Create a topic with a new name, and wait until its leaders serve.
+
+        Kafka answers before they do. Requests of a producer that is not idempotent would then be
+        retried, and overtaken by later ones.
+        """
         name = f"topic-{next(_NUMBERS)}"
         configs = [
             CreatableTopicConfig(name=one, value=str(value))
@@ -61,8 +71,20 @@ class TargetBroker:
         async with self.channel() as channel:
             request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
             answer = await channel.ask(request, CreateTopicsResponse, 30)
-        assert [one.error_code for one in answer.topics] == [0]
-        return name
+            assert [one.error_code for one in answer.topics] == [0]
+            ends = [
+                ListOffsetsPartition(partition_index=index, timestamp=-1)
+                for index in range(partitions)
+            ]
+            ask = ListOffsetsRequest(
+                replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=ends)]
+            )
+            async with asyncio.timeout(30):
+                while True:
+                    [found] = (await channel.ask(ask, ListOffsetsResponse, 30)).topics
+                    if all(not one.error_code for one in found.partitions):
+                        return name
+                    await asyncio.sleep(0.01)
 
     @asynccontextmanager
     async def channel(self) -> AsyncGenerator[Channel]:
