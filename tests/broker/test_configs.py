@@ -110,32 +110,34 @@ def test_change_applies_at_once_and_after_a_restart(tmp_path: Path) -> None:
     run(scenario)
 
 
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the settings of which the broker has warned since the last call."""
+    found = [
+        str(record.args["name"])
+        for record in caplog.records
+        if record.msg == "setting ignored or adjusted" and isinstance(record.args, dict)
+    ]
+    caplog.clear()
+    return found
+
+
 def test_settings_without_effect_are_accepted_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kerberos, threads = "sasl.kerberos.min.time.before.relogin", "num.io.threads"
-
-    def warned() -> list[str]:
-        found = [
-            str(record.args["name"])
-            for record in caplog.records
-            if record.msg == "setting ignored or adjusted" and isinstance(record.args, dict)
-        ]
-        caplog.clear()
-        return found
 
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             client = await running.client()
             assert await described(client, BROKER_RESOURCE, "1", kerberos) == ("60000", 5)
             assert await set_one(client, BROKER_RESOURCE, "1", kerberos, "70000") == 0
-            assert warned() == [kerberos]
+            assert warned(caplog) == [kerberos]
             assert await described(client, BROKER_RESOURCE, "1", kerberos) == ("70000", 2)
             assert await set_one(client, BROKER_RESOURCE, "", threads, "9") == 0
-            assert warned() == [threads]
+            assert warned(caplog) == [threads]
             assert await described(client, BROKER_RESOURCE, "1", threads) == ("9", 3)
             assert await set_one(client, BROKER_RESOURCE, "1", "log.retention.ms", "5000") == 0
-            assert warned() == []  # the setting was set before
+            assert warned(caplog) == []  # the setting was set before
             for name, key, value in (
                 ("", kerberos, "70000"),  # only for a single broker
                 ("1", kerberos, "soon"),
@@ -145,9 +147,9 @@ def test_settings_without_effect_are_accepted_with_a_warning(
             ):
                 code = await set_one(client, BROKER_RESOURCE, name, key, value)
                 assert code == ErrorCode.INVALID_REQUEST, (name, key)
-            assert warned() == []
+            assert warned(caplog) == []
         async with broker(tmp_path) as running:
-            assert sorted(warned()) == [threads, kerberos]
+            assert sorted(warned(caplog)) == [threads, kerberos]
             client = await running.client()
             assert await described(client, BROKER_RESOURCE, "1", kerberos) == ("70000", 2)
 

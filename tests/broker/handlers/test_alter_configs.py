@@ -1,9 +1,12 @@
 """AlterConfigs: replaces all settings of a resource, or none of them."""
 
+import logging
 from pathlib import Path
 
+import pytest
+
 from broker.nodes import Client, broker, run
-from broker.test_configs import BROKER_RESOURCE, TOPIC_RESOURCE, described, set_one
+from broker.test_configs import BROKER_RESOURCE, TOPIC_RESOURCE, described, set_one, warned
 from broker.test_node import create
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import (
@@ -156,3 +159,25 @@ def test_broker_and_cluster_settings_are_separate(tmp_path: Path) -> None:
             assert await replace(client, stolen) == [refused]
 
     run(scenario)
+
+
+def test_settings_without_effect_are_accepted_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kerberos, threads = "sasl.kerberos.min.time.before.relogin", "num.io.threads"
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            for name, key, value, source in (("1", kerberos, "70000", 2), ("", threads, "9", 3)):
+                asked = resource(BROKER_RESOURCE, name, (key, value))
+                assert await replace(client, asked) == [(BROKER_RESOURCE, name, 0)]
+                assert warned(caplog) == [key]
+                assert await described(client, BROKER_RESOURCE, "1", key) == (value, source)
+            asked = resource(BROKER_RESOURCE, "1", (kerberos, "soon"))
+            refused = (BROKER_RESOURCE, "1", ErrorCode.INVALID_REQUEST)
+            assert await replace(client, asked) == [refused]
+            assert warned(caplog) == []
+
+    with caplog.at_level(logging.WARNING, "ottla"):
+        run(scenario)
