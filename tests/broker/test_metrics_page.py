@@ -168,6 +168,48 @@ def test_compaction_is_in_the_metrics(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_dirty_percent_is_of_the_dirtiest_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, PAGE, "log.cleaner.backoff.ms=100") as running:
+            client = await running.client()
+            await create(client, "t", 3, cleanup_policy="compact", segment_bytes="1048576")
+            records = batch(bytes(700_000))  # a segment holds one
+            assert (await produce(client, "t", records, index=2))[0] == 0  # stays clean
+            for count, cleanings, percent in (
+                (2, 1, 0),  # the first segment is cleaned, the active one never is
+                (1, 1, 50),  # not above min.cleanable.dirty.ratio
+                (1, 2, 0),
+            ):
+                for _ in range(count):
+                    assert (await produce(client, "t", records, index=1))[0] == 0
+                shown: tuple[float, float] | None = None
+                while shown != (cleanings, percent):
+                    await asyncio.sleep(0.05)
+                    page = await scrape(running)
+                    shown = (
+                        page["ottla_log_cleaner_cleanings_total", ()],
+                        page["ottla_log_cleaner_max_dirty_percent", ()],
+                    )
+
+    run(scenario)
+
+
+def test_time_since_the_last_run_increases_until_the_next(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path, PAGE, "log.cleaner.backoff.ms=100") as running:
+
+            async def seconds() -> float:
+                await asyncio.sleep(0.02)
+                return (await scrape(running))["ottla_log_cleaner_time_since_last_run_seconds", ()]
+
+            while await seconds() >= await seconds():
+                pass
+            while await seconds() <= await seconds():
+                pass
+
+    run(scenario)
+
+
 def test_errors_are_counted_by_api_and_name(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path, PAGE) as running:
