@@ -1,13 +1,18 @@
 """The rows that a streaming query has committed, in the files and lists that Spark writes."""
 
 import json
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow
 from pyarrow import parquet
 
-from shared.monitor import CommittedRows, query_progress
+from ottla.sync import Admin
+from ottla.testing import ClusterThread
+from shared.example import Context, Example, Feed, Files, Job, Topic
+from shared.monitor import CommittedRows, Monitor, OutputState, create_topics, query_progress
 
 
 class Sink:
@@ -81,6 +86,32 @@ def test_rows_of_an_earlier_run_are_skipped(tmp_path: Path) -> None:
     assert (rows.poll(), rows.total, rows.latest) == (0, 2, [])
     sink.commit("1", sink.write("1.parquet", 15))
     assert (rows.poll(), rows.total, rows.latest) == (1, 3, [{"end": 15}])
+
+
+def test_monitor_counts_only_its_own_run(tmp_path: Path) -> None:
+    sink = Sink(tmp_path / "copy" / "averages")
+    sink.commit("0", sink.write("0.parquet", 10, 20))
+    example = Example(
+        "copy",
+        Topic("numbers", "numbers", 1),
+        [Files("averages", "averages", "end", str)],
+        cast("Callable[[Context], Feed]", None),
+        cast("Callable[[Context], Job]", None),
+    )
+    with ClusterThread() as cluster:
+        servers = cluster.bootstrap_servers
+        with Admin({"bootstrap.servers": servers}) as admin:
+            create_topics(admin, [example.input])
+        start = datetime.now(UTC)
+        with Monitor(example, servers, tmp_path, {"numbers": 0}) as monitor:
+            first = monitor.poll("running")
+            sink.commit("1", sink.write("1.parquet", 15))
+            later = monitor.poll("running")
+    assert first.output("averages") == OutputState(0, 2, [])
+    assert later.output("averages") == OutputState(1, 3, [{"end": 15}])
+    assert first.since is not None
+    assert start <= first.since <= datetime.now(UTC)
+    assert later.since == first.since
 
 
 def test_progress_of_a_query() -> None:

@@ -113,6 +113,17 @@ class Stage:
         assert context.directory == self._data / "copy"
         return CopyJob(self, context.servers)
 
+    def sent(self) -> list[int]:
+        """The numbers in the input."""
+        servers = self.broker.wait_until_listening()
+        found: list[int] = []
+        with Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign(*INPUT.partitions)
+            ends = consumer.end_offsets(*INPUT.partitions)
+            while len(found) < sum(ends.values()):
+                found += [int(record.value or b"") for record in consumer.poll(10)]
+        return found
+
     def stages(self) -> list[str]:
         """The stages that were shown, without repetitions."""
         lines = [line.split("s  ", 1)[1] for line in self.output.getvalue().splitlines()]
@@ -146,16 +157,27 @@ def test_each_start_sends_only_the_input_from_then_on(stage: Stage) -> None:
     start = time.time_ns() // 100_000_000
     stage.run()
     stage.run()
-    servers = stage.broker.wait_until_listening()
-    with Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest"}) as consumer:
-        consumer.assign(*INPUT.partitions)
-        ends = consumer.end_offsets(*INPUT.partitions)
-        sent: list[int] = []
-        while len(sent) < sum(ends.values()):
-            sent += [int(record.value or b"") for record in consumer.poll(10)]
+    sent = stage.sent()
     assert sent
     assert min(sent) >= start
     assert len(sent) == len(set(sent))
+
+
+def test_start_after_a_pause_sends_nothing_of_the_pause(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = time.time_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now_ns() - 25 * 60 * 1_000_000_000)
+        stage.run()
+        stopped = time.time_ns() // 100_000_000
+    before = len(stage.sent())
+    start = time.time_ns() // 100_000_000
+    stage.run()
+    sent = stage.sent()
+    assert before
+    assert len(sent) > before
+    assert not [number for number in sent if stopped < number < start]
 
 
 def test_stop_event_ends_a_run_without_a_failure(stage: Stage) -> None:
