@@ -56,8 +56,8 @@ async def check_left(block: str, servers: str) -> None:
 
 
 def test_examples_run() -> None:
-    async def one_after_the_other() -> int:
-        ran = 0
+    async def one_after_the_other() -> tuple[int, int]:
+        ran = terminated = 0
         async with Cluster() as cluster:
             for block in BLOCKS:
                 main = shown(block, cluster.bootstrap_servers)
@@ -67,10 +67,11 @@ def test_examples_run() -> None:
                         await main()
                         if ends_by_signal:
                             await check_left(block, cluster.bootstrap_servers)
+                            terminated += 1
                     ran += 1
-        return ran
+        return ran, terminated
 
-    assert asyncio.run(one_after_the_other()) == len(BLOCKS) - len(FOR_KAFKA) - 2
+    assert asyncio.run(one_after_the_other()) == (len(BLOCKS) - len(FOR_KAFKA) - 2, 2)
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def sigterm() -> Generator[None]:
 
 @pytest.mark.usefixtures("sigterm")
 def test_sync_examples_run() -> None:
-    ran = 0
+    ran = terminated = 0
     with ClusterThread() as cluster:
         for block in BLOCKS:
             main = shown(block, cluster.bootstrap_servers)
@@ -92,8 +93,9 @@ def test_sync_examples_run() -> None:
                 main()
                 if ends_by_signal:
                     asyncio.run(check_left(block, cluster.bootstrap_servers))
+                    terminated += 1
                 ran += 1
-    assert ran == 2
+    assert (ran, terminated) == (2, 1)
 
 
 def test_only_the_kafka_examples_are_skipped() -> None:
