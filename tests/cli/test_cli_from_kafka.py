@@ -3,6 +3,8 @@
 import tomllib
 from pathlib import Path
 
+from cli.console import command
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli-from-kafka.md").read_text(encoding="utf-8")
 KAFKAS = ("kafka-", "zookeeper-")
@@ -26,3 +28,10 @@ def test_every_tool_has_the_name_of_kafkas_script_as_well() -> None:
     assert len(tools) == 23
     scripts = {name: target for name, target in SCRIPTS.items() if name.endswith(".sh")}
     assert scripts == {f"{name}.sh": target for name, target in tools.items()}
+
+
+def test_tool_starts_by_the_name_of_kafkas_script() -> None:
+    done = command("kafka-topics.sh", "--version", fresh=True)
+    again = command("kafka-topics", "--version", fresh=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, again.stdout, again.stderr)
+    assert done.stdout
