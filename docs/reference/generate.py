@@ -330,6 +330,20 @@ def metrics_page() -> Iterator[str]:
     )
 
 
+DAMAGE = (
+    "an invalid batch above the recovery point, with valid batches after it",
+    (
+        "both brokers truncate the log at the invalid batch. Kafka deletes the valid batches after "
+        "it. Ottla first sets them aside in files with names that end in `.log.truncated`, and "
+        "logs the event `valid records set aside`. `ottla log dump` prints these files"
+    ),
+    (
+        "a log with a hole would differ from its replicas, but nothing valid may be lost; see "
+        "[decision 0025](../decisions/0025-cut-off-records-are-set-aside.md)"
+    ),
+)
+
+
 def differences_page() -> Iterator[str]:
     """The page of the differences between the responses of Ottla and Kafka."""
     yield "# Differences from Kafka"
@@ -342,6 +356,13 @@ def differences_page() -> Iterator[str]:
         ("APIs", "difference", "reason"),
         ((row.apis, row.what, row.reason) for row in KNOWN),
     )
+    yield ""
+    yield "## Damaged files"
+    yield ""
+    yield "The comparison does not include damaged files, which a broker finds when it starts after"
+    yield "a crash."
+    yield ""
+    yield from grid(("damage", "difference", "reason"), [DAMAGE])
 
 
 def spark_page() -> Iterator[str]:
