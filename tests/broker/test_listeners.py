@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from ottla.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.transport.listener import Listener
+from ottla.transport.network import _TcpServer  # pyright: ignore[reportPrivateUsage]
 
 TWO = (
     "listeners=PLAINTEXT://127.0.0.1:0,SIX://[::1]:0",
@@ -106,6 +109,34 @@ def test_advertised_addresses_are_returned(tmp_path: Path) -> None:
             client = await running.client()
             (response,) = (await client.ask(MetadataRequest(topics=None), MetadataResponse)).brokers
             assert Address(response.host, response.port) == addresses["PLAINTEXT"]
+
+    run(scenario)
+
+
+def backlog_of(listener: Listener) -> int:
+    """Return the backlog that listen() was called with, which the system may have lowered."""
+    server = listener._server  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(server, _TcpServer)
+    (listening,) = server._server.sockets  # pyright: ignore[reportPrivateUsage]
+    with socket.fromfd(listening.fileno(), socket.AF_INET, socket.SOCK_STREAM) as own:
+        info = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+    return int.from_bytes(info[28:32], sys.byteorder)  # tcpi_sacked, for a listening socket
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux reports the backlog of a socket")
+@pytest.mark.parametrize(
+    ("settings", "backlog"), [((), 4096), (("socket.listen.backlog.size=77",), 77)]
+)
+def test_operating_system_gets_the_backlog_setting(
+    tmp_path: Path, settings: tuple[str, ...], backlog: int
+) -> None:
+    backlog_max = int(Path("/proc/sys/net/core/somaxconn").read_text())
+
+    async def scenario() -> None:
+        async with broker(tmp_path, *settings) as running:
+            (listener,) = running.node.listeners
+            assert backlog_of(listener) == min(backlog, backlog_max)
+            assert listener.waiting_max == backlog
 
     run(scenario)
 

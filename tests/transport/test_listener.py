@@ -123,7 +123,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self, *, listening: bool = True) -> AsyncGenerator["Service"]:
-        self.port = await self.listener.hold("127.0.0.1", 0)
+        self.port = await self.listener.hold("127.0.0.1", 0, 50)
         if listening:
             await self.listener.start()
         try:
@@ -668,7 +668,7 @@ def test_close_waits_for_requests_in_progress(run: Run) -> None:
 
     async def scenario() -> None:
         service = Service(lambda request, connection: DeferredResponse(wait()))
-        service.port = await service.listener.hold("127.0.0.1", 0)
+        service.port = await service.listener.hold("127.0.0.1", 0, 50)
         await service.listener.start()
         client, idle = await service.client(), await service.client()
         client.send(heartbeat(0))
@@ -693,7 +693,7 @@ def test_close_does_not_wait_for_clients_that_do_not_read(run: Run, requests: in
 
     async def scenario() -> None:
         service = Service(lambda request, connection: [memoryview(answer)])
-        service.port = await service.listener.hold("127.0.0.1", 0)
+        service.port = await service.listener.hold("127.0.0.1", 0, 50)
         await service.listener.start()
         deaf, slow = await service.client(), await service.client()
         deaf.send(*map(heartbeat, range(requests)))
@@ -727,7 +727,7 @@ def test_address_in_use_is_reported(run: Run) -> None:
         async with Service().running() as service:
             other = Service()
             with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is already in use"):
-                await other.listener.hold("127.0.0.1", service.port)
+                await other.listener.hold("127.0.0.1", service.port, 50)
 
     run(scenario)
 
@@ -738,7 +738,7 @@ def test_address_taken_after_binding_is_reported(run: Run) -> None:
             listening=False
         ) as service:  # bound but not listening: another socket can bind the same port
             late = Service()
-            await late.listener.hold("127.0.0.1", service.port)
+            await late.listener.hold("127.0.0.1", service.port, 50)
             await service.listener.start()
             with pytest.raises(AddressTaken, match=f"127.0.0.1:{service.port} is already in use"):
                 await late.listener.start()

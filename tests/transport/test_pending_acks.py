@@ -554,7 +554,7 @@ def test_shutdown_sends_pending_acks(run: Run) -> None:
     async def scenario() -> None:
         broker = Broker()
         service = Service(broker)
-        service.port = await service.listener.hold("127.0.0.1", 0)
+        service.port = await service.listener.hold("127.0.0.1", 0, 50)
         await service.listener.start()
         client = await service.client()
         send(client, *map(produce, range(3)))

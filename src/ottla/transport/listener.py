@@ -73,7 +73,7 @@ class Listener:
         self.name = name
         self.connections: dict[Connection, None] = {}  # oldest first
         self.waiting: dict[Connection, None] = {}  # not admitted yet, oldest first
-        self.waiting_max = 50
+        self.waiting_max = 0  # `hold` sets it
         self.accepted = 0
         self.refused = 0
         self.closed: Counter[CloseReason] = Counter()
@@ -93,7 +93,7 @@ class Listener:
         self._host: str | None = None
         self._log_rate_limit = LogRateLimit()
 
-    async def hold(self, host: str | None, port: int, backlog: int = 50) -> int:
+    async def hold(self, host: str | None, port: int, backlog: int) -> int:
         """Bind the address and return its port; the system chooses one for port 0."""
         self.waiting_max = backlog
         try:
