@@ -31,6 +31,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.transport.admission import AdmissionConfig
 from ottla.transport.connection import (
     BEHIND_SECONDS,
@@ -52,6 +53,8 @@ ALLOCATED = AllocateProducerIdsResponse(
 JOINED = JoinGroupResponse(
     error_code=0, generation_id=1, protocol_name="", leader="", member_id="", members=[]
 )
+SYNC = SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[])
+SYNCED = SyncGroupResponse(error_code=0, assignment=b"")
 DELETE = DeleteRecordsRequest(topics=[], timeout_ms=2**31 - 1)
 ALLOCATE = AllocateProducerIdsRequest(broker_id=1)
 FOREVER = 600_000
@@ -81,6 +84,8 @@ class Waiting:
         if isinstance(request.message, JoinGroupRequest):
             self.served.append(request.message.session_timeout_ms)
             return DeferredResponse(self._wait(JOINED))
+        if isinstance(request.message, SyncGroupRequest):
+            return DeferredResponse(self._wait(SYNCED))
         assert isinstance(request.message, HeartbeatRequest)
         self.served.append(request.message.generation_id)
         return echo(request, connection)
@@ -452,12 +457,13 @@ def test_half_a_second_begins_with_the_wait(run: Run) -> None:
     run(scenario)
 
 
-def test_waits_for_other_clients_end_at_once(run: Run) -> None:
+@pytest.mark.parametrize("request_of_a_group", [join(1), SYNC], ids=["join", "sync"])
+def test_waits_for_other_clients_end_at_once(run: Run, request_of_a_group: Message) -> None:
     async def scenario() -> None:
         waiting = Waiting()
         async with Service(waiting, PATIENT).running() as service:
             client = await service.client()
-            client.send(join(1))
+            client.send(request_of_a_group)
             await until(lambda: waiting.waiting)
             client.writer.close()
             await until(lambda: not service.listener.connections)
@@ -605,6 +611,27 @@ def test_no_response_follows_a_dropped_fetch(run: Run) -> None:
             assert await responses(client) == []
             assert waiting.served == [11]
             assert [one.is_cancelled for one in fetches.waits] == [True]
+
+    run(scenario)
+
+
+def test_client_whose_fetch_waits_is_idle(run: Run) -> None:
+    config = ConnectionConfig(idle_ms_max=5000)
+
+    async def scenario() -> None:
+        fetches = Fetches()
+        async with Service(Waiting(), config).running(listening=False) as service:
+            await service.listener.start(serve_fetch_frame=fetches)
+            client = await service.client()
+            client.send(fetch(), version=12)
+            await until(lambda: fetches.waits)
+            service.clock.ahead_s = 4.0
+            service.listener.close_idle_and_slow()
+            assert [one.is_cancelled for one in fetches.waits] == [False]
+            service.clock.ahead_s = 6.0
+            service.listener.close_idle_and_slow()
+            assert await client.closed()
+            await until(lambda: fetches.waits[0].is_cancelled)
 
     run(scenario)
 
