@@ -1,6 +1,6 @@
 """Properties files as Kafka and Confluent Platform users have them start a single broker.
 
-Each file starts as it is, or after one round: the start lists every line to change.
+Each file is accepted as it is, or after one round: the start lists every line to change.
 """
 
 import re
@@ -169,7 +169,7 @@ def read(text: str) -> Config:
 
 
 @each_case(("name", "text"), UNCHANGED.items())
-def test_files_start_a_broker_unchanged(name: str, text: str) -> None:
+def test_files_are_accepted_unchanged(name: str, text: str) -> None:
     config = read(text)
     for notice in config.notices:
         assert re.match(r"server\.properties:\d+: ", str(notice)), notice
