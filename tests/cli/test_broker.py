@@ -19,6 +19,7 @@ import pytest
 from broker.event_log import read_json, read_text
 from broker.test_listeners import needs_ipv6
 from cli.non_brokers import silent
+from file_modes import exposed
 from ottla.cli.broker.server import storage_error
 from ottla.errors import StorageFailure
 from ottla.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS
@@ -105,6 +106,40 @@ def test_dev_serves_its_records_after_a_restart(tmp_path: Path) -> None:
         assert values(running.address) == [b"%d" % number for number in range(100)]
 
 
+def test_other_users_have_no_access_to_the_data(tmp_path: Path) -> None:
+    with dev(tmp_path, "log.segment.bytes=1048576", before="umask 0") as running:
+        client: Any = kafka
+        producer = client.KafkaProducer(bootstrap_servers=running.address, enable_idempotence=True)
+        for _ in range(10):
+            producer.send("t", bytes(200_000)).get(30)
+        producer.close()
+        consumer = client.KafkaConsumer(
+            "t", bootstrap_servers=running.address, group_id="g", auto_offset_reset="earliest"
+        )
+        next(consumer)
+        consumer.commit()
+        consumer.close()
+        assert running.stop() == 0
+    data = tmp_path / "data"
+    names = {path.name for path in data.rglob("*")}
+    assert {"t-0", "__consumer_offsets-0", CLEAN_SHUTDOWN, HIGH_WATERMARKS} <= names
+    suffixes = {Path(name).suffix for name in names}
+    assert {".log", ".index", ".timeindex", ".snapshot", ".journal", ".properties"} <= suffixes
+    assert exposed(data) == []
+
+
+def test_open_data_directory_is_logged_as_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(0o755)
+    with dev(tmp_path) as running:
+        running.stop()
+        assert running.process.stderr is not None
+        told = running.process.stderr.read()
+    line = next(line for line in told.splitlines() if "data directory exposed" in line)
+    assert "level=warning " in line
+    assert f"directory={tmp_path / 'data'} " in line
+    assert "mode=755 " in line
+
+
 def test_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
     with dev(tmp_path):
         code, told = refused("dev", "--port", "0", "--data", str(tmp_path))
@@ -178,7 +213,11 @@ def test_missing_zookeeper_is_one_line(tmp_path: Path) -> None:
         "ottla: no ZooKeeper server of 127.0.0.1:1,no-such-host.invalid:2181 answered within 0.2 "
         "s; the host no-such-host.invalid is unknown ("
     )
-    assert told.endswith("): start ZooKeeper, or correct zookeeper.connect\n")
+    assert told.endswith(
+        "): start ZooKeeper, or correct zookeeper.connect. A single broker does not need "
+        "zookeeper.connect: remove it\n"
+    )
+    assert told.count("\n") == 1
     assert not (tmp_path / "new").exists()
 
 

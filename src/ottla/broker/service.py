@@ -127,6 +127,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
     first = os.path.abspath(log_dirs(config)[0])
     store = _Store(disk, f"{first}/{COORDINATION_FILE}", clock)
     try:
+        await disk.blocking(lambda: _warn_of_exposed(log_dirs(config)))
         metas = await disk.blocking(lambda: _metas(disk, log_dirs(config)))
         cluster_id = None
         coordination: Coordination = store
@@ -182,6 +183,19 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
     finally:
         await store.close()
         disk.close()
+
+
+def _warn_of_exposed(directories: Sequence[str]) -> None:
+    """Log the data directories that every user of the machine can enter or read.
+
+    The broker creates directories that only its user and group can read, but changes no others.
+    """
+    for path in directories:
+        with suppress(OSError):  # it does not exist yet, or opening it will report the error
+            if (mode := os.stat(path).st_mode & 0o777) & 0o007:
+                about = {"directory": path, "mode": f"{mode:o}"}
+                remedy = f"chmod -R o= {shlex.quote(path)}"
+                _LOG.warning("data directory exposed", about | {"remedy": remedy})
 
 
 class _Store:

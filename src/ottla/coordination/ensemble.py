@@ -9,6 +9,7 @@ Every function here blocks: call it outside an event loop or in a thread.
 
 import glob
 import importlib.util
+import os
 import shutil
 import socket
 import subprocess
@@ -45,6 +46,14 @@ _STOP_S: Final = 20.0
 _POLL_S: Final = 0.05
 _PORT_TRIES: Final = 3
 _LOG_LINES_SHOWN: Final = 30
+
+
+def keep_files_private() -> None:
+    """Let other users read no file that this process and its children create from now on.
+
+    ZooKeeper's data has the password of the brokers.
+    """
+    os.umask(os.umask(0o077) | 0o027)
 
 
 def pyspark_class_path() -> str:

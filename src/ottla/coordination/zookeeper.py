@@ -132,7 +132,8 @@ class ZooKeeper:
                 unknown.append(f"; the host {host} is unknown ({error.strerror or error})")
         return (
             f"no ZooKeeper server of {self._hosts} answered within {self._connection_timeout_s:g} s"
-            f"{''.join(unknown)}: start ZooKeeper, or correct zookeeper.connect"
+            f"{''.join(unknown)}: start ZooKeeper, or correct zookeeper.connect. A single broker "
+            "does not need zookeeper.connect: remove it"
         )
 
 

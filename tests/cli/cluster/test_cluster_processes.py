@@ -25,6 +25,7 @@ import pytest
 
 import sampling
 from cli.golden import check_settled
+from file_modes import exposed
 from judges.ottla_broker import OttlaBroker
 from judges.wire import Wire
 from ottla.broker import service
@@ -73,6 +74,7 @@ class Started:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                umask=0,
             )
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
@@ -163,6 +165,12 @@ def test_status_and_files_name_the_processes(cluster: Started) -> None:
     ]
     assert {one["version"] for one in found["brokers"]} == {RELEASE}
     assert runs(cluster.pid("zookeeper-1"))
+
+
+def test_other_users_have_no_access_to_the_files(cluster: Started) -> None:
+    names = {path.name for path in cluster.data.rglob("*")}
+    assert {"cluster.lock", "broker-1.log", "zookeeper-1.pid", "version-2", "zoo.cfg"} <= names
+    assert exposed(cluster.data) == []
 
 
 def test_second_cluster_in_a_directory_is_refused(cluster: Started) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cli import console
 from cli.kafka.in_process import run_here
 from ottla.cli.kafka.zookeeper.start import command
 from ottla.cli.kafka.zookeeper.stop import MAIN_CLASSES, is_server
@@ -21,6 +22,15 @@ def test_start_runs_zookeeper_with_the_file(tmp_path: Path) -> None:
     words = command(str(file))
     assert words[-2:] == (MAIN_CLASSES[0], str(file))
     assert is_server(words)
+
+
+def test_other_users_cannot_read_what_zookeeper_writes(tmp_path: Path) -> None:
+    file, java = tmp_path / "zookeeper.properties", tmp_path / "java"
+    file.write_text("dataDir=/tmp\nclientPort=2181\n")
+    java.write_text("#!/bin/sh\numask\n")
+    java.chmod(0o755)
+    said = console.command("zookeeper-server-start", str(file), env={"PATH": str(tmp_path)})
+    assert (said.returncode, said.stdout) == (0, "0027\n")
 
 
 def test_only_servers_are_stopped() -> None:

@@ -10,6 +10,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from file_modes import exposed
 from ottla.coordination.errors import ConnectionLoss
 from ottla.coordination.session import SessionState
 from ottla.coordination.zookeeper import ZooKeeper
@@ -33,6 +34,7 @@ def test_ensemble_survives_the_loss_of_a_server(tmp_path: Path) -> None:
                 ],
                 stdout=subprocess.PIPE,
                 text=True,
+                umask=0,
             )
             stack.callback(server.communicate)
             stack.callback(server.kill)
@@ -70,3 +72,5 @@ def test_ensemble_survives_the_loss_of_a_server(tmp_path: Path) -> None:
         for server in servers[1:]:
             server.send_signal(signal.SIGTERM)
         assert [server.wait(PATIENCE_S) for server in servers[1:]] == [0, 0]
+        for number in (1, 2, 3):
+            assert exposed(tmp_path / str(number)) == []

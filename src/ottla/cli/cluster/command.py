@@ -238,9 +238,11 @@ def start(
         from contextlib import nullcontext
 
         from ottla.cli.cluster.local_cluster import LocalCluster, layout_of, lock, ottla_command
+        from ottla.coordination.ensemble import keep_files_private
         from ottla.settings.config_parser import broker_config
 
         where = data.absolute()
+        keep_files_private()
         where.mkdir(parents=True, exist_ok=True)
         held = lock(where)
         try:

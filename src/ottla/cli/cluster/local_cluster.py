@@ -51,7 +51,7 @@ class ProcessState(NamedTuple):
 def lock(data: Path) -> int:
     """Lock the directory of a cluster; returns a file descriptor, for the children, too."""
     path = data / LOCK_FILE
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     deadline_s = time.monotonic() + EARLIER_RUN_SECONDS
     while True:
         try:

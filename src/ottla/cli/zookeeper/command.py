@@ -155,11 +155,12 @@ def _run(config: "ServerConfig", signals: StopSignals, output: Output) -> None:
 
     async def serve() -> None:
         from ottla.cli.child_process import ChildProcess, ServerProcess, end
-        from ottla.coordination.ensemble import pyspark_class_path
+        from ottla.coordination.ensemble import keep_files_private, pyspark_class_path
 
         stopping = asyncio.Event()
         signals.tell(asyncio.get_running_loop(), lambda number: stopping.set())
         command = config.command(pyspark_class_path())
+        keep_files_private()
         config.write()
         log = config.folder / "zookeeper.log"
         child = await ChildProcess.start(ServerProcess("ZooKeeper", command, log))

@@ -44,6 +44,8 @@ def command(file: str) -> Sequence[str]:
 
 def started(arguments: Sequence[str]) -> int:
     """Run a server, or start it in the background; returns the exit code."""
+    from ottla.coordination.ensemble import keep_files_private
+
     if not arguments:
         print(LINE)
         return FAILED
@@ -60,6 +62,7 @@ def started(arguments: Sequence[str]) -> int:
     except OttlaError as error:
         print(error, file=sys.stderr)
         return FAILED
+    keep_files_private()
     if not is_daemon:
         sys.stdout.flush()
         os.execv(words[0], [*words])
