@@ -416,13 +416,24 @@ class Controller:
         answers = [
             one
             if one.change is None or (one.change.topic, one.change.index) in done
-            else replace(one, error=ErrorCode.INVALID_UPDATE_VERSION, state=None, change=None)
+            else replace(one, error=self._conflict(one.change), state=None, change=None)
             for one in outcomes
         ]
         if stored:
             self._check_reassignments()
             await self._tell(changed=_topics(stored), waits=False)
         return plan.alter_partition_response(answers)
+
+    def _conflict(self, change: PartitionChange) -> ErrorCode:
+        """Return why a proposed ISR was not stored.
+
+        If the partition is as before, a broker that joins has registered again. The leader must
+        know that the ISR stays: it would wait for newer metadata otherwise, and there is none.
+        """
+        state = self.image.state(change.topic, change.index)
+        if state is not None and state.version == change.before.version:
+            return ErrorCode.INELIGIBLE_REPLICA
+        return ErrorCode.INVALID_UPDATE_VERSION
 
     async def controlled_shutdown(
         self, broker: BrokerId, epoch: BrokerEpoch

@@ -580,8 +580,8 @@ def alter_partition(
     """Decide on the ISRs that a leader proposes (KIP-497, rules A10 and B5).
 
     `epochs` are the broker epochs of the registered brokers. An error for the whole request is
-    returned instead of a list. If a change cannot be stored because of another change, its outcome
-    becomes INVALID_UPDATE_VERSION.
+    returned instead of a list. A change that cannot be stored later gets INVALID_UPDATE_VERSION if
+    the partition has changed, and INELIGIBLE_REPLICA if a broker that joins has.
     """
     if epochs.get(BrokerId(request.broker_id)) != request.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
