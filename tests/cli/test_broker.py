@@ -129,7 +129,8 @@ def test_other_users_have_no_access_to_the_data(tmp_path: Path) -> None:
 
 
 def test_open_data_directory_is_logged_as_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir(0o755)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o755)
     with dev(tmp_path) as running:
         running.stop()
         assert running.process.stderr is not None

@@ -33,7 +33,7 @@ from ottla.clock import Clock, SystemClock
 from ottla.controller.lease import generate_broker_id
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.session import Coordination, Listener, Session
-from ottla.coordination.zookeeper import ZooKeeper
+from ottla.coordination.zookeeper import REMEDY, ZooKeeper
 from ottla.errors import DiskFull, OttlaError
 from ottla.ids import BrokerId, Uuid
 from ottla.log.checkpoints import MetaProperties
@@ -146,6 +146,7 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
                 session_timeout_ms=config[broker.ZOOKEEPER_SESSION_TIMEOUT_MS],
                 connection_timeout_ms=zookeeper_connection_timeout_ms(config),
                 creates_root=is_first_start,
+                remedy=f"{REMEDY}. A single broker does not need zookeeper.connect: remove it",
             )
         environment = Environment(
             clock,

@@ -45,6 +45,8 @@ SESSION_TIMEOUT_MS: Final = 9_000  # the default of zookeeper.session.timeout.ms
 
 READS_PER_REQUEST: Final = 200
 
+REMEDY: Final = "start ZooKeeper, or correct zookeeper.connect"  # if no server answers
+
 _ANY_VERSION: Final = -1
 
 _REFUSALS: Final[dict[type[Exception], type[NodeError]]] = {
@@ -85,13 +87,18 @@ class ZooKeeper:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int = SESSION_TIMEOUT_MS,
         creates_root: bool = True,
+        remedy: str = REMEDY,
     ) -> None:
-        """Use the servers of `connect`; without `creates_root` its path must exist."""
+        """Use the servers of `connect`; without `creates_root` its path must exist.
+
+        `remedy` ends the error if no server answers.
+        """
         servers, slash, path = connect.partition("/")
         self._hosts = "".join(servers.split())
         self._root = (slash + path).rstrip("/")
         check_path(self._root or ROOT)
         self._creates_root = creates_root
+        self._remedy = remedy
         self._session_timeout_s = session_timeout_ms / 1000
         self._connection_timeout_s = connection_timeout_ms / 1000
 
@@ -132,8 +139,7 @@ class ZooKeeper:
                 unknown.append(f"; the host {host} is unknown ({error.strerror or error})")
         return (
             f"no ZooKeeper server of {self._hosts} answered within {self._connection_timeout_s:g} s"
-            f"{''.join(unknown)}: start ZooKeeper, or correct zookeeper.connect. A single broker "
-            "does not need zookeeper.connect: remove it"
+            f"{''.join(unknown)}: {self._remedy}"
         )
 
 
