@@ -18,8 +18,8 @@ import pytest
 from ottla.testing.cluster_scenario import Outcome, run
 from sampling import sample, scaled
 
-SEEDS_PER_BATCH = 60
-BATCHES = range(scaled(4))
+SEEDS_PER_BATCH = 24
+BATCHES = range(scaled(10))
 BATCHES_SAMPLED = 1
 BALANCING_SEEDS = 3
 FOUR_IN_SYNC = re.compile(r"ISR \(\d+, \d+, \d+, \d+\)")  # of three replicas: one replaces another
