@@ -207,7 +207,9 @@ class LibrdkafkaClients(Clients):
             self.producer.failures.append(str(error))
             return
         number = int(message.value().rpartition(b" ")[2])
-        self.producer.acknowledged(message.partition(), message.offset(), number)
+        # None: librdkafka concludes from a later acknowledgement that the record is stored.
+        offset = message.offset()
+        self.producer.acknowledged(message.partition(), -1 if offset is None else offset, number)
 
     def _consume(self, bootstrap: str) -> None:
         client = CONFLUENT.Consumer(
@@ -396,7 +398,7 @@ class Load:
         self._bootstrap = bootstrap
         self._clients = clients
         self._history = ClientHistory()
-        self._unplaced: set[bytes] = set()  # acknowledged as duplicates, without an offset
+        self._unplaced: set[bytes] = set()  # acknowledged without an offset
         self._stored = [list[tuple[int, bytes]]() for _ in range(PARTITIONS)]
 
     def __enter__(self) -> Self:
