@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from kafka_tools import KafkaTools
     from shared_kafka import SharedKafka
 
+gc.disable()  # until all tests are collected: nothing of them is garbage
+
 if os.environ.get("OTTLA_TEST_KERNEL") == "python":
     assert KERNEL not in sys.modules
     sys.meta_path.insert(0, SourceFinder)
@@ -65,6 +67,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Start to count processor time; exempt what is loaded so far from garbage collections."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     session.config.stash[CPU_S] = CpuMeter()
 
 

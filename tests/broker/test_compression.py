@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -242,7 +243,11 @@ def compressed(value: bytes, codec: Compression = GZIP) -> bytes:
     return builder.build()
 
 
-BOMB = compressed(bytes(40 << 20))
+@cache
+def bomb() -> bytes:
+    return compressed(bytes(40 << 20))
+
+
 LONG = 3_000_000  # slow to decompress with every codec
 
 
@@ -256,7 +261,7 @@ def test_bomb_check_does_not_block_the_event_loop(tmp_path: Path, acks: int) -> 
             client, other = await running.client(), await running.client()
             await create(client, "t")
             with disk.holding():
-                await client.send(produce_request(BOMB, acks=acks), 12)
+                await client.send(produce_request(bomb(), acks=acks), 12)
                 await disk.asked.wait()
                 assert await produce(other, "t", batch(b"small")) == (0, 0)
                 assert await produce(other, "t", compressed(b"small")) == (0, 1)
@@ -272,7 +277,7 @@ def test_bomb_with_acks_0_closes_the_connection(
         async with broker(tmp_path) as running:
             client, other = await running.client(), await running.client()
             await create(client, "t")
-            await client.send(produce_request(BOMB, acks=0), 12)
+            await client.send(produce_request(bomb(), acks=0), 12)
             with pytest.raises((EOFError, ConnectionError)):
                 await produce(client, "t", batch(b"after it"))
             assert await produce(other, "t", batch(b"small")) == (0, 0)
@@ -290,7 +295,7 @@ def test_bombs_are_checked_one_at_a_time(tmp_path: Path) -> None:
             await create(clients[0], "t")
             before = disk.calls
             with disk.holding():
-                slow = [asyncio.create_task(produce(one, "t", BOMB)) for one in clients]
+                slow = [asyncio.create_task(produce(one, "t", bomb())) for one in clients]
                 await disk.asked.wait()
                 for offset in range(9):  # enough time for all of them to arrive
                     client = await running.client()

@@ -222,20 +222,19 @@ async def served_meanwhile(running: RunningBroker, message: Message, version: in
     return count
 
 
-WIDE: Sequence[tuple[Message, int]] = (
-    (fetch_request(20_000), 11),
-    (produce_request(10_000), 9),
-    (metadata_request(30_000), 9),
+WIDE: Sequence[Callable[[], tuple[Message, int]]] = (
+    lambda: (fetch_request(20_000), 11),
+    lambda: (produce_request(10_000), 9),
+    lambda: (metadata_request(30_000), 9),
 )
 
 
-@pytest.mark.parametrize(
-    ("message", "version"), WIDE, ids=lambda one: type(one).__name__ if one else None
-)
+@pytest.mark.parametrize("request_of", WIDE, ids=["fetch", "produce", "metadata"])
 def test_other_clients_are_served_during_a_large_request(
-    tmp_path: Path, message: Message, version: int
+    tmp_path: Path, request_of: Callable[[], tuple[Message, int]]
 ) -> None:
     async def scenario() -> None:
+        message, version = request_of()
         async with broker(tmp_path) as running:
             client = await running.client()
             await create(client, "t", 3)
