@@ -7,7 +7,7 @@ import yaml
 
 from cases import each_case
 from ottla.cli.output import Output, wanted
-from ottla.cli.result import Failure, Result, Table, facts, show, show_failure
+from ottla.cli.result import Failure, Result, Table, complain, facts, show, show_failure
 
 ANSWER = Result(
     {"topics": [{"name": "a\x1b[31m", "size": 1}, {"name": "bé", "size": None}], "ok": True},
@@ -57,10 +57,26 @@ def test_partial_failure_prints_result_and_errors(capsys: pytest.CaptureFixture[
 def test_failure_is_one_line_or_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     failure = Failure("a\nb\x1b", "X")
     show_failure(failure, Output.TABLE)
-    assert capsys.readouterr().err == "ottla: a b\\x1b\n"
+    assert capsys.readouterr().err == "ottla: a; b\\x1b\n"
     show_failure(failure, Output.JSON)
     told = capsys.readouterr()
     assert json.loads(told.out) == {"error": {"code": "X", "message": "a\nb\x1b"}}
+
+
+@each_case(
+    ("message", "line"),
+    [
+        ("", "ottla: \n"),
+        ("two  words\n", "ottla: two words\n"),
+        ("one: expected 1\n\n  two: expected 2", "ottla: one: expected 1; two: expected 2\n"),
+        ("These are wrong:\nA sentence.\nanother", "ottla: These are wrong: A sentence. another\n"),
+    ],
+)
+def test_lines_of_a_message_are_separated(
+    message: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    complain(message)
+    assert capsys.readouterr().err == line
 
 
 @each_case(

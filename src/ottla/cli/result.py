@@ -15,6 +15,7 @@ from ottla.cli.output import Json, Output
 Cell: TypeAlias = "str | int | float | bool | None"
 
 NOTHING: Final = "-"
+_ENDS: Final = ".,:;!?"  # of a line that needs no `;` before the next one
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -119,9 +120,11 @@ def show_failure(failure: Failure, output: Output) -> None:
 
 
 def complain(message: str) -> None:
-    """Print one line on stderr."""
+    """Print one line on stderr; problems that a broker lists one a line are separated by `;`."""
+    *lines, last = [" ".join(line.split()) for line in message.splitlines() if line.strip()] or [""]
+    ended = [line if line[-1] in _ENDS else f"{line};" for line in lines]
     sys.stdout.flush()
-    sys.stderr.write(f"ottla: {printable(' '.join(message.split()))}\n")
+    sys.stderr.write(f"ottla: {printable(' '.join((*ended, last)))}\n")
 
 
 def write_object(value: Mapping[str, Json], output: Output) -> None:

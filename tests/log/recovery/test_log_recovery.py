@@ -546,7 +546,7 @@ def test_unknown_files_are_kept_and_logged() -> None:
     put(disk, "notes.txt", b"mine")
     put(disk, "leader-epoch-checkpoint.tmp", b"0\n")
     again = opened(disk)
-    assert again.notes == ["notes.txt: not a file of the log, ignored"]
+    assert again.notes == [f"{FOLDER}/notes.txt: not a file of the log, ignored"]
     assert content(disk, "notes.txt") == b"mine"
     assert "leader-epoch-checkpoint.tmp" not in disk.names(FOLDER)
 
@@ -737,6 +737,17 @@ def test_missing_records_file_is_reported_with_its_offsets() -> None:
         in note
         for note in notes
     )
+
+
+def test_note_on_leftover_files_names_their_directory() -> None:
+    disk = SimulatedDisk()
+    finish(history(disk).close())
+    names = [f"{0:020d}.{suffix}.deleted" for suffix in ("index", "timeindex")]
+    for name in names:
+        put(disk, name, b"old")
+    again = opened(disk)
+    assert again.notes == [f"{FOLDER}: leftover files removed: {', '.join(names)}"]
+    assert not {*names} & {*disk.names(FOLDER)}
 
 
 def test_interrupted_deletion_is_not_reported_as_a_loss() -> None:

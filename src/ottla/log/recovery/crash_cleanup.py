@@ -6,6 +6,7 @@ can be interrupted and repeated at any point.
 """
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 from ottla.ids import Offset
 from ottla.log.cached_reads import read_blocking
@@ -49,7 +50,7 @@ def clean_up_after_crash(disk: Disk, directory: str) -> Inventory:
         else:
             others.add(name)
             if name not in (LEADER_EPOCHS, PARTITION_METADATA, DAMAGED_OFFSETS):
-                notes.append(f"{name}: not a file of the log, ignored")
+                notes.append(f"{directory}/{name}: not a file of the log, ignored")
     # The records files of an interrupted deletion or cleaning.
     marked = {
         file.offset
@@ -60,7 +61,10 @@ def clean_up_after_crash(disk: Disk, directory: str) -> Inventory:
         for name in [name for name, file in found.items() if file.state is FileState.TRUNCATED]:
             del found[name]
             notes.append(f"{directory}/{name}: records that an earlier start set aside, ignored")
-        for names in _leftovers(found, notes):
+        leftovers = _leftovers(found)
+        if removed := list(chain(*leftovers)):
+            notes.append(f"{directory}: leftover files removed: {', '.join(removed)}")
+        for names in leftovers:
             for name in names:
                 disk.remove(f"{directory}/{name}")
                 del found[name]
@@ -87,7 +91,7 @@ def _missing_records(base: Offset, bases: list[Offset]) -> str:
     return f": {name} is missing, and with it all records from offset {base} {to}"
 
 
-def _leftovers(found: dict[str, OffsetFile], notes: list[str]) -> tuple[list[str], list[str]]:
+def _leftovers(found: dict[str, OffsetFile]) -> tuple[list[str], list[str]]:
     """Files to remove: first incomplete `.swap` files, then `.deleted` and `.cleaned` files.
 
     The swap renames segments from `.cleaned` to `.swap` in descending order. If a segment is still
@@ -105,7 +109,6 @@ def _leftovers(found: dict[str, OffsetFile], notes: list[str]) -> tuple[list[str
         for name, file in sorted(found.items())
         if file.state in (FileState.DELETED, FileState.CLEANED)
     ]
-    notes += [f"{name}: leftover file removed" for name in (*incomplete, *others)]
     return incomplete, others
 
 
