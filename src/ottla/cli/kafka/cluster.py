@@ -18,7 +18,7 @@ USAGE = Usage(
     "kafka-cluster",
     "Show the cluster id or list the brokers.",
     [
-        Flag("bootstrap-server", "host:port", "Connect to these bootstrap servers.", short="b"),
+        Flag("bootstrap-server", "host:port,…", "Connect to these bootstrap servers.", short="b"),
         Flag(
             "bootstrap-controller",
             "host:port",
