@@ -175,7 +175,7 @@ def test_large_topic_is_deleted_in_small_transactions(
         monkeypatch.setattr(ControllerLease, "change", counted)
         await store.delete_topics(["t"])
         assert sum(changes) == 2 * 205 + 2
-        assert max(changes) <= 2 * DELETED_AT_ONCE
+        assert max(changes) <= DELETED_AT_ONCE
         assert await store.load_topics() == []
 
     coordinated(tmp_path, scenario)

@@ -13,8 +13,9 @@ from coordination.store_model import PATH, StoppedClock, ignore
 from ottla.clock import SystemClock
 from ottla.coordination.embedded import EmbeddedSession, EmbeddedStore
 from ottla.coordination.errors import ConnectionLoss, NoNode, SessionExpired, StoreRefused
-from ottla.coordination.operations import Create, Delete
+from ottla.coordination.operations import Create, Delete, SetData
 from ottla.coordination.session import Change, SessionState, WatchEvent
+from ottla.coordination.tree import Tree, events
 from ottla.errors import StorageFailure
 from ottla.log.files import OsDisk
 from ottla.testing.clock import SimulatedClock, simulated
@@ -364,3 +365,17 @@ def test_checks_and_failures_do_not_write_to_disk() -> None:
         finish(session.multi([Create("/a"), Delete("/none")]))
     finish(session.close())
     assert len(disk.calls) == before
+
+
+def test_changes_have_events_only_at_watched_paths() -> None:
+    tree = Tree()
+    _, transaction = tree.commit(
+        [Create("/a"), Create("/a/b"), SetData("/a", b"x"), Delete("/a/b")], session_id=1
+    )
+    assert [*events(transaction, ())] == []
+    assert [*events(transaction, ("/a",))] == [
+        WatchEvent(Change.CREATED, "/a"),
+        WatchEvent(Change.CHILDREN, "/a"),
+        WatchEvent(Change.DATA, "/a"),
+        WatchEvent(Change.CHILDREN, "/a"),
+    ]

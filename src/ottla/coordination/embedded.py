@@ -208,8 +208,7 @@ class EmbeddedStore:
 
     def get_all(self, paths: Sequence[str]) -> list[Node | None]:
         """Read many nodes."""
-        tree = self._tree
-        return [None if tree.exists(path) is None else tree.get(path) for path in paths]
+        return [*map(self._tree.get_or_none, paths)]
 
     def exists(self, session: "EmbeddedSession", path: str, watch: Watch | None) -> Stat | None:
         """Return the Stat of a node, or None if it does not exist."""
@@ -240,7 +239,7 @@ class EmbeddedStore:
         if transaction.changes:
             # Collect the watches now: watches set later in the same group have already seen this
             # change.
-            fired = list(self._watches.fired(events(transaction)))
+            fired = list(self._watches.fired(events(transaction, self._watches)))
             self._commits.add(
                 transaction,
                 lambda: tell(one.news for one in fired),

@@ -11,17 +11,16 @@ from ottla.coordination.errors import InvalidPath
 
 ROOT: Final = "/"
 
-# Characters that ZooKeeper's PathUtils refuses: control characters, surrogates and private use.
-_REFUSED: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\uf8ff\ufff0-\uffff]")
+# ZooKeeper refuses control characters, surrogates and private use. One expression checks the whole
+# path: deleting a topic checks thousands of paths.
+_VALID: Final = re.compile(
+    r"(?:/(?!\.{1,2}(?:/|\Z))[^/\u0000-\u001f\u007f-\u009f\ud800-\uf8ff\ufff0-\uffff]+)+"
+)
 
 
 def check_path(path: str, index: int = 0) -> None:
     """Raise InvalidPath unless ZooKeeper accepts the path."""
-    if path == ROOT:
-        return
-    if not path.startswith("/") or _REFUSED.search(path):
-        raise InvalidPath(path, index)
-    if any(part in ("", ".", "..") for part in path[1:].split("/")):
+    if path != ROOT and _VALID.fullmatch(path) is None:
         raise InvalidPath(path, index)
 
 

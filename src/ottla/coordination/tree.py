@@ -5,7 +5,7 @@ children. Operations of one commit are applied together or not at all. Replaying
 transactions in order on an empty tree gives the same tree.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ottla.coordination.errors import (
@@ -99,6 +99,11 @@ class Tree:
         """Return a node; raise NoNode if it does not exist."""
         node = self._find(path, 0)
         return Node(node.data, node.stat)
+
+    def get_or_none(self, path: str) -> Node | None:
+        """Return a node, or None if it does not exist."""
+        node = self._nodes.get(path)
+        return None if node is None else Node(node.data, node.stat)
 
     def exists(self, path: str) -> Stat | None:
         """Return the Stat of a node, or None if it does not exist."""
@@ -298,12 +303,15 @@ class Tree:
         return node
 
 
-def events(transaction: Transaction) -> Iterator[WatchEvent]:
-    """Yield the watch events of a transaction, in order."""
+def events(transaction: Transaction, watched: Container[str]) -> Iterator[WatchEvent]:
+    """Yield the events of a transaction at watched paths, in order."""
     for change in transaction.changes:
+        path = change.path
         if isinstance(change, Replaced):
-            yield WatchEvent(Change.DATA, change.path)
+            if path in watched:
+                yield WatchEvent(Change.DATA, path)
             continue
-        kind = Change.CREATED if isinstance(change, Made) else Change.DELETED
-        yield WatchEvent(kind, change.path)
-        yield WatchEvent(Change.CHILDREN, parent_of(change.path))
+        if path in watched:
+            yield WatchEvent(Change.CREATED if isinstance(change, Made) else Change.DELETED, path)
+        if (parent := parent_of(path)) in watched:
+            yield WatchEvent(Change.CHILDREN, parent)

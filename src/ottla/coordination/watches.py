@@ -37,6 +37,10 @@ class Watches:
         self._data: dict[str, list[_Armed]] = {}
         self._children: dict[str, list[_Armed]] = {}
 
+    def __contains__(self, path: object) -> bool:
+        """Whether a path is watched."""
+        return path in self._data or path in self._children
+
     def on_data(self, path: str, session_id: int, watch: Watch) -> None:
         """Fire when the node is created, set or deleted."""
         self._data.setdefault(path, []).append(_Armed(session_id, watch))

@@ -11,6 +11,7 @@ from broker.test_node import batch, create, produce
 from cases import each_case
 from ottla.broker.topics import CHANGED_AT_ONCE
 from ottla.cluster.znodes import topic_config_path
+from ottla.controller.store import DELETED_AT_ONCE
 from ottla.coordination.journal import Journal
 from ottla.coordination.tree import Transaction
 from ottla.errors import ErrorCode
@@ -291,7 +292,9 @@ def test_topics_of_a_request_are_stored_together(
             writes.clear()
             gone = await delete(client, *((name, ZERO_UUID) for name in ("x", *names)))
             assert gone == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, *[0] * len(names)]
-            assert len(writes) == 4  # twice: the records of the deletions, and their end
+            # Twice: the records of the deletions, and then up to six nodes per topic in steps.
+            steps = [-(-6 * count // DELETED_AT_ONCE) for count in (CHANGED_AT_ONCE, 1)]
+            assert len(writes) == 2 + sum(steps) == 6
             assert await partition_counts(client) == {}
         async with broker(tmp_path) as running:
             assert await partition_counts(await running.client()) == {}
