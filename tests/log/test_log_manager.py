@@ -1,9 +1,11 @@
 """All logs of a broker: placement, restarts, failed directories."""
 
 import asyncio
+import gc
 import logging
 import shutil
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -15,12 +17,12 @@ from log.logs import SMALL
 from ottla.clock import SystemClock
 from ottla.errors import DescriptorsExhausted, DiskFull, ErrorCode, RequestError, StorageFailure
 from ottla.ids import BrokerEpoch, Offset, TopicPartition, Uuid
-from ottla.log import loading
+from ottla.log import loading, log_manager
 from ottla.log.checkpoints import format_clean_shutdown
 from ottla.log.directory import DirectoryRefused
 from ottla.log.disk import read_whole, write_atomically
 from ottla.log.files import OsDisk
-from ottla.log.loading import Loading
+from ottla.log.loading import HostedLog, Loading
 from ottla.log.log_manager import STRAY_DELAY_MS, Cut, LogManager
 from ottla.log.names import (
     CLEAN_SHUTDOWN,
@@ -264,6 +266,33 @@ def test_deleted_directories_are_removed_after_the_delay() -> None:
         assert len(again) == 0
         await again.purge()
         assert [name.rpartition("-")[2] for name in folders()] == ["stray"]
+
+    simulated(program)
+
+
+def test_deleted_logs_are_freed_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To free a log closes its files: those of a wide topic would delay other requests."""
+    monkeypatch.setattr(log_manager, "DELETES_PER_ROUND", 4)
+
+    def open_logs() -> int:
+        return sum(isinstance(one, HostedLog) for one in gc.get_objects())
+
+    async def program(clock: SimulatedClock) -> None:
+        logs = await opened(SimulatedDisk(), clock)
+        for number in range(20):
+            await created(logs, number)
+        gc.collect()
+        gc.disable()
+        try:
+            before = open_logs()
+            work, freed = asyncio.create_task(logs.delete([*map(partition, range(20))])), [0]
+            while not work.done():
+                await asyncio.sleep(0)
+                freed.append(before - open_logs())
+            assert freed[-1] == 20
+            assert max(after - before for before, after in pairwise(freed)) <= 2 * 4
+        finally:
+            gc.enable()
 
     simulated(program)
 

@@ -3,7 +3,8 @@
 Invariant: the replica manager has a partition in `partitions` exactly while this broker leads it,
 in an epoch that was stored before. One update is applied at a time, and an update of an earlier
 controller or for an earlier registration of this broker changes nothing (rule B4). Between the
-partitions of an update other requests are served; its image is visible when it is complete.
+partitions of an update other requests are served; its image is visible when it is complete, also
+with its configs.
 """
 
 import asyncio
@@ -12,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
-from ottla.broker.cooperative import CooperativeScheduler
+from ottla.broker.cooperative import CooperativeLoop, CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig, without_read_only
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinators
 from ottla.broker.metadata_cache import MetadataCache
@@ -44,6 +45,7 @@ from ottla.ids import (
 )
 from ottla.log.loading import HostedLog
 from ottla.log.log_config import LogConfig
+from ottla.log.log_manager import drained
 from ottla.log.names import DirectoryState
 from ottla.records.validation import ValidationConfig
 from ottla.replication.fetcher import ReplicaFetchers
@@ -57,6 +59,14 @@ MADE_AT_ONCE: Final = 8  # logs created concurrently; file systems let concurren
 EMPTY_SHOWN_MAX: Final = 5  # names in an event
 RETRY_SECONDS: Final = 5.0  # between two attempts to follow a partition
 REPORT_SECONDS: Final = 5.0  # between two progress lines of a long update
+
+
+class _TopicConfigs(NamedTuple):
+    """What the config of a topic means to its partitions."""
+
+    log: LogConfig
+    rules: ValidationConfig
+    in_sync_min: int
 
 
 class ReplicaRoles:
@@ -128,6 +138,8 @@ class ReplicaRoles:
             if update.stopped:
                 failures |= await self._stop(update.stopped)
             failures |= await self._become(update.replicas)
+            if update.image is not None:
+                await self._apply_configs(update, update.image)
             self._is_image_due = self._is_image_due or update.is_full
             if deleted:  # now that the groups of every partition are loaded
                 self._groups.forget_topics(deleted)
@@ -137,7 +149,6 @@ class ReplicaRoles:
                 if update.image.brokers != known:
                     self.brokers_changed.set()
                     self._expand_isrs()
-                self._apply_configs(update, update.image)
                 if update.changed is None:
                     self._are_strays_due = self._are_strays_due or self._is_image_due
                     self._is_image_due = False
@@ -196,29 +207,40 @@ class ReplicaRoles:
                 settings.warn_of_broker(before, own=own)
                 self._fetchers.resize(settings.broker[broker.NUM_REPLICA_FETCHERS])
 
-    def _apply_configs(self, update: ControlUpdate, image: ClusterImage) -> None:
+    async def _apply_configs(self, update: ControlUpdate, image: ClusterImage) -> None:
         """Apply changed configs to the partitions; a new partition has them from its start."""
         names: Iterable[str] = update.topic_configs
         if any(whose in (None, self._node_id) for whose in update.broker_configs):
             names = image.topics
-        settings = self._settings
+        turns = self._scheduler.new_loop()
         for name in names:
             found = image.topics.get(name)
-            for index in range(len(found.partitions) if found else 0):
+            if found is None:
+                continue
+            configs = self._topic_configs(name)
+            async for index in turns.over(range(len(found.partitions))):
                 key = TopicPartition(name, PartitionIndex(index))
                 partition = self._replica_manager.partitions.get(key)
                 followed = self._replica_manager.followers.get(key)
                 if followed is not None:
-                    followed.log.config = settings.log_config(name)
+                    followed.log.config = configs.log
                 if partition is not None:
-                    partition.log.config = settings.log_config(name)
-                    partition.rules = settings.topic_rules(name)
-                    partition.set_in_sync_min(settings.in_sync_min(name))
+                    partition.log.config = configs.log
+                    partition.rules = configs.rules
+                    partition.set_in_sync_min(configs.in_sync_min)
+
+    def _topic_configs(self, name: str) -> _TopicConfigs:
+        """Return what a topic's config means to its partitions: once, not per partition."""
+        settings = self._settings
+        return _TopicConfigs(
+            settings.log_config(name), settings.topic_rules(name), settings.in_sync_min(name)
+        )
 
     # Becoming leader or follower.
 
     async def _become(self, replicas: Sequence[ReplicaState]) -> dict[TopicPartition, RequestError]:
         failures: dict[TopicPartition, RequestError] = {}
+        turns = self._scheduler.new_loop()
         newer = [one for one in replicas if self._is_newer(one)]
         await self._stop_following(
             one.partition for one in newer if one.state.leader == self._node_id
@@ -231,7 +253,7 @@ class ReplicaRoles:
                 reported_s = self._clock.elapsed_s()
                 about = {"partitions": done, "of": len(newer)}
                 _LOG.info("partitions being led", about)
-            outcomes = await self._host_all(name, states)
+            outcomes = await self._host_all(name, states, turns)
             for one, failure in zip(states, outcomes, strict=True):
                 if failure is None:
                     self._applied[one.partition] = one.topic_id, one.state
@@ -270,15 +292,13 @@ class ReplicaRoles:
         return topic_id != one.topic_id or is_newer(known, one.state)
 
     async def _host_all(
-        self, name: str, replicas: Sequence[ReplicaState]
+        self, name: str, replicas: Sequence[ReplicaState], turns: CooperativeLoop
     ) -> list[BaseException | None]:
         """Lead or follow partitions of a topic; return the failure of each, or None.
 
         A partition whose log is open needs no disk, and so no task.
         """
-        settings = self._settings
-        config, rules = settings.log_config(name), settings.topic_rules(name)
-        in_sync_min = settings.in_sync_min(name)
+        configs = self._topic_configs(name)
         places = asyncio.Semaphore(MADE_AT_ONCE)
         outcomes: list[BaseException | None] = [None] * len(replicas)
         left: list[int] = []
@@ -286,17 +306,17 @@ class ReplicaRoles:
         async def host(number: int) -> None:
             one = replicas[number]
             async with places:
-                hosted = await self._host(one, config)
-                await self._take_role(one, hosted, rules, in_sync_min)
+                hosted = await self._host(one, configs.log)
+                await self._take_role(one, hosted, configs)
 
-        for number, one in enumerate(replicas):
+        async for number, one in turns.over(enumerate(replicas)):
             hosted = self._logs.get(one.partition)
             if hosted is None or hosted.topic_id != one.topic_id or name == OFFSETS_TOPIC:
                 left.append(number)
                 continue
             try:
                 hosted.directory.check_online()
-                self._lead_or_follow(one, hosted, rules, in_sync_min)
+                self._lead_or_follow(one, hosted, configs)
             except (StorageFailure, RequestError) as failure:
                 outcomes[number] = failure
         ended = await asyncio.gather(*map(host, left), return_exceptions=True)
@@ -329,16 +349,16 @@ class ReplicaRoles:
             }
 
     async def _take_role(
-        self, one: ReplicaState, hosted: HostedLog, rules: ValidationConfig, in_sync_min: int
+        self, one: ReplicaState, hosted: HostedLog, configs: _TopicConfigs
     ) -> None:
         if one.topic != OFFSETS_TOPIC or one.state.leader != self._node_id:
-            self._lead_or_follow(one, hosted, rules, in_sync_min)
+            self._lead_or_follow(one, hosted, configs)
             return
         led = self._replica_manager.partitions.get(one.partition)
         if led is not None:
             led.update(one.state)
             return
-        partition = self._begin(one, hosted, rules, in_sync_min)
+        partition = self._begin(one, hosted, configs)
         if partition.in_sync is None:
             await self._coordinate(partition)
             self._replica_manager.partitions[one.partition] = partition
@@ -355,16 +375,14 @@ class ReplicaRoles:
             about = {"partition": str(partition.name), "reason": str(error)}
             _LOG.error("groups not loaded", about)
 
-    def _lead_or_follow(
-        self, one: ReplicaState, hosted: HostedLog, rules: ValidationConfig, in_sync_min: int
-    ) -> None:
+    def _lead_or_follow(self, one: ReplicaState, hosted: HostedLog, configs: _TopicConfigs) -> None:
         key, manager = one.partition, self._replica_manager
         if one.state.leader == self._node_id:
             led = manager.partitions.get(key)
             if led is not None and led.log is hosted.log:
                 led.update(one.state)
             else:
-                manager.partitions[key] = self._begin(one, hosted, rules, in_sync_min)
+                manager.partitions[key] = self._begin(one, hosted, configs)
             return
         followed = manager.followers.get(key)
         if followed is not None and followed.log is hosted.log:
@@ -453,13 +471,7 @@ class ReplicaRoles:
         latest = None if hosted is None else hosted.log.epochs.latest
         return LeaderEpoch(-1) if latest is None else LeaderEpoch(latest.epoch)
 
-    def _begin(
-        self,
-        one: ReplicaState,
-        hosted: HostedLog,
-        rules: ValidationConfig,
-        in_sync_min: int,
-    ) -> Partition:
+    def _begin(self, one: ReplicaState, hosted: HostedLog, configs: _TopicConfigs) -> Partition:
         """Lead the log of a partition in a new epoch."""
         led = one.state
         hosted.log.begin_epoch(led.leader_epoch)
@@ -468,8 +480,8 @@ class ReplicaRoles:
             hosted,
             one.topic_id,
             led.leader_epoch,
-            rules,
-            in_sync_min,
+            configs.rules,
+            configs.in_sync_min,
             self._replica_manager.traffic_of(one.topic, one.index),
             state=led,
             node_id=self._node_id,
@@ -581,16 +593,17 @@ class ReplicaRoles:
         self, keys: Sequence[TopicPartition], state: DirectoryState = DirectoryState.DELETED
     ) -> dict[TopicPartition, RequestError]:
         """Drop partitions with all their records."""
+        turns = self._scheduler.new_loop()
         # All at once: no append to one partition of a topic while another is already gone.
-        dropped = [self._replica_manager.partitions.pop(key, None) for key in keys]
+        led = self._replica_manager.partitions
+        dropped = [led.pop(key) for key in keys if key in led]
         for key in keys:
             self._applied.pop(key, None)
             self._failed.pop(key, None)
             if key.topic == OFFSETS_TOPIC:
                 self._groups.resign(PartitionIndex(key.partition))
-        async for partition in self._scheduler.new_loop().over(dropped):
-            if partition is not None:
-                partition.resign()
+        async for partition in turns.over(drained(dropped)):
+            partition.resign()
         await self._stop_following(keys)
         present = [key for key in keys if self._logs.get(key)]
         try:
