@@ -99,3 +99,13 @@ def test_summary_has_totals_and_the_failure() -> None:
     ]
     assert (result.value["dead_letters"], result.value["elapsed_s"]) == (12, 3731.2)
     assert len(result.failures) == 1
+
+
+def test_one_dead_letter_is_not_several() -> None:
+    first = replace(AVERAGES, late={"averages": 1}, failed={"readings.plausible": 1})
+    one = PipelineProgress("sensors", 1, [first, replace(DEAD, rows_out=1)])
+    assert summary(one).shown[-3:] == [
+        "1 dead letter",
+        "1 late row of averages",
+        "1 row failed readings.plausible",
+    ]

@@ -104,11 +104,13 @@ def rendered(progress: PipelineProgress, url: str | None = None) -> Any:
             Text(query.state, style=style),
             *_live_cells(query, has_state=has_state),
         )
-    counts = Text.assemble((f"{progress.dead_letters:,}", "bold"), " dead letters")
+    dead, what = _counted(progress.dead_letters, "dead letter").split(" ", 1)
+    counts = Text.assemble((dead, "bold"), f" {what}")
     for name, count in progress.failed.items():
         counts.append(f"   {count:,} ").append(escaped(name), "yellow" if count else "dim")
     for name, count in late_rows(progress).items():
-        counts.append(f"   {count:,} late rows").append(f" of {escaped(name)}" if name else "")
+        counts.append(f"   {_counted(count, 'late row')}")
+        counts.append(f" of {escaped(name)}" if name else "")
     parts: list[Any] = [title, table, counts]
     parts += [
         Text(f"{query.name}: {escaped(query.error)}", style="yellow")
@@ -181,14 +183,21 @@ def summary(progress: PipelineProgress, failures: Sequence[Failure] = ()) -> Res
         "",
         Table(heads, rows),
         "",
-        f"{progress.dead_letters} dead letters",
+        _counted(progress.dead_letters, "dead letter"),
     ]
     shown += [
-        f"{count} late rows" + (f" of {escaped(name)}" if name else "")
+        _counted(count, "late row") + (f" of {escaped(name)}" if name else "")
         for name, count in late_rows(progress).items()
     ]
-    shown += [f"{count} rows failed {escaped(name)}" for name, count in progress.failed.items()]
+    shown += [
+        f"{_counted(count, 'row')} failed {escaped(name)}"
+        for name, count in progress.failed.items()
+    ]
     return Result(progress_result(progress), shown, failures)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def progress_result(progress: PipelineProgress) -> dict[str, Json]:
