@@ -149,6 +149,26 @@ def test_settings_that_count_on_other_brokers_warn() -> None:
     ]
 
 
+def test_settings_of_features_to_come_warn() -> None:
+    assert broker_notices(
+        "ssl.client.auth=required",
+        "ssl.truststore.location=trust.pem",
+        "sasl.enabled.mechanisms=PLAIN",
+        "transaction.max.timeout.ms=5",
+        "transaction.state.log.min.isr=1",
+        "quota.window.num=3",
+        "group.share.max.size=7",
+        "num.replica.fetchers=3",
+    ) == [
+        "f:1: ssl.client.auth: no effect: TLS is not supported yet",
+        "f:2: ssl.truststore.location: no effect: TLS is not supported yet",
+        "f:3: sasl.enabled.mechanisms: no effect: SASL is not supported yet",
+        "f:4: transaction.max.timeout.ms: no effect: transactions are not supported yet",
+        "f:6: quota.window.num: no effect: quotas are not supported yet",
+        "f:7: group.share.max.size: no effect: share groups are not supported yet",
+    ]
+
+
 def test_super_users_without_authorizer_warn() -> None:
     (notice,) = broker_notices("super.users=User:admin")
     assert notice == (

@@ -407,6 +407,35 @@ def _acls_not_supported_yet(config: Config) -> Iterator[Finding]:
         yield Finding((broker.AUTHORIZER_CLASS_NAME,), what)
 
 
+# The beginnings of the names of settings, and what they belong to.
+_TO_COME: Final[Mapping[str, str]] = {
+    "add.partitions.to.txn.": "transactions",
+    "connections.max.reauth.": "SASL",
+    "controller.quota.": "quotas",
+    "group.consumer.": "the new consumer group protocol",
+    "group.share.": "share groups",
+    "quota.": "quotas",
+    "sasl.": "SASL",
+    "share.coordinator.": "share groups",
+    "ssl.": "TLS",
+    "transaction.": "transactions",
+    "transactional.": "transactions",
+}
+# Kafka's own server.properties sets these for a single broker.
+_HARMLESS: Final = (".replication.factor", ".min.isr")
+
+
+def _no_effect_yet(config: Config) -> Iterator[Finding]:
+    """Warn of settings that count on what is not supported yet, security above all."""
+    for setting in config.table.settings.values():
+        if not config.is_set(setting) or setting.no_effect or setting.name.endswith(_HARMLESS):
+            continue
+        what = next((of for start, of in _TO_COME.items() if setting.name.startswith(start)), None)
+        if what is not None:
+            verb = "are" if what.endswith("s") else "is"
+            yield Finding((setting,), f"no effect: {what} {verb} not supported yet", only_warn=True)
+
+
 def _quorums(config: Config) -> Iterator[Finding]:
     """Refuse the settings of a KRaft cluster of several brokers, unless ZooKeeper is set instead.
 
@@ -446,6 +475,7 @@ def _one_broker(config: Config) -> Iterator[Finding]:
 NOT_SUPPORTED_YET: Final[tuple[Check, ...]] = (
     _tls_and_sasl_not_supported_yet,
     _acls_not_supported_yet,
+    _no_effect_yet,
     _quorums,
     _one_broker,
 )
