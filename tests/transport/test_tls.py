@@ -8,12 +8,13 @@ import socketserver
 import ssl
 import subprocess
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from cases import each_case
 from certificates import Authority, openssl
@@ -283,6 +284,31 @@ def test_plaintext_and_tls_mismatch_is_reported(authority: Authority, server: Pa
             assert "does not use TLS" in words
 
     run(scenario())
+
+
+@pytest.mark.parametrize("loop", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_connection_closed_in_the_handshake_is_only_an_error(
+    authority: Authority, loop: Callable[[], asyncio.AbstractEventLoop] | None
+) -> None:
+    """asyncio calls connection_lost then without connection_made."""
+    failures: list[dict[str, Any]] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 16)
+        writer.close()
+
+    async def scenario() -> None:
+        running = asyncio.get_running_loop()
+        running.set_exception_handler(lambda _, failure: failures.append(failure))
+        tls = context({"ssl.truststore.location": str(authority.path)})
+        async with await asyncio.start_server(refuse, HOST, 0) as listener:
+            port = listener.sockets[0].getsockname()[1]
+            words = await connection_error(port, tls, Disconnected)
+            assert "if this port does not use TLS" in words
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scenario())
+    assert failures == []
 
 
 def test_handshake_timeout_closes_the_socket(

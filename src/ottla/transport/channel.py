@@ -285,7 +285,8 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the requests in flight."""
-        if self._reason is not None:  # the client has closed it
+        # The client has closed it, or the TLS handshake failed, which whoever connects is told.
+        if self._reason is not None or self._transport is None:
             return
         if isinstance(exc, ssl.SSLError) and not self._has_served:
             self._end(tls_failed(self.address, exc))
