@@ -30,7 +30,8 @@ async def doctor(
         typer.Option(
             "--data",
             metavar="DIR",
-            help="Check this data directory; default: .ottla, if the cluster is on this machine.",
+            help="Check the disk of this data directory. The default is .ottla in the current "
+            "directory, which is checked only if the cluster is on this machine.",
         ),
     ] = None,
     port: Annotated[

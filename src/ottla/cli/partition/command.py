@@ -73,9 +73,8 @@ async def move(
         typer.Option(
             "--to",
             metavar="ID,…",
-            help="Move the replicas to these brokers. The first broker becomes the preferred "
-            "leader of the first partition, the second broker that of the second partition, and so "
-            "on in turn.",
+            help="Move the replicas to these brokers. They become the preferred leaders of the "
+            "partitions in this order, and in turn again if there are more partitions.",
             show_default=False,
         ),
     ] = None,
