@@ -19,6 +19,7 @@ from ottla.broker.handlers.delete_records import _answer  # pyright: ignore[repo
 from ottla.broker.node import _dispatch_when  # pyright: ignore[reportPrivateUsage]
 from ottla.broker.shutdown import Shutdown
 from ottla.clock import SystemClock
+from ottla.errors import ErrorCode
 from ottla.groups.events import DeleteGroups
 from ottla.groups.types import RequestToken
 from ottla.ids import PartitionIndex, TopicPartition
@@ -28,6 +29,7 @@ from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.join_group import JoinGroupResponse
@@ -37,6 +39,7 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from ottla.replication.partition import Partition
 from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse
 from ottla.transport.pending_acks import PendingAck
 from transport.test_departures import is_delay_over
@@ -184,32 +187,62 @@ def test_slow_batches_of_a_departed_client_are_all_appended(
     run(scenario)
 
 
-def test_records_of_all_partitions_are_deleted_for_a_departed_client(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cooperative, "TURN_SECONDS", -1.0)  # a pause after each partition
+async def five_partitions(running: RunningBroker) -> list[Partition]:
+    """The partitions of a new topic, with one record each."""
+    client = await running.client()
+    await create(client, "t", 5)
+    data = [PartitionProduceData(index=one, records=batch(b"v")) for one in range(5)]
+    topics = [TopicProduceData(name="t", partition_data=data)]
+    produce = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+    await client.ask(produce, ProduceResponse, 12)
+    return [running.parts.replica_manager.leader_partition("t", one) for one in range(5)]
 
+
+def delete_all() -> DeleteRecordsRequest:
+    parts = [DeleteRecordsPartition(partition_index=one, offset=-1) for one in range(5)]
+    topics = [DeleteRecordsTopic(name="t", partitions=parts)]
+    return DeleteRecordsRequest(topics=topics, timeout_ms=FOREVER_MS)
+
+
+def deletion(running: RunningBroker, shutdown: Shutdown) -> asyncio.Task[Response]:
+    """The task that deletes the records of the five partitions, one after the other."""
+    manager, scheduler = (
+        running.parts.replica_manager,
+        CooperativeScheduler(SystemClock(), shutdown),
+    )
+    return asyncio.create_task(_answer(delete_all(), manager, scheduler, shutdown))
+
+
+def test_deletion_of_records_ends_with_the_partition_that_it_has_begun(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
-            client = await running.client()
-            await create(client, "t", 5)
-            parts = [DeleteRecordsPartition(partition_index=one, offset=-1) for one in range(5)]
-            data = [PartitionProduceData(index=one, records=batch(b"v")) for one in range(5)]
-            topics = [TopicProduceData(name="t", partition_data=data)]
-            produce = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
-            await client.ask(produce, ProduceResponse, 12)
-            message = DeleteRecordsRequest(
-                topics=[DeleteRecordsTopic(name="t", partitions=parts)], timeout_ms=FOREVER_MS
-            )
-            manager = running.parts.replica_manager
-            scheduler = CooperativeScheduler(SystemClock(), Shutdown())
-            task = asyncio.create_task(_answer(message, manager, scheduler))
-            logs = [manager.leader_partition("t", one).log for one in range(5)]
-            await until(lambda: logs[0].log_start_offset == 1)
+            partitions = await five_partitions(running)
+            task = deletion(running, Shutdown())
+            await until(lambda: partitions[0].log.log_start_offset == 1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert [one.log_start_offset for one in logs] == [1] * 5
+            assert [one.log.log_start_offset for one in partitions] == [1, 0, 0, 0, 0]
+            stored = (tmp_path / "data" / "log-start-offset-checkpoint").read_text()
+            assert "t 0 1" in stored.splitlines()
+
+    run(scenario)
+
+
+def test_stopping_broker_begins_no_deletion_of_records(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            partitions, shutdown = await five_partitions(running), Shutdown()
+            task = deletion(running, shutdown)
+            await until(lambda: partitions[0].log.log_start_offset == 1)
+            shutdown.begun = True
+            response = await task
+            assert isinstance(response, DeleteRecordsResponse)
+            (answer,) = response.topics
+            refused = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            found = [(one.error_code, one.low_watermark) for one in answer.partitions]
+            assert found == [(ErrorCode.NONE, 1), *[refused] * 4]
+            assert [one.log.log_start_offset for one in partitions] == [1, 0, 0, 0, 0]
 
     run(scenario)
 

@@ -147,7 +147,10 @@ HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
         delete_groups.handle, groups=parts.groups, scheduler=parts.scheduler
     ),
     apis.DELETE_RECORDS: lambda parts: partial(
-        delete_records.handle, replica_manager=parts.replica_manager, scheduler=parts.scheduler
+        delete_records.handle,
+        replica_manager=parts.replica_manager,
+        scheduler=parts.scheduler,
+        shutdown=parts.shutdown,
     ),
     apis.DELETE_TOPICS: lambda parts: (
         DeleteTopicsHandler(

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from broker.nodes import Client, broker, run
 from broker.test_node import batch, create, fetch, fetch_request, produce
 from ottla.errors import ErrorCode
+from ottla.ids import Offset
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -12,6 +15,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.fetch import FetchResponse
+from ottla.replication.partition import Partition
 
 
 async def delete(client: Client, topic: str, *asked: tuple[int, int]) -> list[tuple[int, int]]:
@@ -58,9 +62,61 @@ def test_errors_are_reported_per_partition(tmp_path: Path) -> None:
             await produce(client, "t", batch(b"a"))
             unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
             beyond = (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-            assert await delete(client, "t", (0, 2), (0, -2), (9, 0)) == [beyond, beyond, unknown]
+            assert await delete(client, "t", (0, 2), (9, 0)) == [beyond, unknown]
+            assert await delete(client, "t", (0, -2)) == [beyond]
             assert await delete(client, "nowhere", (0, 0)) == [unknown]
             refused = (ErrorCode.POLICY_VIOLATION, -1)
             assert await delete(client, "compacted", (0, 0)) == [refused]
+
+    run(scenario)
+
+
+def test_last_entry_of_a_partition_counts_as_in_kafka(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", 2)
+            for value in (b"a", b"b", b"c"):
+                await produce(client, "t", batch(value))
+            asked = (DeleteRecordsTopic(name="t", partitions=part) for part in entries)
+            request = DeleteRecordsRequest(topics=[*asked], timeout_ms=1000)
+            answer = await client.ask(request, DeleteRecordsResponse)
+            found = [
+                (topic.name, one.partition_index, one.low_watermark, one.error_code)
+                for topic in answer.topics
+                for one in topic.partitions
+            ]
+            assert found == [("t", 0, 1, ErrorCode.NONE), ("t", 1, 0, ErrorCode.NONE)]
+
+    entries = [
+        [
+            DeleteRecordsPartition(partition_index=0, offset=3),
+            DeleteRecordsPartition(partition_index=1, offset=9),
+            DeleteRecordsPartition(partition_index=1, offset=0),
+        ],
+        [],
+        [DeleteRecordsPartition(partition_index=0, offset=1)],
+    ]
+    run(scenario)
+
+
+def test_repeated_entries_delete_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted: list[int] = []
+    delete_records = Partition.delete_records
+
+    async def counted(self: Partition, offset: int) -> Offset:
+        deleted.append(offset)
+        return await delete_records(self, offset)
+
+    monkeypatch.setattr(Partition, "delete_records", counted)
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            await create(client, "t", 2)
+            await produce(client, "t", batch(b"a"))
+            asked = [(number % 2, -1) for number in range(5000)]
+            assert await delete(client, "t", *asked) == [(0, 1), (0, 0)]
+            assert deleted == [-1, -1]
 
     run(scenario)
