@@ -223,8 +223,10 @@ def test_c4_every_truncated_length_is_handled(segment: str, clean: bool) -> None
     scrubbed = clean or segment == "rolled"
     ends = [place.end for place in damaged.places]
     for length in {*sample(range(len(damaged.file)), LENGTHS_SAMPLED), *ends[:-1], 0}:
-        if length in (0, *ends) and not (clean and segment == "active"):
+        if length in ends and not (clean and segment == "active"):
             continue  # see below
+        if not length and not clean and segment == "active":
+            continue  # the log ends before it
         hit = {p.header.base_offset for p in damaged.places if p.end > length}
         damaged.endure(damaged.file[:length], hit, scrubbed=scrubbed)
 
@@ -234,6 +236,33 @@ def test_c4_index_reveals_a_truncation_between_batches() -> None:
     place = damaged.places[-3]
     hit = {p.header.base_offset for p in damaged.places if p.end > place.end}
     damaged.endure(damaged.file[: place.end], hit, scrubbed=False)
+
+
+@pytest.mark.parametrize("lost", ["index", "timeindex", ""])
+def test_c4_emptied_segment_is_noticed_at_the_start(lost: str, clean: bool) -> None:
+    """Its indexes still have entries; one of them is enough."""
+    damaged = DamagedLog("rolled", clean=clean)
+    if lost:
+        damaged.disk.remove(f"{FOLDER}/{damaged.name[:20]}.{lost}")
+        damaged.disk.sync_directory(FOLDER)
+    first, last = damaged.places[0].header, damaged.places[-1].header
+    offsets = f"{first.base_offset} to {last.last_offset}"
+    (note,) = damaged.opened(damaged.with_file(b"")).notes
+    assert note == f"{FOLDER}/{damaged.name}: offsets {offsets} are damaged and not served"
+    hit = {place.header.base_offset for place in damaged.places}
+    damaged.endure(b"", hit, scrubbed=False)
+
+
+def test_empty_segment_without_index_entries_is_not_damaged() -> None:
+    """Ottla's cleaner and Kafka's leave one if they keep no record of a segment."""
+    damaged = DamagedLog("rolled", clean=True)
+    disk = damaged.with_file(b"")
+    for suffix in ("index", "timeindex"):
+        disk.open(f"{FOLDER}/{damaged.name[:20]}.{suffix}").truncate(0)
+    found = damaged.opened(disk)
+    assert found.notes == []
+    assert found.log.damaged == ()
+    assert code_of(found.log, damaged.places[0].header.base_offset) is None
 
 
 def test_c4_damage_is_found_without_an_index() -> None:

@@ -15,6 +15,7 @@ The functions wait for the device, so they run in a thread.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +25,7 @@ from ottla.log.cached_reads import read_blocking
 from ottla.log.damage import Damage, DamageFile, format_damage, records_missing
 from ottla.log.disk import Disk, read_whole, write_atomically
 from ottla.log.epochs import EpochHistory, EpochStart
-from ottla.log.errors import CorruptFile, CorruptText
+from ottla.log.errors import CorruptFile, CorruptIndex, CorruptText
 from ottla.log.log_config import LogConfig
 from ottla.log.log_state import LogState
 from ottla.log.names import DAMAGED_OFFSETS, LEADER_EPOCHS, FileState, Kind, offset_file
@@ -35,7 +36,7 @@ from ottla.log.recovery.replay import find_epoch_starts, replay_producers
 from ottla.log.recovery.resync import valid_batch_at
 from ottla.log.recovery.scan_rebuild import ScanRebuild
 from ottla.log.segment.batch_headers import BrokenSegment
-from ottla.log.segment.index import OffsetIndex
+from ottla.log.segment.index import OffsetIndex, TimeIndex
 from ottla.log.segment.segment import RELATIVE_MAX, Segment
 from ottla.log.segment.segment_files import remove_all, remove_segments
 from ottla.log.segment.segments import Segments
@@ -155,7 +156,8 @@ class _Recovery:
     def run(self, progress: Progress) -> Recovered:
         is_empty = len(self.segments) == 1 and not self.segments[0].size
         tail = [] if self.clean or not self.segments or is_empty else self._unflushed()
-        unchecked = [s for s in self.segments if s in tail or s.base_offset in self.suspects]
+        suspects = {*self.suspects, *(s.base_offset for s in self.segments if self._is_emptied(s))}
+        unchecked = [s for s in self.segments if s in tail or s.base_offset in suspects]
         self.all_checked = is_empty or len(unchecked) == len(self.segments)
         for segment in self.segments:
             if segment not in unchecked:
@@ -263,6 +265,23 @@ class _Recovery:
             if end >= self.recovery_point
         ]
 
+    def _is_emptied(self, segment: Segment) -> bool:
+        """Whether a closed segment has lost all its records: only its indexes have entries.
+
+        A cleaning that keeps no record leaves an empty segment too, but without index entries.
+        Every closed segment whose records have timestamps has an entry in its time index.
+        """
+        if segment.size or segment.damaged or segment is self.segments[-1]:
+            return False
+        for kind, index in ((Kind.OFFSET_INDEX, OffsetIndex), (Kind.TIME_INDEX, TimeIndex)):
+            if offset_file(segment.base_offset, kind) in self.names:
+                found = index(segment.base_offset, read_whole(self.disk, segment.path(kind)))
+                with suppress(CorruptIndex):
+                    found.check(every_entry=True)
+                    if found.entries:
+                        return True
+        return False
+
     def _load_indexes(self, segment: Segment) -> None:
         """Open the index files, or rebuild the indexes."""
         base, disk = segment.base_offset, self.disk
@@ -338,13 +357,16 @@ class _Recovery:
         progress: Callable[[int], None],
     ) -> ScanResult:
         hints = self._hints(segment)
+        has_lost_all = self._is_emptied(segment)
         segment.clear_indexes()
         bounds = ScanBounds(
             flushed_until=self.recovery_point,
             gaps_until=None if self.config.compact else self.recovery_point,
             end_offset=_NO_END if next_base is None else next_base,
             # After an unclean shutdown the log may be shorter than its checkpoint says.
-            reaches=(self.clean and next_base is None) or records_missing(segment.damaged),
+            reaches=(self.clean and next_base is None)
+            or records_missing(segment.damaged)
+            or has_lost_all,
         )
         scan = BatchScan(segment, bounds, hints, rebuild)
         while not scan.done:
