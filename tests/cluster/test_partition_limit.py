@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.cluster.existing_topics import ExistingTopics
 from ottla.cluster.image import PartitionState, Topic
 from ottla.cluster.partition_limit import (
     DEFAULT_MAX,
@@ -25,7 +26,8 @@ def topic(name: str, *replicas: tuple[BrokerId, ...]) -> Topic:
 
 def check(topics: list[Topic], added: Assignment, limit: PartitionLimit, reserved: int = 0) -> None:
     count = sum(len(one.partitions) for one in topics)
-    check_limit(topics, added, limit, reserved, count=count)
+    existing = ExistingTopics({one.name: one for one in topics}, count)
+    check_limit(existing, added, limit, reserved)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cases import each_case
-from ottla.cluster.image import Broker
+from ottla.cluster.existing_topics import ExistingTopics
+from ottla.cluster.image import Broker, PartitionState, Topic
 from ottla.cluster.topic_creation import (
     AskedTopic,
     TopicDefaults,
@@ -14,50 +15,54 @@ from ottla.cluster.topic_creation import (
     check_name,
 )
 from ottla.errors import ErrorCode, RequestError
-from ottla.ids import BrokerEpoch, BrokerId
+from ottla.ids import BrokerEpoch, BrokerId, Uuid
 
 BROKERS = tuple(Broker(BrokerId(n), BrokerEpoch(n), {}) for n in (1, 2, 3))
 DEFAULTS = TopicDefaults(2, 1)
 
 
+def existing(*names: str) -> ExistingTopics:
+    topics = {name: Topic(name, Uuid(bytes(16)), (PartitionState(()),)) for name in names}
+    return ExistingTopics(topics, len(topics))
+
+
 @each_case("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b", "a\n"])
 def test_invalid_topic_name_is_refused(name: str) -> None:
     with pytest.raises(RequestError) as error:
-        check_name(name, [])
+        check_name(name, existing())
     assert error.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_taken_or_colliding_topic_name_is_refused() -> None:
-    check_name("x" * 249, ["a.b", "c"])
+    check_name("x" * 249, existing("a.b", "c"))
     with pytest.raises(RequestError) as taken:
-        check_name("c", ["a.b", "c"])
+        check_name("c", existing("a.b", "c"))
     assert taken.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     with pytest.raises(RequestError, match=r"collides with existing topic: a\.b") as alike:
-        check_name("a_b", ["a.b", "c"])
+        check_name("a_b", existing("a.b", "c"))
     assert alike.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @given(st.text("ab._", min_size=1, max_size=8), st.sets(st.text("ab._", min_size=1), max_size=40))
-def test_names_collide_that_differ_only_in_dots_and_underscores(
-    name: str, existing: set[str]
-) -> None:
+def test_names_collide_that_differ_only_in_dots_and_underscores(name: str, names: set[str]) -> None:
     assume(name not in (".", ".."))
-    alike = {one.replace(".", "_") for one in existing}
+    alike = {one.replace(".", "_") for one in names}
+    topics = existing(*names)
     if name.replace(".", "_") not in alike:
-        check_name(name, existing)
+        check_name(name, topics)
         return
     with pytest.raises(RequestError) as refused:
-        check_name(name, existing)
+        check_name(name, topics)
     taken = refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
-    assert taken == (name in existing)
+    assert taken == (name in names)
 
 
 def test_name_that_an_internal_topic_needs_is_refused() -> None:
     for name in ("__consumer.offsets", "_.consumer_offsets", "__transaction.state"):
         with pytest.raises(RequestError, match="collides with internal topic: __") as refused:
-            check_name(name, [])
+            check_name(name, existing())
         assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-    check_name("__consumer_offsets", ["c"])
+    check_name("__consumer_offsets", existing("c"))
 
 
 def test_defaults_fill_unset_values() -> None:

@@ -18,12 +18,16 @@ from ottla.errors import ErrorCode, RequestError
 from ottla.ids import BrokerId, topic_name_problem
 from ottla.settings.broker import BROKER, MAX_CONNECTIONS_PER_IP_OVERRIDES
 from ottla.settings.config_def import ConfigDef, Setting
+from ottla.settings.config_parser import DYNAMIC_SETTINGS_MAX
 from ottla.settings.config_types import LIST
 from ottla.settings.topic import TOPIC
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 _WITHOUT_SETTINGS: Final = {8: "loggers", 16: "clients' metrics", 32: "groups"}
+
+TOPIC_CONFIGS_MAX: Final = 200
+"""Configs that a request may give for a topic: several times as many as there are."""
 
 TIMEOUT_MS: Final = 20_000  # the requests have none; most clients wait 30 s for a response
 
@@ -56,6 +60,11 @@ class Resource(Protocol):
 
     resource_type: int
     resource_name: str
+
+    @property
+    def configs(self) -> Sequence[object]:
+        """The configs to alter."""
+        ...
 
 
 R = TypeVar("R", bound=Resource)
@@ -92,6 +101,7 @@ class ConfigAdminManager:
                 raise RequestError(
                     ErrorCode.INVALID_REQUEST, "The resource is given more than once."
                 )
+            check_count(one.resource_type, one.configs)
             await self._alter(one, values_of(one), propagation, validate_only=validate_only)
 
         async def alter_each() -> None:
@@ -141,6 +151,15 @@ class ConfigAdminManager:
             )
         else:
             raise without_settings(resource_type)
+
+
+def check_count(resource_type: int, configs: Sequence[object]) -> None:
+    """Refuse more configs than any resource has, before each of them takes time and memory."""
+    most, code = DYNAMIC_SETTINGS_MAX, ErrorCode.INVALID_REQUEST
+    if resource_type == TOPIC_RESOURCE:
+        most, code = TOPIC_CONFIGS_MAX, ErrorCode.INVALID_CONFIG
+    if len(configs) > most:
+        raise RequestError(code, f"{len(configs)} configs exceed the maximum of {most}")
 
 
 def broker_named(name: str, node_id: BrokerId, metadata_cache: MetadataCache) -> BrokerId | None:

@@ -18,7 +18,7 @@ from ottla.records.validation import ValidationConfig
 from ottla.settings import broker, topic
 from ottla.settings.config import Config
 from ottla.settings.config_def import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, Setting
-from ottla.settings.config_parser import dynamic_config, topic_overrides
+from ottla.settings.config_parser import HINTS_MAX, dynamic_config, topic_overrides
 from ottla.settings.dynamic_broker_config import DynamicBrokerConfig, thread_problems
 from ottla.settings.endpoints import listeners
 from ottla.settings.invalid_settings import InvalidSettings, Problem
@@ -134,10 +134,10 @@ class EffectiveConfig:
         """Return a topic's own configs."""
         return self._overrides.get(name) or topic_overrides({})
 
-    def checked_overrides(self, values: Mapping[str, str]) -> Config:
+    def checked_overrides(self, values: Mapping[str, str], *, hints_max: int = HINTS_MAX) -> Config:
         """Parse and validate a topic's own configs; raises if they are not valid."""
         try:
-            overrides = topic_overrides(dict(values))
+            overrides = topic_overrides(dict(values), hints_max=hints_max)
             self.dynamic_config.check_topic(overrides)
         except InvalidSettings as error:
             raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error

@@ -6,14 +6,14 @@ completes a change that was interrupted.
 """
 
 import logging
-from collections import ChainMap
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from itertools import takewhile
 from types import CoroutineType
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
+from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig, described_changes
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.metadata_cache import MetadataCache
@@ -21,6 +21,7 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.replica_roles import ReplicaRoles
 from ottla.broker.shutdown import Shutdown
 from ottla.clock import Clock
+from ottla.cluster.existing_topics import ExistingTopics
 from ottla.cluster.image import INTERNAL_TOPICS, Broker, PartitionState, Topic
 from ottla.cluster.internal_topics import (
     check_internal_config,
@@ -62,6 +63,7 @@ from ottla.protocol.messages.create_topics import (
 )
 from ottla.settings import broker
 from ottla.settings.broker import BROKER
+from ottla.settings.config_parser import HINTS_MAX
 from ottla.settings.topic import TOPIC
 from ottla.transport.broker_channels import ControllerChannel
 
@@ -76,6 +78,7 @@ ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 CREATION_TIMEOUT_MS: Final = 5_000  # of a topic that is created when it is first used
 TIMEOUT_SECONDS_MAX: Final = 60.0  # of a request, whatever its client allows
 CHANGED_AT_ONCE: Final = 100  # topics that are created or deleted together
+HINTED_TOPICS_MAX: Final = 10  # misspelt configs of others get no suggestion: the search is slow
 DELETED_PARTITIONS_MAX: Final = 500  # of topics that are deleted together; one may have more
 MIN_ISR: Final = "min.insync.replicas"
 RETRY_SECONDS: Final = 5.0  # between two attempts to become leader
@@ -164,6 +167,8 @@ class Topics:
         self.shutdown = shutdown
         self._forward_channel = forward_channel
         self.controller_counts = ControllerCounts()
+        self._scheduler = CooperativeScheduler(clock, shutdown)
+        self._existing_topics = ExistingTopics({}, 0)  # of the newest image
         self._controller: Controller | None = None  # while this broker is the controller
         self._offsets_topic_failure = ""  # why it was not created; the log says so once
 
@@ -183,7 +188,11 @@ class Topics:
 
     def propagation(self, timeout_ms: int) -> Propagation:
         """Return what the changes of a request with this timeout share, while they are applied."""
-        return Propagation(self._clock, min(timeout_ms / 1000, TIMEOUT_SECONDS_MAX))
+        return Propagation(
+            self._clock,
+            min(timeout_ms / 1000, TIMEOUT_SECONDS_MAX),
+            begin_within_s=TIMEOUT_SECONDS_MAX,
+        )
 
     async def in_turn(self, act: Callable[[Controller], Coroutine[Any, Any, T]]) -> T:
         """Let the controller do something to its end, while it does nothing else.
@@ -336,13 +345,12 @@ class Topics:
         """Begin reassignments to target replicas, or cancel those in progress with None."""
         controller = self.controller
         self._check_limit(
-            controller.image.topics,
+            self._existing(),
             tuple(
                 tuple(BrokerId(one) for one in target if one not in state.replicas)
                 for key, target in targets.items()
                 if target and (state := controller.image.state(*key)) is not None
             ),
-            controller.image.partition_count,
         )
         return await controller.alter_reassignments(targets, can_change_factor=can_change_factor)
 
@@ -393,17 +401,21 @@ class Topics:
         Returns the outcomes of as many as one transaction creates: at least of the first. As with
         the other changes, `propagation` has the brokers that have not applied it yet.
         """
+        if propagation is not None:
+            propagation.check_time()
         controller = self.controller
         outcomes: list[Topic | RequestError] = []
         new: dict[str, NewTopic] = {}
         made: dict[str, Topic] = {}
-        topics = ChainMap(made, cast("dict[str, Topic]", controller.image.topics))
-        count, size, with_room = controller.image.partition_count, 0, self._with_room()
-        for one in wanted[:CHANGED_AT_ONCE]:
+        existing, with_room, size, misconfigured = self._existing(), self._with_room(), 0, 0
+        # Topics change only in turn, also while others run.
+        async for one in self._scheduler.new_loop().over(wanted[:CHANGED_AT_ONCE]):
             try:
-                topic, values = self._planned(one, topics, count, with_room)
+                hints_max = HINTS_MAX if misconfigured < HINTED_TOPICS_MAX else 0
+                topic, values = self._planned(one, existing, with_room, hints_max)
             except RequestError as error:
                 outcomes.append(error)
+                misconfigured += error.code is ErrorCode.INVALID_CONFIG
                 continue
             assignment = tuple(state.replicas for state in topic.partitions)
             added = NewTopic(topic.name, TopicNode(topic.id, assignment), values)
@@ -411,7 +423,7 @@ class Topics:
             if new and size > BATCH_BYTES_MAX:
                 break
             new[topic.name], made[topic.name] = added, topic
-            count += len(assignment)
+            existing.add(topic)
             outcomes.append(topic)
         if validate_only or not new:
             return outcomes
@@ -435,13 +447,13 @@ class Topics:
     def _planned(
         self,
         wanted: WantedTopic,
-        topics: Mapping[str, Topic],
-        count: int,
+        existing: ExistingTopics,
         with_room: Sequence[Broker],
+        hints_max: int,
     ) -> tuple[Topic, Mapping[str, str]]:
-        """Return a topic to create and its own configs; the others have `count` partitions."""
+        """Return a topic to create and its own configs."""
         asked = wanted.asked
-        check_name(asked.name, topics)
+        check_name(asked.name, existing)
         check_made([len(asked.assignment) or asked.partitions])
         values = {**wanted.values, **self.required_config(asked.name)}
         internal = internal_partitions(
@@ -451,8 +463,8 @@ class Topics:
         if internal is not None:
             defaults = defaults._replace(partitions=internal)
         assignment = assignment_of(asked, defaults, with_room, self._start())
-        self._check_limit(topics, assignment, count, is_internal=internal is not None)
-        self._settings.checked_overrides(values)
+        self._check_limit(existing, assignment, is_internal=internal is not None)
+        self._settings.checked_overrides(values, hints_max=hints_max)
         self._check_internal(asked.name, {}, values, assignment)
         check_policy(asked.name, self._settings.broker[broker.OTTLA_TOPIC_NAME_POLICY])
         return Topic(asked.name, self._new_id(), tuple(map(PartitionState, assignment))), values
@@ -611,6 +623,8 @@ class Topics:
 
         Returns the outcomes of as many as are deleted together: at least of the first.
         """
+        if propagation is not None:
+            propagation.check_time()
         controller = self.controller
         outcomes: list[RequestError | None] = []
         gone: dict[str, Topic] = {}
@@ -674,6 +688,8 @@ class Topics:
         propagation: Propagation | None = None,
     ) -> None:
         """Add partitions to a topic."""
+        if propagation is not None:
+            propagation.check_time()
         image = self.controller.image
         found = image.topics.get(name)
         if found is None:
@@ -688,7 +704,7 @@ class Topics:
         present = [target_of(one) for one in found.partitions]
         check_added([(len(present), count)])  # here too: the topic may be younger than the request
         added = added_partitions(present, count, assignments, self._with_room(), self._start())
-        self._check_limit(image.topics, added, image.partition_count)
+        self._check_limit(self._existing(), added)
         if validate_only:
             return
         node = TopicNode(found.id, (*(one.replicas for one in found.partitions), *added))
@@ -707,6 +723,7 @@ class Topics:
         self, name: str, change: ConfigChange, propagation: Propagation, *, validate_only: bool
     ) -> None:
         """Change a topic's own configs; they take effect at once."""
+        propagation.check_time()
         found = self.controller.image.topics.get(name)
         if found is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -742,6 +759,7 @@ class Topics:
 
         Another broker also checks them against its properties file, and logs a conflict.
         """
+        propagation.check_time()
         controller, own = self.controller, whose is not None
         if whose in (None, self._node_id):
             before = self._settings.broker_values(own=own)
@@ -774,17 +792,19 @@ class Topics:
         )
 
     def _check_limit(
-        self,
-        topics: Mapping[str, Topic],
-        added: Assignment,
-        count: int,
-        *,
-        is_internal: bool = False,
+        self, existing: ExistingTopics, added: Assignment, *, is_internal: bool = False
     ) -> None:
         limit, reserved = self.partition_limit, 0
         if not is_internal:
-            reserved = reserved_partitions(topics, self._settings.broker, limit.partitions)
-        check_limit(topics.values(), added, limit, reserved, count=count)
+            reserved = reserved_partitions(existing, self._settings.broker, limit.partitions)
+        check_limit(existing, added, limit, reserved)
+
+    def _existing(self) -> ExistingTopics:
+        """Return the topics of the image; changes that are refused share its counts."""
+        image = self.controller.image
+        if not self._existing_topics.is_of(image.topics):
+            self._existing_topics = ExistingTopics(image.topics, image.partition_count)
+        return self._existing_topics
 
     def _with_room(self) -> list[Broker]:
         """Return the brokers with a directory that is not cordoned."""

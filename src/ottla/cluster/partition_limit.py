@@ -5,11 +5,10 @@ anything is stored. Partitions that exist already are not affected. Nothing here
 """
 
 from collections import Counter
-from collections.abc import Collection
 from itertools import chain
 from typing import Final, NamedTuple
 
-from ottla.cluster.image import Topic
+from ottla.cluster.existing_topics import ExistingTopics
 from ottla.cluster.placement import Assignment
 from ottla.errors import RAISE_OPEN_FILES, ErrorCode, RequestError
 
@@ -77,28 +76,21 @@ def default_limit(open_files_max: int | None, memory_bytes: int | None) -> Parti
 
 
 def check_limit(
-    topics: Collection[Topic],
-    added: Assignment,
-    limit: PartitionLimit,
-    reserved: int = 0,
-    *,
-    count: int,
+    existing: ExistingTopics, added: Assignment, limit: PartitionLimit, reserved: int = 0
 ) -> None:
     """Refuse partitions that would give a broker more than it may have.
 
-    The topics have `count` partitions. So many as `reserved` are for internal topics that are not
-    created yet.
+    So many as `reserved` are for internal topics that are not created yet.
     """
     allowed = limit.partitions - reserved
-    if count + len(added) <= allowed:
+    if existing.partition_count + len(added) <= allowed:
         return  # even a broker with a replica of each has few enough
-    replicas = (one.replicas for topic in topics for one in topic.partitions)
-    present = Counter(chain.from_iterable(replicas))
     for broker, more in sorted(Counter(chain.from_iterable(added)).items()):
-        if present[broker] + more > allowed:
+        present = existing.replicas_on(broker)
+        if present + more > allowed:
             kept = f", of which {reserved} are reserved for internal topics" if reserved else ""
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION,
-                f"Broker {broker} has {present[broker]} partition(s), and {more} more would exceed "
+                f"Broker {broker} has {present} partition(s), and {more} more would exceed "
                 f"{limit}{kept}. Delete topics, or {limit.remedy}.",
             )

@@ -5,11 +5,10 @@ to do. The replicas of a partition are on different, known brokers, and partitio
 0 without gaps.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import product
 from typing import Final, NamedTuple
 
+from ottla.cluster.existing_topics import ExistingTopics
 from ottla.cluster.image import INTERNAL_TOPICS, Broker
 from ottla.cluster.placement import Assignment, place_replicas
 from ottla.errors import ErrorCode, RequestError
@@ -54,7 +53,7 @@ def check_added(totals: Iterable[tuple[int, int]]) -> None:
         )
 
 
-def check_name(name: str, existing: Collection[str]) -> None:
+def check_name(name: str, existing: ExistingTopics) -> None:
     """Refuse a topic name that is invalid, taken, or collides with another name.
 
     It must not collide with an internal topic either, even if that is not created yet: then it
@@ -74,23 +73,11 @@ def check_name(name: str, existing: Collection[str]) -> None:
             )
     if name in existing:
         raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if (other := _colliding(name, existing)) is not None:
+    if (other := existing.colliding(name)) is not None:
         raise RequestError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"Topic '{name}' collides with existing topic: {other}",
         )
-
-
-def _colliding(name: str, existing: Collection[str]) -> str | None:
-    """Return an existing name that collides with a new one; not by looking at all, if possible."""
-    parts = re.split("[._]", name)
-    if 2 ** (len(parts) - 1) > len(existing):
-        return next((other for other in existing if topic_names_collide(name, other)), None)
-    for marks in product("._", repeat=len(parts) - 1):
-        other = parts[0] + "".join(map(str.__add__, marks, parts[1:]))
-        if other != name and other in existing:
-            return other
-    return None
 
 
 def assignment_of(

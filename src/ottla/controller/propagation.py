@@ -1,6 +1,7 @@
 """How far the changes of one request have been applied, and how long the request waits for it."""
 
 import asyncio
+import math
 from collections.abc import Collection, Coroutine, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -25,9 +26,11 @@ class Propagation:
     change the cluster is carried out to its end all the same, and any other one changes nothing.
     """
 
-    def __init__(self, clock: Clock, timeout_s: float) -> None:
-        """The changes of a request with this timeout."""
+    def __init__(self, clock: Clock, timeout_s: float, *, begin_within_s: float = math.inf) -> None:
+        """The changes of a request with this timeout; no change begins after `begin_within_s`."""
         self._clock = clock
+        self._begin_within_s = begin_within_s
+        self._begin_until_s = clock.elapsed_s() + begin_within_s
         self._deadline_s = clock.elapsed_s() + timeout_s
         self._late: dict[BrokerId, asyncio.Future[Failures]] = {}
         self._has_begun = False
@@ -60,6 +63,15 @@ class Propagation:
     def has_client_left(self) -> bool:
         """Whether the client has left after the request had begun to change the cluster."""
         return self._client_left.done()
+
+    def check_time(self) -> None:
+        """Raise if the request has taken so long that no other of its changes may begin.
+
+        The timeout of the request does not end its changes: it limits the wait for brokers.
+        """
+        if self._clock.elapsed_s() > self._begin_until_s:
+            why = f"not begun: the request has taken more than {self._begin_within_s:g} s"
+            raise RequestError(ErrorCode.REQUEST_TIMED_OUT, why)
 
     @property
     def left_s(self) -> float:

@@ -97,9 +97,10 @@ def client_config(
     return resolve(table, entries, problems=problems)
 
 
-def topic_overrides(values: Mapping[str, object]) -> Config:
+def topic_overrides(values: Mapping[str, object], *, hints_max: int = HINTS_MAX) -> Config:
     """Return the config that a topic sets; DynamicBrokerConfig.topic adds the defaults."""
-    return resolve(TOPIC, (Entry(name, value) for name, value in values.items()))
+    entries = (Entry(name, value) for name, value in values.items())
+    return resolve(TOPIC, entries, hints_max=hints_max)
 
 
 def dynamic_config(values: Mapping[str, object], level: Dynamic) -> Config:
@@ -123,12 +124,14 @@ def resolve(
     problems: Iterable[Problem] = (),
     notices: Iterable[Problem] = (),
     more_checks: Iterable[Check] = (),
+    hints_max: int = HINTS_MAX,
 ) -> Config:
     """Return the config of entries; the last entry of a name applies.
 
     `problems` and `notices` of an earlier step are reported together with those found here.
     """
     reading = _Reading(table)
+    reading.hints_left = hints_max
     reading.problems += problems
     reading.notices += notices
     reading.read(entries)

@@ -8,7 +8,7 @@ from broker.nodes import Client, broker, run
 from broker.test_configs import BROKER_RESOURCE, TOPIC_RESOURCE, described
 from broker.test_node import create
 from cases import each_case
-from ottla.broker.configs import Change
+from ottla.broker.configs import TOPIC_CONFIGS_MAX, Change
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import AlterableConfig as OldConfig
 from ottla.protocol.messages.alter_configs import (
@@ -241,7 +241,7 @@ def test_long_error_message_is_truncated(tmp_path: Path) -> None:
             assert await change_topic(client, (long, APPEND, "1")) == ErrorCode.INVALID_CONFIG
             twice = await change_topic(client, (long, SET, "1"), (long, SET, "2"))
             assert twice == ErrorCode.INVALID_REQUEST
-            many = [(f"{number}{long[:100]}", int(SET), "1") for number in range(400)]
+            many = [(f"{number}{long[:100]}", int(SET), "1") for number in range(TOPIC_CONFIGS_MAX)]
             assert await change_topic(client, *many) == ErrorCode.INVALID_CONFIG
             ((_, _, code),) = await change(client, resource(BROKER_RESOURCE, long))
             assert code == ErrorCode.INVALID_REQUEST

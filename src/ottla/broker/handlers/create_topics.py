@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ottla.broker.configs import TOPIC_RESOURCE, check_count
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.topics import Topics, WantedTopic
@@ -109,6 +110,7 @@ def _wanted(topic: CreatableTopic) -> WantedTopic:
         topic.replication_factor,
         _assignment(topic),
     )
+    check_count(TOPIC_RESOURCE, topic.configs)
     values = {one.name: one.value for one in topic.configs}
     given = {name: value for name, value in values.items() if value is not None}
     if len(given) < len(values):

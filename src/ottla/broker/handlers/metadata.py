@@ -19,7 +19,7 @@ from typing import Final
 from ottla.broker.cooperative import CooperativeScheduler
 from ottla.broker.effective_config import EffectiveConfig
 from ottla.broker.metadata_cache import MetadataCache, MetadataResponseKey
-from ottla.broker.topics import Topics
+from ottla.broker.topics import TIMEOUT_SECONDS_MAX, Topics
 from ottla.clock import Clock
 from ottla.cluster.image import Broker, PartitionState, Topic
 from ottla.controller.death_watch import LostBroker
@@ -225,7 +225,10 @@ class MetadataHandler:
     ) -> Response:
         failed: dict[str | None, ErrorCode] = {}
         turns = self._scheduler.new_loop()
+        until_s = self._clock.elapsed_s() + TIMEOUT_SECONDS_MAX
         async for name in turns.over(missing):
+            if self._clock.elapsed_s() > until_s:
+                break  # a client asks for the others again
             try:
                 await self._topics.create_missing(name or "")
             except RequestError as error:
