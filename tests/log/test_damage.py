@@ -10,7 +10,7 @@ from cases import each_case
 from log.logs import FOLDER, SMALL, append, contents, end, fill, made, new_log, opened, raw
 from ottla.errors import ErrorCode, RequestError, StorageExhausted, StorageFailure
 from ottla.ids import LeaderEpoch, Offset, ProducerId
-from ottla.log.damage import Damage, format_damage, parse_damage
+from ottla.log.damage import Damage, format_damage, offset_ranges, parse_damage
 from ottla.log.disk import read_whole
 from ottla.log.errors import CorruptText
 from ottla.log.log_config import LogConfig
@@ -185,6 +185,34 @@ def test_c4_damaged_base_offset_is_not_served_before_a_scrub(segment: str) -> No
             if code_of(log, header.base_offset) is not ErrorCode.CORRUPT_MESSAGE:
                 served.append((header.base_offset, bit))
     assert served == []
+
+
+def test_damage_that_a_fetch_finds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    damaged = DamagedLog("rolled", clean=True)
+    header, position = damaged.places[2]
+    data = bytearray(damaged.file)
+    data[position + 3] ^= 0x40  # of the base offset
+    disk = damaged.with_file(bytes(data))
+    log = damaged.opened(disk).log
+    for _ in range(3):
+        assert code_of(log, header.base_offset) is ErrorCode.CORRUPT_MESSAGE
+    finish(log.close())
+    again = damaged.opened(disk).log
+    assert code_of(again, header.base_offset) is ErrorCode.CORRUPT_MESSAGE
+    (line,) = [one for one in caplog.records if one.msg == "damage found"]
+    assert line.levelname == "ERROR"
+    assert line.args == {
+        "partition": "t-0",
+        "file": f"{FOLDER}/{damaged.name}",
+        "offsets": f"{header.base_offset} to {header.last_offset}",
+        "bytes": header.size,
+    }
+
+
+def test_damaged_ranges_of_a_log_line_are_limited() -> None:
+    ranges = [Damage(Offset(10 * n), Offset(10 * n + 2), 100 * n, 50) for n in range(12)]
+    assert offset_ranges(ranges[:2]) == "0 to 1, 10 to 11"
+    assert offset_ranges(ranges).endswith(", 90 to 91 and 2 more ranges")
 
 
 def runs(damaged: DamagedLog) -> Iterator[tuple[int, int]]:

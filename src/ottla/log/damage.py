@@ -16,6 +16,7 @@ from ottla.log.names import DAMAGED_OFFSETS
 from ottla.records.errors import CorruptRecords
 
 _OFFSET_MAX: Final = 2**63 - 1
+_SHOWN_MAX: Final = 10  # ranges in a log line
 
 
 class Damage(NamedTuple):
@@ -74,6 +75,17 @@ def check_undamaged(damaged: Sequence[Damage], position: int) -> None:
 def undamaged_end(damaged: Sequence[Damage], start: int, end: int) -> int:
     """The end of the batches between two positions that can be served."""
     return next((one.position for one in damaged if start < one.position < end), end)
+
+
+def offset_ranges(damaged: Sequence[Damage]) -> str:
+    """The offsets of damaged ranges as a log line shows them."""
+    some = [
+        f"{one.first_offset} to {one.end_offset - 1}"
+        for one in damaged
+        if one.end_offset > one.first_offset
+    ]
+    more = len(some) - _SHOWN_MAX
+    return ", ".join(some[:_SHOWN_MAX]) + (f" and {more} more ranges" if more > 0 else "")
 
 
 def records_missing(damaged: Sequence[Damage]) -> bool:

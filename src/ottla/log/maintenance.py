@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from ottla.errors import RequestError, StorageFailure
 from ottla.ids import Offset, TopicPartition
+from ottla.log.damage import offset_ranges
 from ottla.log.directory import DataDirectory
 from ottla.log.disk import File
 from ottla.log.flusher import flush_due
@@ -232,8 +233,10 @@ class Maintenance:
         async for hosted in self._usable():
 
             async def work(log: PartitionLog = hosted.log) -> None:
-                for damage in await log.scrub(pause):
-                    _LOG.error("damage found", {"directory": log.directory, "damage": str(damage)})
+                known = log.damaged
+                if left := [one for one in await log.scrub(pause) if one in known]:
+                    about = {"directory": log.directory, "offsets": offset_ranges(left)}
+                    _LOG.error("damage not repaired yet", about)
 
             await self._attempt(hosted, work)
 

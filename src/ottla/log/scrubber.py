@@ -22,7 +22,7 @@ from ottla.errors import ErrorCode, OttlaError, RequestError, StorageExhausted
 from ottla.ids import Offset
 from ottla.log.appender import UnexpectedOffset, replicated_headers
 from ottla.log.cached_reads import Read, read_blocking, retry_uncached
-from ottla.log.damage import Damage, format_damage, records_missing
+from ottla.log.damage import Damage, format_damage, offset_ranges, records_missing
 from ottla.log.disk import Reader
 from ottla.log.epochs import EpochHistory
 from ottla.log.log_state import LogState
@@ -170,6 +170,17 @@ class Scrubber:
         damaged = tuple(scan.result.damaged)
         if damaged == segment.damaged:
             return False
+        # Logged once: from now on the damage is known, also to the next start.
+        if found := [one for one in damaged if one not in segment.damaged]:
+            _LOG.error(
+                "damage found",
+                {
+                    "partition": state.directory.rpartition("/")[2],
+                    "file": segment.file.path,
+                    "offsets": offset_ranges(found),
+                    "bytes": sum(one.size for one in found),
+                },
+            )
         segment.damaged = damaged
         return True
 
