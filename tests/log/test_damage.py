@@ -18,7 +18,7 @@ from ottla.log.names import DAMAGED_OFFSETS
 from ottla.log.partition_log import OpenedLog, PartitionLog
 from ottla.records.batch import BatchHeader, batches
 from ottla.records.errors import CorruptRecords
-from ottla.testing.disk import Loss, SimulatedDisk, finish
+from ottla.testing.disk import Crashed, Loss, SimulatedDisk, finish
 from sampling import sample
 
 BYTES_SAMPLED = 12  # of each batch
@@ -279,6 +279,26 @@ def test_c4_emptied_segment_is_noticed_at_the_start(lost: str, clean: bool) -> N
     assert note == f"{FOLDER}/{damaged.name}: offsets {offsets} are damaged and not served"
     hit = {place.header.base_offset for place in damaged.places}
     damaged.endure(b"", hit, scrubbed=False)
+
+
+def test_c4_emptied_segment_is_noticed_after_a_crash_of_the_start() -> None:
+    """The old indexes stay until the damage is stored: they are the only evidence."""
+    damaged = DamagedLog("rolled", clean=True)
+    hit = {place.header.base_offset for place in damaged.places}
+    disk = damaged.with_file(b"")
+    disk.sync_directory(FOLDER)
+    whole = disk.after_crash(Loss.ALL, Random(0))
+    before = len(whole.calls)
+    damaged.opened(whole)
+    crashes = range(before, len(whole.calls))
+    assert len(crashes) >= 8
+    for loss in Loss:
+        for crash_at in crashes:
+            crashed = disk.after_crash(Loss.ALL, Random(0))
+            crashed.crash_at = crash_at
+            with pytest.raises(Crashed):
+                damaged.opened(crashed)
+            damaged.check(damaged.opened(crashed.after_crash(loss, Random(0))).log, hit)
 
 
 def test_empty_segment_without_index_entries_is_not_damaged() -> None:

@@ -548,16 +548,19 @@ class _Recovery:
     def _store(self, segments: Segments) -> list[Segment]:
         """Write what was rebuilt; return closed segments whose index files had no space.
 
-        The active segment keeps its indexes in memory.
+        The active segment keeps its indexes in memory. The damage is stored first: until then, only
+        the old index files show that an emptied segment had records.
         """
+        is_stored = self._has_room(lambda: self.damage_file.store(format_damage(segments)))
         closed = [segment for segment in self.rebuilt if segment is not segments.active]
         for segment in closed:
+            if segment.damaged and not is_stored:
+                continue
             if self._has_room(lambda one=segment: one.write_indexes(self.disk)):
                 segment.indexed_size = segment.size
                 segment.use_indexes(segment.open_indexes(self.disk))
         if closed or self.sync_due:
             self.disk.sync_directory(self.directory)
-        self._has_room(lambda: self.damage_file.store(format_damage(segments)))
         return [one for one in closed if one.indexes_due]
 
     def _has_room(self, write: Callable[[], None]) -> bool:
