@@ -116,7 +116,7 @@ def test_next_request_waits_for_the_throttle(
             assert broker.count(kind) == 2
 
     run(scenario())
-    assert came_s[1] - told_s[0] >= PAUSE_MS / 1000
+    assert came_s[1] - told_s[0] > 0.9 * PAUSE_MS / 1000
 
 
 def test_request_for_any_broker_avoids_a_throttled_one() -> None:

@@ -220,7 +220,7 @@ def test_slow_broker_delays_its_responses() -> None:
             with cluster.slow(cluster.brokers[0], 200):
                 began_s = asyncio.get_running_loop().time()
                 await send(client, 1)
-                assert asyncio.get_running_loop().time() - began_s >= 0.2
+                assert asyncio.get_running_loop().time() - began_s > 0.19
             assert await values(cluster, 2) == [b"0", b"1"]
 
     run(scenario)
