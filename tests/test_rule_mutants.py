@@ -22,9 +22,9 @@ from broker import test_hand_over, test_leadership, test_replica_fetch
 from cluster import test_election, test_registration
 from controller import (
     test_control_requests,
-    test_death_watch,
     test_elector,
     test_elector_sessions,
+    test_failure_detector,
     test_lease,
     test_outage,
     test_partition_changes,
@@ -51,8 +51,8 @@ from ottla.cluster.znodes import broker_path
 from ottla.controller import lease, partition_changes, plan
 from ottla.controller.control_update import update_error
 from ottla.controller.controller import Controller
-from ottla.controller.death_watch import DeathWatch
 from ottla.controller.elector import ControllerElector
+from ottla.controller.failure_detector import FailureDetector
 from ottla.controller.lease import ControllerLease
 from ottla.controller.plan import brokers_to_spare
 from ottla.controller.producer_ids import ProducerIds
@@ -484,12 +484,12 @@ def dead_brokers_are_removed_without_their_counter(patch: Patch) -> None:
     patch.setattr(ClusterStore, "unregister", unregister)
 
 
-@caught_by(test_death_watch.test_b13_silence_and_failed_logins_prove_nothing)
+@caught_by(test_failure_detector.test_b13_silence_and_failed_logins_prove_nothing)
 def every_failed_connection_proves_death(patch: Patch) -> None:
     async def is_refused(self: object, address: object) -> bool:
         return True
 
-    patch.setattr(DeathWatch, "_is_refused", is_refused)
+    patch.setattr(FailureDetector, "_is_refused", is_refused)
 
 
 @caught_by(test_elector.test_b13_controller_that_restarted_is_not_dead)
@@ -505,7 +505,7 @@ def controller_is_replaced_again_and_again(patch: Patch) -> None:
     patch.setattr(ControllerElector, "_may_replace", returning(True))
 
 
-@caught_by(test_death_watch.test_b13_broker_that_was_taken_for_dead_is_spared)
+@caught_by(test_failure_detector.test_b13_broker_that_was_taken_for_dead_is_spared)
 def broker_is_taken_for_dead_again_and_again(patch: Patch) -> None:
     everywhere(patch, plan.may_be_removed, returning(True))
 

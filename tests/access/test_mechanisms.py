@@ -4,7 +4,7 @@ import pytest
 
 from cases import each_case
 from ottla.access.mechanisms import oauthbearer, plain
-from ottla.access.scram import LoginFailed
+from ottla.access.scram_client import LoginFailed
 from ottla.settings.config_types import Secret
 
 

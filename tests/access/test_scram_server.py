@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from ottla.access.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Exchange, scram
+from ottla.access.scram_client import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, Exchange, scram
 from ottla.access.scram_server import (
     CLIENT_NONCE_BYTES_MAX,
     MESSAGE_BYTES_MAX,

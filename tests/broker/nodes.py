@@ -24,7 +24,7 @@ from ottla.settings.config_parser import broker_config
 from ottla.settings.derived import broker_id
 from ottla.testing.troubled_disk import TroubledDisk
 from ottla.transport.listener import Listener
-from ottla.transport.memory import MemoryPools
+from ottla.transport.memory_pool import MemoryPools
 from ottla.transport.network import TcpNetwork
 
 M = TypeVar("M", bound=Message)

@@ -12,7 +12,7 @@ import kafka
 import pytest
 
 from broker.nodes import Client, RunningBroker, broker, closed, run
-from ottla.access.scram import scram
+from ottla.access.scram_client import scram
 from ottla.access.scram_server import ScramServer
 from ottla.broker import dispatch
 from ottla.broker.broker_only import BROKER_ONLY, REFUSABLE

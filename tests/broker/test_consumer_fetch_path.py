@@ -39,7 +39,7 @@ from ottla.protocol.conversation import ClientConversation, ServerConversation
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
 from ottla.replication.partition import Partition
 from ottla.settings.broker import RACK_AWARE
-from ottla.transport import memory
+from ottla.transport import memory_pool
 from ottla.transport.connection import (
     WRITE_BUFFER_BYTES,
     Connection,
@@ -48,7 +48,7 @@ from ottla.transport.connection import (
     State,
     dispatched,
 )
-from ottla.transport.memory import MemoryWaiter
+from ottla.transport.memory_pool import MemoryWaiter
 from sampling import sample, scaled
 from transport.test_departures import until
 
@@ -68,7 +68,7 @@ MakePath = Callable[[RunningBroker], ServeFetchFrame]
 @pytest.fixture(autouse=True)
 def records_are_sent_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every client count as one that reads, and few records as many."""
-    monkeypatch.setattr(memory, "PROVEN_BYTES", 0)
+    monkeypatch.setattr(memory_pool, "PROVEN_BYTES", 0)
     monkeypatch.setattr(fetch_read, "PINNED_BYTES_MIN", 700)
 
 
@@ -497,7 +497,7 @@ def test_conditions_of_the_broker_and_the_connection(
             assert served(one)
             assert served(one, rack="somewhere") is None
             assert served(one, client_id="x" * FRAME_BYTES_MAX) is None
-            monkeypatch.setattr(memory, "PROVEN_BYTES", 1 << 40)
+            monkeypatch.setattr(memory_pool, "PROVEN_BYTES", 1 << 40)
             copied = served(one)
             assert isinstance(copied, list)
             assert all(isinstance(piece, bytes | memoryview) for piece in copied)

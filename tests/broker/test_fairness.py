@@ -19,8 +19,8 @@ from ottla.protocol.messages.describe_configs import (
 )
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.records.batch import batches
-from ottla.transport import memory
-from ottla.transport.memory import PROVEN_BYTES, UNPROVEN_STALL_SECONDS
+from ottla.transport import memory_pool
+from ottla.transport.memory_pool import PROVEN_BYTES, UNPROVEN_STALL_SECONDS
 
 MB = 1 << 20
 BATCH_BYTES = 900_000
@@ -82,7 +82,7 @@ def test_proven_client_is_not_delayed_by_stalled_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        monkeypatch.setattr(memory, "PROVEN_BYTES", 1 << 62)  # no client becomes proven
+        monkeypatch.setattr(memory_pool, "PROVEN_BYTES", 1 << 62)  # no client becomes proven
 
     async def scenario() -> None:
         async with broker(tmp_path, f"ottla.queued.max.response.bytes={LIMIT_BYTES}") as running:

@@ -27,7 +27,7 @@ from ottla.protocol.messages.delete_topics import (
 )
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.transport import memory
+from ottla.transport import memory_pool
 from ottla.transport.connection import Connection
 from page_cache import needs_cachestat
 
@@ -39,7 +39,7 @@ LARGE: Final = 8 << 20
 @pytest.fixture(autouse=True)
 def _proven(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every client count as one that reads its responses."""
-    monkeypatch.setattr(memory, "PROVEN_BYTES", 0)
+    monkeypatch.setattr(memory_pool, "PROVEN_BYTES", 0)
 
 
 class RawClient:

@@ -9,7 +9,7 @@ import pytest
 
 from cases import each_case
 from controller.controllers import Coordinated, coordinated
-from ottla.access.scram import scram
+from ottla.access.scram_client import scram
 from ottla.access.scram_server import LoginRefused
 from ottla.cluster.znodes import CREDENTIAL, BadNode, parse_credential
 from ottla.controller.credential import (

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any, Final, cast
 
 from fuzz_mutants import bounded_memory, explained, mutant, scaled, seeded
-from ottla.access.scram import scram
+from ottla.access.scram_client import scram
 from ottla.broker.handlers import sasl_authenticate, sasl_handshake
 from ottla.clock import SystemClock
 from ottla.controller.credential import CLUSTER_MECHANISM, CLUSTER_USER, ClusterCredential
@@ -31,7 +31,7 @@ from ottla.transport.connection import (
     ConnectionConfig,
     State,
 )
-from ottla.transport.memory import MemoryPools
+from ottla.transport.memory_pool import MemoryPools
 
 PASSWORD: Final = Secret("the password of the cluster, which is long")
 SERVED: Final = {api.key: api.versions for api in (HEARTBEAT, SASL_HANDSHAKE, SASL_AUTHENTICATE)}

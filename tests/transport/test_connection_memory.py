@@ -1,6 +1,6 @@
 """The memory that a connection holds, and how a client that reads its responses becomes proven."""
 
-from ottla.transport.memory import (
+from ottla.transport.memory_pool import (
     BYTES_PER_SECOND_MIN,
     PROVEN_BYTES,
     STALL_SECONDS,

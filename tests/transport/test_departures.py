@@ -40,7 +40,7 @@ from ottla.transport.connection import (
     DeferredResponse,
     FrameWait,
 )
-from ottla.transport.memory import READ_BUFFER_BYTES
+from ottla.transport.memory_pool import READ_BUFFER_BYTES
 from transport.test_listener import Client, Run, Service, echo, heartbeat, run
 
 __all__ = ["run"]

@@ -19,7 +19,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.primitives import Buffer
 from ottla.transport import file_sender
 from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse
-from ottla.transport.memory import MemoryPools
+from ottla.transport.memory_pool import MemoryPools
 from transport.test_departures import epolls, until
 from transport.test_listener import Run, Service, heartbeat, run
 

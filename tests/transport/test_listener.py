@@ -33,7 +33,7 @@ from ottla.transport.connection import (
 )
 from ottla.transport.descriptors import UNLIMITED, Descriptors
 from ottla.transport.listener import AddressTaken, Listener
-from ottla.transport.memory import SILENT_SECONDS, STALL_SECONDS, MemoryPools
+from ottla.transport.memory_pool import SILENT_SECONDS, STALL_SECONDS, MemoryPools
 from ottla.transport.network import TcpNetwork
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ottla.access.scram import Exchange, scram
+from ottla.access.scram_client import Exchange, scram
 from ottla.broker.handlers import sasl_authenticate, sasl_handshake
 from ottla.controller.credential import CLUSTER_MECHANISM, CLUSTER_USER, ClusterCredential
 from ottla.errors import ErrorCode

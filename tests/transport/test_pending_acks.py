@@ -25,7 +25,7 @@ from ottla.transport.connection import (
     Served,
     State,
 )
-from ottla.transport.memory import MemoryPools
+from ottla.transport.memory_pool import MemoryPools
 from ottla.transport.pending_acks import PENDING_ACK_BYTES_MAX, PENDING_ACKS_MAX, PendingAck
 from transport.test_departures import has_departed, until
 from transport.test_listener import Client, Run, Service, echo, heartbeat, run

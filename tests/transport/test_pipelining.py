@@ -2,7 +2,7 @@
 
 from ottla.protocol.conversation import Request, Response
 from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse
-from ottla.transport.memory import MemoryPools
+from ottla.transport.memory_pool import MemoryPools
 from transport.test_departures import SERVED, Waiting, join, until
 from transport.test_listener import Run, Service, echo, heartbeat, run
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
-from ottla.access.scram import Exchange, LoginFailed
+from ottla.access.scram_client import Exchange, LoginFailed
 from ottla.settings.config_types import Secret
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from ottla.access.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
+from ottla.access.scram_client import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
 from ottla.errors import OttlaError
 from ottla.settings.config_types import Secret
 

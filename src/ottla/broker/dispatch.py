@@ -74,7 +74,7 @@ from ottla.broker.topics import Topics
 from ottla.broker.traffic_window import TrafficWindow
 from ottla.clock import Clock
 from ottla.controller.credential import ClusterCredential
-from ottla.controller.death_watch import DeathWatch
+from ottla.controller.failure_detector import FailureDetector
 from ottla.controller.producer_ids import ProducerIds
 from ottla.ids import BrokerId, Uuid
 from ottla.metrics import ApiCounts
@@ -117,7 +117,7 @@ class BrokerParts:
     request_metrics: RequestMetrics
     scheduler: CooperativeScheduler
     shutdown: Shutdown
-    death_watch: DeathWatch
+    failure_detector: FailureDetector
 
 
 HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
@@ -228,7 +228,7 @@ HANDLERS: Final[dict[Api, Callable[[BrokerParts], Handler]]] = {
             topics=parts.topics,
             scheduler=parts.scheduler,
             clock=parts.clock,
-            lost_brokers=parts.death_watch.look,
+            lost_brokers=parts.failure_detector.look,
         ).handle
     ),
     apis.OFFSET_COMMIT: lambda parts: partial(

@@ -30,7 +30,7 @@ from ottla.records import COMPILED
 from ottla.transport.http_pages import Page, Pages
 from ottla.transport.listener import Listener
 from ottla.transport.log_rate_limit import CloseReason
-from ottla.transport.memory import MemoryPools
+from ottla.transport.memory_pool import MemoryPools
 
 METRICS_PATH: Final = "/metrics"
 HEALTH_PATH: Final = "/healthz"

@@ -55,8 +55,8 @@ from ottla.cluster.znodes import (
 )
 from ottla.controller.controller import Apply, Controller, ControllerConfig
 from ottla.controller.credential import ClusterCredential, cluster_credential
-from ottla.controller.death_watch import DeathWatch
 from ottla.controller.elector import ControllerElector
+from ottla.controller.failure_detector import FailureDetector
 from ottla.controller.lease import ControllerLease, RegistrationRefused, ensure, register
 from ottla.controller.loading import load_broker_configs, load_topic_configs, load_topic_id
 from ottla.controller.producer_ids import ProducerIds
@@ -128,7 +128,7 @@ from ottla.transport.descriptors import Descriptors
 from ottla.transport.http_pages import PageServer
 from ottla.transport.listener import Listener
 from ottla.transport.login import BrokerLogin
-from ottla.transport.memory import MemoryPools
+from ottla.transport.memory_pool import MemoryPools
 from ottla.transport.network import Network
 from ottla.transport.pending_acks import PendingAck
 from ottla.transport.port_owner import port_owner
@@ -462,7 +462,7 @@ class Node:
         )
         request_metrics = RequestMetrics(self._served)
         fetch_sessions = self._fetch_sessions(settings)
-        death_watch = self._death_watch(credential, topics, lambda: elector)
+        failure_detector = self._failure_detector(credential, topics, lambda: elector)
         parts = BrokerParts(
             node_id=self.id,
             clock=environment.clock,
@@ -509,17 +509,23 @@ class Node:
             request_metrics=request_metrics,
             scheduler=scheduler,
             shutdown=shutdown,
-            death_watch=death_watch,
+            failure_detector=failure_detector,
         )
         elector = ControllerElector(
             session,
             self.id,
             environment.clock,
             partial(
-                self._take_over, cluster_id, topics, roles, metadata_cache, channels, death_watch
+                self._take_over,
+                cluster_id,
+                topics,
+                roles,
+                metadata_cache,
+                channels,
+                failure_detector,
             ),
             topics.resign,
-            dead=lambda: death_watch.dead,
+            dead=lambda: failure_detector.dead,
             session_timeout_s=self._session_timeout_s,
         )
         self._exit.push_async_callback(topics.resign)  # no topic changes after this
@@ -537,7 +543,7 @@ class Node:
         self._run(elector.run())
         self._unregistered.set()  # watch the registration
         self._run(self._keep_registered(session, logs, roles, elector))
-        self._run(death_watch.run(roles.brokers_changed, lambda: metadata_cache.image.brokers))
+        self._run(failure_detector.run(roles.brokers_changed, lambda: metadata_cache.image.brokers))
         self._run(self._check_isrs(replica_manager))
         await self._start_stop.wait(roles.informed.wait())
         self._start_stop.complete()
@@ -693,7 +699,7 @@ class Node:
         roles: ReplicaRoles,
         metadata_cache: MetadataCache,
         channels: BrokerChannels,
-        death_watch: DeathWatch,
+        failure_detector: FailureDetector,
         lease: ControllerLease,
         resign: Callable[[], None],
     ) -> None:
@@ -727,7 +733,7 @@ class Node:
             acts=self._connected,
         )
         found = await controller.load()
-        found = await controller.without_dead(found, death_watch.dead)
+        found = await controller.without_dead(found, failure_detector.dead)
         answering: dict[BrokerId, Broker] = {}
         if clock.elapsed_s() - self._disconnected_s < session_timeout_s:
             known = metadata_cache.image.brokers.items()
@@ -737,13 +743,13 @@ class Node:
             controller, found, is_first=not roles.informed.is_set(), answering=answering
         )
 
-    def _death_watch(
+    def _failure_detector(
         self,
         credential: ClusterCredential,
         topics: Topics,
         elector: Callable[[], ControllerElector],
-    ) -> DeathWatch:
-        """Return the watch of the other brokers' processes (rule B13)."""
+    ) -> FailureDetector:
+        """Return the failure detector of the other brokers (rule B13)."""
         environment, between = self._environment, inter_broker_listener(self._config)
         assert between is not None, "broker_config checks it"
         login = BrokerLogin(credential.login(), ("ottla", RELEASE), LOGIN_SECONDS)
@@ -772,7 +778,7 @@ class Node:
             else:
                 elector().stand()
 
-        return DeathWatch(
+        return FailureDetector(
             self.id,
             between.name,
             clock=environment.clock,

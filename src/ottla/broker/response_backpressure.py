@@ -15,7 +15,7 @@ from ottla.protocol import apis
 from ottla.protocol.conversation import LargeRequest, Request, Response
 from ottla.protocol.message import Message
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse, Served
-from ottla.transport.memory import MemoryWaiter
+from ottla.transport.memory_pool import MemoryWaiter
 from ottla.transport.pending_acks import PendingAck
 
 REPEATABLE: Final = frozenset(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from ottla.access.scram import Exchange, scram
+from ottla.access.scram_client import Exchange, scram
 from ottla.access.scram_server import SALT_BYTES, ScramServer, ScramUsers, ScramVerifier
 from ottla.cluster.znodes import CREDENTIAL, format_credential, parse_credential
 from ottla.coordination.errors import NodeExists, NoNode

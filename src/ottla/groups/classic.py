@@ -9,6 +9,7 @@ from ottla.groups.effects import StaticMemberStored
 from ottla.groups.events import UNKNOWN_MEMBER, Heartbeat, Join, Leave, Leaver, Sync
 from ottla.groups.group import ClassicGroup
 from ottla.groups.join import join, static_member_not_stored, static_member_stored
+from ottla.groups.member_expiration import session_expired
 from ottla.groups.rebalance import (
     answer_waiting,
     assignments_not_stored,
@@ -26,7 +27,7 @@ from ottla.groups.rebalance import (
 from ottla.groups.responses import HeartbeatResult, LeaveResult, LeaverResult
 from ottla.groups.states import State
 from ottla.groups.step_context import StepContext
-from ottla.groups.types import AssignmentStored, RequestToken, Timer, TimerKind
+from ottla.groups.types import AssignmentStored, Timer, TimerKind
 
 
 def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, context: StepContext) -> None:
@@ -43,26 +44,6 @@ def step(group: ClassicGroup, event: Join | Sync | Heartbeat | Leave, context: S
             context.respond(event.token, LeaveResult(leavers=_leave(group, event, context)))
 
 
-def request_dropped(group: ClassicGroup, token: RequestToken, context: StepContext) -> None:
-    """Handle the end of a client that waits for a response.
-
-    A member that has not been in a generation is removed at once. A member of a generation has its
-    session timeout to return.
-    """
-    member = group.roster.waiting(token)
-    if member is None:
-        return
-    if member.join_token == token and member.is_new:
-        drop_member(group, member.member_id, context)
-        rebalance(group, context)
-        return
-    if member.join_token == token:
-        group.roster.set_join_token(member, None)
-    else:
-        group.roster.set_sync_token(member, None)
-    restart_session(group, member, context)
-
-
 def timer_fired(group: ClassicGroup, timer: Timer, context: StepContext) -> None:
     """Handle an expired timer."""
     match timer.kind:
@@ -71,7 +52,7 @@ def timer_fired(group: ClassicGroup, timer: Timer, context: StepContext) -> None
         case TimerKind.SYNC:
             sync_time_over(group, context)
         case TimerKind.SESSION:
-            _session_over(group, timer.member_id, context)
+            session_expired(group, timer.member_id, context)
         case TimerKind.EXPIRY:
             raise AssertionError("offsets expire for all groups at once")
 
@@ -170,12 +151,3 @@ def _leave_one(group: ClassicGroup, leaver: Leaver, context: StepContext) -> Err
         return problem
     drop_member(group, member_id, context)
     return ErrorCode.NONE
-
-
-def _session_over(group: ClassicGroup, member_id: str, context: StepContext) -> None:
-    if member_id in group.roster.pending:
-        drop_pending(group, member_id, context)
-        complete_if_all_joined(group, context)
-    elif not group.roster[member_id].waits:
-        drop_member(group, member_id, context)
-        rebalance(group, context)

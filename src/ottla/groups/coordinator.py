@@ -14,7 +14,6 @@ from ottla.errors import ErrorCode
 from ottla.groups.classic import (
     loaded,
     not_stored,
-    request_dropped,
     step,
     stored,
     timer_fired,
@@ -24,7 +23,6 @@ from ottla.groups.config import GroupConfig
 from ottla.groups.deletion import (
     delete_groups,
     delete_offsets,
-    expire,
     forget_partitions,
     not_deleted_answer,
     offsets_deleted,
@@ -50,12 +48,14 @@ from ottla.groups.events import (
     TransactionEnded,
 )
 from ottla.groups.ledger import Ledger
+from ottla.groups.member_expiration import request_dropped
 from ottla.groups.offset_commit import (
     commit,
     not_stored_answer,
     offsets_not_stored,
     offsets_stored,
 )
+from ottla.groups.offset_expiration import expire_offsets
 from ottla.groups.queries import describe, list_groups
 from ottla.groups.request_checks import append_error_for_clients, problem_of, refusal
 from ottla.groups.responses import FetchResult, GroupDescription, GroupList
@@ -250,7 +250,7 @@ class Coordinator:
         if not self._timers.take(event):
             return
         if event.timer == _EXPIRY:
-            expire(self._ledger, context)
+            expire_offsets(self._ledger, context)
             self._set_expiry(context)
         else:
             timer_fired(self._ledger.groups[event.timer.group_id], event.timer, context)

@@ -1,7 +1,7 @@
-"""Deletes groups and offsets: on request, with their topic, or when they expire.
+"""Deletes groups and offsets: on request, or with their topic.
 
 Invariant: a deletion writes tombstones for everything that the log may hold, and a later commit
-survives them. Nothing expires while a commit for it is pending (rule F7).
+survives them.
 """
 
 from ottla.errors import ErrorCode
@@ -30,10 +30,12 @@ def delete_groups(ledger: Ledger, event: DeleteGroups, context: StepContext) -> 
         else:
             errors.append((group_id, ErrorCode.NONE))
             offsets += [(group_id, known) for known in ledger.offsets.known_partitions(group_id)]
-            buried.append(_bury(ledger, group, context))
+            buried.append(remove_group(ledger, group, context))
     answer = GroupErrors(tuple(errors))
     if buried:
-        _append(OffsetsDeleted(tuple(offsets), tuple(buried), event.token, answer), context)
+        append_tombstones(
+            OffsetsDeleted(tuple(offsets), tuple(buried), event.token, answer), context
+        )
     else:
         context.respond(event.token, answer)
 
@@ -57,7 +59,7 @@ def delete_offsets(ledger: Ledger, event: DeleteOffsets, context: StepContext) -
             going.append((event.group_id, partition))
     answer = PartitionErrors(partitions=tuple(errors))
     if going:
-        _append(OffsetsDeleted(tuple(going), token=event.token, answer=answer), context)
+        append_tombstones(OffsetsDeleted(tuple(going), token=event.token, answer=answer), context)
     else:
         context.respond(event.token, answer)
 
@@ -68,46 +70,18 @@ def forget_partitions(
     """Delete the offsets of deleted partitions."""
     going = ledger.offsets.committed_for(partitions)
     if going:
-        _append(OffsetsDeleted(tuple(going)), context)
+        append_tombstones(OffsetsDeleted(tuple(going)), context)
 
 
-def expire(ledger: Ledger, context: StepContext) -> None:
-    """Delete expired offsets, and groups that have nothing left."""
-    for group in list(ledger.groups.values()):
-        going = _expired(ledger, group, context)
-        buried: list[ClassicGroup] = []
-        left = len(ledger.offsets.of(group.group_id)) - len(going)
-        pending = ledger.offsets.is_pending(group.group_id) or group.roster.pending
-        if group.is_empty and not left and not pending:
-            buried.append(_bury(ledger, group, context))
-        if going or buried:
-            offsets = tuple((group.group_id, partition) for partition in going)
-            _append(OffsetsDeleted(offsets, tuple(buried), expired=True), context)
-
-
-def _expired(ledger: Ledger, group: ClassicGroup, context: StepContext) -> list[TopicPartition]:
-    if not group.offsets_may_expire:
-        return []
-    retention_ms = context.rules.offsets_retention_ms
-    return [
-        partition
-        for partition, committed in ledger.offsets.of(group.group_id).items()
-        if not group.is_subscribed(partition.topic)
-        and committed.expired(
-            group.idle_since_ms(committed.committed_ms), context.now_ms, retention_ms
-        )
-        and not ledger.offsets.is_unstable(group.group_id, partition)
-    ]
-
-
-def _bury(ledger: Ledger, group: ClassicGroup, context: StepContext) -> ClassicGroup:
+def remove_group(ledger: Ledger, group: ClassicGroup, context: StepContext) -> ClassicGroup:
     """Remove a group at once: a later join creates a new one after the tombstone."""
     cancel_timers(group, context)
     group.roster.pending.clear()
     return ledger.groups.pop(group.group_id)
 
 
-def _append(then: OffsetsDeleted, context: StepContext) -> None:
+def append_tombstones(then: OffsetsDeleted, context: StepContext) -> None:
+    """Write the tombstones of deleted offsets and groups."""
     records = (
         *(offset_tombstone(group_id, partition) for group_id, partition in then.offsets),
         *(group_tombstone(group.group_id) for group in then.groups),

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from ottla.errors import ErrorCode, OttlaError, RequestError, StorageFailure
 from ottla.ids import Offset, Position, ProducerEpoch, ProducerId
 from ottla.log.batch_header_patch import patched_batch
-from ottla.log.log_config import LogConfig
 from ottla.log.log_state import LogState
 from ottla.log.segment.batch_headers import LocatedHeader
+from ottla.log.segment.roll import is_full, roll_due
 from ottla.log.segment.segment import RELATIVE_MAX, Segment
 from ottla.protocol.primitives import Buffer
 from ottla.records.batch import (
@@ -276,39 +276,6 @@ class Appender:
         if not isinstance(error, StorageFailure):
             directory = self._state.directory
             self._state.fail(StorageFailure(f"{directory}: an append failed midway: {error!r}"))
-
-
-def roll_due(
-    segment: Segment, config: LogConfig, size: int, last_offset: int, timestamp: int, now_ms: int
-) -> bool:
-    """Whether batches of `size` bytes go to the next segment, by Kafka's rules.
-
-    segment.ms is compared with the timestamps of the records if the first batch has one. So
-    segments that are written in one go still end where a period ends. An empty segment rolls only
-    if its relative offsets cannot hold `last_offset`.
-    """
-    if not segment.size or last_offset > segment.offset_max:
-        return last_offset > segment.offset_max
-    first = segment.first_timestamp
-    waited_ms = (
-        timestamp - first if first is not None and first >= 0 else now_ms - segment.created_ms
-    )
-    return (
-        segment.size > config.segment_bytes - size
-        or waited_ms > config.segment_ms - segment.jitter_ms
-        or segment.offset_index.is_full(config.index_bytes_max)
-        or segment.time_index.is_full(config.index_bytes_max)
-    )
-
-
-def is_full(segment: Segment, config: LogConfig, size: int, last_offset: int) -> bool:
-    """Whether batches cannot go to this segment: its offsets, positions and indexes are limited."""
-    return (
-        last_offset > segment.offset_max
-        or segment.size + size > RELATIVE_MAX
-        or segment.offset_index.is_full(config.index_bytes_max)
-        or segment.time_index.is_full(config.index_bytes_max)
-    )
 
 
 def replicated_headers(data: Buffer, expected: Offset) -> list[BatchHeader]:

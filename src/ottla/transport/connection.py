@@ -72,7 +72,7 @@ from ottla.protocol.schema import Versions
 from ottla.protocol.writer import EncodingError
 from ottla.transport.file_sender import FileSender, has_file_slice
 from ottla.transport.log_rate_limit import CloseReason
-from ottla.transport.memory import READ_BUFFER_BYTES, ConnectionMemory, MemoryPools, mapped
+from ottla.transport.memory_pool import READ_BUFFER_BYTES, ConnectionMemory, MemoryPools, mapped
 from ottla.transport.network import WritableWatch
 from ottla.transport.pending_acks import AckQueue, PendingAck
 

@@ -29,7 +29,7 @@ from ottla.transport.connection import (
 )
 from ottla.transport.descriptors import UNLIMITED, Descriptors
 from ottla.transport.log_rate_limit import CloseReason, LogRateLimit
-from ottla.transport.memory import MemoryPools
+from ottla.transport.memory_pool import MemoryPools
 from ottla.transport.network import Network, Server
 
 _LOG = logging.getLogger(__name__)

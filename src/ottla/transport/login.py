@@ -7,7 +7,7 @@ not retriable, or with an error that may be retried. Credentials go to the broke
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ottla.access.scram import Exchange, LoginFailed
+from ottla.access.scram_client import Exchange, LoginFailed
 from ottla.errors import ErrorCode
 from ottla.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.protocol.messages.sasl_authenticate import (

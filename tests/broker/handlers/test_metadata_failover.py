@@ -7,7 +7,7 @@ from typing import Any, cast
 from ottla.broker.handlers.metadata import FAILOVER_SECONDS, LISTED_SECONDS, MetadataHandler
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.cluster.image import Address, Broker, ClusterImage, PartitionState, Topic
-from ottla.controller.death_watch import LostBroker
+from ottla.controller.failure_detector import LostBroker
 from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.protocol.apis import METADATA
 from ottla.protocol.conversation import Request

@@ -7,7 +7,7 @@ import pytest
 
 from client.scenario_runner import run
 from client.scripted_broker import ScriptedBroker
-from ottla.access.scram import HASHES
+from ottla.access.scram_client import HASHES
 from ottla.client.network.connections import ConnectionConfig, Connections
 from ottla.client.network.login import login_with_password
 from ottla.client.network.metadata import Metadata, MetadataConfig

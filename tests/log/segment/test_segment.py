@@ -7,12 +7,12 @@ import pytest
 from cases import each_case
 from log.logs import FOLDER, made
 from ottla.ids import LeaderEpoch, Offset, Position
-from ottla.log.appender import roll_due
 from ottla.log.cached_reads import NotCached, read_blocking, read_page_cache
 from ottla.log.disk import File
 from ottla.log.log_config import LogConfig
 from ottla.log.names import Kind
 from ottla.log.segment.index import OffsetIndex, TimeIndex
+from ottla.log.segment.roll import roll_due
 from ottla.log.segment.segment import (
     FETCH_ENDS_MAX,
     RECENT_BATCHES_MAX,

@@ -47,7 +47,7 @@ from ottla.replication.fetch_purgatory import DelayedFetch, ReplicaWatch
 from ottla.replication.partition import Partition
 from ottla.settings.broker import FETCH_MAX_BYTES, RACK_AWARE, REPLICA_SELECTOR_CLASS
 from ottla.transport.connection import WRITE_BUFFER_BYTES, Connection, DeferredResponse
-from ottla.transport.memory import MemoryWaiter
+from ottla.transport.memory_pool import MemoryWaiter
 
 SHARE: Final = 4
 """A fetch gets at most 1/SHARE of the memory that is left."""

@@ -22,7 +22,7 @@ from ottla.broker.metadata_cache import MetadataCache, MetadataResponseKey
 from ottla.broker.topics import TIMEOUT_SECONDS_MAX, Topics
 from ottla.clock import Clock
 from ottla.cluster.image import Broker, PartitionState, Topic
-from ottla.controller.death_watch import LostBroker
+from ottla.controller.failure_detector import LostBroker
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import NO_BROKER, ZERO_UUID, BrokerId, Uuid, topic_name_problem
 from ottla.protocol.conversation import LargeRequest, Request, Response

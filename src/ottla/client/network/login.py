@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from ottla.access.mechanisms import oauthbearer, plain
-from ottla.access.scram import Exchange, scram
+from ottla.access.scram_client import Exchange, scram
 from ottla.client.network.token_endpoint import TokenEndpoint, is_safe
 from ottla.client.network.tokens import RefreshConfig, TokenFunction, Tokens
 from ottla.clock import Clock

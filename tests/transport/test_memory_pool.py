@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from cases import each_case
-from ottla.transport.memory import (
+from ottla.transport.memory_pool import (
     BYTES_PER_SECOND_MIN,
     STALL_SECONDS,
     MemoryPool,

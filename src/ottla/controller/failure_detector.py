@@ -39,8 +39,8 @@ Open = Callable[[Address, Callable[[], None]], Awaitable[Channel]]
 """Opens a connection and logs in; calls the function when it ends. Raises RequestError."""
 
 
-class DeathWatch:
-    """Watches the processes of the other brokers."""
+class FailureDetector:
+    """Detects that the processes of other brokers have ended."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class DeathWatch:
         is_enabled: Callable[[], bool],
         on_dead: Callable[[Broker], Awaitable[None]],
     ) -> None:
-        """A watch of broker `node_id`, over the inter-broker listener.
+        """A failure detector of broker `node_id`, over the inter-broker listener.
 
         `refuses` returns whether every address of a host refuses connections. `on_dead` is called
         when a broker is proven dead, and again as long as it stays registered and refuses.
@@ -85,7 +85,7 @@ class DeathWatch:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def look(self, broker_ids: Iterable[BrokerId]) -> Mapping[BrokerId, LostBroker]:
-        """Return the lost brokers; none while the watch is disabled.
+        """Return the lost brokers; none while the detector is disabled.
 
         The connections of the given brokers are looked at. The event loop may be about to learn
         that one has ended, while a client that has lost the same broker is served already.

@@ -7,7 +7,7 @@ from typing import Any, cast
 from ottla.cluster.image import Address, Broker
 from ottla.cluster.registration import NO_BROKER_EPOCH, Registered, Registration
 from ottla.controller import plan
-from ottla.controller.death_watch import RETRY_SECONDS, DeathWatch, LostBroker
+from ottla.controller.failure_detector import RETRY_SECONDS, FailureDetector, LostBroker
 from ottla.ids import BrokerEpoch, BrokerId, Uuid
 from ottla.testing.clock import SimulatedClock, simulated
 from ottla.transport.channel import Channel
@@ -17,7 +17,7 @@ TWO = Broker(BrokerId(2), BrokerEpoch(7), {"PLAINTEXT": Address("two", 9092)})
 
 
 class FakeChannel:
-    """A connection that the test or the watch ends."""
+    """A connection that the test or the detector ends."""
 
     def __init__(self, ended: Callable[[], None], is_ended: Callable[[], bool]) -> None:
         self._ended = ended
@@ -38,7 +38,7 @@ class Peer:
         self.is_enabled = True
         self.is_ended = False  # the connection, before the event loop learns it
         self._ends: list[Callable[[], None]] = []
-        self.watch = DeathWatch(
+        self.watch = FailureDetector(
             BrokerId(1),
             "PLAINTEXT",
             clock=clock,
@@ -191,7 +191,7 @@ def test_broker_that_unregisters_is_not_lost() -> None:
         peer.brokers = {}
         peer.changed.set()
         await peer.clock.sleep(0.01)
-        assert not peer.lost, "the watch itself has closed the connection"
+        assert not peer.lost, "the detector itself has closed the connection"
 
     watched(scenario)
 

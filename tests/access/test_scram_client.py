@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each_case
-from ottla.access.scram import HASHES, ITERATIONS_MAX, Exchange, LoginFailed, scram
+from ottla.access.scram_client import HASHES, ITERATIONS_MAX, Exchange, LoginFailed, scram
 from ottla.settings.config_types import Secret
 
 PENCIL = Secret("pencil")
