@@ -41,7 +41,7 @@ from ottla.transport.connection import (
     FrameWait,
 )
 from ottla.transport.memory_pool import READ_BUFFER_BYTES
-from transport.test_listener import Client, Run, Service, echo, heartbeat, run
+from transport.test_listener import Client, Run, Service, StoppedClock, echo, heartbeat, run
 
 __all__ = ["run"]
 
@@ -309,6 +309,31 @@ def test_requests_not_served_in_a_second_are_skipped_except_produce(run: Run) ->
             assert waiting.produced == 1
             assert waiting.served == [1]
             assert not waiting.deletions
+
+    run(scenario)
+
+
+def test_queued_requests_are_served_for_a_second_by_default(run: Run) -> None:
+    config = ConnectionConfig(departed_ms=FOREVER)  # the first request is not cancelled
+
+    async def served(after_s: float) -> list[int]:
+        waiting = Waiting()
+        async with Service(waiting, config, clock=StoppedClock()).running() as service:
+            client = await service.client()
+            client.send(DELETE, version=2)
+            client.send(heartbeat(11), heartbeat(12))
+            await until(lambda: waiting.waiting)
+            (connection,) = service.listener.connections
+            client.writer.close()
+            await until(lambda: has_departed(connection))
+            service.clock.ahead_s = after_s
+            waiting.release.set()
+            await until(lambda: not service.listener.connections)
+            return waiting.served
+
+    async def scenario() -> None:
+        assert await served(0.999) == [11, 12]
+        assert await served(1.0) == []
 
     run(scenario)
 

@@ -46,6 +46,13 @@ class FastClock(SystemClock):
         return super().elapsed_s() + self.ahead_s
 
 
+class StoppedClock(FastClock):
+    """A clock that only the test advances."""
+
+    def elapsed_s(self) -> float:
+        return self.ahead_s
+
+
 def has_partial_frame(connection: Connection) -> bool:
     """Return whether the connection has received part of a frame, or frames behind another."""
     framer = connection._conversation.framer  # pyright: ignore[reportPrivateUsage]
@@ -104,8 +111,9 @@ class Service:
         admission: AdmissionConfig | None = None,
         memory: MemoryPools | None = None,
         descriptors: Descriptors = UNLIMITED,
+        clock: FastClock | None = None,
     ) -> None:
-        self.clock = FastClock()
+        self.clock = clock or FastClock()
         self.limits = admission or AdmissionConfig()
         self.admission = Admission(lambda: self.limits)
         self.listener = Listener(
