@@ -465,10 +465,10 @@ def commands_page() -> Iterator[str]:
     yield "If a topic or group does not exist, the error suggests existing names that are similar."
     yield ""
     yield "`ottla --install-completion bash` installs shell completion for `bash`; `zsh`, `fish`,"
-    yield "`powershell` and `pwsh` are also supported. The default is the current shell. The shell"
-    yield "then completes commands, options and names. Topic and group names come from the cluster,"
-    yield "profile names from the local profile file. `ottla --show-completion bash` prints the"
-    yield "completion script."
+    yield "`powershell` and `pwsh` are also supported. If you omit the name of the shell, the"
+    yield "command uses the current shell. The shell then completes commands, options and names."
+    yield "Topic and group names come from the cluster, profile names from the local profile file."
+    yield "`ottla --show-completion bash` prints the completion script."
     for words, command in leaves:
         yield from command_section(words, command, [describe_option(one) for one in common])
     yield ""

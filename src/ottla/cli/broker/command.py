@@ -84,7 +84,7 @@ def broker(
 async def list_(session: Session) -> Result:
     """List the brokers with their numbers of leaders and replicas and their disk use.
 
-    A drained broker gets no new replicas.
+    The column DRAINED shows whether `ottla broker drain` has excluded the broker from new replicas.
     """
     from ottla.cli.broker.drain import brokers_result
     from ottla.cli.partition.cluster_replicas import MoveAdmin, describe_replicas

@@ -102,9 +102,11 @@ async def balance(
 
     A broker has four loads: the bytes on its disks, the bytes per second that it receives (IN), the
     bytes per second that it sends (OUT), and the partitions whose preferred leader it is (LEADERS).
-    The brokers measure the traffic over the last minutes (ottla.balance.window.ms). The command
-    ignores the traffic of brokers with at most 1 MB/s. It shows IN and OUT only if at least one
-    broker has more. If a load stays above the goal, the command prints the reason.
+    The brokers measure IN and OUT over the last minutes (ottla.balance.window.ms). The command
+    shows IN and OUT only if one of them is above 1 MB/s on at least one broker.
+
+    The goal for each load is the mean of the brokers times --goal; for IN and for OUT, it is at
+    least 1 MB/s. If a load stays above the goal, the command prints the reason.
 
     The command only shows the plan and its cost, unless you pass --execute. The plan copies as few
     bytes as possible: where it can, it moves leaders instead of replicas. It keeps the replicas of
@@ -146,7 +148,8 @@ def adopt(
     """Move a single broker without ZooKeeper into a cluster that ZooKeeper coordinates.
 
     Stop the broker first. The command copies its topics, settings and ids into ZooKeeper; records
-    and committed offsets stay in the data directories. The path in ZooKeeper must be empty.
+    and committed offsets stay in the data directories. The path in --zookeeper must be empty. If
+    the command is interrupted, run it again with the same path.
 
     Afterwards, start the broker with the setting zookeeper.connect, and add brokers. The command
     prints how to start the broker, and how to raise the replication factor of the topics.
@@ -226,8 +229,8 @@ def start(
 
     On a terminal, the command shows the processes and the health of the cluster while it runs.
 
-    ZooKeeper needs Java 17 or newer, and the jars of PySpark. Ottla's extra spark installs PySpark
-    (in a clone: pip install ".[spark]").
+    ZooKeeper needs Java 17 or newer, and the jars of PySpark. Ottla's `spark` extra installs
+    PySpark (in a clone: pip install ".[spark]").
     """
     signals: StopSignals = context.obj
     servers = None if zookeepers is None else int(zookeepers)

@@ -115,7 +115,8 @@ async def files(
 
     The key of a record is the absolute path at which the command first found the file. The key does
     not change when the file is renamed. All lines of a file are therefore in one partition, in
-    order. The header `file` is the path, and the header `host` is the name of this machine.
+    order. The header `file` is the same path as the key, and the header `host` is the name of this
+    machine.
 
     The command reads a renamed file to its end. It reads a truncated file from its start. If the
     former content was first copied to a file in the same directory, as `copytruncate` of logrotate

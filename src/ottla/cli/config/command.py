@@ -130,7 +130,12 @@ async def describe(
     ] = None,
     everything: Annotated[
         bool,
-        typer.Option("--all", "-a", help="Include settings with default or inherited values."),
+        typer.Option(
+            "--all",
+            "-a",
+            help="Also show settings that are not set for the topic, group or broker, with the "
+            "values that apply.",
+        ),
     ] = False,
     quotas: Annotated[
         bool,

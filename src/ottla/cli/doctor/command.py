@@ -31,7 +31,7 @@ async def doctor(
             "--data",
             metavar="DIR",
             help="Check the disk of this data directory. The default is .ottla in the current "
-            "directory, which is checked only if the cluster is on this machine.",
+            "directory; it is checked only if the cluster is on this machine.",
         ),
     ] = None,
     port: Annotated[

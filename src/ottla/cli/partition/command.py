@@ -73,8 +73,10 @@ async def move(
         typer.Option(
             "--to",
             metavar="ID,…",
-            help="Move the replicas to these brokers. They become the preferred leaders of the "
-            "partitions in this order, and in turn again if there are more partitions.",
+            help="Place one replica of each partition on each of these brokers, and remove all "
+            "other replicas. The first broker becomes the preferred leader of the first partition, "
+            "the second broker of the second partition, and so on, starting again after the last "
+            "broker.",
             show_default=False,
         ),
     ] = None,
@@ -86,8 +88,9 @@ async def move(
             metavar="COUNT",
             min=1,
             max=32_767,
-            help="Add or remove replicas until each partition has this many. New replicas go to "
-            "other racks, and to the brokers with the fewest bytes.",
+            help="Add or remove replicas until each partition has this many. A new replica goes to "
+            "the broker with the fewest bytes. Brokers in racks without a replica of the partition "
+            "are preferred.",
             show_default=False,
         ),
     ] = None,

@@ -235,8 +235,8 @@ async def latency(
     """Write and read one record at a time, and measure the latency.
 
     The topic must exist. The command measures the time until the acknowledgement and the time until
-    the record is read. It first writes and reads COUNT / 10 more records as a warm-up, which it
-    does not measure.
+    the record is read. Before that, it writes and reads COUNT / 10 other records as a warm-up,
+    without measuring them.
     """
     from ottla.cli.offsets.positions import END
     from ottla.cli.perf.load import round_trips

@@ -190,8 +190,8 @@ def run(
         typer.Option(
             "--master",
             metavar="URL",
-            help="Run on this Spark master: local[N] or spark://HOST:PORT. yarn and k8s://URL need "
-            "spark-submit: use --dry-run.",
+            help="Run on this Spark master: local[N] or spark://HOST:PORT. For yarn and k8s://URL, "
+            "run the pipeline with spark-submit; --dry-run prints the command line.",
         ),
     ] = "local[*]",
     position: Annotated[
@@ -199,8 +199,8 @@ def run(
         typer.Option(
             "--from",
             metavar="POSITION",
-            help="Start the first run at this position instead of at `start` of the sources: "
-            "earliest, latest, a time such as 2026-01-01T00:00:00Z, or offsets such as "
+            help="Start the first run at this position instead of the `start` setting of each "
+            "source: earliest, latest, a time such as 2026-01-01T00:00:00Z, or offsets such as "
             '{"t": {"0": 12}}.',
         ),
     ] = None,
@@ -362,7 +362,8 @@ def status(
 ) -> Result:
     """Show the pipelines that run in the working directory, or have run there.
 
-    The numbers are those of `ottla pipeline run`, at most a second old.
+    While a pipeline runs, `ottla pipeline run` stores its figures every second; this command shows
+    the stored figures. For a stopped pipeline, they are the last ones.
     """
     from ottla.cli.pipeline.running import status_result
     from ottla.pipeline.run_files import RunFiles, known_pipelines
@@ -416,11 +417,13 @@ def reset(
 ) -> None:
     """Delete the checkpoints of a pipeline, so that its next run starts like the first run.
 
-    The next run reads from `start` of the sources, or from `run --from`, with empty state. It can
-    write rows again that the sinks already have. The command fails while the pipeline runs.
+    The next run starts at the `start` setting of each source, or at the position of `run --from`,
+    with empty state. It can write rows again that the sinks already have. The command fails while
+    the pipeline runs.
 
-    In the Parquet directories of the sinks, Spark keeps a list of the files that it has written.
-    With this list, Spark would skip rows of the new run. Therefore, delete the directories with
+    In each Parquet directory of a sink, Spark keeps a log of the micro-batches that it has written.
+    The new run numbers its micro-batches from 0 again, and Spark would skip those whose numbers are
+    in the log. Therefore, the command fails if there are such directories: delete them with
     --files, or move them away first.
 
     Exit codes: 0 if the checkpoints were deleted or there were none; 1 if they were not deleted, or
@@ -476,19 +479,20 @@ def redrive(
     """Send the dead letters of a pipeline back to the topics that they come from.
 
     Dead letters are records that the pipeline could not use, for example because they were not
-    valid JSON. A pipeline copies them to a topic of its own, with the error in their headers.
+    valid JSON. A pipeline copies them to its dead-letter topic, with the error in their headers.
 
     Fix the pipeline or the producer first: the pipeline reads the records again, and so does every
     other consumer of the topics. The command sends each record at least once, with its key, value
-    and headers, but without the headers of the error.
+    and headers. It removes the headers that the pipeline added, except ottla.attempts.
 
-    If a record fails again, it becomes a dead letter again. Its header ottla.attempts counts how
-    often it has been a dead letter. If that is more than --attempts, the command parks the record:
-    it sends the record to the topic NAME.parked and not to its own topic. NAME is the topic of the
-    dead letters.
+    If a record fails again, it becomes a dead letter again. The header ottla.attempts counts how
+    often the record has been a dead letter. If this count is above --attempts, the command parks
+    the record: it does not send the record back, but to the topic of parked records. The name of
+    this topic is the name of the dead-letter topic with the suffix .parked.
 
     A consumer group stores which dead letters were sent, so the next redrive does not send them
-    again. The dead letters of steps are rows, not records of a topic, and cannot be sent back.
+    again. A step can also make dead letters. These are rows, not records of a topic, so the command
+    cannot send them back.
 
     Exit codes: 0 if the selected dead letters were sent; 1 if one could not be sent, or if the
     pipeline has errors; 2 for wrong usage.

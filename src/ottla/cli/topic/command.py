@@ -131,11 +131,12 @@ async def describe(
 ) -> Result:
     """Describe topics: partitions, leaders, replicas, offsets, sizes and rates.
 
-    The command computes rates from two reads of the end offsets, --seconds apart. It marks a
-    partition as skewed if it has more than twice the bytes, or more than twice the new records, of
-    the topic's average partition. It does not compare bytes if the average is below 160 KiB, nor
-    new records if the average is below 10. For up to ten skewed partitions, it reads the newest
-    1000 records of each, and prints each key that at least a tenth of these records have.
+    The command computes rates from two reads of the end offsets, --seconds apart. A partition is
+    marked as skewed if its bytes, or its new records between the two reads, are more than twice the
+    topic's average per partition. Bytes count only if the average is at least 160 KiB, new records
+    only if it is at least 10. For up to ten skewed partitions, the command reads the newest 1000
+    records of each and prints the most frequent keys: at most three, each in at least a tenth of
+    these records.
     """
     from functools import partial
 

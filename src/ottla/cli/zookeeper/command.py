@@ -119,8 +119,8 @@ def start(
             "--ensemble",
             metavar="HOST,…",
             help="Servers of the ensemble, as HOST or HOST:PEER_PORT:ELECTION_PORT (default ports: "
-            "2888 and 3888). Every server needs the same list in the same order. The server "
-            "listens for the others on the address of its own HOST.",
+            "2888 and 3888). Every server needs the same list in the same order. For connections "
+            "of the other servers, the server listens on the HOST in its own entry of the list.",
             show_default=False,
         ),
     ] = None,
@@ -128,8 +128,8 @@ def start(
 ) -> None:
     """Run a ZooKeeper server in the foreground until a signal stops it.
 
-    The server needs Java 17 or newer, and the jars of PySpark. Ottla's extra spark installs PySpark
-    (in a clone: pip install ".[spark]"). Without --ensemble, the server is the only one. An
+    The server needs Java 17 or newer, and the jars of PySpark. Ottla's `spark` extra installs
+    PySpark (in a clone: pip install ".[spark]"). Without --ensemble, the server is the only one. An
     ensemble of three servers tolerates the loss of one server, an ensemble of five the loss of two.
 
     The server does not authenticate clients. Every program that can connect to its ports can change

@@ -35,8 +35,8 @@ USAGE = Usage(
              "default: .*"),
         Flag("time", "time", "Start at this time: milliseconds since 1970, -1 (latest, default) "
              "or -2 (earliest)."),
-        Flag("report-interval-ms", "ms", "Print the lag at this interval in milliseconds; "
-             "default: 30000."),
+        Flag("report-interval-ms", "ms", "Print the lag at this interval in milliseconds: the "
+             "largest number of offsets of a partition that are not compared yet; default: 30000."),
     ],
 )  # fmt: skip
 
