@@ -96,6 +96,7 @@ def test_coordination_nodes_equal_the_page() -> None:
         (Uuid(b"\r" * 16),),
         BrokerEpoch(41),
         1_700_000_000_000,
+        partitions_max=20_000,
     )
     nodes = [
         registration.format(),

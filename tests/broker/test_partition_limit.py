@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.nodes import Client, broker, run
+from broker.nodes import Client, RunningBroker, broker, run
 from broker.test_configs import BROKER_RESOURCE, set_one
 from broker.test_node import batch, create, produce
+from ottla import Admin, NewTopic
 from ottla.broker.process_limits import ProcessLimits
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, RequestError
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -32,6 +33,7 @@ from ottla.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from ottla.testing import Cluster
 
 LIMIT = "ottla.partitions.max"
 Refusal = tuple[int, str]
@@ -159,6 +161,100 @@ def test_racing_requests_do_not_pass_the_limit(tmp_path: Path) -> None:
             )
             assert len(running.parts.replica_manager.logs) <= 4
             assert [code for code, _ in outcomes].count(0) == 1
+
+    run(scenario)
+
+
+async def until_served(running: RunningBroker, connections: int) -> None:
+    """Wait until as many connections have a request that is served; run() limits the wait."""
+    (listener,) = running.node.listeners
+    while sum(not one.is_idle for one in listener.connections) < connections:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("first", ["creation", "growth"])
+def test_creation_and_growth_in_a_race_keep_the_limit(tmp_path: Path, first: str) -> None:
+    """The requests of two connections wait for their turn together."""
+
+    async def scenario() -> None:
+        async with broker(tmp_path, f"{LIMIT}=4") as running:
+            clients = [await running.client() for _ in range(2)]
+            topics, image = running.parts.topics, running.parts.metadata_cache
+            for grown_to in (4, 5, 10_002, 2**31 - 1):
+                requests = {"creation": make, "growth": grow}
+                counts = {"creation": 3, "growth": grown_to}
+                sent = dict[str, asyncio.Task[Refusal]]()
+                async with asyncio.TaskGroup() as tasks, topics.controller.turn:
+                    for name in (first, *(requests.keys() - {first})):
+                        change = requests[name](clients[len(sent)], "a", counts[name])
+                        sent[name] = tasks.create_task(change)
+                        await until_served(running, len(sent))
+                assert sent["creation"].result() == (0, "")
+                code, _ = sent["growth"].result()
+                partitions = 3
+                if first == "growth":
+                    assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif grown_to > 4:
+                    assert code == ErrorCode.POLICY_VIOLATION
+                else:
+                    assert code == 0
+                    partitions = 4
+                assert len(image.image.topics["a"].partitions) == partitions
+                assert len(running.parts.replica_manager.logs) == partitions
+                await topics.delete("a")
+
+    run(scenario)
+
+
+def test_reassignments_do_not_pass_the_limit() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster(brokers=2, settings={LIMIT: 5}) as cluster,  # one is reserved
+            Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
+        ):
+            topics = [
+                NewTopic("a", replicas={index: [1] for index in range(3)}),
+                NewTopic("b", replicas={index: [2] for index in range(2)}),
+            ]
+            (await admin.create_topics(topics)).or_raise()
+            moved = await admin.alter_reassignments({("a", 0): [2], ("a", 1): [2], ("a", 2): [2]})
+            for error in moved.failed.values():
+                assert error.code is ErrorCode.POLICY_VIOLATION
+                assert "Broker 2 has 2 partition(s), and 3 more would exceed" in str(error)
+            assert len(moved.failed) == 3
+            more = {("a", 0): [1, 2], ("a", 1): [1, 2], ("a", 2): [1, 2]}
+            assert len((await admin.alter_reassignments(more)).failed) == 3
+            assert await admin.list_reassignments() == {}
+            (await admin.alter_reassignments({("a", 0): [2], ("a", 1): [2, 1]})).or_raise()
+            await cluster.settled()
+            image = cluster.brokers[0].image
+            assert image is not None
+            assert [one.replicas for one in image.topics["a"].partitions] == [(2,), (2, 1), (1,)]
+
+    run(scenario)
+
+
+def test_controller_uses_the_limit_of_each_broker() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=3, settings={LIMIT: 6}) as cluster:  # one is reserved
+            (limited, other) = (one for one in cluster.brokers if one is not cluster.controller)
+            await limited.stop()
+            settings = limited._settings  # pyright: ignore[reportPrivateUsage]
+            limited._settings = {**settings, LIMIT: 3}  # pyright: ignore[reportPrivateUsage]
+            await limited.start()
+            async with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+                for name, count, broker_id in (("a", 3, limited.id), ("b", 5, other.id)):
+                    rows = {index: [broker_id] for index in range(count)}
+                    created = await admin.create_topics([NewTopic(name, replicas=rows)])
+                    if broker_id == other.id:
+                        created.or_raise()
+                    else:
+                        with pytest.raises(RequestError, match=rf"{LIMIT}=3 \(the limit of broker"):
+                            created.or_raise()
+                (await admin.create_topics([NewTopic("c", replicas={0: [limited.id]})])).or_raise()
+                both = {("b", index): [other.id, limited.id] for index in range(2)}
+                assert len((await admin.alter_reassignments(both)).failed) == 2
+                (await admin.create_topics([NewTopic("d", replicas={0: [limited.id]})])).or_raise()
 
     run(scenario)
 

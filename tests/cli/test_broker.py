@@ -376,6 +376,42 @@ def test_broker_raises_its_limit_of_open_files(tmp_path: Path) -> None:
         process.communicate()
 
 
+FEW_MEGABYTES = """
+import os
+from ottla.cli.entry import run
+
+sysconf = os.sysconf
+os.sysconf = lambda name: 28 << 8 if name == "SC_PHYS_PAGES" else sysconf(name)
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [sys.executable, "-c", FEW_MEGABYTES],  # 28 MiB, if a page has 4 KiB
+        ["sh", "-c", f'ulimit -n 896; exec "{OTTLA}" "$@"', "sh"],
+    ],
+    ids=["memory", "descriptors"],
+)
+def test_default_partition_limit_fits_the_process(tmp_path: Path, command: list[str]) -> None:
+    process = subprocess.Popen(
+        [*command, "dev", "--port", "0", "--data", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert "listens on" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    (limits,) = [one for one in map(read_text, log.splitlines()) if one["event"] == "limits set"]
+    assert limits["partitions"] == "112"
+
+
 def test_setting_without_effect_is_logged_as_a_warning(tmp_path: Path) -> None:
     with dev(tmp_path, "process.roles=broker") as running:
         running.stop()

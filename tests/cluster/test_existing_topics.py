@@ -6,7 +6,7 @@ import pytest
 
 from ottla.cluster.existing_topics import LOOKED_UP_PARTS_MAX, ExistingTopics
 from ottla.cluster.image import PartitionState, Topic
-from ottla.cluster.partition_limit import PartitionLimit, check_limit
+from ottla.cluster.partition_limit import PartitionLimit, PartitionLimits, check_limit
 from ottla.cluster.topic_creation import check_name
 from ottla.errors import RequestError
 from ottla.ids import BrokerId, Uuid
@@ -38,7 +38,7 @@ def test_topics_are_counted_once_for_many_refused_topics() -> None:
     existing = ExistingTopics(topics, 3)
     for _ in range(20):
         with pytest.raises(RequestError, match=r"Broker 2 has 3 partition\(s\), and 1 more"):
-            check_limit(existing, ((TWO,),), PartitionLimit(3))
+            check_limit(existing, ((TWO,),), PartitionLimits(PartitionLimit(3)))
     assert topics.loops == 1
 
 

@@ -1,5 +1,7 @@
 """The limit on the partitions of a broker: its default, and what it refuses."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from ottla.cluster.existing_topics import ExistingTopics
@@ -8,6 +10,7 @@ from ottla.cluster.partition_limit import (
     DEFAULT_MAX,
     DEFAULT_MIN,
     PartitionLimit,
+    PartitionLimits,
     check_limit,
     default_limit,
     partition_limit,
@@ -24,10 +27,16 @@ def topic(name: str, *replicas: tuple[BrokerId, ...]) -> Topic:
     return Topic(name, Uuid(name.encode().ljust(16)), tuple(map(PartitionState, replicas)))
 
 
-def check(topics: list[Topic], added: Assignment, limit: PartitionLimit, reserved: int = 0) -> None:
+def check(
+    topics: list[Topic],
+    added: Assignment,
+    limit: PartitionLimit,
+    internal: int = 0,
+    registered: Mapping[BrokerId, int] | None = None,
+) -> None:
     count = sum(len(one.partitions) for one in topics)
     existing = ExistingTopics({one.name: one for one in topics}, count)
-    check_limit(existing, added, limit, reserved)
+    check_limit(existing, added, PartitionLimits(limit, registered or {}), internal)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +92,15 @@ def test_limit_is_reached_and_not_exceeded() -> None:
 
 def test_partitions_of_internal_topics_are_reserved() -> None:
     topics = [topic("a", (ONE,), (ONE,))]
-    check(topics, ((ONE,), (ONE,)), PartitionLimit(9), reserved=5)
+    check(topics, ((ONE,),) * 3, PartitionLimit(10), internal=5)
     with pytest.raises(RequestError) as refused:
-        check(topics, ((ONE,),) * 3, PartitionLimit(9), reserved=5)
+        check(topics, ((ONE,),) * 4, PartitionLimit(10), internal=5)
     assert refused.value.message == (
-        "Broker 1 has 2 partition(s), and 3 more would exceed ottla.partitions.max=9, of which 5 "
+        "Broker 1 has 2 partition(s), and 4 more would exceed ottla.partitions.max=10, of which 5 "
         "are reserved for internal topics. Delete topics, or raise ottla.partitions.max in the "
         "properties file."
     )
+    check(topics, ((ONE,),) * 7, PartitionLimit(9), internal=5)  # too low to reserve any
 
 
 def test_limit_counts_the_replicas_of_each_broker() -> None:
@@ -100,3 +110,18 @@ def test_limit_counts_the_replicas_of_each_broker() -> None:
     check(topics, ((ONE, THREE), (TWO, THREE)), limit)
     with pytest.raises(RequestError, match="Broker 2 has 3 partition"):
         check(topics, ((THREE, TWO), (TWO, THREE)), limit)
+
+
+def test_each_broker_has_the_limit_that_it_registered() -> None:
+    topics = [topic("a", (ONE, TWO), (TWO, ONE), (ONE, TWO))]
+    registered = {TWO: 4, THREE: 200}
+    check(topics, ((ONE, TWO),), PartitionLimit(100), registered=registered)
+    check(topics, ((ONE, THREE),) * 97, PartitionLimit(100), registered=registered)
+    check(topics, ((THREE,),) * 150, PartitionLimit(100), internal=50, registered=registered)
+    with pytest.raises(RequestError) as refused:
+        check(topics, ((ONE, TWO), (THREE, TWO)), PartitionLimit(100), registered=registered)
+    assert refused.value.message == (
+        "Broker 2 has 3 partition(s), and 2 more would exceed ottla.partitions.max=4 (the limit of "
+        "broker 2). Delete topics, or raise ottla.partitions.max in the properties file of that "
+        "broker."
+    )

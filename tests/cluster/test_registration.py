@@ -56,6 +56,9 @@ def test_registration_has_kafkas_fields_and_ottlas_own() -> None:
         },
     }
     assert parse_registration(ME.format(), BrokerId(3), BrokerEpoch(17)) == ME
+    limited = replace(ME, partitions_max=150)
+    assert json.loads(limited.format())["ottla"]["partitions_max"] == 150
+    assert parse_registration(limited.format(), BrokerId(3), BrokerEpoch(17)) == limited
     bare = replace(ME, broker=replace(ME.broker, rack=None, host=None), directories=())
     assert parse_registration(bare.format(), BrokerId(3), BrokerEpoch(17)) == bare
 
@@ -66,6 +69,7 @@ def test_kafkas_registration_has_no_incarnation() -> None:
     found = parse_registration(json.dumps(data).encode(), BrokerId(3), BrokerEpoch(17))
     assert (found.incarnation, found.last_clean_epoch) == (ZERO_UUID, NO_BROKER_EPOCH)
     assert (found.broker.addresses, found.broker.host) == (ADDRESSES, None)
+    assert found.partitions_max is None
 
 
 @each_case("data", [b"", b"[]", b"{}", b'{"endpoints":["x"]}', b'{"clean_since":"x"}'])

@@ -237,6 +237,11 @@ class Node:
             FOLLOWER_RESPONSES * config[broker.REPLICA_FETCH_RESPONSE_MAX_BYTES],
         )
         self._logs: Sized = ()  # until they are open
+        self._partition_limit = partition_limit(
+            config[broker.OTTLA_PARTITIONS_MAX],
+            environment.limits.open_files_max(),
+            environment.limits.memory_bytes,
+        )
         self._descriptors = Descriptors(
             environment.limits.open_files_max,
             environment.limits.open_files,
@@ -433,11 +438,7 @@ class Node:
             metadata_cache=metadata_cache,
             replica_manager=replica_manager,
             roles=roles,
-            partition_limit=partition_limit(
-                config[broker.OTTLA_PARTITIONS_MAX],
-                environment.limits.open_files_max(),
-                environment.limits.memory_bytes,
-            ),
+            partition_limit=self._partition_limit,
             new_id=environment.new_id,
             random=environment.random,
             shutdown=shutdown,
@@ -606,6 +607,7 @@ class Node:
             logs.last_clean_epoch,
             self._environment.clock.now_ms(),
             was_taken_for_dead,
+            self._partition_limit.partitions,
         )
         return await register(session, registration, self._answers)
 

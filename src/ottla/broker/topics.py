@@ -30,7 +30,7 @@ from ottla.cluster.internal_topics import (
     reserved_partitions,
 )
 from ottla.cluster.naming import check_policy
-from ottla.cluster.partition_limit import PartitionLimit, check_limit
+from ottla.cluster.partition_limit import PartitionLimit, PartitionLimits, check_limit
 from ottla.cluster.placement import Assignment
 from ottla.cluster.reassignment import target_of
 from ottla.cluster.topic_creation import (
@@ -794,10 +794,9 @@ class Topics:
     def _check_limit(
         self, existing: ExistingTopics, added: Assignment, *, is_internal: bool = False
     ) -> None:
-        limit, reserved = self.partition_limit, 0
-        if not is_internal:
-            reserved = reserved_partitions(existing, self._settings.broker, limit.partitions)
-        check_limit(existing, added, limit, reserved)
+        limits = PartitionLimits(self.partition_limit, self.controller.partition_limits)
+        internal = 0 if is_internal else reserved_partitions(existing, self._settings.broker)
+        check_limit(existing, added, limits, internal)
 
     def _existing(self) -> ExistingTopics:
         """Return the topics of the image; changes that are refused share its counts."""

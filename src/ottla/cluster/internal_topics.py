@@ -100,15 +100,12 @@ def internal_partitions(name: str, asked: int, config: Config) -> int | None:
     return count
 
 
-def reserved_partitions(topics: Container[str], config: Config, limit: int) -> int:
+def reserved_partitions(topics: Container[str], config: Config) -> int:
     """Return how many partitions of a broker other topics must leave to __consumer_offsets.
 
-    Without them no group could commit. A limit that is less than twice as large reserves nothing.
+    Without them no group could commit.
     """
-    if "__consumer_offsets" in topics:
-        return 0
-    count = config[broker.OFFSETS_TOPIC_NUM_PARTITIONS]
-    return count if 2 * count <= limit else 0
+    return 0 if "__consumer_offsets" in topics else config[broker.OFFSETS_TOPIC_NUM_PARTITIONS]
 
 
 def check_internal_config(

@@ -5,12 +5,15 @@ anything is stored. Partitions that exist already are not affected. Nothing here
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.cluster.existing_topics import ExistingTopics
 from ottla.cluster.placement import Assignment
 from ottla.errors import RAISE_OPEN_FILES, ErrorCode, RequestError
+from ottla.ids import BrokerId
 
 SETTING: Final = "ottla.partitions.max"
 
@@ -37,6 +40,23 @@ class PartitionLimit(NamedTuple):
     def __str__(self) -> str:
         origin = f" ({self.origin})" if self.origin else ""
         return f"{SETTING}={self.partitions}{origin}"
+
+
+class PartitionLimits(NamedTuple):
+    """The limit of each broker of a cluster.
+
+    Every broker registers its own. One that has registered none gets the limit of the controller.
+    """
+
+    own: PartitionLimit
+    registered: Mapping[BrokerId, int] = MappingProxyType({})  # of the other brokers
+
+    def of(self, broker: BrokerId) -> PartitionLimit:
+        """Return the limit of a broker."""
+        if (partitions := self.registered.get(broker)) is None:
+            return self.own
+        remedy = f"raise {SETTING} in the properties file of that broker"
+        return PartitionLimit(partitions, f"the limit of broker {broker}", remedy)
 
 
 def partition_limit(
@@ -76,18 +96,20 @@ def default_limit(open_files_max: int | None, memory_bytes: int | None) -> Parti
 
 
 def check_limit(
-    existing: ExistingTopics, added: Assignment, limit: PartitionLimit, reserved: int = 0
+    existing: ExistingTopics, added: Assignment, limits: PartitionLimits, internal: int = 0
 ) -> None:
     """Refuse partitions that would give a broker more than it may have.
 
-    So many as `reserved` are for internal topics that are not created yet.
+    So many as `internal` are reserved for internal topics that are not created yet. A limit that is
+    less than twice as large reserves nothing.
     """
-    allowed = limit.partitions - reserved
-    if existing.partition_count + len(added) <= allowed:
+    lowest = min([limits.own.partitions, *limits.registered.values()])
+    if existing.partition_count + len(added) <= lowest - internal:
         return  # even a broker with a replica of each has few enough
     for broker, more in sorted(Counter(chain.from_iterable(added)).items()):
-        present = existing.replicas_on(broker)
-        if present + more > allowed:
+        limit, present = limits.of(broker), existing.replicas_on(broker)
+        reserved = internal if 2 * internal <= limit.partitions else 0
+        if present + more > limit.partitions - reserved:
             kept = f", of which {reserved} are reserved for internal topics" if reserved else ""
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION,

@@ -27,6 +27,7 @@ class Registration(Struct, frozen=True):
     last_clean_epoch: BrokerEpoch = NO_BROKER_EPOCH  # of its last clean shutdown; -1: unclean
     timestamp_ms: int = 0
     was_taken_for_dead: bool = False  # the node was deleted while its session lived (rule B13)
+    partitions_max: int | None = None  # that it may have; None: of a version that registers none
 
     def format(self) -> bytes:
         """Encode as Kafka does, with Ottla's own fields in an object of their own."""
@@ -49,6 +50,7 @@ class Registration(Struct, frozen=True):
                     "directories": [str(one) for one in self.directories],
                     "last_clean_epoch": self.last_clean_epoch,
                     **({"taken_for_dead": True} if self.was_taken_for_dead else {}),
+                    **({} if (most := self.partitions_max) is None else {"partitions_max": most}),
                 },
             }
         )
@@ -60,7 +62,7 @@ def parse_registration(data: bytes, broker: BrokerId, epoch: BrokerEpoch) -> Reg
     found = read_json(data, path)
     try:
         own: Mapping[str, Any] = found.get("ottla") or {}
-        rack, host = found.get("rack"), own.get("host")
+        rack, host, most = found.get("rack"), own.get("host"), own.get("partitions_max")
         return Registration(
             Broker(
                 broker,
@@ -75,6 +77,7 @@ def parse_registration(data: bytes, broker: BrokerId, epoch: BrokerEpoch) -> Reg
             BrokerEpoch(int(own.get("last_clean_epoch", NO_BROKER_EPOCH))),
             int(found.get("timestamp", 0)),
             bool(own.get("taken_for_dead", False)),
+            None if most is None else int(most),
         )
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise BadNode(f"{path}: {error!r}") from error

@@ -144,6 +144,7 @@ class Controller:
         self._watching: tuple[asyncio.Task[None], ...] = ()
         self._links: dict[BrokerId, BrokerLink] = {}
         self._registered: Mapping[BrokerId, Registered] = {}
+        self.partition_limits: Mapping[BrokerId, int] = {}  # that other brokers have registered
         self._known_since_s: dict[BrokerId, float] = {}  # when the registration was read first
         self._answering: Mapping[BrokerId, Broker] = {}  # without a registration (rule B10)
         self._began_s = 0.0
@@ -338,6 +339,11 @@ class Controller:
             if (known := self._registered.get(broker)) is None or known.epoch != one.epoch:
                 self._known_since_s[broker] = self._clock.elapsed_s()
         self._registered = found
+        self.partition_limits = {
+            broker: limit
+            for broker, one in found.items()
+            if broker != self._node_id and (limit := one.registration.partitions_max) is not None
+        }
         brokers = {broker: one.registration.broker for broker, one in found.items()}
         self.image = self.image.with_brokers(
             [*brokers.values(), *self._spared().values()], self._node_id
