@@ -23,8 +23,9 @@ stopped sending may still read. A handler finishes what it has begun before it l
 pass, so no change is left half done, and the requests behind it are served after that: as in Kafka,
 a client may send a change and close without reading the response. Those that are not served within
 a second of its end (`departed_served_ms`) are skipped, too, except Produce requests: with acks=0
-nobody expects a response. After a dropped response no other one is sent, so the client never gets a
-response out of order. What the controller has sent, and other requests that only brokers send, is
+nobody expects a response. A frame that waits for memory is dropped after half a second, or at once
+if its rest has not arrived. After a dropped response no other one is sent, so the client never gets
+a response out of order. What the controller has sent, and other requests that only brokers send, is
 finished. The end of a client that has sent more than the socket buffers hold cannot be seen: it
 comes behind bytes that are not read. So a connection is closed whose client has waited half a
 minute for other clients while its unread bytes fill the socket.
@@ -519,6 +520,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
         else:
             self._limit_waits()
+            self._pause_or_resume_reading()
 
     def _note_departure(self) -> None:
         if not self._has_departed:
@@ -537,7 +539,9 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._waits_are_over:
             self._drop_acks()
-        elif self._departed_timer is None and (self._acks is not None or self._is_serving):
+        elif self._departed_timer is None and (
+            self._acks is not None or self._is_serving or self.memory.short
+        ):
             loop = asyncio.get_running_loop()
             self._departed_timer = loop.call_later(self.config.departed_ms / 1000, self._end_waits)
         self._cancel_served()
@@ -546,6 +550,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_are_over = True
         self._drop_acks()
         self._cancel_served()
+        self._pause_or_resume_reading()
 
     def _cancel_served(self) -> None:
         """Cancel the request that is served if it may not wait any longer."""
@@ -579,6 +584,17 @@ class Connection(asyncio.BufferedProtocol):
         elif self._state in _HELD:
             self._change(Event.ACKNOWLEDGE)
             self._serve()
+
+    @property
+    def _waits_in_vain_for_memory(self) -> bool:
+        """Whether a departed client's next frame waits for memory that it cannot use, or too long.
+
+        The rest of the frame cannot come if it is not in the socket.
+        """
+        if not self._has_departed or self._acks is not None:
+            return False
+        framer = self._conversation.framer
+        return self._waits_are_over or framer.claimed - framer.arrived > self._unread_bytes
 
     def admit(self) -> None:
         """Serve a queued connection from now on."""
@@ -1010,6 +1026,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         has_rest = self._conversation.framer.has_rest
         is_waiting = self._state is not _READY and self._state is not _AUTHENTICATING
+        if self.memory.short and not is_waiting and self._has_departed:
+            if self._waits_in_vain_for_memory:
+                self.abort()
+                return
+            self._limit_waits()
         pause = is_waiting or self.memory.short or has_rest
         if pause and self._paused_since_s is None:
             self._paused_since_s = self.last_active_s
@@ -1101,9 +1122,18 @@ class Connection(asyncio.BufferedProtocol):
         socket = self._transport.get_extra_info("socket")
         if socket is None:
             return False  # a simulated network
+        return 4 * self._unread_bytes >= socket.getsockopt(SOL_SOCKET, SO_RCVBUF)
+
+    @property
+    def _unread_bytes(self) -> int:
+        """The number of bytes in the socket; unlimited in a simulated network."""
+        assert self._transport is not None
+        socket = self._transport.get_extra_info("socket")
+        if socket is None:
+            return 1 << 62
         unread = array("i", [0])
         ioctl(socket.fileno(), FIONREAD, unread)
-        return 4 * unread[0] >= socket.getsockopt(SOL_SOCKET, SO_RCVBUF)
+        return unread[0]
 
     def _update_unsent(self, now_s: float) -> int:
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
