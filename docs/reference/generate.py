@@ -331,15 +331,40 @@ def metrics_page() -> Iterator[str]:
 
 
 DAMAGE = (
-    "an invalid batch above the recovery point, with valid batches after it",
     (
-        "both brokers truncate the log at the invalid batch. Kafka deletes the valid batches after "
-        "it. Ottla first sets them aside in files with names that end in `.log.truncated`, and "
-        "logs the event `valid records set aside`. `ottla log dump` prints these files"
+        "an invalid batch above the recovery point, with valid batches after it",
+        (
+            "both brokers truncate the log at the invalid batch. Kafka deletes the valid batches "
+            "after it. Ottla first sets them aside in files with names that end in "
+            "`.log.truncated`, and logs the event `valid records set aside`. `ottla log dump` "
+            "prints these files"
+        ),
+        (
+            "a log with a hole would differ from its replicas, but nothing valid may be lost; see "
+            "[decision 0025](../decisions/0025-cut-off-records-are-set-aside.md)"
+        ),
     ),
     (
-        "a log with a hole would differ from its replicas, but nothing valid may be lost; see "
-        "[decision 0025](../decisions/0025-cut-off-records-are-set-aside.md)"
+        "an invalid batch below the recovery point, in the segment that the recovery point is in",
+        (
+            "Kafka truncates the log at the invalid batch, as above the recovery point. Ottla "
+            "keeps the log. It returns CORRUPT_MESSAGE for the offsets of the invalid batch, "
+            "returns all other records, and logs the event `log recovered`"
+        ),
+        (
+            "records that were flushed are never truncated; see "
+            "[decision 0011](../decisions/0011-damage-is-kept-and-marked.md)"
+        ),
+    ),
+    (
+        "an invalid batch below the recovery point, in an earlier segment",
+        (
+            "neither broker reads these segments when it starts, and both return the bytes as "
+            "they are: the CRC check of the consumer fails. Ottla checks every log once a week, "
+            "logs the event `damage found`, and from then on does as in the row above. Kafka "
+            "continues to return the bytes"
+        ),
+        "a replica that knows its damage can fetch the records from another one again",
     ),
 )
 
@@ -359,10 +384,10 @@ def differences_page() -> Iterator[str]:
     yield ""
     yield "## Damaged files"
     yield ""
-    yield "The comparison does not include damaged files, which a broker finds when it starts after"
-    yield "a crash."
+    yield "The comparison of responses does not include damaged files, which a broker finds when it"
+    yield "starts after a crash. `tests/log/test_kafka_damage.py` damages files of a real Kafka."
     yield ""
-    yield from grid(("damage", "difference", "reason"), [DAMAGE])
+    yield from grid(("damage", "difference", "reason"), DAMAGE)
 
 
 def spark_page() -> Iterator[str]:
