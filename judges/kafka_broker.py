@@ -2,7 +2,7 @@
 
 Invariant: while `running`, it serves requests. At the end of the `with` its process has ended and
 its directory is deleted, whatever happened in between. It logs to `log`; a failure shows the end of
-it. It listens only on loopback, on ports that were free.
+it. It listens only on loopback, on ports that are reserved for it.
 
     with KafkaBroker({"log.cleaner.backoff.ms": 100}) as kafka:
         produce_to(kafka.bootstrap)
@@ -82,7 +82,7 @@ class KafkaBroker:
         self.node_id = node_id
         self.voters: str | None = None  # the controllers of a cluster
         self._keeps_ports = keeps_ports
-        self._held: list[socket.socket] = []  # ports that are reserved while it is down
+        self._held: list[socket.socket] = []  # its ports
         self.settings = {**_ALONE, **(settings or {})}
         self.timeout_s = timeout_s  # for a start and for a clean stop
         self.port = 0
@@ -184,8 +184,7 @@ class KafkaBroker:
     def remove(self) -> None:
         """Kill it, and delete all of its files."""
         self.kill()
-        for one in self._held:
-            one.close()
+        self._release_ports()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def format(self) -> None:
@@ -219,10 +218,15 @@ class KafkaBroker:
         self._properties.write_text("".join(lines))
 
     def _ports(self) -> list[int]:
-        count = 2 + len(self._listeners)
-        if self._keeps_ports and not self._held:
-            self._held = [_held_port() for _ in range(count)]
-        return [one.getsockname()[1] for one in self._held] or _free_ports(count)
+        if not self._keeps_ports:
+            self._release_ports()
+        self._held = self._held or [_held_port() for _ in range(2 + len(self._listeners))]
+        return [one.getsockname()[1] for one in self._held]
+
+    def _release_ports(self) -> None:
+        for one in self._held:
+            one.close()
+        self._held = []
 
     def _voter(self, port: int) -> str:
         return f"{self.node_id}@{_HOST}:{port}"
@@ -252,18 +256,11 @@ class KafkaBroker:
 
 
 def _held_port() -> socket.socket:
-    """Reserve a port that a broker can still listen on."""
+    """Reserve a port that Kafka can listen on, and that no other process gets for port 0.
+
+    Otherwise a broker of another test could listen on it first, and answer in Kafka's place.
+    """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind((_HOST, 0))
     return held
-
-
-def _free_ports(count: int) -> list[int]:
-    """Different ports of loopback on which no process listens."""
-    sockets = [socket.create_server((_HOST, 0)) for _ in range(count)]
-    try:
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
