@@ -6,12 +6,13 @@ equal between them. Responses that wait for replicas are compared when an event 
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from struct import pack_into, unpack_from
-from types import MethodType
-from typing import Any, Final, cast
+from types import MappingProxyType, MethodType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from fastcrc.crc32 import iscsi as crc32c
 from msgspec.structs import replace
@@ -62,6 +63,9 @@ from ottla.testing.disk import SimulatedDisk
 from ottla.transport.connection import DeferredResponse
 from ottla.transport.pending_acks import PendingAck
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsLenAndGetItem
+
 EPOCH: Final = LeaderEpoch(3)
 START_MS: Final = 1_700_000_000_000
 PRODUCERS: Final = (7, 8)
@@ -91,7 +95,7 @@ class Kind:
     rules: ValidationConfig = field(default_factory=ValidationConfig)
     in_sync_min: int = 1
     prepare: Callable[[Partition], None] = lambda partition: None
-    partitions: int = 2
+    partitions: int = 1
     in_sync: tuple[int, ...] = ()  # of the replicas 1, 2 and 3; without it there is one replica
 
     def state(self, epoch: int, version: int = 0) -> PartitionState:
@@ -146,11 +150,34 @@ def _behind_coordinator(partition: Partition) -> None:
         )
 
 
+def _delete_records(partition: Partition) -> None:
+    _replicate_batch(partition, 0)
+    partition.log.advance_log_start(Offset(2))
+
+
+def _near_the_last_offset(partition: Partition) -> None:
+    """Compaction has removed the records before the last ones that the segment has offsets for."""
+    _replicate_batch(partition, 0)
+    _replicate_batch(partition, partition.log.segments.active.offset_max - 20)
+
+
+def _replicate_batch(partition: Partition, offset: int) -> None:
+    builder = BatchBuilder()
+    for number in range(4):
+        builder.append(START_MS, b"k%d" % number, b"")
+    log = partition.log
+    data = builder.build(base_offset=offset, leader_epoch=EPOCH)
+    log.append_replicated(data, fetched_offset=log.log_end_offset, now_ms=START_MS)
+    partition.high_watermark = log.log_end_offset
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     "plain": Kind(partitions=4),
-    "small-segments": Kind(LogConfig(segment_bytes=700, index_interval_bytes=0)),
-    "small-indexes": Kind(LogConfig(index_bytes_max=40, index_interval_bytes=50)),
-    "short-segments": Kind(LogConfig(segment_ms=300, segment_jitter_ms=100)),
+    "small-segments": Kind(LogConfig(segment_bytes=700, index_interval_bytes=0), partitions=2),
+    "small-indexes": Kind(LogConfig(index_bytes_max=40, index_interval_bytes=50), partitions=2),
+    "short-segments": Kind(LogConfig(segment_ms=300, segment_jitter_ms=100), partitions=2),
+    "deleted-records": Kind(prepare=_delete_records),
+    "last-offsets": Kind(prepare=_near_the_last_offset),
     "one-batch-segments": Kind(LogConfig(segment_bytes=100)),
     "small-messages": Kind(rules=ValidationConfig(max_message_bytes=130)),
     "compacted": Kind(rules=ValidationConfig(compacted=True)),
@@ -167,7 +194,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "transaction": Kind(prepare=_open_transaction),
     "coordinator": Kind(prepare=_behind_coordinator),
     "replicated": Kind(in_sync=(1, 2, 3), partitions=3),
-    "replicated-min": Kind(in_sync=(1, 2), in_sync_min=2),
+    "replicated-min": Kind(in_sync=(1, 2), in_sync_min=2, partitions=2),
     "replicated-alone": Kind(in_sync=(1,)),
     "replicated-below-min": Kind(in_sync=(1,), in_sync_min=2),
     "replicated-flushed": Kind(LogConfig(flush_messages=3), in_sync=(1, 2, 3)),
@@ -180,16 +207,50 @@ ORDINARY: Final = (
     "small-segments",
     "small-indexes",
     "short-segments",
+    "deleted-records",
     "replicated",
     "replicated-min",
 )
 
-EVENTS: Final = ("replicate", "replicate some", "shrink", "grow", "resign", "time out")
-"""What happens to the partitions with several replicas, between requests."""
+SETTINGS: Final[Mapping[str, Callable[[Kind], Kind]]] = {
+    "cleanup.policy": lambda kind: _with_log(kind, {"compacted": True}, compact=True),
+    "compression.type": lambda kind: _with_rules(kind, compression=Compression.GZIP),
+    "flush.messages": lambda kind: _with_log(kind, flush_messages=1),
+    "flush.ms": lambda kind: _with_log(kind, flush_ms=0),
+    "max.message.bytes": lambda kind: _with_rules(kind, max_message_bytes=130),
+    "message.timestamp.after.max.ms": lambda kind: _with_rules(kind, timestamp_after_max_ms=10),
+    "message.timestamp.before.max.ms": lambda kind: _with_rules(kind, timestamp_before_max_ms=10),
+    "message.timestamp.type": lambda kind: _with_rules(
+        kind, timestamp_type=TimestampType.LOG_APPEND_TIME
+    ),
+    "min.insync.replicas": lambda kind: dataclasses.replace(kind, in_sync_min=3),
+    "segment.bytes": lambda kind: _with_log(kind, segment_bytes=300),
+    "segment.index.bytes": lambda kind: _with_log(kind, index_bytes_max=24),
+    "segment.ms": lambda kind: _with_log(kind, segment_ms=50),
+}
+"""Changes of a topic after which the next requests to it are different, or not ordinary."""
+
+
+def _with_log(kind: Kind, rules: Mapping[str, Any] = MappingProxyType({}), **log: Any) -> Kind:
+    return _with_rules(dataclasses.replace(kind, log=dataclasses.replace(kind.log, **log)), **rules)
+
+
+def _with_rules(kind: Kind, **rules: Any) -> Kind:
+    return dataclasses.replace(kind, rules=dataclasses.replace(kind.rules, **rules))
+
+
+EVENTS: Final = (
+    *("replicate", "replicate some", "shrink", "grow", "resign", "time out") * 3,
+    *("delete records",) * 2,
+    *SETTINGS,
+)
+"""What happens between requests: to replicas, to the log start, or to the settings of a topic."""
 
 TIMEOUT_MS: Final = 1000
 
 IDS: Final = {name: Uuid(name.encode().ljust(16)[:16]) for name in KINDS}
+_NAMES: Final = tuple(KINDS)
+_ACKS: Final = (*(1, -1) * 16, 0, 2)
 
 
 class World:
@@ -207,6 +268,10 @@ class World:
         self.woken: list[int] = []
         self._fast_path_class = fast_path
         self._conversation = ServerConversation()
+        self._kinds = dict(KINDS)
+        self._changed = ""  # a topic whose settings are not those of KINDS
+        self._changes = 0  # of settings
+        self._flushed: list[Partition] = []  # with flush.messages=1
         self._epoch = int(EPOCH)  # of partitions with several replicas
         self._version = 0
         self._pending: list[tuple[Request | None, PendingAck]] = []
@@ -227,11 +292,7 @@ class World:
         metadata_cache = MetadataCache(image)
         self.manager = ReplicaManager(self.logs, metadata_cache)
         for name, kind in KINDS.items():
-            for index in range(kind.partitions):
-                place = TopicPartition(name, PartitionIndex(index))
-                hosted = await self.logs.create(place, IDS[name], kind.log)
-                hosted.log.begin_epoch(EPOCH)
-                kind.prepare(self._lead(hosted, kind))
+            await self.create(name, IDS[name], kind)
         watched = self.manager.partitions[TopicPartition("plain", PartitionIndex(1))]
         watched.waiting[cast("DelayedFetch", _Waiter(self.woken.append))] = None
         made = self._fast_path_class or ProduceFastPath
@@ -251,6 +312,15 @@ class World:
         )
         return self
 
+    async def create(self, name: str, topic_id: Uuid, kind: Kind) -> None:
+        """Create the partitions of a topic and lead them."""
+        self._kinds[name] = kind
+        for index in range(kind.partitions):
+            place = TopicPartition(name, PartitionIndex(index))
+            hosted = await self.logs.create(place, topic_id, kind.log)
+            hosted.log.begin_epoch(EPOCH)
+            kind.prepare(self._lead(hosted, kind))
+
     def _lead(self, hosted: HostedLog, kind: Kind) -> Partition:
         epoch = LeaderEpoch(self._epoch)
         topic_id = hosted.topic_id
@@ -266,21 +336,31 @@ class World:
             node_id=BrokerId(1),
             clock=self.clock,
         )
+        if kind.log.flush_messages == 1:
+            self._flushed.append(led)
         return led
 
     def _replicated(self) -> Iterator[tuple[Partition, Kind]]:
         for place, led in [*self.manager.partitions.items()]:
             if led.in_sync is not None:
-                yield led, KINDS[place.topic]
+                yield led, self._kinds[place.topic]
 
     def happen(self, event: str) -> list[object]:
-        """Let something happen to the replicas; return the responses that it completed.
+        """Let one of EVENTS happen; return the responses that it completed.
 
         The caller lets the time of a "time out" pass, because all worlds have the same time.
         """
         self._version += 1
         if event == "resign":
             self._epoch += 1
+        elif event == "delete records":
+            self._delete_records()
+        elif event in SETTINGS:
+            self._changes += 1
+            if self._changed:
+                self.set(self._changed, KINDS[self._changed])
+            self._changed = ORDINARY[self._changes % len(ORDINARY)]
+            self.set(self._changed, SETTINGS[event](KINDS[self._changed]))
         for led, kind in self._replicated():
             if event in ("replicate", "replicate some"):
                 self._replicate(led, all_of_it=event == "replicate")
@@ -301,6 +381,23 @@ class World:
                 self._pending.remove(pending)
                 completed.append(_sent(request, ack.take()))
         return completed
+
+    def set(self, name: str, kind: Kind) -> None:
+        """Change the settings of a topic, as ReplicaRoles does after AlterConfigs."""
+        self._kinds[name] = kind
+        changed = [led for place, led in self.manager.partitions.items() if place.topic == name]
+        for led in changed:
+            led.log.config = kind.log
+            led.rules = kind.rules
+            led.set_in_sync_min(kind.in_sync_min)
+        self._flushed = changed if kind.log.flush_messages == 1 else []
+
+    def _delete_records(self) -> None:
+        """Delete the first half of the records, as DeleteRecords does."""
+        for place, led in self.manager.partitions.items():
+            log = led.log
+            if place.topic in ORDINARY and log.state.failure is None:
+                log.advance_log_start(Offset((log.log_start_offset + led.high_watermark) // 2))
 
     def _replicate(self, led: Partition, *, all_of_it: bool) -> None:
         end = led.log.log_end_offset
@@ -327,22 +424,31 @@ class World:
 
         None for a response that waits for replicas: `happen` returns it later.
         """
-        view = memoryview(frame)
         try:
-            if self._fast_path_class is not None:
-                response = self.fast_path.serve(view)
-                if response is not None:
-                    self.served += 1
-                    if isinstance(response, PendingAck):
-                        self.served_replicated += 1
-                        self._pending.append((None, response))
-                        return None
-                    return response
-            return await self._dispatch(view)
+            return await self._serve(memoryview(frame))
         except OttlaError as error:
             return repr(error)
         except AssertionError:
             return "an assertion of the log"
+        finally:
+            await self.end_flushes()
+
+    async def end_flushes(self) -> None:
+        """Wait until flush.messages=1 delays no high watermark, so that worlds do not drift."""
+        while any(led._flush is not None for led in self._flushed):
+            await asyncio.sleep(0)
+
+    async def _serve(self, view: memoryview) -> object:
+        if self._fast_path_class is not None:
+            response = self.fast_path.serve(view)
+            if response is not None:
+                self.served += 1
+                if isinstance(response, PendingAck):
+                    self.served_replicated += 1
+                    self._pending.append((None, response))
+                    return None
+                return response
+        return await self._dispatch(view)
 
     async def _dispatch(self, frame: memoryview) -> object:
         conversation = self._conversation
@@ -466,6 +572,27 @@ def difference(one: World, other: World) -> str | None:
 # Requests.
 
 
+VERSIONS: Final = (*(13, 12) * 8, *(11, 10) * 3, *(9,) * 4, 8, 7, 6, 5, 4, 3)
+"""The versions of requests, those of the fast path more often."""
+
+T = TypeVar("T")
+
+
+class FastRandom(Random):
+    """Random numbers whose choices take a quarter of the time: a request needs dozens."""
+
+    def choice(self, seq: "SupportsLenAndGetItem[T]") -> T:
+        """Choose one of a sequence."""
+        return seq[int(self.random() * len(seq))]
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        """Choose a number from a range."""
+        assert step == 1
+        first, count = (0, start) if stop is None else (start, stop - start)
+        assert count > 0
+        return first + int(self.random() * count)
+
+
 @dataclass(slots=True)
 class Requests:
     """Generates Produce requests from a seed; some are as clients send them, others are not."""
@@ -494,15 +621,16 @@ class Requests:
     def request(self, world: World) -> bytes:
         """The next request, for the current state of a world."""
         random = self.random
-        version = random.choice((12, 12, 13, 13, 13, 12, 12, 11, 10, 9, 9, 8, 7, 3))
+        version = random.choice(VERSIONS)
         client_id = random.choice(("client", "producer-1", None, ""))
-        acks = random.choice((1, -1) * 12 + (0, 2))
-        names = random.sample(list(KINDS), random.choice((1, 1, 1, 2, 3)))
-        if random.random() < 0.7:
+        acks = random.choice(_ACKS)
+        if random.random() < 0.8:
             names = [random.choice(ORDINARY)]
+        else:
+            names = random.sample(_NAMES, random.choice((1, 1, 1, 2, 3)))
         topics = [self._topic(world, name, version) for name in names]
         message = ProduceRequest(
-            transactional_id=random.choice((None,) * 40 + ("t",)),
+            transactional_id="t" if random.random() < 0.02 else None,
             acks=acks,
             timeout_ms=TIMEOUT_MS,
             topic_data=topics,
@@ -510,7 +638,7 @@ class Requests:
         header = RequestHeader(0, version, random.randrange(1 << 31), client_id)
         body = b"".join(message.buffers(version))
         frame = write_request_header(header, 2 if version >= 9 else 1) + body
-        if random.random() < 0.12:
+        if random.random() < 0.08:
             frame = self._mutant(frame)
         return frame
 
@@ -521,7 +649,19 @@ class Requests:
         yield _single(13, "client", _one_record())
 
     def invalid(self) -> Iterator[bytes]:
-        """Requests with records that the broker must reject, and with headers that fit them."""
+        """Requests with records that the broker must reject, and with headers that fit them.
+
+        And requests that end after a null or empty array of topics or partitions.
+        """
+        for version in (9, 12, 13):
+            whole = _single(version, None, _one_record())
+            topics = len(write_request_header(RequestHeader(0, version, 5, None), 2)) + 7
+            partitions = topics + 1 + (16 if version >= 13 else len(b"\6plain"))
+            assert whole[topics] == whole[partitions] == 2, "each array has one element"
+            for end in (topics, partitions):
+                for length in (0, 1):
+                    for tags in range(3):
+                        yield whole[:end] + bytes([length]) + bytes(tags)
         for place in (17, *range(HEADER_SIZE, HEADER_SIZE + 6)):  # the CRC, the fields of a record
             for timestamp in (START_MS, -1, -(2**63)):
                 batch = _one_record()
@@ -574,9 +714,9 @@ class Requests:
         self._set_producer(world, name, index, batch)
         self._set_time(batch)
         choice = random.random()
-        if choice < 0.08:
+        if choice < 0.06:
             self._set_field(batch)
-        elif choice < 0.12:  # a field of the first record, or any byte of the records
+        elif choice < 0.09:  # a field of the first record, or any byte of the records
             end = random.choice((HEADER_SIZE + 6, len(batch)))
             batch[random.randrange(HEADER_SIZE, end)] ^= 1 << random.randrange(8)
         _seal(batch)
@@ -650,12 +790,32 @@ def _one_record() -> bytearray:
 
 def _single(version: int, client_id: str | None, batch: bytearray) -> bytes:
     """A request with one batch."""
-    topic = TopicProduceData(
-        name="" if version >= 13 else "plain",
-        topic_id=IDS["plain"] if version >= 13 else Uuid(bytes(16)),
-        partition_data=[PartitionProduceData(index=0, records=bytes(batch))],
+    return produce_frame(bytes(batch), version=version, client_id=client_id)
+
+
+def produce_frame(
+    batch: bytes,
+    partitions: Mapping[str, int] = MappingProxyType({"plain": 1}),
+    *,
+    acks: int = -1,
+    timeout_ms: int = TIMEOUT_MS,
+    version: int = 12,
+    client_id: str | None = None,
+) -> bytes:
+    """A request with the same batch for a number of partitions of each topic."""
+    topics = [
+        TopicProduceData(
+            name="" if version >= 13 else name,
+            topic_id=IDS[name] if version >= 13 else Uuid(bytes(16)),
+            partition_data=[
+                PartitionProduceData(index=index, records=batch) for index in range(count)
+            ],
+        )
+        for name, count in partitions.items()
+    ]
+    message = ProduceRequest(
+        transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=topics
     )
-    message = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[topic])
     header = RequestHeader(0, version, 5, client_id)
     return write_request_header(header, 2) + b"".join(message.buffers(version))
 
