@@ -211,14 +211,35 @@ def test_missing_zookeeper_is_one_line(tmp_path: Path) -> None:
     )
     assert code == 1
     assert told.startswith(
-        "ottla: no ZooKeeper server of 127.0.0.1:1,no-such-host.invalid:2181 answered within 0.2 "
-        "s; the host no-such-host.invalid is unknown ("
+        "ottla: --override: zookeeper.connect: no ZooKeeper server of "
+        "127.0.0.1:1,no-such-host.invalid:2181/kafka answered within 0.2 s; the host "
+        "no-such-host.invalid is unknown ("
     )
     assert told.endswith(
-        "): start ZooKeeper, or correct zookeeper.connect. A single broker does not need "
-        "zookeeper.connect: remove it\n"
+        "): start ZooKeeper, correct this setting, or remove it to run a single broker without "
+        "ZooKeeper\n"
     )
     assert told.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("broker_id", ["broker.id=0", "broker.id=-1"])
+def test_missing_zookeeper_of_an_old_file_names_its_line(tmp_path: Path, broker_id: str) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        f"{broker_id}\n"
+        "listeners=PLAINTEXT://127.0.0.1:0\n"
+        f"log.dirs={tmp_path / 'new'}\n"
+        "\n"
+        "zookeeper.connect=127.0.0.1:1\n"
+        "zookeeper.connection.timeout.ms=200\n"
+    )
+    expected = (
+        f"ottla: {file}:5: zookeeper.connect: no ZooKeeper server of 127.0.0.1:1 answered within "
+        "0.2 s: start ZooKeeper, correct this line, or remove it to run a single broker without "
+        "ZooKeeper\n"
+    )
+    assert refused("broker", "--config", str(file), "--log-level", "error") == (1, expected)
     assert not (tmp_path / "new").exists()
 
 

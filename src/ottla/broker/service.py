@@ -33,7 +33,7 @@ from ottla.clock import Clock, SystemClock
 from ottla.controller.lease import generate_broker_id
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.session import Coordination, Listener, Session
-from ottla.coordination.zookeeper import REMEDY, ZooKeeper
+from ottla.coordination.zookeeper import ZooKeeper
 from ottla.errors import DiskFull, OttlaError
 from ottla.ids import BrokerId, Uuid
 from ottla.log.checkpoints import MetaProperties
@@ -141,12 +141,16 @@ async def _serve(config: Config, started: Callable[[Node], None], signals: StopS
             await disk.blocking(
                 lambda: _refuse_embedded(disk, log_dirs(config), is_known=not is_first_start)
             )
+            origin, name = config.origin(broker.ZOOKEEPER_CONNECT), broker.ZOOKEEPER_CONNECT.name
+            what = "line" if origin and origin.line else "setting"
             coordination = ZooKeeper(
                 connect,
                 session_timeout_ms=config[broker.ZOOKEEPER_SESSION_TIMEOUT_MS],
                 connection_timeout_ms=zookeeper_connection_timeout_ms(config),
                 creates_root=is_first_start,
-                remedy=f"{REMEDY}. A single broker does not need zookeeper.connect: remove it",
+                source=f"{origin}: {name}" if origin else name,
+                remedy=f"start ZooKeeper, correct this {what}, or remove it to run a single broker "
+                "without ZooKeeper",
             )
         environment = Environment(
             clock,

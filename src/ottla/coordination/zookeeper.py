@@ -87,17 +87,21 @@ class ZooKeeper:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int = SESSION_TIMEOUT_MS,
         creates_root: bool = True,
+        source: str = "",
         remedy: str = REMEDY,
     ) -> None:
         """Use the servers of `connect`; without `creates_root` its path must exist.
 
-        `remedy` ends the error if no server answers.
+        `source` is where `connect` comes from, and begins the error if no server answers. `remedy`
+        ends it.
         """
+        self._connect = connect
         servers, slash, path = connect.partition("/")
         self._hosts = "".join(servers.split())
         self._root = (slash + path).rstrip("/")
         check_path(self._root or ROOT)
         self._creates_root = creates_root
+        self._source = source and f"{source}: "
         self._remedy = remedy
         self._session_timeout_s = session_timeout_ms / 1000
         self._connection_timeout_s = connection_timeout_ms / 1000
@@ -138,8 +142,8 @@ class ZooKeeper:
             except OSError as error:
                 unknown.append(f"; the host {host} is unknown ({error.strerror or error})")
         return (
-            f"no ZooKeeper server of {self._hosts} answered within {self._connection_timeout_s:g} s"
-            f"{''.join(unknown)}: {self._remedy}"
+            f"{self._source}no ZooKeeper server of {self._connect} answered within "
+            f"{self._connection_timeout_s:g} s{''.join(unknown)}: {self._remedy}"
         )
 
 
